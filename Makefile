@@ -1,0 +1,93 @@
+# Everything a newcomer needs: python3 (3.11 or newer), pip and make. `make` alone lists the targets.
+
+PYTHON ?= python3
+BENCH  ?= kernel
+# Debian packages that some tests need. Without the right to install them those tests are skipped.
+DEB_PACKAGES :=
+# Every branch of these is taken by a test.
+FULLY_COVERED := policy scheduler history rollout
+
+BIN   := .venv/bin
+READY := .venv/.ready
+GATES := gate-types gate-architecture gate-imports gate-dependencies gate-lint gate-format
+
+comma := ,
+empty :=
+space := $(empty) $(empty)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test demo bench lock format clean packages $(GATES)
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(READY) ## create .venv from the pinned requirements and install tertulia into it
+
+# Some systems ship a venv that cannot bring its own pip; then the pip of $(PYTHON) puts one there.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Tertulia needs Python 3.11 or newer: make PYTHON=python3.x ...")'
+	@echo "Setting up .venv"
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 \
+		|| $(PYTHON) -m venv --clear .venv >/dev/null 2>&1 \
+		|| { $(PYTHON) -m venv --clear --without-pip .venv && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+check: setup ## format, lint, types, imports, dependencies, architecture (under half a minute)
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) $(GATES)
+
+# $(call gate,name,command): one line when it passes, everything it said when it does not.
+define gate
+@said=$$($(2) 2>&1) && echo "ok    $(1)" || { printf 'FAIL  %s\n%s\n' '$(1)' "$$said"; exit 1; }
+endef
+
+gate-types:
+	$(call gate,types,$(BIN)/basedpyright)
+
+gate-architecture:
+	$(call gate,architecture,$(BIN)/pytest -q --no-header -p no:cacheprovider tests/test_architecture.py)
+
+gate-imports:
+	$(call gate,imports,$(BIN)/lint-imports --no-logo --no-cache)
+
+gate-dependencies:
+	$(call gate,dependencies,$(BIN)/deptry --no-ansi src)
+
+gate-lint:
+	$(call gate,lint,$(BIN)/ruff check .)
+
+gate-format:
+	$(call gate,format,$(BIN)/ruff format --diff .)
+
+test: setup packages ## every test, with coverage, and every example
+	@$(BIN)/pytest --cov --cov-report=term
+	@$(BIN)/coverage report --fail-under=100 --include='$(subst $(space),$(comma),$(FULLY_COVERED:%=src/tertulia/%/*))'
+
+packages:
+ifneq ($(strip $(DEB_PACKAGES)),)
+	@missing=$$(for package in $(DEB_PACKAGES); do \
+		dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || printf ' %s' $$package; done); \
+	[ -n "$$missing" ] || exit 0; \
+	if [ "$$(id -u)" = 0 ]; then as_root=""; elif sudo -n true 2>/dev/null; then as_root="sudo -n"; else as_root=none; fi; \
+	[ "$$as_root" != none ] && $$as_root apt-get update -qq && $$as_root apt-get install -y -qq --no-install-recommends $$missing >/dev/null \
+		|| echo "Could not install$$missing (no root, no sudo, or apt-get failed): the tests that need them are skipped and listed at the end."
+endif
+
+demo: setup ## see it work, without a key and without a network
+	@$(BIN)/tertulia demo
+
+bench: setup ## measure; BENCH=name chooses what
+	@$(BIN)/tertulia bench $(BENCH)
+
+lock: setup ## pin the dependencies of pyproject.toml; UPGRADE=--upgrade moves the pins too
+	@$(BIN)/uv pip compile pyproject.toml --quiet --no-config --system-certs --all-extras --group dev --universal --python-version 3.11 \
+		--generate-hashes --custom-compile-command "make lock" --output-file requirements.lock $(UPGRADE)
+
+format: setup ## let ruff mend what it can
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format --quiet .
+
+clean: ## remove .venv and everything that was built or cached
+	@rm -rf .venv .coverage .hypothesis .pytest_cache .ruff_cache .import_linter_cache build dist
+	@find src tests bench examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,1 @@
+"""ONE ISOLATED TALK: its context, its history, its turns."""

@@ -1,0 +1,137 @@
+"""Reading one answer of a model: deltas are published as they come, the whole is given back."""
+
+from __future__ import annotations
+
+import re
+from contextlib import aclosing
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.conversation.floor import Floor
+from tertulia.errors import ModelError
+from tertulia.models.wire import (
+    Failed,
+    Finished,
+    Piece,
+    ReasoningDelta,
+    Request,
+    Retrying,
+    Said,
+    Searched,
+    TextDelta,
+    Wire,
+)
+from tertulia.protocol.events import AgentMessageDelta, AgentReasoningDelta, BackgroundEvent
+from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.inputs import MAX_TEXT_BYTES
+from tertulia.protocol.items import AssistantMessage, ImagePart, Part, Reasoning, TextPart, ToolCall
+from tertulia.protocol.tool_events import WebSearchBegin, WebSearchEnd
+
+SaidItem = AssistantMessage | Reasoning | ToolCall
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9_.-]")
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the model said, whole, in order."""
+
+    items: tuple[SaidItem, ...]
+    finished: Finished
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The tools it asks for."""
+        return [item for item in self.items if isinstance(item, ToolCall)]
+
+
+class ProviderFailed(ModelError):
+    """The wire said that there will be no answer, and under which code."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message)
+        self.code = failed.code
+        self.overflow = failed.overflow
+        """The history does not fit the model's window: met once with trimming, then told."""
+
+
+async def ask(floor: Floor, wire: Wire, request: Request) -> Answer:
+    """One request, one answer; ModelError when there is none.
+
+    Nothing of an answer counts before it is whole: items are given back at the end, so that a stream that is
+    cut or made again leaves no call behind.
+    """
+    reader = _Reader(floor)
+    # A generator is closed here and not by the collector: closing is what hangs up on the provider.
+    async with aclosing(wire.stream(request)) as stream:
+        async for piece in stream:
+            finished = reader.take(piece)
+            if finished is not None:
+                return Answer(tuple(reader.items), finished)
+    raise ModelError(f"the stream of {wire.name} ended before the answer did")
+
+
+class _Reader:
+    """Sorts the pieces of one stream."""
+
+    def __init__(self, floor: Floor) -> None:
+        self.items: list[SaidItem] = []
+        self._floor = floor
+        self._offsets: dict[ItemId, int] = {}
+        self._size = 0
+
+    def take(self, piece: Piece) -> Finished | None:
+        match piece:
+            case TextDelta(item_id, text):
+                text = self._text(text)
+                offset = self._floor.hear(item_id, text)
+                self._floor.publish(AgentMessageDelta(text, item_id, offset))
+            case ReasoningDelta(item_id, text):
+                text = self._text(text)
+                offset = self._offsets.get(item_id, 0)
+                self._offsets[item_id] = offset + len(text)
+                self._floor.publish(AgentReasoningDelta(text, item_id, offset))
+            case Said(item):
+                self.items.append(_clean(item))
+            case Searched(call_id, query):
+                self._floor.publish(WebSearchBegin(call_id) if query is None else WebSearchEnd(call_id, query))
+            case Retrying(message):
+                self.items.clear()
+                self._floor.forget_partial()
+                self._floor.publish(BackgroundEvent(message, discard_deltas=True))
+            case Finished():
+                self._floor.forget_partial()
+                return piece
+            case Failed():
+                raise ProviderFailed(piece)
+        return None
+
+    def _text(self, text: str) -> str:
+        self._size += len(text)
+        if self._size > MAX_TEXT_BYTES:
+            raise ModelError(f"the answer is longer than {MAX_TEXT_BYTES:,} characters")
+        return _valid(text)
+
+
+def _valid(text: str) -> str:
+    """Text that can be encoded: a lone surrogate becomes a question mark."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+def _clean(item: SaidItem) -> SaidItem:
+    """The item with only valid text, and calls that can be sent back: a legal name, an id that is not empty."""
+    match item:
+        case AssistantMessage():
+            return replace(item, parts=tuple(_clean_part(part) for part in item.parts))
+        case Reasoning():
+            return replace(item, text=_valid(item.text))
+        case ToolCall():
+            name = _ILLEGAL.sub("_", item.name)[:64] or "unnamed"
+            call_id = CallId(_valid(item.call_id) or f"call_{item.id}")
+            return replace(item, name=name, call_id=call_id, arguments=_valid(item.arguments))
+
+
+def _clean_part(part: Part) -> Part:
+    return TextPart(_valid(part.text)) if isinstance(part, TextPart) else ImagePart(_valid(part.image_url))

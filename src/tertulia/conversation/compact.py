@@ -1,0 +1,57 @@
+"""Compaction on request: a turn of its own, in which the model writes the notes that replace the older part.
+
+The compact text is the instruction of that one request. The conversation's own instructions are not touched,
+whatever becomes of the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tertulia.conversation.answer import ask
+from tertulia.conversation.floor import Floor
+from tertulia.conversation.trimming import compacted_event
+from tertulia.history.compaction import Compaction, compact
+from tertulia.history.sanitiser import mend
+from tertulia.history.store import HistoryLimits, HistoryStore
+from tertulia.prompt.assembly import Asking, build_request
+from tertulia.prompt.instructions import builtin
+from tertulia.prompt.tool_list import NO_TOOLS
+from tertulia.protocol.events import TokenCount
+from tertulia.protocol.ids import new_item_id
+from tertulia.protocol.items import AssistantMessage, Item, TextPart, UserMessage
+
+_ASK = "<compact>\nWrite the notes now.\n</compact>"
+
+
+class ModelSummariser:
+    """Asks the conversation's own model, without tools."""
+
+    def __init__(self, floor: Floor) -> None:
+        self._floor = floor
+
+    async def summarise(self, items: Sequence[Item], budget_tokens: int) -> str:
+        """The notes. ModelError where the model has none."""
+        floor, terms = self._floor, self._floor.talk.terms
+        older = HistoryStore(HistoryLimits())
+        older.append(mend(items, "no result was recorded"))
+        question = UserMessage(new_item_id(), (TextPart(_ASK),), injected=True)
+        asking = Asking(
+            conversation_id=floor.talk.id,
+            wire=terms.wire,
+            override=builtin("compact"),
+            tools=NO_TOOLS,
+            storage=floor.rights().storage_policy,
+        )
+        request = build_request(asking, older, [question])
+        answer = await ask(floor, terms.wire, request)
+        floor.charge(answer.finished.usage)
+        floor.publish(TokenCount(answer.finished.usage, terms.wire.context_window, request.cache_key))
+        return "\n\n".join(item.text for item in answer.items if isinstance(item, AssistantMessage))
+
+
+async def compact_by_model(floor: Floor) -> Compaction:
+    """Replace all but the newest round by the model's notes, or leave the history as it is and say why."""
+    done = await compact(floor.talk.history, ModelSummariser(floor), target_tokens=0)
+    floor.publish(compacted_event(done, "request"))
+    return done

@@ -1,0 +1,85 @@
+"""What makes a conversation itself: its context, its preferences, and the terms it runs under."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+
+from tertulia.mcp.view import McpView
+from tertulia.models.wire import Wire
+from tertulia.policy.approval_policy import ApprovalPolicy
+from tertulia.policy.narrowing import Rights
+from tertulia.policy.sandbox_mode import SandboxMode
+from tertulia.protocol.storage import StoragePolicy
+
+ShellMode = Literal["default", "with_request", "local", "streamable", "none"]
+
+
+class ToolsPrefs(msgspec.Struct, frozen=True):
+    """Which built-in tools the conversation has, after narrowing."""
+
+    include_plan_tool: bool
+    include_apply_patch_tool: bool
+    include_conv_tools: bool
+    web_search_request: bool
+    shell_mode: ShellMode
+
+
+class ConversationContext(msgspec.Struct, frozen=True):
+    """The part of the prompt that belongs to one conversation and to nobody else."""
+
+    base_instructions: str | None
+    user_instructions: str | None
+    mcp_view: McpView
+    tools_prefs: ToolsPrefs
+
+
+class TurnContext(msgspec.Struct, frozen=True):
+    """What one turn needs besides the conversation's own context; resolved anew for each turn."""
+
+    client: Wire
+    cwd: str
+    approval_policy: ApprovalPolicy
+    sandbox_policy: SandboxMode
+    shell_environment_policy: dict[str, object]
+    storage_policy: StoragePolicy
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """Everything that `open` and `set_context` decide, effective and narrowed. Replaced whole, never changed."""
+
+    context: ConversationContext
+    rights: Rights
+    wire: Wire
+    backend: str
+    cwd: str
+    shell_mode: ShellMode | None
+    """As asked; None derives it from the approval policy."""
+
+
+def prefs(rights: Rights, shell_mode: ShellMode | None) -> ToolsPrefs:
+    """The preferences that the rights leave; equal ones are one object."""
+    return _prefs(
+        rights.include_plan_tool,
+        rights.include_apply_patch_tool,
+        rights.include_conv_tools,
+        rights.tools_web_search_request,
+        _shell(rights, shell_mode),
+    )
+
+
+def _shell(rights: Rights, asked: ShellMode | None) -> ShellMode:
+    if not rights.shell:
+        return "none"
+    if asked is not None:
+        return asked
+    policy = rights.approval_policy
+    asks_on_request = policy.auto_run == "sandboxed" and policy.may_ask and not policy.retry_outside_on_failure
+    return "with_request" if asks_on_request else "default"
+
+
+@lru_cache(maxsize=64)
+def _prefs(plan: bool, patch: bool, conv: bool, search: bool, shell: ShellMode) -> ToolsPrefs:
+    return ToolsPrefs(plan, patch, conv, search, shell)

@@ -1,0 +1,169 @@
+"""What a running task may do to the world. It is taken away when the task is over.
+
+A tool or wire that ignores cancellation may go on after its task was given up. Whatever it then tries to say
+through the floor raises CancelledError: a task has one end, and nothing of it comes after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from tertulia.conversation.talk import Talk
+from tertulia.conversation.toolbox import Toolbox
+from tertulia.events.bus import EventBus, Scope
+from tertulia.events.clock import Clock
+from tertulia.policy.narrowing import Rights
+from tertulia.protocol.events import AgentMessage, AgentReasoning, Event, EventData
+from tertulia.protocol.ids import CallId, ItemId, TaskId
+from tertulia.protocol.items import AssistantMessage, Item, Reasoning, TextPart, ToolCall
+from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
+from tertulia.protocol.usage import NO_USAGE, Usage
+
+
+class Tally:
+    """What a task, or a whole chain, has cost so far."""
+
+    __slots__ = ("tool_calls", "usage")
+
+    def __init__(self) -> None:
+        self.usage: Usage = NO_USAGE
+        self.tool_calls = 0
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """The parts of the session that every task uses."""
+
+    bus: EventBus
+    clock: Clock
+    toolbox: Toolbox
+    tool_timeout_s: float
+    shell_environment: dict[str, object]
+
+
+class _Partial:
+    """An answer that is not whole yet."""
+
+    __slots__ = ("item_id", "length", "pieces")
+
+    def __init__(self, item_id: ItemId) -> None:
+        self.item_id = item_id
+        self.pieces: list[str] = []
+        self.length = 0
+
+    def add(self, text: str) -> int:
+        offset = self.length
+        self.pieces.append(text)
+        self.length += len(text)
+        return offset
+
+
+class Floor:
+    """One task's right to speak, and its notes: what was half said, which calls have begun."""
+
+    __slots__ = (
+        "_begun", "_partial", "_revoked", "around", "last_text", "rights", "scope", "spent", "talk", "tally", "task_id",
+    )  # fmt: skip
+
+    def __init__(
+        self, task_id: TaskId, talk: Talk, scope: Scope, around: Surroundings, rights: Callable[[], Rights], tally: Tally
+    ) -> None:
+        self.task_id = task_id
+        self.talk = talk
+        self.scope = scope
+        self.around = around
+        self.rights = rights
+        """The strictest of the whole chain, asked for at each use."""
+        self.tally = tally
+        self.spent: Usage = NO_USAGE
+        """By this task alone; the tally is the chain's."""
+        self.last_text: str | None = None
+        """The last whole answer of this very task."""
+        self._partial: _Partial | None = None
+        self._begun: dict[CallId, tuple[ToolCall, float]] = {}
+        self._revoked = False
+
+    def publish(self, data: EventData) -> Event:
+        """Tell the session, under this task's ids."""
+        self._check()
+        return self.around.bus.publish(data, self.scope)
+
+    def say(self, items: Sequence[Item]) -> None:
+        """Add to the history."""
+        self._check()
+        self.talk.say(items)
+
+    async def commit(self) -> None:
+        """Wait until all that was said and published is written down."""
+        await self.around.bus.flush()
+        self._check()
+
+    def charge(self, usage: Usage) -> None:
+        """Count what a model request cost, here and for the chain."""
+        self.spent += usage
+        self.tally.usage += usage
+
+    def hear(self, item_id: ItemId, text: str) -> int:
+        """Note a piece of an answer that may never become whole; its offset."""
+        self._check()
+        if self._partial is None or self._partial.item_id != item_id:
+            self._partial = _Partial(item_id)
+        return self._partial.add(text)
+
+    def forget_partial(self) -> None:
+        """The answer became whole, or the request is made again."""
+        self._partial = None
+
+    def announce(self, item: Item) -> None:
+        """Publish what the model said as a durable event."""
+        match item:
+            case AssistantMessage():
+                self.last_text = item.text
+                self.publish(AgentMessage(item.text, item.id))
+            case Reasoning() if item.text:
+                self.publish(AgentReasoning(item.text, item.id))
+            case _:
+                pass
+
+    def begin(self, call: ToolCall) -> None:
+        """A call is being handled from now on."""
+        self.publish(ToolCallBegin(call.call_id, call.name, call.arguments))
+        self._begun[call.call_id] = (call, self.around.clock.monotonic())
+        self.tally.tool_calls += 1
+
+    def end(self, call: ToolCall, output: str, *, success: bool, truncated: bool = False) -> None:
+        """The one end of a call that has begun."""
+        _, started = self._begun.pop(call.call_id)
+        elapsed = int((self.around.clock.monotonic() - started) * 1000)
+        self.publish(ToolCallEnd(call.call_id, call.name, success, output, truncated, elapsed))
+
+    def leave(self, call: ToolCall) -> float:
+        """This call will be ended by a continuation; when it began."""
+        return self._begun.pop(call.call_id)[1]
+
+    def tidy(self, reason: str) -> None:
+        """Make the history whole at an end that nobody planned.
+
+        What was half said is kept, each open call gets its one output, and each call its begin and end.
+        """
+        if self._partial is not None and self._partial.length:
+            item = AssistantMessage(self._partial.item_id, (TextPart("".join(self._partial.pieces)),))
+            self._partial = None
+            self.talk.say([item])
+            self.announce(item)
+        calls = {call.call_id: call for call in self.talk.history.open_call_items()}
+        for output in self.talk.close_open_calls(reason):
+            call = calls[output.call_id]
+            if call.call_id not in self._begun:
+                self.begin(call)
+            self.end(call, output.text, success=False)
+
+    def revoke(self) -> None:
+        """The task is over."""
+        self._revoked = True
+
+    def _check(self) -> None:
+        if self._revoked:
+            raise asyncio.CancelledError("this task is over")

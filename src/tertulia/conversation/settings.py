@@ -1,0 +1,167 @@
+"""How a conversation gets its terms: parsed from what was asked, narrowed to what is allowed, explained.
+
+Absent keeps, null goes back to the default. Nothing here has a side effect: a refusal leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast, get_args
+
+import msgspec
+from msgspec import UNSET
+
+from tertulia.conversation.context import ConversationContext, ShellMode, Terms, prefs
+from tertulia.errors import InvalidParams
+from tertulia.mcp.view import McpView, parse_allowlist
+from tertulia.models.wire import Wire
+from tertulia.policy.approval_policy import approval_from_wire
+from tertulia.policy.limits import limits_from_wire
+from tertulia.policy.narrowing import Narrowed, Rights, narrow
+from tertulia.policy.sandbox_mode import sandbox_from_wire
+from tertulia.protocol.inputs import ContextFields, check_text
+from tertulia.protocol.storage import storage_from_wire
+
+_RIGHTS = (
+    "approval_policy", "sandbox", "storage_policy", "include_plan_tool", "include_apply_patch_tool",
+    "include_conv_tools", "tools_web_search_request", "visibility", "limits", "mcp_tool_allowlist",
+)  # fmt: skip
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """What new terms are measured against."""
+
+    default: Terms
+    """What null goes back to: the session's default, or for a child its caller's terms."""
+    ceiling: Rights
+    """Fixed when the conversation is made; nothing rises above it."""
+    because: str
+    """Who set the ceiling: `session` or `ancestor:ID`."""
+    find_wire: Callable[[object], Wire]
+    """From `provider/model` or a Wire; refuses an unknown provider."""
+    backends: frozenset[str] = frozenset({"native"})
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """New terms, and what has to be said about them."""
+
+    terms: Terms
+    narrowed: tuple[Narrowed, ...]
+    warnings: tuple[str, ...]
+
+
+def settle(asked: ContextFields, current: Terms, ground: Ground) -> Settled:
+    """The terms that follow from `current` when `asked` is granted as far as the ceiling allows."""
+    default, warnings = ground.default, list[str]()
+    wanted = {name: value for name in _RIGHTS if (value := getattr(asked, name)) is not UNSET}
+    fields, found = _parse_rights(wanted, current, default, ground)
+    warnings.extend(found)
+    shell_mode = _shell_mode(asked.shell_mode, current, default)
+    if asked.shell_mode is not UNSET:
+        fields["shell"] = shell_mode != "none" if asked.shell_mode is not None else default.rights.shell
+    rights, narrowed = narrow(fields, current.rights, ground.ceiling, ground.because)
+    resets = {name for name, value in wanted.items() if value is None}
+    context = current.context
+    settled = Terms(
+        context=ConversationContext(
+            base_instructions=_text(asked.base_instructions, context.base_instructions, "base_instructions"),
+            user_instructions=_text(asked.user_instructions, context.user_instructions, "user_instructions"),
+            mcp_view=_view(context.mcp_view, rights),
+            tools_prefs=prefs(rights, shell_mode),
+        ),
+        rights=rights,
+        wire=_wire(asked.model, current, ground),
+        backend=_backend(asked.backend, current, ground),
+        cwd=_cwd(asked.cwd, current, default),
+        shell_mode=shell_mode,
+    )
+    return Settled(settled, tuple(n for n in narrowed if n.field not in resets), tuple(warnings))
+
+
+def _parse_rights(
+    wanted: dict[str, Any], current: Terms, default: Terms, ground: Ground
+) -> tuple[dict[str, Any], list[str]]:
+    fields: dict[str, Any] = {}
+    warnings: list[str] = []
+    for name, value in wanted.items():
+        match name, value:
+            case _, None:
+                fields[name] = getattr(default.rights, name)
+            case "approval_policy", _:
+                fields[name] = approval_from_wire(value)
+            case "sandbox", _:
+                fields[name] = sandbox_from_wire(value)
+            case "storage_policy", _:
+                fields[name] = storage_from_wire(value)
+            case "visibility", _:
+                fields[name] = _visibility(value)
+            case "limits", _:
+                fields[name] = limits_from_wire(value, current.rights.limits)
+            case "mcp_tool_allowlist", _:
+                fields[name], found = parse_allowlist(value, current.context.mcp_view.tools)
+                warnings.extend(found)
+            case _:
+                fields[name] = value
+    return fields, warnings
+
+
+def _visibility(value: object) -> str:
+    if value not in ("session", "subtree"):
+        raise InvalidParams(f'visibility must be "session" or "subtree", not {value!r}')
+    return cast(str, value)
+
+
+def _shell_mode(asked: object, current: Terms, default: Terms) -> ShellMode | None:
+    match asked:
+        case msgspec.UNSET:
+            return current.shell_mode
+        case None:
+            return default.shell_mode
+        case str() if (mode := asked.replace("-", "_")) in get_args(ShellMode):
+            return cast(ShellMode, mode)
+        case _:
+            raise InvalidParams(f"shell_mode must be one of {', '.join(get_args(ShellMode))}, not {asked!r}")
+
+
+def _text(asked: Any, current: str | None, field: str) -> str | None:
+    match asked:
+        case msgspec.UNSET:
+            return current
+        case None:
+            return None
+        case _:
+            return check_text(asked, field)
+
+
+def _view(view: McpView, rights: Rights) -> McpView:
+    return view if view.allowlist == rights.mcp_tool_allowlist else view.with_allowlist(rights.mcp_tool_allowlist)
+
+
+def _wire(asked: object, current: Terms, ground: Ground) -> Wire:
+    if asked is UNSET:
+        return current.wire
+    return ground.default.wire if asked is None else ground.find_wire(asked)
+
+
+def _backend(asked: object, current: Terms, ground: Ground) -> str:
+    if asked is UNSET:
+        return current.backend
+    if asked is None:
+        return ground.default.backend
+    if asked not in ground.backends:
+        known = ", ".join(sorted(ground.backends))
+        raise InvalidParams(f"backend {asked!r} is unknown; there is {known}")
+    return cast(str, asked)
+
+
+def _cwd(asked: Any, current: Terms, default: Terms) -> str:
+    match asked:
+        case msgspec.UNSET:
+            return current.cwd
+        case None:
+            return default.cwd
+        case _:
+            path = check_text(asked, "cwd")
+            if not path.startswith("/") or "\0" in path:
+                raise InvalidParams(f"cwd must be an absolute path, not {path!r}")
+            return path

@@ -1,0 +1,129 @@
+"""One isolated talk: terms, history, pending input, and the handle of the task that runs now.
+
+It knows neither the scheduler nor the session. Everything here is synchronous and brief: there is no lock,
+because nothing waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tertulia.conversation.context import Terms, TurnContext
+from tertulia.conversation.task import TaskHandle
+from tertulia.events.clock import Clock
+from tertulia.events.journal import Journal
+from tertulia.history.store import HistoryLimits, HistoryStore
+from tertulia.policy.narrowing import Rights
+from tertulia.prompt.seeds import seeds, user_instructions_message
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.items import Item, ToolOutput, UserMessage
+
+
+class Talk:
+    """The inside of a conversation."""
+
+    __slots__ = (
+        "__weakref__", "_clock", "_journal", "_pending", "awaiting", "because", "ceiling", "closed", "default",
+        "depth", "history", "id", "last_active", "parent_id", "task", "terms", "title",
+    )  # fmt: skip
+
+    def __init__(self, id: ConversationId, terms: Terms, *, clock: Clock, journal: Journal) -> None:
+        self.id = id
+        self.terms = terms
+        self.default = terms
+        """What a reset goes back to. The session, or the caller that made it, sets it."""
+        self.ceiling: Rights = terms.rights
+        self.because = "session"
+        """Who set the ceiling."""
+        self.parent_id: ConversationId | None = None
+        self.depth = 0
+        self.title: str | None = None
+        self.closed = False
+        self.task: TaskHandle | None = None
+        """A light handle: it does not know the talk, so there is no cycle."""
+        self.awaiting = 0
+        """How many continuations wait for another conversation's answer."""
+        self._pending: list[UserMessage] | None = None
+        self._clock = clock
+        self._journal = journal
+        self.last_active = clock.now()
+        self.history = HistoryStore(_limits(terms.rights))
+
+    def seed(self) -> None:
+        """Write the first messages: the user's instructions, if any, then the environment."""
+        terms = self.terms
+        items = seeds(terms.context.user_instructions, terms.cwd, terms.rights)
+        self.history = HistoryStore(_limits(terms.rights), items)
+        self._journal.keep(self.id, items, terms.rights.storage_policy)
+
+    @property
+    def status(self) -> str:
+        """idle | running | waiting | closed."""
+        if self.closed:
+            return "closed"
+        if self.task is not None:
+            return "running"
+        return "waiting" if self.awaiting else "idle"
+
+    def say(self, items: Sequence[Item]) -> None:
+        """Append what was just said, once, and hand it to the journal."""
+        if items:
+            self.history.append(items)
+            self._keep(items)
+
+    def close_open_calls(self, reason: str) -> tuple[ToolOutput, ...]:
+        """Give every open call its one output; what was written."""
+        outputs = self.history.close_open(reason)
+        if outputs:
+            self._keep(outputs)
+        return outputs
+
+    def touch(self) -> None:
+        """Something happened here just now."""
+        self.last_active = self._clock.now()
+
+    def queue_input(self, message: UserMessage) -> None:
+        """Keep a message for the next model request of this conversation."""
+        if self._pending is None:
+            self._pending = []
+        self._pending.append(message)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether there is input the model has not seen."""
+        return bool(self._pending)
+
+    def take_pending(self) -> bool:
+        """Move pending input into the history; whether there was any."""
+        pending, self._pending = self._pending, None
+        if pending:
+            self.say(pending)
+        return bool(pending)
+
+    def adopt(self, terms: Terms) -> None:
+        """Run under new terms from the next request on. History is added to, never rewritten."""
+        old, self.terms = self.terms, terms
+        self.history.limits = _limits(terms.rights)
+        text = terms.context.user_instructions
+        if text and text != old.context.user_instructions:
+            self.say([user_instructions_message(text)])
+
+    def turn_context(self, rights: Rights, shell_environment: dict[str, object]) -> TurnContext:
+        """What a turn may use, under the rights of the whole chain."""
+        return TurnContext(
+            client=self.terms.wire,
+            cwd=self.terms.cwd,
+            approval_policy=rights.approval_policy,
+            sandbox_policy=rights.sandbox,
+            shell_environment_policy=shell_environment,
+            storage_policy=rights.storage_policy,
+        )
+
+    def _keep(self, items: Sequence[Item]) -> None:
+        self._journal.keep(self.id, items, self.terms.rights.storage_policy)
+        self.touch()
+
+
+def _limits(rights: Rights) -> HistoryLimits:
+    limits = rights.limits
+    return HistoryLimits(max_tokens=limits.max_history_tokens, max_items=limits.max_history_items, max_bytes=None)

@@ -1,0 +1,64 @@
+"""Which tools a conversation is offered now. Conversations with the same preferences share one list."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from tertulia.conversation.context import Terms, ToolsPrefs, prefs
+from tertulia.mcp.view import McpView
+from tertulia.policy.narrowing import Rights
+from tertulia.prompt.tool_list import ToolList, assemble
+from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools.registry import ToolRegistry
+
+_KEPT_LISTS = 256
+
+_SHELLS = {
+    "shell": ("default", "with_request"),
+    "local_shell": ("local",),
+    "exec_command": ("streamable",),
+    "write_stdin": ("streamable",),
+}
+
+
+class Toolbox:
+    """The session's tools, and the lists made of them. A list is made once for each set of preferences."""
+
+    def __init__(self, registry: ToolRegistry) -> None:
+        self.registry = registry
+        self._lists: OrderedDict[tuple[ToolsPrefs, int, frozenset[str] | None, int], ToolList] = OrderedDict()
+
+    def offered(self, terms: Terms, rights: Rights) -> ToolList:
+        """The tools that the terms ask for and the rights (of the whole chain) leave."""
+        wanted = prefs(rights, terms.shell_mode)
+        view = terms.context.mcp_view
+        key = (wanted, self.registry.revision, rights.mcp_tool_allowlist, id(view.tools))
+        found = self._lists.get(key)
+        if found is None:
+            found = self._lists[key] = self._assemble(wanted, view.with_allowlist(rights.mcp_tool_allowlist))
+            if len(self._lists) > _KEPT_LISTS:
+                self._lists.popitem(last=False)
+        return found
+
+    def _assemble(self, wanted: ToolsPrefs, view: McpView) -> ToolList:
+        own = [spec for spec in self.registry.specs() if _switched_on(spec, wanted)]
+        return assemble([*own, *view.list_tools()])
+
+
+def _switched_on(spec: ToolSpec, wanted: ToolsPrefs) -> bool:
+    if spec.source not in ("builtin", "conv"):
+        return True
+    match spec.name:
+        case "update_plan":
+            return wanted.include_plan_tool
+        case "apply_patch":
+            return wanted.include_apply_patch_tool
+        case "web_search":
+            return wanted.web_search_request
+        case name if name in CONV_TOOLS:
+            return wanted.include_conv_tools
+        case name if name in _SHELLS:
+            return wanted.shell_mode in _SHELLS[name]
+        case _:
+            return True

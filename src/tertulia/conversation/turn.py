@@ -1,0 +1,108 @@
+"""The turn as a loop: ask, listen, act, until the model has nothing more to do.
+
+Pure in the sense that matters: it knows no session, no queue and no surface. Everything it does to the world goes
+through the floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from tertulia.conversation.answer import Answer, ProviderFailed, ask
+from tertulia.conversation.floor import Floor
+from tertulia.conversation.inbox import to_message
+from tertulia.conversation.trimming import make_room, trim_to_limits
+from tertulia.errors import AgentError
+from tertulia.models.wire import Request
+from tertulia.prompt.assembly import Asking, build_request
+from tertulia.prompt.tool_list import ToolList
+from tertulia.protocol.events import TokenCount, Warning
+from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, UserMessage
+from tertulia.tools.dispatch import Dispatch, check_calls, refusal
+from tertulia.tools.tool import CallContext, Handoff, Outcome, Result
+
+Admit = Callable[[Handoff], None]
+"""Raises an AgentError where a handoff may not happen; has no other effect then."""
+
+
+class Script(Protocol):
+    """What a plan says about the turns of its task."""
+
+    @property
+    def base_instructions_override(self) -> str | None:
+        """For this task only."""
+        ...
+
+    @property
+    def output_schema(self) -> str | None:
+        """What the answer must look like."""
+        ...
+
+
+class Handed(msgspec.Struct, frozen=True):
+    """A call that another conversation has to answer before this one goes on."""
+
+    call: ToolCall
+    handoff: Handoff
+    message: UserMessage
+    begun: float
+
+
+async def run_turns(floor: Floor, script: Script, admit: Admit) -> tuple[Handed, ...]:
+    """Turns until the model is done (empty), or until calls have to be handed over."""
+    while True:
+        floor.take_pending()
+        answer, tools = await _one_answer(floor, script)
+        calls = _record(floor, answer)
+        await floor.commit()
+        if calls:
+            outcome = await _act(floor, calls, tools, admit)
+            if outcome.handed or outcome.ends_task:
+                return outcome.handed
+            await floor.commit()
+        elif not floor.talk.has_pending:
+            return ()
+
+
+async def _one_answer(floor: Floor, script: Script) -> tuple[Answer, ToolList]:
+    """Ask once; if the history does not fit, make room and ask once more."""
+    trim_to_limits(floor)
+    request, tools = _request(floor, script)
+    try:
+        answer = await _asked(floor, request)
+    except ProviderFailed as failure:
+        if not (failure.overflow and make_room(floor)):
+            raise
+        request, tools = _request(floor, script)
+        answer = await _asked(floor, request)
+    return answer, tools
+
+
+def _request(floor: Floor, script: Script) -> tuple[Request, ToolList]:
+    # Terms and rights are read anew for each request: that is when a change takes effect.
+    terms, rights = floor.talk.terms, floor.rights()
+    tools = floor.around.toolbox.offered(terms, rights)
+    override = script.base_instructions_override
+    asking = Asking(
+        conversation_id=floor.talk.id,
+        wire=terms.wire,
+        override=terms.context.base_instructions if override is None else override,
+        tools=tools,
+        storage=rights.storage_policy,
+        output_schema=script.output_schema,
+    )
+    return build_request(asking, floor.talk.history), tools
+
+
+async def _asked(floor: Floor, request: Request) -> Answer:
+    wire = floor.talk.terms.wire
+    estimate = floor.talk.history.approx_tokens
+    answer = await ask(floor, wire, request)
+    usage = answer.finished.usage
+    floor.charge(usage)
+    floor.talk.history.calibrate(estimate, usage.input_tokens)
+    floor.publish(TokenCount(usage, wire.context_window, request.cache_key))
+    return answer

@@ -1,0 +1,153 @@
+"""Every error a user of Tertulia can meet, each with a stable code.
+
+    AgentError
+    ├── the request is wrong
+    │   ├── InvalidParams           a value that cannot be accepted; says which and why
+    │   ├── ParseError              a line that is not JSON
+    │   ├── InvalidRequest          JSON, but not a request
+    │   ├── MethodNotFound          no such operation
+    │   └── NotInitialized          the connection has not said `initialize` yet
+    ├── the thing addressed is not there, or not now
+    │   ├── NotFound                it never existed
+    │   ├── Closed                  it existed and was closed
+    │   ├── Busy                    somebody else has the slot; carries retry advice
+    │   ├── NotRunning              there is no task to steer
+    │   ├── AwaitingResult          it waits for the answer of another conversation
+    │   └── UnsupportedByBackend    this conversation's backend cannot do it
+    ├── a limit was reached
+    │   ├── DepthExceeded           too many conversations wait for one another
+    │   ├── Limit                   a configured limit, named in the message
+    │   ├── Timeout                 a deadline passed
+    │   └── Cancelled               somebody stopped it
+    ├── it is not allowed
+    │   ├── ApprovalDenied
+    │   │   └── NoApprover          nobody is there who could be asked
+    │   └── StoragePolicyViolation  a write that the storage policy forbids
+    └── a part failed
+        ├── ModelError              the model or the way to it
+        ├── McpError                an MCP server
+        ├── SandboxError
+        │   └── SandboxUnavailable
+        ├── ToolConflict            two tools claim one name
+        └── Internal                our own fault
+
+`code` is the snake_case name of the class, on every surface. An error's `detail` holds plain data (numbers,
+strings, lists) and never the text of a conversation: it is shown, logged and sent over wires.
+"""
+
+from __future__ import annotations
+
+import re
+
+Detail = str | int | float | bool | None | list[str]
+
+
+class AgentError(Exception):
+    """The root: a sentence for people, a code for programs, and a little detail."""
+
+    code: str = "agent_error"
+
+    def __init__(self, message: str, **detail: Detail) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+class InvalidParams(AgentError):
+    """A value that cannot be accepted; the message says which one and why."""
+
+
+class ParseError(AgentError):
+    """Bytes that are not JSON."""
+
+
+class InvalidRequest(AgentError):
+    """JSON that is not a request."""
+
+
+class MethodNotFound(AgentError):
+    """No operation of that name."""
+
+
+class NotInitialized(AgentError):
+    """The connection has not said `initialize` yet."""
+
+
+class NotFound(AgentError):
+    """What was addressed never existed."""
+
+
+class Closed(AgentError):
+    """What was addressed existed and has been closed."""
+
+
+class Busy(AgentError):
+    """The slot, or a bounded queue, is taken; `detail["retry_after_s"]` says when to try again."""
+
+
+class NotRunning(AgentError):
+    """There is no running task."""
+
+
+class AwaitingResult(AgentError):
+    """The conversation waits for another one's answer and cannot take a message."""
+
+
+class UnsupportedByBackend(AgentError):
+    """The conversation's backend cannot do this."""
+
+
+class DepthExceeded(AgentError):
+    """Too many conversations of one chain wait for one another."""
+
+
+class Limit(AgentError):
+    """A configured limit was reached; the message names it."""
+
+
+class Timeout(AgentError):
+    """A deadline passed."""
+
+
+class Cancelled(AgentError):
+    """Somebody stopped it."""
+
+
+class ApprovalDenied(AgentError):
+    """A person, or the policy, said no."""
+
+
+class NoApprover(ApprovalDenied):
+    """It would have to be asked, and nobody may be or can be asked."""
+
+
+class StoragePolicyViolation(AgentError):
+    """A write that the storage policy forbids; nothing was written."""
+
+
+class ModelError(AgentError):
+    """The model, or the way to it, failed."""
+
+
+class McpError(AgentError):
+    """An MCP server failed."""
+
+
+class SandboxError(AgentError):
+    """A command could not be confined or broke its confinement."""
+
+
+class SandboxUnavailable(SandboxError):
+    """There is no working sandbox here; the message says what to install."""
+
+
+class ToolConflict(AgentError):
+    """Two different tools claim the same name."""
+
+
+class Internal(AgentError):
+    """A fault of ours."""

@@ -1,0 +1,254 @@
+"""The event bus of a session: stamps each event, has it written down, and lays it ready for every listener.
+
+Not thread-safe, by design: everything here happens on the loop's thread, and nothing waits but `flush`. Listeners
+cannot hurt it: their code runs in their own tasks, a slow one falls behind alone (see `subscription`), one that
+vanishes is cleaned up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import msgspec
+
+from tertulia.errors import AgentError, Closed, Internal, InvalidParams
+from tertulia.events.clock import Clock, Timestamps
+from tertulia.events.journal import Journal
+from tertulia.events.ring import Ring
+from tertulia.events.subscription import Mailbox, Subscription
+from tertulia.protocol.events import Error, Event, EventData
+from tertulia.protocol.ids import ConversationId, SessionId, TaskId
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """Whom an event is about. Made once a task, used for all its events."""
+
+    sub_id: str
+    """The submission that caused it; the session's id stands in for an empty one."""
+    conversation_id: ConversationId | None = None
+    task_id: TaskId | None = None
+    trace_id: str | None = None
+    span_id: str | None = None
+
+
+class EventBus:
+    """Tells everybody everything, in one order, once it is safe to tell.
+
+    Durable events are numbered from 1 without gaps. One that the journal has yet to commit is held, and so is
+    everything published after it, passing events too, so that nobody ever hears of what a crash could undo, nor
+    out of order. How much is held is in the hands of the publishers: they flush before they go on.
+
+    When the journal fails, the event and all held after it are never delivered, their numbers are given out
+    again, `flush` raises, and every subscription, whatever its filter, gets an `error` without a number (to
+    one that is behind it counts as a dropped delta). What is published afterwards is written as if nothing had been.
+    """
+
+    def __init__(
+        self,
+        session_id: SessionId,
+        clock: Clock,
+        journal: Journal,
+        *,
+        epoch: int = 0,
+        ring_events: int = 10_000,
+        ring_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        self._session_id = session_id
+        self._epoch = epoch
+        self._now = Timestamps(clock)
+        self._journal = journal
+        self._session = Scope(session_id)
+        self._ring = Ring(ring_events, ring_bytes)
+        self._numbered = 0
+        self._held: deque[tuple[Event, asyncio.Future[None] | None]] = deque()
+        # Each flush with the event it waits for; the same order as above.
+        self._flushes: deque[tuple[Event, asyncio.Future[None]]] = deque()
+        self._unheard: AgentError | None = None
+        # Tuples that are replaced and never changed: delivery walks them while subscriptions come and go.
+        self._boxes: dict[ConversationId | None, tuple[Mailbox, ...]] = {}
+        # Filled by garbage collection too, in whatever thread it happens to run.
+        self._gone: deque[Mailbox] = deque()
+        self._closed = False
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last durable event that was committed and delivered; 0 before the first."""
+        return self._ring.last
+
+    def publish(self, data: EventData, scope: Scope | None = None) -> Event:
+        """Stamp an event and send it on its way. Never waits, and never fails on account of a listener.
+
+        Raises `Closed` after `close`. Whether a durable event was committed is learnt from `flush`.
+        """
+        if self._closed:
+            raise Closed("the session's event bus is closed")
+        if self._held:
+            # A failure that happened but was not noticed yet must not leave its mark on the next number.
+            self._settle()
+        event = self._stamp(data, scope or self._session, self._numbered + 1 if data.durable else None)
+        future = None
+        if data.durable:
+            future = self._journal.write(event)
+            self._numbered += 1
+        if future is None and not self._held:
+            self._deliver(event)
+        else:
+            self._held.append((event, future))
+            if future is not None:
+                future.add_done_callback(self._on_written)
+        return event
+
+    async def flush(self) -> None:
+        """Return when everything published so far is committed and delivered.
+
+        If a write of it failed, raises the journal's error: as it came if it is an `AgentError`, else an
+        `Internal` caused by it. A failure is raised by every flush that waits for a lost event; if the last of
+        those events had no flush waiting for it, then by the next flush too, once.
+        """
+        self._settle()
+        if self._unheard is not None:
+            error, self._unheard = self._unheard, None
+            raise error
+        if self._held:
+            reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._flushes.append((self._held[-1][0], reached))
+            await reached
+
+    def subscribe(
+        self, *, after: int | None = None, conversation: ConversationId | None = None, limit: int = 1000
+    ) -> Subscription:
+        """Listen from now on, or from the durable event after number `after` on, without gap or repetition.
+
+        With `conversation`, to the events of that conversation only; those of the session as a whole have none and
+        are left out. What was published before and is still held counts as later than now. A cursor that is
+        older than the ring gets a `subscriber_lagged` with the range that is gone, then the rest. A cursor is worth
+        something only in the epoch it comes from: one beyond the last event is refused with `InvalidParams`.
+        `limit` bounds what may lie ready for a slow reader. Raises `Closed` after `close`.
+        """
+        if self._closed:
+            raise Closed("the session's event bus is closed")
+        last = self._ring.last
+        if after is not None and not 0 <= after <= last:
+            raise InvalidParams(
+                f"after must be between 0 and {last}, the last event of this epoch", after=after, epoch=self._epoch
+            )
+        if limit < 1:
+            raise InvalidParams("limit must be at least 1", limit=limit)
+        self._sweep()
+        cursor = last if after is None else after
+        box = Mailbox(self._ring, cursor, conversation, limit, self._notice, self._gone.append)
+        self._boxes[conversation] = (*self._boxes.get(conversation, ()), box)
+        return Subscription(box)
+
+    def close(self) -> None:
+        """Publish nothing more; every subscription ends when its reader has taken what is there. Idempotent.
+
+        Flush first: what is held now is still written, but nobody hears of it.
+        """
+        self._closed = True
+        self._sweep()
+        for box in self._everybody():
+            box.end()
+        self._boxes = {}
+
+    # ── stamping ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _stamp(self, data: EventData, scope: Scope, seq: int | None) -> Event:
+        return Event(
+            self._epoch,
+            seq,
+            self._now(),
+            data.type,
+            self._session_id,
+            scope.sub_id or self._session_id,
+            scope.conversation_id,
+            scope.task_id,
+            scope.trace_id,
+            scope.span_id,
+            data,
+        )
+
+    def _notice(self, data: EventData) -> Event:
+        return self._stamp(data, self._session, None)
+
+    # ── holding back until committed ─────────────────────────────────────────────────────────────────────────
+
+    def _on_written(self, future: asyncio.Future[None]) -> None:
+        if not future.cancelled():
+            future.exception()  # asked for, so that asyncio does not report it as ignored
+        self._settle()
+
+    def _settle(self) -> None:
+        """Deliver what is committed by now, in order, as far as it goes."""
+        while self._held:
+            event, written = self._held[0]
+            if written is not None:
+                if not written.done():
+                    return
+                if (error := _failure(written)) is not None:
+                    self._give_up(error)
+                    return
+            self._held.popleft()
+            if not self._closed:
+                self._deliver(event)
+            while self._flushes and self._flushes[0][0] is event:
+                _, reached = self._flushes.popleft()
+                if not reached.done():
+                    reached.set_result(None)
+
+    def _give_up(self, error: AgentError) -> None:
+        """Take back everything that is held, and say so."""
+        last, _ = self._held[-1]
+        self._held.clear()
+        self._numbered = self._ring.last
+        self._unheard = error
+        for event, reached in self._flushes:
+            if not reached.done():
+                reached.set_exception(error)
+                if event is last:
+                    self._unheard = None
+        self._flushes.clear()
+        notice = self._notice(Error(error.code, error.message))
+        for box in self._everybody():
+            box.put(notice)
+
+    # ── delivery ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _deliver(self, event: Event) -> None:
+        if self._gone:
+            self._sweep()
+        for box in self._boxes.get(None, ()):
+            box.put(event)
+        if event.conversation_id is not None:
+            for box in self._boxes.get(event.conversation_id, ()):
+                box.put(event)
+        if event.seq is not None:
+            self._ring.add(event)
+
+    def _everybody(self) -> list[Mailbox]:
+        return [box for boxes in self._boxes.values() for box in boxes]
+
+    def _sweep(self) -> None:
+        """Let go of those who left."""
+        gone: set[Mailbox] = set()
+        while self._gone:
+            gone.add(self._gone.popleft())
+        self._ring.behind -= gone
+        for conversation in {box.conversation for box in gone}:
+            stay = tuple(box for box in self._boxes.get(conversation, ()) if box not in gone)
+            if stay:
+                self._boxes[conversation] = stay
+            else:
+                self._boxes.pop(conversation, None)
+
+
+def _failure(future: asyncio.Future[None]) -> AgentError | None:
+    if future.cancelled():
+        return Internal("the journal was stopped before it had written everything")
+    cause = future.exception()
+    if cause is None or isinstance(cause, AgentError):
+        return cause
+    error = Internal(f"the journal could not write: {cause}")
+    error.__cause__ = cause
+    return error

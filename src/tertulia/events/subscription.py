@@ -1,0 +1,278 @@
+"""One listener of the bus: what lies ready for it, and what becomes of it when it is slow.
+
+A subscription reads live while it keeps up: each matching event is put into its queue. When the queue is full
+it falls behind. Queued deltas are dropped and nothing more is queued; once the reader has emptied the queue it
+reads on from the shared ring, and when it has come to the ring's end it is live again. Replay is the same
+thing: a subscription with a cursor begins behind. So durable events are lost only when the ring forgets them
+first, terminal ones not even then, and whatever is lost is announced by a `subscriber_lagged` at the place where
+the reader goes on. Memory is bounded by `limit`, for a dead reader too.
+
+Loop thread only, like the bus.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from tertulia.events.ring import Ring
+from tertulia.protocol.events import Event, EventData, SubscriberLagged
+from tertulia.protocol.ids import ConversationId
+
+
+class Mailbox:
+    """The bus's end of a subscription.
+
+    The bus holds mailboxes, not subscriptions: so a task that waits for news is kept alive by the bus, as one
+    that waits for a socket is by the loop, while a subscription that nobody holds any more vanishes and tells.
+    """
+
+    __slots__ = (
+        "_cursor",
+        "_dropped",
+        "_gone",
+        "_limit",
+        "_lost",
+        "_notice",
+        "_owed",
+        "_ring",
+        "_waiter",
+        "behind",
+        "conversation",
+        "ended",
+        "queue",
+    )
+
+    def __init__(
+        self,
+        ring: Ring,
+        cursor: int,
+        conversation: ConversationId | None,
+        limit: int,
+        notice: Callable[[EventData], Event],
+        gone: Callable[[Mailbox], None],
+    ) -> None:
+        """`notice` stamps news for this reader alone; `gone` must be safe to call from any thread."""
+        self.conversation = conversation
+        self.queue: deque[Event] = deque()
+        self.behind = cursor < ring.last
+        """Durable events above the cursor wait in the ring, or are owed."""
+        self.ended = False
+        """Nothing is put in any more; what is still there may be taken."""
+        self._ring = ring
+        self._limit = limit
+        self._notice = notice
+        self._gone = gone
+        self._cursor = cursor
+        self._owed: deque[Event] = deque()
+        """Terminal events that the ring has forgotten since."""
+        self._lost: tuple[int, int] | None = None
+        self._dropped = 0
+        self._waiter: asyncio.Future[None] | None = None
+        if self.behind:
+            self._begin_replay()
+
+    # ── the bus puts in ──────────────────────────────────────────────────────────────────────────────────────
+
+    def put(self, event: Event) -> None:
+        """Lay an event ready, before it is in the ring. Never waits, never raises."""
+        if self.behind:
+            if event.seq is None:
+                self._dropped += 1
+        elif len(self.queue) >= self._limit:
+            self._fall_behind()
+            self.put(event)
+        else:
+            self.queue.append(event)
+            if self._waiter is not None:
+                self._wake(self._waiter)
+
+    def missed(self, seq: int, event: Event) -> None:
+        """The ring forgets an event: a matching one that was not read yet is lost, or owed if it is terminal."""
+        if seq <= self._cursor:
+            return
+        self._cursor = seq
+        if not self._matches(event):
+            return
+        if not event.data.terminal:
+            self._lost = (self._lost[0] if self._lost else seq, seq)
+        elif len(self._owed) < self._limit:
+            self._owed.append(event)
+        else:
+            self._cut(seq)
+
+    def end(self) -> None:
+        """The bus closes: what is ready, owed or in the ring can still be taken, then it is over."""
+        self.ended = True
+        if self._waiter is not None:
+            self._wake(self._waiter)
+
+    # ── the subscriber takes out ─────────────────────────────────────────────────────────────────────────────
+
+    def take(self) -> Event | None:
+        """The next event, or None when there is none now."""
+        return self.queue.popleft() if self.queue or self._ready() else None
+
+    async def wait(self) -> bool:
+        """Until `take` would give something, or nothing will ever come (False)."""
+        while not self._ready():
+            if self.ended:
+                return False
+            if self._waiter is not None:
+                raise RuntimeError("a subscription has one reader; another task is already waiting")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return True
+
+    def passed(self, seq: int) -> bool:
+        """See `Subscription.passed`."""
+        if self._ready():
+            for event in self.queue:
+                if event.seq is not None:
+                    return event.seq > seq
+        return not self.behind and (self.ended or seq <= self._ring.last)
+
+    def close(self) -> None:
+        """The reader is done: forget everything."""
+        self.queue.clear()
+        self._owed.clear()
+        self._lost, self._dropped, self.behind = None, 0, False
+        if not self.ended:
+            self.end()
+            self._gone(self)
+
+    def vanish(self) -> None:
+        """The reader was garbage collected: say so, and touch nothing, for this may be any thread."""
+        if not self.ended:
+            self._gone(self)
+
+    # ── falling behind and catching up ───────────────────────────────────────────────────────────────────────
+
+    def _matches(self, event: Event) -> bool:
+        return self.conversation is None or self.conversation == event.conversation_id
+
+    def _ready(self) -> bool:
+        if self.behind and not self.queue:
+            self._read_on()
+        return bool(self.queue)
+
+    def _begin_replay(self) -> None:
+        oldest = self._ring.first
+        if self._cursor + 1 < oldest:
+            self._lost = (self._cursor + 1, oldest - 1)
+            self._cursor = oldest - 1
+        self._ring.behind.add(self)
+        # At once, so that a replay shorter than the queue loses no delta that is published before the first read.
+        self._read_on()
+
+    def _fall_behind(self) -> None:
+        self.behind = True
+        self._cursor = self._ring.last
+        self._ring.behind.add(self)
+        kept = [event for event in self.queue if event.data.durable or event.type == SubscriberLagged.type]
+        self._dropped += len(self.queue) - len(kept)
+        self.queue.clear()
+        self.queue.extend(kept)
+
+    def _read_on(self) -> None:
+        self._settle_arrears()
+        room = self._limit - len(self.queue)
+        for event in self._ring.after(self._cursor):
+            if room <= 0:
+                return
+            self._cursor += 1
+            if self._matches(event):
+                self.queue.append(event)
+                room -= 1
+        self.behind = False
+        self._ring.behind.discard(self)
+
+    def _settle_arrears(self) -> None:
+        if self._lost or self._dropped:
+            self._announce(self._lost, self._dropped)
+            self._lost, self._dropped = None, 0
+        self.queue.extend(self._owed)
+        self._owed.clear()
+
+    def _announce(self, lost: tuple[int, int] | None, dropped: int) -> None:
+        first, last = lost or (None, None)
+        self.queue.append(self._notice(SubscriberLagged(first, last, dropped)))
+
+    def _cut(self, seq: int) -> None:
+        # More terminal events than it may hold, and the reader has taken none of them: a bound on memory is worth
+        # more than a promise to the dead. One that does come back is told how far it got and where the rest begins.
+        self._settle_arrears()
+        self._announce((seq, self._ring.last), 0)
+        self.behind = False
+        self.ended = True
+        self._gone(self)
+
+    def _wake(self, waiter: asyncio.Future[None]) -> None:
+        if waiter.done():
+            return
+        try:
+            waiter.set_result(None)
+        except RuntimeError:  # its loop was closed under it: nobody will ever read here
+            self.close()
+
+
+class Subscription:
+    """Events for one reader: iterate, or ask with `next_nowait` and `wait`. Made by `EventBus.subscribe`.
+
+    Per subscription, events come in the order they were published and `seq` strictly grows. Iteration ends
+    after a close of the bus when everything was taken, after `close`, and after a last `subscriber_lagged` when the
+    reader left more than `limit` terminal events unread that the ring has forgotten. A subscription that is
+    dropped without a close is cleaned up by the bus.
+    """
+
+    __slots__ = ("__weakref__", "_box")
+
+    def __init__(self, box: Mailbox) -> None:
+        self._box = box
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        """The next event, as soon as there is one. Cancelling it loses nothing."""
+        while (event := self._box.take()) is None:
+            if not await self._box.wait():
+                raise StopAsyncIteration
+        return event
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self._box.vanish()
+
+    def next_nowait(self) -> Event | None:
+        """The next event if there is one now; never waits."""
+        return self._box.take()
+
+    async def wait(self) -> bool:
+        """Return True as soon as `next_nowait` would give something, False when it never will again."""
+        return await self._box.wait()
+
+    def passed(self, seq: int) -> bool:
+        """Whether no matching durable event numbered `seq` or below is still to come out here.
+
+        A number that the bus has not delivered yet has not passed: `await bus.flush()` first. While this is
+        False, an event is ready or will be. A server asks it to put an answer after the events that led to it.
+        """
+        return self._box.passed(seq)
+
+    def close(self) -> None:
+        """Stop listening and forget what was queued. Idempotent; a reader that waits ends."""
+        self._box.close()

@@ -1,0 +1,1 @@
+"""WHAT WAS SAID: segments of frozen items, paired, bounded, encoded once."""

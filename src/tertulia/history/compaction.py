@@ -1,0 +1,199 @@
+"""Making a history smaller: planned on a view, applied by compare-and-swap, or not at all.
+
+`compact` asks a summariser and may wait for it; `trim` is the path of the thresholds and never waits. Both put one
+`Summary` in the place of the oldest segments; both keep pinned segments, open calls, the newest request and the
+newest turn. Neither looks inside a segment: turns go whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from tertulia.history.segment import BYTES_PER_TOKEN, Segment, estimate, is_asked, seal
+from tertulia.history.store import Cut, HistoryLimits, HistoryStore
+from tertulia.history.summariser import Summariser, extract
+from tertulia.protocol.ids import new_item_id
+from tertulia.protocol.items import Item, Summary
+from tertulia.protocol.storage import strictest
+
+MAX_SUMMARY_TOKENS = 2_000
+_MIN_SUMMARY_TOKENS = 64
+
+WITHIN_LIMITS = "the history is within its limits"
+NOTHING_TO_CUT = "nothing can be cut: what is left are seeds, open calls, the newest request and the newest turn"
+NOT_SMALLER = "a summary would not be smaller than what it stands for"
+NO_TEXT = "the summariser returned no text"
+OUTRUN = "the history was rewritten by somebody else during every attempt"
+STILL_OVER = "what must be kept is over the limits"
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """What came of it. When nothing was changed, `compacted` is False and `reason` says why."""
+
+    compacted: bool
+    before_tokens: int
+    after_tokens: int
+    removed_items: int
+    """Earlier summaries are not counted."""
+    reason: str | None = None
+
+
+class _Option(msgspec.Struct, frozen=True):
+    """A place where a cut may fall, and how much would go."""
+
+    cut: Cut
+    items: int
+    held: int
+    weight: int
+
+
+def plan_cut(
+    store: HistoryStore, target: HistoryLimits, *, reserve_tokens: int = 0, newest_round: bool = True
+) -> Cut | None:
+    """The smallest cut that brings the history down to the target with a summary of the reserved size.
+
+    The largest one there is when none does, None when there is none. `newest_round` says whether turns of the newest
+    round may go too; its request stays in any case.
+    """
+    view = store.snapshot()
+    extra = reserve_tokens * BYTES_PER_TOKEN
+    cut = None
+    for option in _options(tuple(view.segments()), newest_round=newest_round):
+        cut = option.cut
+        tokens = store.approximate(view.tally.weight - option.weight + extra)
+        items = view.item_count - option.items + (reserve_tokens > 0)
+        if target.allow(tokens, items, view.tally.byte_count - option.held + extra):
+            break
+    return cut
+
+
+def _options(segments: Sequence[Segment], *, newest_round: bool) -> Iterator[_Option]:
+    """Every legal cut, smallest first: where no call is open and something goes that is not yet a summary."""
+    request = _newest_request(segments)
+    parts_pair = request is not None and bool(segments[request].opens or segments[request].closes)
+    end = len(segments) - 1 if newest_round and not parts_pair else request or 0
+    open_calls = items = held = weight = 0
+    substance = False
+    for index, segment in enumerate(segments[:end]):
+        open_calls += len(segment.opens) - len(segment.closes)
+        if not segment.pinned and index != request:
+            items += len(segment.items)
+            held += segment.byte_count
+            weight += segment.weight
+            substance = substance or _said(segment.items) > 0
+        if substance and not open_calls:
+            spared = request if request is not None and request <= index else None
+            yield _Option(Cut(index + 1, spared), items, held, weight)
+
+
+def _newest_request(segments: Sequence[Segment]) -> int | None:
+    for index in range(len(segments) - 1, -1, -1):
+        if any(map(is_asked, segments[index].items)):
+            return index
+    return None
+
+
+def _said(items: Sequence[Item]) -> int:
+    """How many of them are not summaries."""
+    return sum(not isinstance(item, Summary) for item in items)
+
+
+async def compact(
+    store: HistoryStore, summariser: Summariser, *, target_tokens: int, max_attempts: int = 3
+) -> Compaction:
+    """Replace the oldest segments by a summary so that about `target_tokens` are left.
+
+    Appends may happen meanwhile; after a rewrite by others it starts over, `max_attempts` times in all. The
+    history is left as it is when the result would not be smaller, when the summariser raises, and on cancellation.
+    """
+    target = HistoryLimits(max_tokens=target_tokens)
+    for _ in range(max_attempts):
+        room = max(_summary_room(target, store.correction), _MIN_SUMMARY_TOKENS)
+        view = store.snapshot()
+        cut = plan_cut(store, target, reserve_tokens=room)
+        if cut is None:
+            return _unchanged(store, NOTHING_TO_CUT)
+        dropped = cut.dropped(view.segments())
+        budget = _budget(dropped, room)
+        if not budget:
+            return _unchanged(store, NOT_SMALLER)
+        items = _items(dropped)
+        text = await summariser.summarise(items, budget)
+        if not text.strip():
+            return _unchanged(store, NO_TEXT)
+        summary = _summary(text, items)
+        before = store.approx_tokens
+        if _after(store, dropped, summary) >= before:
+            return _unchanged(store, NOT_SMALLER)
+        if store.rewrite(cut, summary, expected_revision=view.revision):
+            return Compaction(True, before, store.approx_tokens, _said(items))
+    return _unchanged(store, OUTRUN)
+
+
+def trim(store: HistoryStore, *, summarise: bool = True) -> Compaction:
+    """Bring a history that is over a limit to three quarters of it, whole turns at a time, oldest first.
+
+    Not to the limit itself: each rewrite makes providers forget the cached prompt. Rounds before the newest go first;
+    turns of the newest one only when that is not enough. The local summary is left out where it would save nothing.
+    """
+    if not store.over_limit():
+        return _unchanged(store, WITHIN_LIMITS)
+    before, removed = store.approx_tokens, 0
+    room = _summary_room(store.limits, store.correction) if summarise else 0
+    goal = HistoryLimits(*(limit and limit * 3 // 4 for limit in msgspec.structs.astuple(store.limits)))
+    for newest_round in (False, True):
+        if not store.over_limit():
+            break
+        cut = plan_cut(store, goal, reserve_tokens=room, newest_round=newest_round)
+        if cut is not None:
+            removed += _drop(store, cut, room)
+    if not removed:
+        return _unchanged(store, NOTHING_TO_CUT)
+    return Compaction(True, before, store.approx_tokens, removed, STILL_OVER if store.over_limit() else None)
+
+
+def _drop(store: HistoryStore, cut: Cut, room: int) -> int:
+    """Apply the cut, with a local summary if that pays; how many items went."""
+    dropped = cut.dropped(store.snapshot().segments())
+    items = _items(dropped)
+    text = extract(items, _budget(dropped, room))
+    store.rewrite(cut, _summary(text, items) if text else None, expected_revision=store.revision)
+    return _said(items)
+
+
+def _items(segments: Sequence[Segment]) -> list[Item]:
+    return [item for segment in segments for item in segment.items]
+
+
+def _budget(dropped: Sequence[Segment], room: int) -> int:
+    """Estimated tokens for a summary: what there is room for, but at most half of what it stands for."""
+    return min(room, estimate(sum(segment.weight for segment in dropped)) // 2)
+
+
+def _summary_room(limits: HistoryLimits, correction: float) -> int:
+    """Estimated tokens that a summary may take of a history within these limits: an eighth, or the maximum."""
+    rooms = [MAX_SUMMARY_TOKENS]
+    if limits.max_tokens is not None:
+        rooms.append(int(limits.max_tokens / correction) // 8)
+    if limits.max_bytes is not None:
+        rooms.append(limits.max_bytes // BYTES_PER_TOKEN // 8)
+    return min(rooms)
+
+
+def _summary(text: str, items: Sequence[Item]) -> Summary:
+    """The text as an item that is stored no longer and no fuller than any of those it was made from."""
+    replaced = sum(item.replaced if isinstance(item, Summary) else 1 for item in items)
+    policies = [item.storage for item in items if item.storage is not None]
+    return Summary(new_item_id(), text, replaced, strictest(*policies) if policies else None)
+
+
+def _after(store: HistoryStore, dropped: Sequence[Segment], summary: Summary) -> int:
+    """The tokens that the history would have."""
+    gone = sum(segment.weight for segment in dropped)
+    return store.approximate(store.snapshot().tally.weight - gone + seal((summary,)).weight)
+
+
+def _unchanged(store: HistoryStore, reason: str) -> Compaction:
+    return Compaction(False, store.approx_tokens, store.approx_tokens, 0, reason)

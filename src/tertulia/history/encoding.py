@@ -1,0 +1,113 @@
+"""The bytes of a history in one dialect: each segment is encoded once, and from then on only moved."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from tertulia.history.segment import Segment
+from tertulia.protocol.items import Item
+
+LARGE = 1 << 20
+"""A chunk of this many bytes is left as it is; below, chunks are merged."""
+
+
+class ItemEncoder(Protocol):
+    """What history needs to know of a dialect.
+
+    The bytes of some items never depend on their neighbours: JSON values joined by commas, without brackets;
+    empty when the dialect has no word for any of them.
+    """
+
+    @property
+    def name(self) -> str:
+        """Identifies the spelling."""
+        ...
+
+    def encode_items(self, items: Sequence[Item]) -> bytes:
+        """Spell the items."""
+        ...
+
+
+class Encoding:
+    """Encoded segments in order, held as few immutable chunks.
+
+    Chunks merge like the digits of a binary counter: below 1 MiB their bit lengths fall from left to right. So n
+    segments lie in O(log n + bytes / 1 MiB) chunks, and each byte is copied at most some twenty times however
+    long the history grows. A snapshot is a short tuple, and whoever holds one is never disturbed.
+
+    Positions are those of a stream in which every segment that has bytes is followed by a comma. No chunk holds
+    the comma behind it: whoever joins the chunks puts it there.
+    """
+
+    __slots__ = ("_chunks", "_ends", "_snapshot", "encoder")
+
+    def __init__(self, encoder: ItemEncoder) -> None:
+        self.encoder = encoder
+        self._chunks: list[bytes] = []
+        self._ends = array("q")
+        self._snapshot: tuple[bytes, ...] | None = None
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments are in here, those without bytes included."""
+        return len(self._ends)
+
+    def append(self, segment: Segment) -> None:
+        """Encode one more segment."""
+        encoded = self.encoder.encode_items(segment.items)
+        end = self._start(self.segment_count)
+        self._push(encoded)
+        self._ends.append(end + len(encoded) + 1 if encoded else end)
+
+    def catch_up(self, segments: Sequence[Segment]) -> None:
+        """Encode those of a growing row of segments that are not in here yet."""
+        for index in range(self.segment_count, len(segments)):
+            self.append(segments[index])
+
+    def rearranged(self, layout: Iterable[range | Segment]) -> Encoding:
+        """A new encoding made of ranges of this one, whose bytes are copied, and of new segments."""
+        made = Encoding(self.encoder)
+        for entry in layout:
+            if isinstance(entry, Segment):
+                made.append(entry)
+            else:
+                made._adopt(self, entry)
+        return made
+
+    def chunks(self) -> tuple[bytes, ...]:
+        """All bytes so far, to be joined with commas. None is empty; the same tuple until something is appended."""
+        if self._snapshot is None:
+            self._snapshot = tuple(self._chunks)
+        return self._snapshot
+
+    def _adopt(self, other: Encoding, segments: range) -> None:
+        first = other._start(segments.start)
+        shift = self._start(self.segment_count) - first
+        for piece in other._between(first, other._start(segments.stop)):
+            self._push(piece)
+        self._ends.extend(end + shift for end in other._ends[segments.start : segments.stop])
+
+    def _start(self, segment: int) -> int:
+        return self._ends[segment - 1] if segment else 0
+
+    def _between(self, first: int, last: int) -> Iterator[bytes]:
+        position = 0
+        for chunk in self._chunks:
+            end = position + len(chunk) + 1
+            if position < last and first < end:
+                # A whole chunk is its own slice: nothing is copied but at the edges.
+                yield chunk[max(first - position, 0) : min(last, end) - position - 1]
+            position = end
+
+    def _push(self, piece: bytes) -> None:
+        if not piece:
+            return
+        chunks = self._chunks
+        kept, size = len(chunks), len(piece)
+        while kept and len(chunks[kept - 1]) < min(LARGE, 1 << size.bit_length()):
+            kept -= 1
+            size += len(chunks[kept]) + 1
+        chunks[kept:] = [b",".join((*chunks[kept:], piece))]
+        self._snapshot = None

@@ -1,0 +1,114 @@
+"""The invariant of a history: each call has at most one output, after it, and each output has its call.
+
+`prove` is for items of our own making and is paid once a segment; `mend` is for items that come from elsewhere
+(a record that a crash cut short, an import) and makes them provable. Neither looks at what is said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+
+from tertulia.errors import Internal
+from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.items import Item, Reasoning, ToolCall, ToolOutput, UserMessage, text_parts
+
+
+def prove(items: Iterable[Item]) -> tuple[tuple[CallId, ...], tuple[CallId, ...]]:
+    """(calls left without output, outputs whose call must lie earlier), each in order; raises on the impossible.
+
+    Impossible are a second call under an id that is still open and a second output for one call. An id may be
+    used again once its call was answered, so an output before a call of the same id answers an earlier call.
+    """
+    opens: dict[CallId, None] = {}
+    closes: dict[CallId, None] = {}
+    answered: set[CallId] = set()
+    for item in items:
+        if isinstance(item, ToolCall):
+            if item.call_id in opens:
+                raise Internal("a call id is used again before its call was answered", call_id=item.call_id)
+            opens[item.call_id] = None
+        elif isinstance(item, ToolOutput):
+            if item.call_id in opens:
+                del opens[item.call_id]
+            elif item.call_id in answered:
+                raise Internal("a call was answered twice", call_id=item.call_id)
+            else:
+                closes[item.call_id] = None
+            answered.add(item.call_id)
+    return tuple(opens), tuple(closes)
+
+
+def answer(call: ToolCall, reason: str) -> ToolOutput:
+    """The output of a call that will get no other. Its id follows from the call: closing twice says the same."""
+    seed = f"{call.id}\n{call.call_id}".encode("utf-8", "surrogatepass")
+    item_id = ItemId(hashlib.sha256(seed).digest()[:8].hex())
+    return ToolOutput(item_id, call.call_id, text_parts(reason), success=False, kind=call.kind)
+
+
+def mend(items: Iterable[Item], reason: str) -> list[Item]:
+    """The same items, paired: `prove` finds no open end in the result.
+
+    Outputs without a call, second outputs and second calls under an open id are dropped. A call that is never
+    answered gets an output that gives the reason, right after the calls and outputs it stands among, because
+    some models accept nothing else between a call and its output.
+    """
+    kept, unanswered = _paired(items)
+    mended: list[Item] = []
+    due: list[ToolCall] = []
+    for position, item in enumerate(kept):
+        if due and not isinstance(item, ToolCall | ToolOutput):
+            mended.extend(answer(call, reason) for call in due)
+            due.clear()
+        mended.append(item)
+        if isinstance(item, ToolCall) and position in unanswered:
+            due.append(item)
+    mended.extend(answer(call, reason) for call in due)
+    return mended
+
+
+def _paired(items: Iterable[Item]) -> tuple[list[Item], set[int]]:
+    """What can stay, and the positions therein of calls that nothing answers."""
+    kept: list[Item] = []
+    open_at: dict[CallId, int] = {}
+    for item in items:
+        if isinstance(item, ToolCall):
+            if item.call_id in open_at:
+                continue
+            open_at[item.call_id] = len(kept)
+        elif isinstance(item, ToolOutput) and open_at.pop(item.call_id, None) is None:
+            continue
+        kept.append(item)
+    return kept, set(open_at.values())
+
+
+def turns(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Paired items, cut where turns begin: before a user message and after the last output of an answer.
+
+    A history that is restored turn by turn can be trimmed like one that has grown; as one segment it could not.
+    """
+    turn: list[Item] = []
+    open_calls = 0
+    for item in items:
+        if turn and not open_calls and (isinstance(item, UserMessage) or isinstance(turn[-1], ToolOutput)):
+            yield turn
+            turn = []
+        turn.append(item)
+        open_calls += isinstance(item, ToolCall) - isinstance(item, ToolOutput)
+    if turn:
+        yield turn
+
+
+def settled(items: Sequence[Item]) -> int:
+    """How many of the first items stand by themselves: no call without its output, no reasoning that led nowhere.
+
+    Providers refuse reasoning that is not followed by what it led to, so it goes with the call that goes.
+    """
+    end = open_calls = 0
+    for position, item in enumerate(items, start=1):
+        open_calls += isinstance(item, ToolCall) - isinstance(item, ToolOutput)
+        if not open_calls:
+            end = position
+    while end and isinstance(items[end - 1], Reasoning):
+        end -= 1
+    return end

@@ -1,0 +1,116 @@
+"""A segment: the items of a turn, sealed. Everything that is computed here is computed once in their life."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import msgspec
+
+from tertulia.errors import InvalidParams
+from tertulia.history.sanitiser import prove
+from tertulia.protocol.ids import CallId
+from tertulia.protocol.items import (
+    AssistantMessage,
+    ImagePart,
+    Item,
+    Part,
+    Reasoning,
+    Summary,
+    ToolCall,
+    ToolOutput,
+    UserMessage,
+)
+
+BYTES_PER_TOKEN = 4
+IMAGE_TOKENS = 1_000
+"""What a picture costs a model, roughly, however long its address is."""
+
+_canonical = msgspec.json.Encoder()
+
+
+class Segment(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """Frozen items with what is known of them. Shared by reference between a history, its views and its forks."""
+
+    items: tuple[Item, ...]
+    digest: bytes
+    """SHA-256 of the items' canonical JSON."""
+    opens: tuple[CallId, ...]
+    """Calls whose output comes later, in order."""
+    closes: tuple[CallId, ...]
+    """Outputs whose call came earlier, in order."""
+    byte_count: int
+    """UTF-8 bytes of all texts, arguments and addresses: what the items take in memory, nearly."""
+    weight: int
+    """The bytes that count as tokens: like byte_count, but a picture counts `IMAGE_TOKENS`."""
+    message_count: int
+    """What users and the model said, without what we injected."""
+    pinned: bool
+    """Never trimmed, never summarised."""
+
+
+def seal(items: Iterable[Item], *, pinned: bool = False) -> Segment:
+    """Prove, weigh and hash the items. Raises Internal for impossible pairs, InvalidParams for broken Unicode."""
+    sealed = tuple(items)
+    opens, closes = prove(sealed)
+    try:
+        digest = hashlib.sha256(_canonical.encode(sealed)).digest()
+        byte_count, weight = _weigh(sealed)
+    except UnicodeEncodeError:
+        raise InvalidParams("an item has a lone surrogate; history holds valid Unicode only") from None
+    messages = sum(map(is_message, sealed))
+    return Segment(sealed, digest, opens, closes, byte_count, weight, messages, pinned)
+
+
+def is_message(item: Item) -> bool:
+    """Whether listings and counts show it: said by a user or by the model, not injected by us."""
+    return isinstance(item, AssistantMessage) or is_asked(item)
+
+
+def is_asked(item: Item) -> bool:
+    """Whether it is a user's own message: the beginning of a round."""
+    return isinstance(item, UserMessage) and not item.injected
+
+
+def estimate(weight: int) -> int:
+    """Tokens by the bytes that count: one for every four, rounded up."""
+    return -(-weight // BYTES_PER_TOKEN)
+
+
+def utf8_size(text: str) -> int:
+    """The bytes of a text in UTF-8; costs nothing for ASCII."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _weigh(items: tuple[Item, ...]) -> tuple[int, int]:
+    """(bytes held, bytes that count as tokens)."""
+    held = weight = 0
+    for item in items:
+        match item:
+            case UserMessage() | AssistantMessage() | ToolOutput():
+                part_held, part_weight = _weigh_parts(item.parts)
+                held += part_held
+                weight += part_weight
+                continue
+            case ToolCall():
+                size = utf8_size(item.name) + utf8_size(item.arguments)
+            case Reasoning():
+                size = utf8_size(item.text) + utf8_size(item.opaque or "")
+            case Summary():
+                size = utf8_size(item.text)
+        held += size
+        weight += size
+    return held, weight
+
+
+def _weigh_parts(parts: tuple[Part, ...]) -> tuple[int, int]:
+    held = weight = 0
+    for part in parts:
+        if isinstance(part, ImagePart):
+            held += utf8_size(part.image_url)
+            weight += IMAGE_TOKENS * BYTES_PER_TOKEN
+        else:
+            size = utf8_size(part.text)
+            held += size
+            weight += size
+    return held, weight

@@ -1,0 +1,251 @@
+"""The history of one conversation. The only place where it changes, and where its invariants are held."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterable, Sequence
+from itertools import takewhile
+
+import msgspec
+
+from tertulia.errors import Internal
+from tertulia.history.encoding import Encoding, ItemEncoder
+from tertulia.history.sanitiser import answer, settled
+from tertulia.history.segment import Segment, estimate, seal
+from tertulia.history.view import EMPTY, HistoryView
+from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.items import AssistantMessage, Item, Summary, ToolCall, ToolOutput, UserMessage
+
+_CORRECTION = (0.25, 4.0)
+
+
+class HistoryLimits(msgspec.Struct, frozen=True):
+    """How large a history may become. None is no limit; all that are set hold."""
+
+    max_tokens: int | None = None
+    max_items: int | None = None
+    max_bytes: int | None = None
+
+    def allow(self, tokens: float, items: int, held: int) -> bool:
+        """Whether a history of this size is within every limit."""
+        return (
+            (self.max_tokens is None or tokens <= self.max_tokens)
+            and (self.max_items is None or items <= self.max_items)
+            and (self.max_bytes is None or held <= self.max_bytes)
+        )
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """Which segments go: all before `end`, but for pinned ones and the spared one."""
+
+    end: int
+    spared: int | None = None
+    """The segment with the newest request, where the cut goes on behind it."""
+
+    def keeps(self, index: int, segment: Segment) -> bool:
+        """Whether the segment at that place stays."""
+        return index >= self.end or segment.pinned or index == self.spared
+
+    def prove(self, segments: Sequence[Segment]) -> None:
+        """Raise Internal unless every call before the cut has its output before it."""
+        if sum(len(segment.opens) - len(segment.closes) for segment in segments[: self.end]):
+            raise Internal("a cut would part a call from its output")
+        if self.spared is not None and (segments[self.spared].opens or segments[self.spared].closes):
+            raise Internal("a cut would keep half of a call and its output")
+
+    def dropped(self, segments: Iterable[Segment]) -> list[Segment]:
+        """Those that go, of the segments the cut was planned for."""
+        return [segment for index, segment in enumerate(segments) if not self.keeps(index, segment)]
+
+
+class HistoryStore:
+    """Segments of frozen items, appended turn by turn.
+
+    Promises: every output has its call before it and every call at most one output; pinned segments and open
+    calls are never dropped; a view, once taken, never changes; appending costs as much as what is appended.
+    A change is made whole or, when it raises, not at all. No method awaits.
+    """
+
+    __slots__ = ("_encoding", "_open", "_revision", "_segments", "_tally", "correction", "limits")
+
+    def __init__(self, limits: HistoryLimits, seeds: Sequence[Item] = ()) -> None:
+        self.limits = limits
+        self._segments: list[Segment] = []
+        self._tally = EMPTY
+        self._open: dict[CallId, ToolCall] = {}
+        self._revision = 0
+        self.correction = 1.0
+        """Tokens of the model for one estimated token, as far as `calibrate` has learnt: 0.25 to 4."""
+        self._encoding: Encoding | None = None
+        self.append(seeds, pinned=True)
+
+    @property
+    def revision(self) -> int:
+        """Grows with every rewrite and never with an append: what was derived from an older one is stale."""
+        return self._revision
+
+    @property
+    def item_count(self) -> int:
+        """How many items there are, seeds included."""
+        return self._tally.item_count
+
+    @property
+    def byte_count(self) -> int:
+        """UTF-8 bytes of all texts, arguments and addresses."""
+        return self._tally.byte_count
+
+    @property
+    def message_count(self) -> int:
+        """How many messages of users and model there are, injected ones left out."""
+        return self._tally.message_count
+
+    @property
+    def digest(self) -> bytes:
+        """Chained over the segments; equal histories with equal boundaries have equal digests."""
+        return self._tally.digest
+
+    @property
+    def estimated_tokens(self) -> int:
+        """A token for every four bytes, as `calibrate` wants it."""
+        return estimate(self._tally.weight)
+
+    @property
+    def approx_tokens(self) -> int:
+        """The estimate, corrected by what the model reported."""
+        return self.approximate(self._tally.weight)
+
+    def approximate(self, weight: int) -> int:
+        """The tokens of so many bytes of text, corrected like those of the history."""
+        return math.ceil(estimate(weight) * self.correction)
+
+    @property
+    def open_calls(self) -> tuple[CallId, ...]:
+        """Calls without an output, oldest first."""
+        return tuple(self._open)
+
+    def calibrate(self, estimated_tokens: int, reported_tokens: int) -> None:
+        """Learn from one request: its estimate (a token for four bytes, uncorrected) and what the model counted."""
+        if estimated_tokens > 0 and reported_tokens > 0:
+            low, high = _CORRECTION
+            self.correction = min(max(reported_tokens / estimated_tokens, low), high)
+
+    def over_limit(self) -> bool:
+        """Whether any limit is passed. It is the caller's to trim; appending never does."""
+        return not self.limits.allow(self.approx_tokens, self.item_count, self.byte_count)
+
+    def append(self, items: Sequence[Item], *, pinned: bool = False) -> Segment | None:
+        """Seal the items as one segment at the end; nothing for none.
+
+        Raises Internal when a call or an output would break the pairing, and for pinned calls: what is never
+        dropped must not hold a half of a pair.
+        """
+        if not items:
+            return None
+        segment = seal(items, pinned=pinned)
+        calls = {item.call_id: item for item in segment.items if isinstance(item, ToolCall)}
+        _admit(segment, calls, self._open)
+        for call_id in segment.closes:
+            del self._open[call_id]
+        for call_id in segment.opens:
+            self._open[call_id] = calls[call_id]
+        self._segments.append(segment)
+        self._tally = self._tally.plus(segment)
+        return segment
+
+    def close_open(self, reason: str) -> tuple[ToolOutput, ...]:
+        """Answer every open call with a failure that gives the reason; returns what was appended."""
+        outputs = tuple(answer(call, reason) for call in self._open.values())
+        self.append(outputs)
+        return outputs
+
+    def snapshot(self) -> HistoryView:
+        """The history as it is now, for as long as the reader likes."""
+        return HistoryView(self._segments, len(self._segments), self._tally, self.open_calls, self._revision)
+
+    def messages(self, limit: int | None = None) -> list[UserMessage | AssistantMessage]:
+        """The newest messages of users and model, oldest first, injected ones left out."""
+        return self.snapshot().messages(limit)
+
+    def encoded(self, encoder: ItemEncoder) -> tuple[bytes, ...]:
+        """The whole history in a dialect, as chunks to be joined with commas, none of them empty.
+
+        Only what was appended since the last time is encoded. Another dialect than last time takes the place of
+        the old one and costs one translation.
+        """
+        if self._encoding is None or self._encoding.encoder.name != encoder.name:
+            self._encoding = Encoding(encoder)
+        self._encoding.catch_up(self._segments)
+        return self._encoding.chunks()
+
+    def rewrite(self, plan: Cut, summary: Summary | None, *, expected_revision: int) -> bool:
+        """Drop what the plan says and put the summary in its place; False, and no change, when it came too late.
+
+        Too late is after another rewrite. Appends in between do no harm: they lie behind the cut. Raises Internal
+        for a plan that would part a call from its output.
+        """
+        if expected_revision != self._revision:
+            return False
+        plan.prove(self._segments)
+        kept = [range(i, i + 1) for i in range(plan.end) if plan.keeps(i, self._segments[i])]
+        place = len(kept) if plan.spared is None else kept.index(range(plan.spared, plan.spared + 1))
+        inserted = [] if summary is None else [seal((summary,))]
+        tail = range(plan.end, len(self._segments))
+        self._rearrange([*kept[:place], *inserted, *kept[place:], tail])
+        self._revision += 1
+        return True
+
+    def fork(self, at: ItemId | int | None = None, limits: HistoryLimits | None = None) -> HistoryStore:
+        """A history of its own that begins with this one's items up to `at`: an item, a round, or everything.
+
+        It ends before the oldest call that is open at that point, and has all seeds. Segments and their bytes are
+        shared. NotFound for an unknown item or round, InvalidParams for round 0 and below.
+        """
+        view = self.snapshot()
+        items = tuple(view)
+        seeded = sum(len(segment.items) for segment in takewhile(_is_pinned, self._segments))
+        count = max(settled(items if at is None else items[: view.end_of(at)]), seeded)
+        forked = HistoryStore(self.limits if limits is None else limits)
+        forked.correction = self.correction
+        forked._segments, forked._encoding = self._segments, self._encoding
+        forked._rearrange(_first(count, self._segments))
+        return forked
+
+    def _rearrange(self, layout: Sequence[range | Segment]) -> None:
+        """Make a new row of segments out of ranges of the old one and new ones, their bytes likewise."""
+        if self._encoding is not None:
+            self._encoding.catch_up(self._segments)
+            self._encoding = self._encoding.rearranged(layout)
+        old, self._segments, self._tally = self._segments, [], EMPTY
+        for entry in layout:
+            self._segments.extend(old[entry.start : entry.stop] if isinstance(entry, range) else (entry,))
+        for segment in self._segments:
+            self._tally = self._tally.plus(segment)
+
+
+def _admit(segment: Segment, calls: Iterable[CallId], open_calls: Container[CallId]) -> None:
+    """Prove that the segment continues a history in which these calls are open."""
+    closes = frozenset(segment.closes)
+    for call_id in segment.closes:
+        if call_id not in open_calls:
+            raise Internal("an output has no open call before it", call_id=call_id)
+    for call_id in calls:
+        if call_id in open_calls and call_id not in closes:
+            raise Internal("a call id is used again before its call was answered", call_id=call_id)
+    if segment.pinned and (segment.opens or segment.closes):
+        raise Internal("a pinned segment cannot hold half of a call and its output")
+
+
+def _first(item_count: int, segments: Sequence[Segment]) -> list[range | Segment]:
+    """The layout of the first items: whole segments, and the part of the next one that still belongs to them."""
+    whole = 0
+    while whole < len(segments) and len(segments[whole].items) <= item_count:
+        item_count -= len(segments[whole].items)
+        whole += 1
+    if not item_count:
+        return [range(whole)]
+    parted = segments[whole]
+    return [range(whole), seal(parted.items[:item_count], pinned=parted.pinned)]
+
+
+def _is_pinned(segment: Segment) -> bool:
+    return segment.pinned

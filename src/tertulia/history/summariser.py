@@ -1,0 +1,103 @@
+"""Saying long things briefly: one interface for every summary, and a summariser that needs no model."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from tertulia.history.segment import BYTES_PER_TOKEN, is_asked, utf8_size
+from tertulia.protocol.items import AssistantMessage, Item, Summary, ToolCall, UserMessage
+
+_SENTENCE = re.compile(r".+?(?:[.!?](?=\s|$)|[。！？]|$)")
+_LOOKED_AT = 400
+_GAP = " … "
+_LEAST = 8
+
+
+class Summariser(Protocol):
+    """Puts a text in the place of items.
+
+    Contract: reads the items and nothing else, an earlier `Summary` among them included; keeps to the budget as
+    well as it can (a text that saves nothing is thrown away by the caller); raises when it cannot.
+    """
+
+    async def summarise(self, items: Sequence[Item], budget_tokens: int) -> str:
+        """At most about `budget_tokens` tokens about the items."""
+        ...
+
+
+class ExtractiveSummariser:
+    """Summarises by quoting: what was asked, what was answered last, which tools were used. Never fails."""
+
+    __slots__ = ()
+
+    async def summarise(self, items: Sequence[Item], budget_tokens: int) -> str:
+        """The same text for the same items, never over the budget."""
+        return extract(items, budget_tokens)
+
+
+def extract(items: Iterable[Item], budget_tokens: int) -> str:
+    """What an `ExtractiveSummariser` says, for callers that cannot wait.
+
+    An earlier summary is carried on within half of the budget, so that repeating this never grows.
+    """
+    earlier: list[str] = []
+    asked: list[str] = []
+    answered: list[str] = []
+    tools: Counter[str] = Counter()
+    for item in items:
+        match item:
+            case Summary():
+                earlier.append(item.text)
+            case UserMessage() if is_asked(item):
+                asked.append(f"- {item.sender}: {_gist(item.text)}" if item.sender else f"- {_gist(item.text)}")
+            case AssistantMessage():
+                answered.append(f"- {_gist(item.text)}")
+            case ToolCall():
+                tools[item.name] += 1
+            case _:
+                pass
+    room = budget_tokens * BYTES_PER_TOKEN
+    carried = _clip("\n".join(earlier), room // 2)
+    left = room - utf8_size(carried) - len("\n" * 3)
+    used = ", ".join(f"{name} ×{count}" for name, count in sorted(tools.items()))
+    sections = (
+        carried,
+        _section("Asked:", asked, left * 2 // 5),
+        _section("Answered:", answered, left * 2 // 5),
+        _clip(f"Tools used: {used}", left // 5) if used else "",
+    )
+    return "\n".join(filter(None, sections))
+
+
+def _gist(text: str) -> str:
+    """The first sentence, on one line."""
+    line = " ".join(text[:_LOOKED_AT].split())
+    sentence = _SENTENCE.match(line)
+    return sentence.group() if sentence else "(no text)"
+
+
+def _section(title: str, lines: Sequence[str], room: int) -> str:
+    """As many of the newest lines as there is room for, oldest first, under their title."""
+    left = room - utf8_size(title)
+    shown: list[str] = []
+    for line in reversed(lines):
+        clipped = _clip(line, left - 1)
+        if not clipped:
+            break
+        left -= utf8_size(clipped) + 1
+        shown.append(clipped)
+    return "\n".join((title, *reversed(shown))) if shown else ""
+
+
+def _clip(text: str, room: int) -> str:
+    """The text in at most `room` bytes of UTF-8: whole, or its beginning and end, or nothing."""
+    encoded = text.encode()
+    if len(encoded) <= room:
+        return text
+    half = (room - utf8_size(_GAP)) // 2
+    if half < _LEAST:
+        return ""
+    return encoded[:half].decode(errors="ignore") + _GAP + encoded[-half:].decode(errors="ignore")

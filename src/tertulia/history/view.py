@@ -1,0 +1,124 @@
+"""A history as it was at one moment: for prompts, listings, transcripts and compaction to read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from itertools import chain, islice
+
+import msgspec
+
+from tertulia.errors import InvalidParams, NotFound
+from tertulia.history.segment import Segment, is_asked, is_message
+from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.items import AssistantMessage, Item, UserMessage
+
+
+class Tally(msgspec.Struct, frozen=True, gc=False):
+    """What a row of segments adds up to."""
+
+    item_count: int = 0
+    message_count: int = 0
+    byte_count: int = 0
+    weight: int = 0
+    """The bytes that count as tokens."""
+    digest: bytes = b""
+    """SHA-256 over the digest so far and that of the next segment."""
+
+    def plus(self, segment: Segment) -> Tally:
+        """The sum with one more segment."""
+        return Tally(
+            self.item_count + len(segment.items),
+            self.message_count + segment.message_count,
+            self.byte_count + segment.byte_count,
+            self.weight + segment.weight,
+            hashlib.sha256(self.digest + segment.digest).digest(),
+        )
+
+
+EMPTY = Tally()
+
+
+class HistoryView(msgspec.Struct, frozen=True, eq=False):
+    """The items up to one moment, oldest first; iterate as often as you like. It never changes.
+
+    Making one copies nothing: it looks at the first `count` members of a list that only ever grows at its end.
+    """
+
+    _segments: list[Segment]
+    _count: int
+    tally: Tally
+    open_calls: tuple[CallId, ...]
+    """Calls that had no output yet, oldest first."""
+    revision: int
+
+    def __iter__(self) -> Iterator[Item]:
+        return chain.from_iterable(segment.items for segment in self.segments())
+
+    def __len__(self) -> int:
+        return self.tally.item_count
+
+    @property
+    def item_count(self) -> int:
+        """How many items there are."""
+        return self.tally.item_count
+
+    @property
+    def digest(self) -> bytes:
+        """Equal for equal histories that were sealed at the same boundaries."""
+        return self.tally.digest
+
+    def segments(self) -> Iterator[Segment]:
+        """The segments, oldest first."""
+        return islice(self._segments, self._count)
+
+    def newest_first(self) -> Iterator[Segment]:
+        """The segments, newest first."""
+        return map(self._segments.__getitem__, range(self._count - 1, -1, -1))
+
+    def messages(self, limit: int | None = None) -> list[UserMessage | AssistantMessage]:
+        """The newest messages of users and model, oldest first, injected ones left out. Costs what it returns."""
+        if limit is not None and limit < 0:
+            raise InvalidParams(f"limit must not be negative, not {limit}")
+        said = (
+            item
+            for segment in self.newest_first()
+            for item in reversed(segment.items)
+            if isinstance(item, UserMessage | AssistantMessage) and is_message(item)
+        )
+        newest = list(islice(said, limit))
+        newest.reverse()
+        return newest
+
+    def find_item(self, item_id: ItemId) -> Item:
+        """The item of that id, searched from the newest on; NotFound when there is none."""
+        for segment in self.newest_first():
+            for item in segment.items:
+                if item.id == item_id:
+                    return item
+        raise NotFound(f"no item {item_id!r} in this history")
+
+    def end_of(self, at: ItemId | int) -> int:
+        """How many items there are up to and with an item, or up to the end of a round (the first is 1).
+
+        A round is a user's message and all that followed it; what stands before the first belongs to it.
+        """
+        return self._end_of_round(at) if isinstance(at, int) else self._end_of_item(at)
+
+    def _end_of_item(self, item_id: ItemId) -> int:
+        for position, item in enumerate(self, start=1):
+            if item.id == item_id:
+                return position
+        raise NotFound(f"no item {item_id!r} in this history")
+
+    def _end_of_round(self, number: int) -> int:
+        if number < 1:
+            raise InvalidParams(f"rounds are counted from 1; there is no round {number}")
+        rounds = 0
+        for position, item in enumerate(self):
+            rounds += is_asked(item)
+            if rounds > number:
+                return position
+        if rounds < number:
+            raise NotFound(f"there are {rounds} rounds in this history, not {number}")
+        return self.item_count

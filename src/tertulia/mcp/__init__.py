@@ -1,0 +1,1 @@
+"""REACHING MCP SERVERS: for now, what a conversation may see of them."""

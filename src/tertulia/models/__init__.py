@@ -1,0 +1,1 @@
+"""TALKING TO A MODEL: one interface (`wire`), one file for each way of talking."""

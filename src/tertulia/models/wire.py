@@ -1,0 +1,168 @@
+"""The interface of a model wire: a request goes in, a stream of pieces comes out.
+
+A wire knows nothing of conversations, tools that run, or storage; it moves bytes and names what came back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from tertulia.protocol.ids import CallId, ConversationId, ItemId
+from tertulia.protocol.items import AssistantMessage, Item, Reasoning, ToolCall
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.usage import NO_USAGE, Usage
+
+StopReason = Literal["stop", "tool_calls", "length", "refusal", "other"]
+
+
+class Dialect(Protocol):
+    """How items and tools are spelled for one API.
+
+    Encoding is free of context: the bytes of some items never depend on their neighbours. That is what lets a
+    history be encoded once, segment by segment, and never again.
+    """
+
+    @property
+    def name(self) -> str:
+        """Identifies the spelling; encoded bytes are kept under it."""
+        ...
+
+    def encode_items(self, items: Sequence[Item]) -> bytes:
+        """JSON values joined by commas, without brackets; empty when the dialect has no word for any of them."""
+        ...
+
+    def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
+        """A JSON array."""
+        ...
+
+
+class Request(msgspec.Struct, frozen=True):
+    """All that one model request needs. `items` and `chunks` are the same history, as objects and as bytes."""
+
+    conversation_id: ConversationId
+    model: str
+    instructions: str
+    items: Iterable[Item]
+    """Oldest first; may be walked more than once; does not change under the reader."""
+    chunks: tuple[bytes, ...]
+    """In the wire's dialect: join them with commas, put brackets around. None is empty."""
+    tools: tuple[ToolSpec, ...]
+    tools_json: bytes
+    cache_key: str
+    """Equal for requests that share instructions, tools and model family."""
+    store: bool
+    """Whether the provider may keep the exchange; follows the storage policy."""
+    output_schema: str | None = None
+    """JSON Schema text that the answer must follow, where the API can promise that."""
+
+
+class TextDelta(msgspec.Struct, frozen=True, gc=False):
+    """A piece of the answer's text."""
+
+    item_id: ItemId
+    text: str
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
+    """A piece of reasoning."""
+
+    item_id: ItemId
+    text: str
+
+
+class Said(msgspec.Struct, frozen=True, gc=False):
+    """A whole item of the answer. Its id is that of the deltas before it."""
+
+    item: AssistantMessage | Reasoning | ToolCall
+
+
+class Searched(msgspec.Struct, frozen=True, gc=False):
+    """The provider searched the web on its own."""
+
+    call_id: CallId
+    query: str | None = None
+    """None while it begins."""
+
+
+class Retrying(msgspec.Struct, frozen=True, gc=False):
+    """The request failed and is made again: what was streamed so far does not count."""
+
+    message: str
+
+
+class Finished(msgspec.Struct, frozen=True, gc=False):
+    """The answer is whole."""
+
+    usage: Usage = NO_USAGE
+    stop_reason: StopReason = "stop"
+
+
+class Failed(msgspec.Struct, frozen=True, gc=False):
+    """There will be no answer. The message is fit to be shown: no keys, no bodies."""
+
+    message: str
+    code: str = "model_error"
+    overflow: bool = False
+    """The history does not fit the model's window; trimming may help."""
+
+
+Piece = TextDelta | ReasoningDelta | Said | Searched | Retrying | Finished | Failed
+
+
+class Wire(Protocol):
+    """One model, reached one way.
+
+    Contract of `stream`: failures of the provider or the network are yielded as `Failed`, never raised; the last
+    piece is `Finished` or `Failed`, exactly one of them; closing the iterator or cancelling the reader closes
+    the connection before it returns; the wire keeps no state from one request to the next that could change
+    an answer, so any number of streams may run at once.
+    """
+
+    @property
+    def name(self) -> str:
+        """`provider/model`, as people write it."""
+        ...
+
+    @property
+    def family(self) -> str:
+        """Models of one family share prompts and therefore caches."""
+        ...
+
+    @property
+    def context_window(self) -> int:
+        """In tokens."""
+        ...
+
+    @property
+    def dialect(self) -> Dialect:
+        """How this wire spells items."""
+        ...
+
+    def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """Ask, and yield what comes."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections. Idempotent."""
+        ...
+
+
+class ItemsDialect:
+    """Our own items as they are: what the scripted model reads, and the yardstick of benchmarks."""
+
+    __slots__ = ("_encoder",)
+    name = "items"
+
+    def __init__(self) -> None:
+        self._encoder = msgspec.json.Encoder()
+
+    def encode_items(self, items: Sequence[Item]) -> bytes:
+        """Each item with its type tag."""
+        return self._encoder.encode(items)[1:-1]
+
+    def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
+        """Each spec with its schema as JSON, not as text."""
+        return self._encoder.encode([(t.name, t.description, msgspec.Raw(t.schema.encode())) for t in tools])

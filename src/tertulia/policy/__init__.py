@@ -1,0 +1,1 @@
+"""WHAT IS ALLOWED: rights as data, and their meet. Rights only narrow."""

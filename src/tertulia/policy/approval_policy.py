@@ -1,0 +1,72 @@
+"""When a person is asked before something runs.
+
+A policy is a product of three rights; the four names people know are presets of it. Their meet can be one
+without a name: never and untrusted together let known-safe reads run, deny the rest and ask nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from tertulia.errors import InvalidParams
+from tertulia.policy.orders import Chain, Conjunction, Product
+
+AutoRun = Literal["trusted", "sandboxed"]
+
+
+class ApprovalPolicy(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """What runs unasked, and what may be asked for."""
+
+    auto_run: AutoRun
+    """What runs without asking: only known-safe reads, or anything inside the sandbox."""
+    may_ask: bool
+    """Whether anybody may be asked; where not, what would need asking is denied at once."""
+    retry_outside_on_failure: bool
+    """Whether a command that failed inside the sandbox may be asked for outside of it."""
+
+
+UNTRUSTED = ApprovalPolicy("trusted", may_ask=True, retry_outside_on_failure=False)
+ON_REQUEST = ApprovalPolicy("sandboxed", may_ask=True, retry_outside_on_failure=False)
+ON_FAILURE = ApprovalPolicy("sandboxed", may_ask=True, retry_outside_on_failure=True)
+NEVER = ApprovalPolicy("sandboxed", may_ask=False, retry_outside_on_failure=False)
+
+PRESETS = {"untrusted": UNTRUSTED, "on-request": ON_REQUEST, "on-failure": ON_FAILURE, "never": NEVER}
+"""By their names on the wire."""
+
+_NAMES = {policy: name for name, policy in PRESETS.items()}
+
+APPROVAL_ORDER = Product(
+    ApprovalPolicy,
+    {
+        "auto_run": Chain(("trusted", "sandboxed").index),
+        "may_ask": Conjunction(),
+        "retry_outside_on_failure": Conjunction(),
+    },
+)
+
+
+def approval_from_wire(value: object) -> ApprovalPolicy:
+    """Parse a preset's name (`-` and `_` are the same) or the mapping of all three fields."""
+    match value:
+        case ApprovalPolicy():
+            return value
+        case str() if (preset := PRESETS.get(value.replace("_", "-"))) is not None:
+            return preset
+        case dict():
+            try:
+                return msgspec.convert(value, ApprovalPolicy)
+            except msgspec.ValidationError:
+                pass
+        case _:
+            pass
+    raise InvalidParams(
+        'approval_policy must be "untrusted", "on-request", "on-failure", "never" or {"auto_run": "trusted" '
+        f'or "sandboxed", "may_ask": boolean, "retry_outside_on_failure": boolean}}, not {value!r}'
+    )
+
+
+def approval_to_wire(policy: ApprovalPolicy) -> str | dict[str, Any]:
+    """The name where one fits, else the mapping."""
+    return _NAMES.get(policy) or msgspec.structs.asdict(policy)

@@ -1,0 +1,75 @@
+"""Numbers that bound what a conversation may use. None bounds nothing; the smaller of two limits holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+import msgspec
+
+from tertulia.errors import InvalidParams
+from tertulia.policy.orders import Minimum, Product
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Names and units are those of `[limits]` in config.toml: `_s` is seconds."""
+
+    mcp_concurrency: int | None = 8
+    """MCP calls of one conversation that run at once."""
+    mcp_rate_per_s: float | None = None
+    """MCP calls of one conversation that may start in a second."""
+    mcp_wait_s: float | None = 60.0
+    """How long a call waits for the two above before it is refused."""
+    max_history_tokens: int | None = None
+    """Older items are summarised above this; without it the model's window decides."""
+    max_history_items: int | None = 10_000
+    """Older items are summarised above this as well."""
+    max_interrupt_chain_depth: int | None = 8
+    """Conversations of one chain that wait for one another."""
+    max_chain_conversations: int | None = 64
+    """Conversations that one chain may create."""
+    max_task_interrupts: int | None = 64
+    """Handoffs that one user's task may cause, in all its chain."""
+    max_conversations: int | None = 10_000
+    """Open conversations of a session."""
+    max_output_bytes: int | None = 65_536
+    """What of a tool's output reaches the model: its head and its tail."""
+    task_timeout_s: float | None = None
+    """How long one task may take."""
+    target_timeout_s: float | None = None
+    """How long the target of a handoff may take, with all that it hands off itself."""
+
+
+LIMITS_ORDER = Product(Limits, dict.fromkeys(Limits.__struct_fields__, Minimum()))
+
+NO_LIMITS = Limits(**dict.fromkeys(Limits.__struct_fields__))
+
+_WHOLE = {field.name for field in msgspec.structs.fields(Limits) if field.type == int | None}
+
+
+def limits_from_wire(values: Mapping[str, object], base: Limits) -> Limits:
+    """`base` with the named limits replaced; null takes a limit away, which the meet may undo."""
+    return msgspec.structs.replace(base, **{name: _limit(name, value) for name, value in values.items()})
+
+
+def _limit(name: str, value: object) -> float | None:
+    if name not in Limits.__struct_fields__:
+        near = get_close_matches(name, Limits.__struct_fields__, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(Limits.__struct_fields__)}"
+        raise InvalidParams(f"limits has no {name!r}; {hint}")
+    whole = name in _WHOLE
+    match value:
+        case None:
+            return None
+        case bool():
+            pass
+        case int() if value > 0:
+            return value
+        # A limit that came through JSON may be a float although a whole number was written.
+        case float() if value > 0 and math.isfinite(value) and (not whole or value.is_integer()):
+            return int(value) if whole else value
+        case _:
+            pass
+    kind = "positive whole number" if whole else "positive number"
+    raise InvalidParams(f"limits.{name} must be a {kind} or null for no limit, not {value!r}")

@@ -1,0 +1,115 @@
+"""What "stricter" means for one kind of value: the few orders that all rights are made of.
+
+Each order is a meet-semilattice: `meet` gives the greatest value that neither side forbids, and returns one
+of its arguments itself where that is the answer. "Not above" needs no method of its own: a <= b exactly when
+meet(a, b) == a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+C = TypeVar("C", bound=Collection[str])
+S = TypeVar("S", bound=msgspec.Struct)
+Number = TypeVar("Number", int, float)
+
+
+class Order(Protocol[T]):
+    """Associative, commutative, idempotent; the result is never above either argument."""
+
+    def meet(self, a: T, b: T) -> T:
+        """The greatest value that is not above either."""
+        ...
+
+
+class Chain(Generic[T]):
+    """Any two values can be compared; `rank` gives the stricter one the smaller key."""
+
+    __slots__ = ("_rank",)
+
+    def __init__(self, rank: Callable[[T], Any]) -> None:
+        self._rank = rank
+
+    def meet(self, a: T, b: T) -> T:
+        """The stricter of the two."""
+        return min(a, b, key=self._rank)
+
+
+class Conjunction:
+    """A switch is on when both sides have it on."""
+
+    __slots__ = ()
+
+    def meet(self, a: bool, b: bool) -> bool:
+        """Both."""
+        return a and b
+
+
+class Minimum:
+    """A number that bounds something; None bounds nothing."""
+
+    __slots__ = ()
+
+    def meet(self, a: Number | None, b: Number | None) -> Number | None:
+        """The smaller bound."""
+        if a is None or b is None:
+            return b if a is None else a
+        return min(a, b)
+
+
+class Covering(Generic[C]):
+    """Sets of patterns in which one pattern may stand for many things; None stands for everything.
+
+    `above` yields a pattern itself and every pattern that covers it. A set in normal form holds no pattern
+    that another one of it covers, so two sets that allow the same things are equal.
+    """
+
+    __slots__ = ("_above", "_collect")
+
+    def __init__(self, above: Callable[[str], Iterator[str]], collect: Callable[[Iterable[str]], C]) -> None:
+        self._above = above
+        self._collect = collect
+
+    def admits(self, patterns: C | None, name: str) -> bool:
+        """Whether one of the patterns is, or covers, this name."""
+        return patterns is None or any(pattern in patterns for pattern in self._above(name))
+
+    def normal(self, patterns: Iterable[str]) -> C:
+        """The same set without what is said twice."""
+        given = frozenset(patterns)
+        return self._collect(x for x in given if not any(y != x and y in given for y in self._above(x)))
+
+    def meet(self, a: C | None, b: C | None) -> C | None:
+        """The patterns of either side that the other one covers; of normal forms it is a normal form."""
+        if a is None or b is None:
+            return b if a is None else a
+        common = self._collect({x for x in a if self.admits(b, x)} | {y for y in b if self.admits(a, y)})
+        return next((side for side in (a, b) if side == common), common)
+
+
+class Product(Generic[S]):
+    """A struct whose every field has an order of its own; it is stricter when each field is."""
+
+    __slots__ = ("_orders", "_struct")
+
+    def __init__(self, struct: type[S], orders: Mapping[str, Order[Any]]) -> None:
+        if tuple(orders) != struct.__struct_fields__:
+            raise TypeError(f"each field of {struct.__name__} needs its order, in the order of the fields")
+        self._struct = struct
+        self._orders = orders
+
+    def meet(self, a: S, b: S) -> S:
+        """Field by field; makes a new struct only when neither side is the answer."""
+        if a is b:
+            return a
+        left, right = msgspec.structs.astuple(a), msgspec.structs.astuple(b)
+        met = tuple(order.meet(x, y) for order, x, y in zip(self._orders.values(), left, right, strict=True))
+        if met == left:
+            return a
+        if met == right:
+            return b
+        return self._struct(**dict(zip(self._orders, met, strict=True)))

@@ -1,0 +1,1 @@
+"""WHAT THE MODEL SEES: instructions, history and tools of one request."""

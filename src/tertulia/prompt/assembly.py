@@ -1,0 +1,49 @@
+"""One request, put together: instructions, history, tools, cache key. Costs what is new, not what is old."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tertulia.history.store import HistoryStore
+from tertulia.models.wire import Request, Wire
+from tertulia.prompt.instructions import cache_key, full_instructions
+from tertulia.prompt.tool_list import ToolList
+from tertulia.prompt.view import build_prompt_view
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.items import Item
+from tertulia.protocol.storage import Full, StoragePolicy, Ttl
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """What a request is made for."""
+
+    conversation_id: ConversationId
+    wire: Wire
+    override: str | None
+    """The conversation's base instructions, or a compact turn's own; None for the built-in text."""
+    tools: ToolList
+    storage: StoragePolicy
+    output_schema: str | None = None
+
+
+def build_request(asking: Asking, store: HistoryStore, extra_pending: Sequence[Item] = ()) -> Request:
+    """The request for the history as it is now."""
+    wire, tools = asking.wire, asking.tools
+    instructions = full_instructions(
+        asking.override, has_apply_patch="apply_patch" in tools.names, family=wire.family
+    )
+    view = build_prompt_view(store, wire.dialect, extra_pending)
+    return Request(
+        conversation_id=asking.conversation_id,
+        model=wire.name,
+        instructions=instructions,
+        items=view,
+        chunks=view.chunks,
+        tools=tools.specs,
+        tools_json=tools.encoded(wire.dialect),
+        cache_key=cache_key(instructions, tools.digest, wire.family),
+        store=isinstance(asking.storage, Full | Ttl),
+        output_schema=asking.output_schema,
+    )

@@ -1,0 +1,49 @@
+"""The messages a history starts with: the user's standing instructions, then the environment.
+
+Each starts with a tag, so that models, people and listings can tell them from what somebody said.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tertulia.policy.approval_policy import approval_to_wire
+from tertulia.policy.narrowing import Rights
+from tertulia.policy.sandbox_mode import sandbox_to_wire
+from tertulia.protocol.ids import new_item_id
+from tertulia.protocol.items import Part, TextPart, UserMessage
+
+
+def user_instructions_message(text: str) -> UserMessage:
+    """The user's standing instructions in their standard wrapper."""
+    wrapped = f"<user_instructions>\n\n{text}\n\n</user_instructions>"
+    return UserMessage(new_item_id(), (TextPart(wrapped),), injected=True)
+
+
+def environment_message(cwd: str, rights: Rights) -> UserMessage:
+    """Where the conversation works and what it may do there."""
+    approval = approval_to_wire(rights.approval_policy)
+    parts = _environment(cwd, str(approval), sandbox_to_wire(rights.sandbox), rights.network)
+    return UserMessage(new_item_id(), parts, injected=True)
+
+
+@lru_cache(maxsize=256)
+def _environment(cwd: str, approval: str, sandbox: str, network: bool) -> tuple[Part, ...]:
+    # Cached so that ten thousand conversations in one directory share one text.
+    lines = (
+        "<environment_context>",
+        f"  <cwd>{cwd}</cwd>",
+        f"  <approval_policy>{approval}</approval_policy>",
+        f"  <sandbox_mode>{sandbox}</sandbox_mode>",
+        f"  <network_access>{'enabled' if network else 'restricted'}</network_access>",
+        "</environment_context>",
+    )
+    return (TextPart("\n".join(lines)),)
+
+
+def seeds(user_instructions: str | None, cwd: str, rights: Rights) -> tuple[UserMessage, ...]:
+    """All of them, in the order in which the model reads them."""
+    environment = environment_message(cwd, rights)
+    if not user_instructions:
+        return (environment,)
+    return (user_instructions_message(user_instructions), environment)

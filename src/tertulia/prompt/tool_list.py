@@ -1,0 +1,89 @@
+"""Which tools a conversation is offered, in an order that never varies.
+
+Built-ins in a fixed order, conversation tools, injector tools and functions as registered, MCP tools by name.
+One name with two different signatures is a conflict: a built-in wins, otherwise nobody is offered the name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tertulia.errors import ToolConflict
+from tertulia.models.wire import Dialect
+from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.protocol.tool_spec import ToolSource, ToolSpec
+
+_BUILTIN_ORDER = (
+    "shell", "local_shell", "exec_command", "write_stdin", "apply_patch", "update_plan", "view_image", "web_search",
+    *CONV_TOOLS,
+)  # fmt: skip
+_BUILTIN_RANK = {name: rank for rank, name in enumerate(_BUILTIN_ORDER)}
+_SOURCE_RANK: dict[ToolSource, int] = {"builtin": 0, "conv": 1, "injector": 2, "function": 3, "mcp": 4}
+
+
+class ToolList(msgspec.Struct, frozen=True, dict=True):
+    """The tools of a request, and a digest over their names and schemas."""
+
+    specs: tuple[ToolSpec, ...]
+    names: frozenset[str]
+    digest: str
+    conflicts: tuple[str, ...] = ()
+    """One sentence for each name that two tools claimed; see `require`."""
+
+    def encoded(self, dialect: Dialect) -> bytes:
+        """The list as a JSON array; encoded once for each dialect, not once a request."""
+        encoded: bytes | None = self.__dict__.get(dialect.name)
+        if encoded is None:
+            encoded = self.__dict__[dialect.name] = dialect.encode_tools(self.specs)
+        return encoded
+
+    def require(self) -> ToolList:
+        """Itself, or ToolConflict."""
+        if self.conflicts:
+            raise ToolConflict("; ".join(self.conflicts))
+        return self
+
+
+NO_TOOLS = ToolList((), frozenset(), hashlib.sha256(b"").hexdigest())
+
+
+def assemble(specs: Iterable[ToolSpec]) -> ToolList:
+    """Order, merge duplicates, detect conflicts. The same specs give the same list on every run."""
+    ordered = sorted(enumerate(specs), key=_place)
+    kept: dict[str, ToolSpec] = {}
+    conflicts: dict[str, str] = {}
+    for _, spec in ordered:
+        first = kept.setdefault(spec.name, spec)
+        if first is not spec and first.signature != spec.signature:
+            conflicts.setdefault(spec.name, f"tool {spec.name!r} is claimed by {_claimant(first)} and {_claimant(spec)}")
+    offered = tuple(s for s in kept.values() if s.name not in conflicts or _SOURCE_RANK[s.source] <= 1)
+    return ToolList(offered, frozenset(s.name for s in offered), _digest(offered), tuple(conflicts.values()))
+
+
+def _place(numbered: tuple[int, ToolSpec]) -> tuple[int, int, str, int]:
+    position, spec = numbered
+    rank = _SOURCE_RANK[spec.source]
+    if rank <= 1:
+        return (rank, _BUILTIN_RANK.get(spec.name, len(_BUILTIN_ORDER)), spec.name, position)
+    if spec.source == "mcp":
+        return (rank, 0, spec.name, position)
+    return (rank, position, "", position)
+
+
+def _claimant(spec: ToolSpec) -> str:
+    match spec.source:
+        case "mcp":
+            return f"MCP server {spec.server!r}"
+        case "builtin" | "conv":
+            return "Tertulia itself"
+        case "injector":
+            return "a context provider"
+        case "function":
+            return "a Python function"
+
+
+def _digest(specs: Sequence[ToolSpec]) -> str:
+    return hashlib.sha256("\n".join(spec.digest for spec in specs).encode()).hexdigest()

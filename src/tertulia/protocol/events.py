@@ -1,0 +1,256 @@
+"""The news of a session: one envelope, and one type for each kind of news.
+
+Durable events have a `seq` without gaps. Passing ones (deltas, progress) have none; they carry `item_id` and
+`offset` instead, so that a reader can tell what it missed, and the durable event that follows holds the whole.
+The envelope's type and the data's class belong together; data is encoded without a tag of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
+from tertulia.protocol.usage import Usage
+
+AbortReason = Literal["replaced", "interrupted", "timeout", "shutdown", "crash", "limit"]
+TaskKind = Literal["user", "target", "continuation"]
+
+
+class EventData(msgspec.Struct, frozen=True, gc=False):
+    """The payload of an event. `type` is its name on every surface."""
+
+    type: ClassVar[str]
+    durable: ClassVar[bool] = True
+    """False for deltas and progress: never numbered, never stored, first to be dropped."""
+    terminal: ClassVar[bool] = False
+    """True for what a slow subscriber must get whatever else it misses."""
+
+
+class Event(msgspec.Struct, frozen=True, dict=True):
+    """The envelope. `json()` is encoded once, however many subscribers ask."""
+
+    epoch: int
+    """Grows with each owner of the session (resume, takeover); a cursor is (epoch, seq)."""
+    seq: int | None
+    """Without gaps for durable events, null for passing ones."""
+    ts: str
+    """RFC 3339, UTC, milliseconds."""
+    type: str
+    session_id: SessionId
+    sub_id: str
+    """The submission that caused it, for consumers that know no conversations; always filled."""
+    conversation_id: ConversationId | None
+    task_id: TaskId | None
+    trace_id: str | None
+    span_id: str | None
+    data: EventData
+
+    def json(self) -> bytes:
+        """The envelope as one line of JSON."""
+        encoded: bytes | None = self.__dict__.get("json_bytes")
+        if encoded is None:
+            encoded = self.__dict__["json_bytes"] = _encoder.encode(self)
+        return encoded
+
+
+_encoder = msgspec.json.Encoder()
+
+
+# ── the session and its conversations ────────────────────────────────────────────────────────────────────────
+
+
+class SessionConfigured(EventData, frozen=True, gc=False):
+    """The session stands; its root conversation is ready."""
+
+    type: ClassVar[str] = "session_configured"
+    root_conversation_id: ConversationId
+    protocol_version: str
+    version: str
+    model: str
+    policy: dict[str, Any]
+
+
+class SessionPreparing(EventData, frozen=True, gc=False):
+    """The context injector begins to collect. Payload keys keep the names of its design."""
+
+    type: ClassVar[str] = "session:preparing"
+    providerCount: int
+    agentName: str
+    caller: dict[str, str]
+    timestamp: str
+
+
+class SessionContextReady(EventData, frozen=True, gc=False):
+    """The context injector has collected."""
+
+    type: ClassVar[str] = "session:context-ready"
+    mcpServerCount: int
+    toolCount: int
+    contextAdditions: int
+    agentName: str
+    caller: dict[str, str]
+    timestamp: str
+
+
+class ConversationOpened(EventData, frozen=True, gc=False):
+    """A conversation exists."""
+
+    type: ClassVar[str] = "conversation_opened"
+    parent_id: ConversationId | None
+    title: str | None
+    model: str
+    backend: str
+
+
+class ConversationContextChanged(EventData, frozen=True, gc=False):
+    """`set_context` was accepted; it holds from the next model request."""
+
+    type: ClassVar[str] = "conversation_context_changed"
+    fields: list[str]
+
+
+class ConversationClosed(EventData, frozen=True, gc=False):
+    """A conversation is gone; its id answers `closed` from now on."""
+
+    type: ClassVar[str] = "conversation_closed"
+    terminal: ClassVar[bool] = True
+    forced: bool = False
+
+
+class ConversationCloseForced(EventData, frozen=True, gc=False):
+    """A task did not stop within the timeout of a close and was abandoned."""
+
+    type: ClassVar[str] = "conversation_close_forced"
+    timeout_s: float
+
+
+# ── tasks ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TaskStarted(EventData, frozen=True, gc=False):
+    """A task has the slot and its input is committed."""
+
+    type: ClassVar[str] = "task_started"
+    kind: TaskKind
+    input_preview: str | None = None
+
+
+class TaskComplete(EventData, frozen=True, gc=False):
+    """A task has ended by itself, well or badly."""
+
+    type: ClassVar[str] = "task_complete"
+    terminal: ClassVar[bool] = True
+    status: Literal["completed", "failed"]
+    last_assistant_message: str | None
+    usage: Usage
+
+
+class TurnAborted(EventData, frozen=True, gc=False):
+    """A task was ended from outside."""
+
+    type: ClassVar[str] = "turn_aborted"
+    terminal: ClassVar[bool] = True
+    reason: AbortReason
+    by_call_id: CallId | None = None
+
+
+class AgentMessageDelta(EventData, frozen=True, gc=False):
+    """A piece of the answer, as it comes."""
+
+    type: ClassVar[str] = "agent_message_delta"
+    durable: ClassVar[bool] = False
+    text: str
+    item_id: ItemId
+    offset: int
+
+
+class AgentMessage(EventData, frozen=True, gc=False):
+    """A whole answer."""
+
+    type: ClassVar[str] = "agent_message"
+    text: str
+    item_id: ItemId
+
+
+class AgentReasoningDelta(EventData, frozen=True, gc=False):
+    """A piece of the reasoning, as it comes."""
+
+    type: ClassVar[str] = "agent_reasoning_delta"
+    durable: ClassVar[bool] = False
+    text: str
+    item_id: ItemId
+    offset: int
+
+
+class AgentReasoning(EventData, frozen=True, gc=False):
+    """A whole piece of reasoning."""
+
+    type: ClassVar[str] = "agent_reasoning"
+    text: str
+    item_id: ItemId
+
+
+class TokenCount(EventData, frozen=True, gc=False):
+    """What one model request cost."""
+
+    type: ClassVar[str] = "token_count"
+    usage: Usage
+    context_window: int
+    cache_key: str
+
+
+class HistoryCompacted(EventData, frozen=True, gc=False):
+    """Older items were replaced by a summary, or could not be (then `compacted` is false and `reason` says why)."""
+
+    type: ClassVar[str] = "history_compacted"
+    compacted: bool
+    before_tokens: int
+    after_tokens: int
+    removed_items: int
+    trigger: Literal["request", "limit", "overflow"]
+    reason: str | None = None
+
+
+class BackgroundEvent(EventData, frozen=True, gc=False):
+    """Something a person may want to know: a right that was narrowed, a retry."""
+
+    type: ClassVar[str] = "background_event"
+    message: str
+    narrowed: list[dict[str, Any]] | None = None
+    discard_deltas: bool = False
+
+
+class Warning(EventData, frozen=True, gc=False):
+    """Something is not as asked; work goes on."""
+
+    type: ClassVar[str] = "warning"
+    message: str
+    code: str | None = None
+
+
+class Error(EventData, frozen=True, gc=False):
+    """Something failed. A task's own end is told by its terminal event, not by this."""
+
+    type: ClassVar[str] = "error"
+    code: str
+    message: str
+
+
+class ForeignEvent(EventData, frozen=True, gc=False):
+    """News of another agent that has no counterpart here, kept as it came."""
+
+    type: ClassVar[str] = "foreign_event"
+    backend: str
+    raw: Any
+
+
+class SubscriberLagged(EventData, frozen=True, gc=False):
+    """To one subscriber only: it was too slow and missed something. `from_seq..to_seq` is what cannot be had any more."""
+
+    type: ClassVar[str] = "subscriber_lagged"
+    durable: ClassVar[bool] = False
+    from_seq: int | None
+    to_seq: int | None
+    dropped_deltas: int

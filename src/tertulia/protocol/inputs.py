@@ -1,0 +1,193 @@
+"""What comes in from users and clients, parsed once at the edge into frozen types.
+
+A field that is absent and a field that is null are different things in an update: absent keeps, null resets.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from tertulia.errors import InvalidParams
+
+MAX_TEXT_BYTES = 16 * 1024 * 1024
+
+
+class TextInput(msgspec.Struct, frozen=True, gc=False, tag="text", forbid_unknown_fields=True):
+    """A piece of text."""
+
+    text: str
+
+
+class ImageInput(msgspec.Struct, frozen=True, gc=False, tag="image", forbid_unknown_fields=True):
+    """A picture by address."""
+
+    image_url: str
+
+
+class LocalImageInput(msgspec.Struct, frozen=True, gc=False, tag="local_image", forbid_unknown_fields=True):
+    """A picture by path; it is read when the message is accepted."""
+
+    path: str
+
+
+InputItem = TextInput | ImageInput | LocalImageInput
+
+
+class AgentSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A named agent instance that a conversation is to be."""
+
+    name: str
+    archetype: str = "repo"
+    backend_type: str = "native"
+    workspace_policy: Literal["persistent", "ephemeral"] = "persistent"
+    launch_mode: Literal["managed", "direct"] = "managed"
+
+
+class ContextFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a conversation can be given when it is opened and changed later. Values are in wire spelling."""
+
+    base_instructions: str | None | UnsetType = UNSET
+    user_instructions: str | None | UnsetType = UNSET
+    mcp_tool_allowlist: list[str] | None | UnsetType = UNSET
+    include_plan_tool: bool | None | UnsetType = UNSET
+    include_apply_patch_tool: bool | None | UnsetType = UNSET
+    include_conv_tools: bool | None | UnsetType = UNSET
+    tools_web_search_request: bool | None | UnsetType = UNSET
+    shell_mode: str | None | UnsetType = UNSET
+    model: Any = UNSET
+    """`provider/model`; from Python also a Wire."""
+    backend: str | None | UnsetType = UNSET
+    agent: AgentSpec | None | UnsetType = UNSET
+    cwd: str | None | UnsetType = UNSET
+    approval_policy: Any = UNSET
+    sandbox: str | None | UnsetType = UNSET
+    storage_policy: Any = UNSET
+    limits: dict[str, float | None] | None | UnsetType = UNSET
+    title: str | None | UnsetType = UNSET
+    visibility: str | None | UnsetType = UNSET
+
+
+class NewConversation(ContextFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`conversation/open`."""
+
+    parent_id: str | None | UnsetType = UNSET
+
+
+class SetContext(ContextFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`conversation/set_context`."""
+
+    conversation_id: str
+    refresh_mcp_view: bool = False
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`conversation/message`."""
+
+    conversation_id: str
+    text: str | None = None
+    items: list[InputItem] | None = None
+    message_id: str | None = None
+    sender: str | None = None
+    task_type: Literal["code", "chat"] | None = None
+    previous_result: Any = None
+    if_busy: Literal["wait", "fail"] = "wait"
+    detach: bool = False
+    output_schema: dict[str, Any] | None = None
+
+
+class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operations that need no more than their session."""
+
+
+class OfConversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Operations on one conversation."""
+
+    conversation_id: str
+
+
+class Steer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`conversation/steer`."""
+
+    conversation_id: str
+    text: str
+
+
+class HistoryOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`conversation/history`."""
+
+    conversation_id: str
+    limit: int | None = None
+
+
+class ForkOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`conversation/fork`: at an item, at the end of a round, or now."""
+
+    conversation_id: str
+    at: str | int | None = None
+
+
+class CloseConversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`conversation/close`."""
+
+    conversation_id: str
+    timeout_s: float | None = None
+
+
+class CloseSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`session/close`."""
+
+    timeout_s: float | None = None
+
+
+class OfTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`task/get` and `task/cancel`."""
+
+    task_id: str
+
+
+class StartSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`session/start`. Values are in wire spelling, and narrow what the server was started with."""
+
+    model: str | None = None
+    cwd: str | None = None
+    approval_policy: Any = None
+    sandbox: str | None = None
+    network: bool | None = None
+    writable_roots: list[str] | None = None
+    storage_policy: Any = None
+    limits: dict[str, float | None] | None = None
+
+
+class Subscribe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`events/subscribe`."""
+
+    after_seq: int | None = None
+    conversation_id: str | None = None
+
+
+class ClientInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who connects."""
+
+    name: str
+    version: str = ""
+
+
+class Initialize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`initialize`."""
+
+    client: ClientInfo | None = None
+    protocol_version: str | None = None
+
+
+def check_text(text: str, field: str) -> str:
+    """A text that can be encoded, stored and sent: no lone surrogates, at most 16 MB of UTF-8."""
+    try:
+        size = len(text) if text.isascii() else len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidParams(f"{field} has a lone surrogate at position {error.start}; send valid Unicode") from None
+    if size > MAX_TEXT_BYTES:
+        raise InvalidParams(f"{field} is {size:,} bytes long; the limit is {MAX_TEXT_BYTES:,}")
+    return text

@@ -1,0 +1,124 @@
+"""What a history is made of: a closed union of frozen items.
+
+An item may carry its own storage policy when it comes from a source stricter than the conversation that
+holds it (the answer of a headers_only child inside a full parent).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.storage import StoragePolicy
+
+
+class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
+    """A piece of text."""
+
+    text: str
+
+
+class ImagePart(msgspec.Struct, frozen=True, gc=False, tag="image"):
+    """A picture, as a data: or https: address."""
+
+    image_url: str
+
+
+Part = TextPart | ImagePart
+
+
+class UserMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="user"):
+    """What somebody said to the model."""
+
+    id: ItemId
+    parts: tuple[Part, ...]
+    sender: str | None = None
+    """The name of the person or conversation that said it, where there are several."""
+    injected: bool = False
+    """Ours, not a person's: instructions, environment, additions. Starts with `<tag>`; listings leave it out."""
+    storage: StoragePolicy | None = None
+
+    @property
+    def text(self) -> str:
+        """All text parts, joined."""
+        return text_of(self.parts)
+
+
+class AssistantMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="assistant"):
+    """What the model said."""
+
+    id: ItemId
+    parts: tuple[Part, ...]
+    storage: StoragePolicy | None = None
+
+    @property
+    def text(self) -> str:
+        """All text parts, joined."""
+        return text_of(self.parts)
+
+
+class Reasoning(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="reasoning"):
+    """What the model thought, as far as its provider shows it."""
+
+    id: ItemId
+    text: str
+    dialect: str = ""
+    """The wire dialect that produced it; other dialects leave it out."""
+    opaque: str | None = None
+    """The provider's own sealed form (encrypted content, a signature), sent back unread."""
+    storage: StoragePolicy | None = None
+
+
+class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_call"):
+    """The model asks for a tool."""
+
+    id: ItemId
+    call_id: CallId
+    name: str
+    arguments: str
+    """As the model wrote them: JSON text for a function, free text for a custom tool."""
+    kind: Literal["function", "custom"] = "function"
+    storage: StoragePolicy | None = None
+
+
+class ToolOutput(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_output"):
+    """The one answer to a tool call."""
+
+    id: ItemId
+    call_id: CallId
+    parts: tuple[Part, ...]
+    success: bool = True
+    kind: Literal["function", "custom"] = "function"
+    storage: StoragePolicy | None = None
+
+    @property
+    def text(self) -> str:
+        """All text parts, joined."""
+        return text_of(self.parts)
+
+
+class Summary(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="summary"):
+    """Stands for older items that were trimmed or compacted away."""
+
+    id: ItemId
+    text: str
+    replaced: int = 0
+    """How many items it stands for."""
+    storage: StoragePolicy | None = None
+
+
+Item = UserMessage | AssistantMessage | Reasoning | ToolCall | ToolOutput | Summary
+
+
+def text_of(parts: tuple[Part, ...]) -> str:
+    """The text parts of a message, joined; the usual single part costs nothing."""
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        return parts[0].text
+    return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def text_parts(text: str) -> tuple[Part, ...]:
+    """One text as the parts of a message; an empty text has none."""
+    return (TextPart(text),) if text else ()

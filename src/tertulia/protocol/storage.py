@@ -1,0 +1,107 @@
+"""Storage policies: how much of a conversation may be written down.
+
+They form a chain, strictest first: none < headers_only < ttl (shorter < longer) < full.
+On the wire: "full", "headers_only", "none", {"ttl": seconds}.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from tertulia.errors import InvalidParams
+
+
+class Full(msgspec.Struct, frozen=True, gc=False, tag="full"):
+    """Everything is written and can be replayed."""
+
+
+class HeadersOnly(msgspec.Struct, frozen=True, gc=False, tag="headers_only"):
+    """Times, tool names, counts and digests are written, never a text."""
+
+
+class NoStorage(msgspec.Struct, frozen=True, gc=False, tag="none"):
+    """Only that something started, ended or failed is written."""
+
+
+class Ttl(msgspec.Struct, frozen=True, gc=False, tag="ttl"):
+    """Like full, but each text is removed once it is `seconds` old."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if not (self.seconds > 0 and math.isfinite(self.seconds)):
+            raise InvalidParams(f"storage_policy ttl must be a positive number of seconds, not {self.seconds}")
+
+
+StoragePolicy = Full | HeadersOnly | NoStorage | Ttl
+WireStorage = str | dict[str, float]
+
+
+def strictness(policy: StoragePolicy) -> tuple[int, float]:
+    """A sort key; the smaller is the stricter."""
+    match policy:
+        case NoStorage():
+            return (0, 0.0)
+        case HeadersOnly():
+            return (1, 0.0)
+        case Ttl(seconds):
+            return (2, seconds)
+        case Full():
+            return (3, 0.0)
+
+
+def strictest(*policies: StoragePolicy) -> StoragePolicy:
+    """The meet of the chain: a record made of several sources is kept by the strictest of them."""
+    return min(policies, key=strictness)
+
+
+def storage_to_wire(policy: StoragePolicy) -> WireStorage:
+    """The spelling that clients and configuration files use."""
+    match policy:
+        case Full():
+            return "full"
+        case HeadersOnly():
+            return "headers_only"
+        case NoStorage():
+            return "none"
+        case Ttl(seconds):
+            return {"ttl": seconds}
+
+
+def storage_from_wire(value: object) -> StoragePolicy:
+    """Parse any accepted spelling; `-` and `_` are the same, `ttl:SECONDS` is accepted from command lines."""
+    match value:
+        case Full() | HeadersOnly() | NoStorage() | Ttl():
+            return value
+        case str():
+            return _from_word(value)
+        case {"ttl": bool()}:
+            pass
+        case {"ttl": int() | float() as seconds, **rest} if not rest:
+            return Ttl(float(seconds))
+        case _:
+            pass
+    raise InvalidParams(_EXPECTED.format(value))
+
+
+_EXPECTED = 'storage_policy must be "full", "headers_only", "none" or {{"ttl": seconds}}, not {!r}'
+
+
+def _from_word(word: str) -> StoragePolicy:
+    match word.replace("-", "_").lower().split(":"):
+        case ["full"]:
+            return Full()
+        case ["headers_only"]:
+            return HeadersOnly()
+        case ["none"]:
+            return NoStorage()
+        case ["ttl", seconds]:
+            try:
+                return Ttl(float(seconds))
+            except ValueError:
+                pass
+        case _:
+            pass
+    raise InvalidParams(_EXPECTED.format(word))

@@ -1,0 +1,221 @@
+"""The news of tools: calls, commands, patches, MCP, approvals, plans, canvases. See `events` for the envelope."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from tertulia.protocol import events as _events
+from tertulia.protocol.events import EventData
+from tertulia.protocol.ids import CallId, ConversationId, ItemId
+
+
+class ToolCallBegin(EventData, frozen=True, gc=False):
+    """A call of the model is about to be handled."""
+
+    type: ClassVar[str] = "tool_call_begin"
+    call_id: CallId
+    name: str
+    arguments: str
+
+
+class ToolCallEnd(EventData, frozen=True, gc=False):
+    """The one end of a call."""
+
+    type: ClassVar[str] = "tool_call_end"
+    call_id: CallId
+    name: str
+    success: bool
+    output: str
+    truncated: bool
+    duration_ms: int
+
+
+class ExecCommandBegin(EventData, frozen=True, gc=False):
+    """A command starts."""
+
+    type: ClassVar[str] = "exec_command_begin"
+    call_id: CallId
+    command: list[str]
+    cwd: str
+
+
+class ExecCommandOutputDelta(EventData, frozen=True, gc=False):
+    """A piece of a command's output."""
+
+    type: ClassVar[str] = "exec_command_output_delta"
+    durable: ClassVar[bool] = False
+    call_id: CallId
+    stream: Literal["stdout", "stderr"]
+    text: str
+    item_id: ItemId
+    offset: int
+
+
+class ExecCommandEnd(EventData, frozen=True, gc=False):
+    """A command has ended."""
+
+    type: ClassVar[str] = "exec_command_end"
+    call_id: CallId
+    exit_code: int | None
+    output: str
+    truncated: bool
+    duration_ms: int
+
+
+class PatchApplyBegin(EventData, frozen=True, gc=False):
+    """A patch is about to be applied."""
+
+    type: ClassVar[str] = "patch_apply_begin"
+    call_id: CallId
+    changes: list[dict[str, str]]
+
+
+class PatchApplyEnd(EventData, frozen=True, gc=False):
+    """A patch was applied whole, or not at all."""
+
+    type: ClassVar[str] = "patch_apply_end"
+    call_id: CallId
+    success: bool
+    message: str
+
+
+class McpToolCallBegin(EventData, frozen=True, gc=False):
+    """A call goes out to an MCP server."""
+
+    type: ClassVar[str] = "mcp_tool_call_begin"
+    call_id: CallId
+    server: str
+    tool: str
+
+
+class McpToolCallProgress(EventData, frozen=True, gc=False):
+    """An MCP server says how far it is."""
+
+    type: ClassVar[str] = "mcp_tool_call_progress"
+    durable: ClassVar[bool] = False
+    call_id: CallId
+    progress: float
+    total: float | None
+    message: str | None
+    item_id: ItemId
+    offset: int
+
+
+class McpToolCallEnd(EventData, frozen=True, gc=False):
+    """An MCP server has answered, or will not."""
+
+    type: ClassVar[str] = "mcp_tool_call_end"
+    call_id: CallId
+    server: str
+    tool: str
+    success: bool
+    duration_ms: int
+
+
+class McpServerStatus(EventData, frozen=True, gc=False):
+    """An MCP server's state changed."""
+
+    type: ClassVar[str] = "mcp_server_status"
+    name: str
+    status: Literal["starting", "ready", "failed", "untrusted", "disabled", "stopped"]
+    error: str | None = None
+
+
+class McpToolsChanged(EventData, frozen=True, gc=False):
+    """A view was refreshed between tasks."""
+
+    type: ClassVar[str] = "mcp_tools_changed"
+    added: list[str]
+    removed: list[str]
+    withheld: list[str]
+
+
+class WebSearchBegin(EventData, frozen=True, gc=False):
+    """The provider searches the web."""
+
+    type: ClassVar[str] = "web_search_begin"
+    call_id: CallId
+
+
+class WebSearchEnd(EventData, frozen=True, gc=False):
+    """The provider has searched."""
+
+    type: ClassVar[str] = "web_search_end"
+    call_id: CallId
+    query: str
+
+
+class PlanStep(msgspec.Struct, frozen=True, gc=False):
+    """One line of a plan."""
+
+    step: str
+    status: Literal["pending", "in_progress", "completed"]
+
+
+class PlanUpdate(EventData, frozen=True, gc=False):
+    """The model wrote its plan anew."""
+
+    type: ClassVar[str] = "plan_update"
+    plan: list[PlanStep]
+    explanation: str | None = None
+
+
+class ApprovalRequest(EventData, frozen=True, gc=False):
+    """A person is asked."""
+
+    type: ClassVar[str] = "approval_request"
+    approval_id: str
+    kind: Literal["exec", "patch", "escalation", "mcp", "tool"]
+    conversation_id: ConversationId
+    chain: list[ConversationId]
+    title: str
+    detail: str
+    matches: list[str]
+    scopes: list[Literal["once", "conversation", "session"]]
+
+
+class ApprovalResolved(EventData, frozen=True, gc=False):
+    """The person, the policy or the clock has answered."""
+
+    type: ClassVar[str] = "approval_resolved"
+    approval_id: str
+    decision: Literal["allow", "deny"]
+    scope: Literal["once", "conversation", "session"] | None = None
+    reason: str | None = None
+
+
+class ElicitationRequest(EventData, frozen=True, gc=False):
+    """An MCP server asks for something in the middle of a call."""
+
+    type: ClassVar[str] = "elicitation_request"
+    elicitation_id: str
+    server: str
+    message: str
+    schema: dict[str, Any]
+
+
+class ElicitationResolved(EventData, frozen=True, gc=False):
+    """An elicitation was answered."""
+
+    type: ClassVar[str] = "elicitation_resolved"
+    elicitation_id: str
+    action: Literal["accept", "decline", "cancel"]
+
+
+class CanvasUpdated(EventData, frozen=True, gc=False):
+    """An agent's canvas has a new revision."""
+
+    type: ClassVar[str] = "canvas_updated"
+    revision: int
+    title: str | None
+    bytes: int
+
+
+def _registered(parent: type[EventData]) -> dict[str, type[EventData]]:
+    return {kind.type: kind for kind in parent.__subclasses__()}
+
+
+EVENT_TYPES: dict[str, type[EventData]] = _registered(_events.EventData)
+"""Every event type by its name."""

@@ -1,0 +1,114 @@
+"""What a handoff does to a chain: targets above a continuation, and every call answered once in every ending."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tertulia.conversation.floor import Floor
+from tertulia.conversation.turn import Handed
+from tertulia.errors import AgentError, AwaitingResult, DepthExceeded, InvalidParams, Limit
+from tertulia.events.bus import EventBus, Scope
+from tertulia.events.clock import Clock
+from tertulia.protocol.ids import ConversationId, new_item_id
+from tertulia.protocol.inputs import NewConversation
+from tertulia.protocol.items import TextPart, ToolOutput
+from tertulia.protocol.tool_events import ToolCallEnd
+from tertulia.scheduler.plan import Chain, Closure, Frame, House, TaskPlan
+from tertulia.tools.tool import Handoff, Result, TargetResult
+
+
+class Interrupts:
+    """Admits handoffs, turns them into frames, and closes the calls of frames that will never run."""
+
+    def __init__(self, house: House, bus: EventBus, clock: Clock) -> None:
+        self._house = house
+        self._bus = bus
+        self._clock = clock
+
+    def admit(self, chain: Chain, floor: Floor, handoff: Handoff) -> None:
+        """Refuse, before anything has happened, what would break a limit or could never end.
+
+        Counted here, where the work is made, so that no tool can go round it.
+        """
+        limits = floor.rights().limits
+        depth, most = chain.depth, limits.max_interrupt_chain_depth
+        if most is not None and depth >= most:
+            raise DepthExceeded(
+                f"{depth} conversations already wait for one another (max_interrupt_chain_depth = {most})"
+            )
+        if limits.max_task_interrupts is not None and chain.interrupts >= limits.max_task_interrupts:
+            raise Limit(f"this message has caused {chain.interrupts} handoffs (max_task_interrupts)")
+        if isinstance(handoff.target, NewConversation):
+            if limits.max_chain_conversations is not None and chain.opened >= limits.max_chain_conversations:
+                raise Limit(f"this message has opened {chain.opened} conversations (max_chain_conversations)")
+            chain.opened += 1
+        else:
+            self._admit_target(floor, handoff.target)
+        chain.interrupts += 1
+
+    def _admit_target(self, floor: Floor, target: ConversationId) -> None:
+        talk = self._house.find(target)
+        if talk is floor.talk:
+            raise InvalidParams("a conversation cannot hand a call to itself")
+        if talk.awaiting:
+            raise AwaitingResult("that conversation is awaiting a tool result")
+
+    def expand(self, chain: Chain, frame: Frame, floor: Floor, handed: Sequence[Handed]) -> None:
+        """Put the continuation on the stack, and above it the targets, the first one on top."""
+        plan = frame.plan
+        continuation = Frame(
+            TaskPlan(
+                plan.conversation_id,
+                "continuation",
+                base_instructions_override=plan.base_instructions_override,
+                output_schema=plan.output_schema,
+            ),
+            reports_to=frame.reports_to,
+        )
+        continuation.wait_for(tuple(Closure(h.call, h.handoff.render, floor.scope, h.begun) for h in handed))
+        chain.frames.append(continuation)
+        chain.task_ids.add(continuation.plan.task_id)
+        floor.talk.awaiting += 1
+        for index in reversed(range(len(handed))):
+            target = self._target(floor, handed[index], (continuation, index))
+            if target is not None:
+                chain.frames.append(target)
+                chain.task_ids.add(target.plan.task_id)
+
+    def _target(self, floor: Floor, handed: Handed, reports_to: tuple[Frame, int]) -> Frame | None:
+        target = handed.handoff.target
+        try:
+            if isinstance(target, NewConversation):
+                target = self._house.open_child(target, floor.talk).id
+        except AgentError as error:
+            waiting, index = reports_to
+            waiting.results[index] = TargetResult(floor.talk.id, "failed", None, error.code, error.message)
+            return None
+        return Frame(TaskPlan(target, "target", input=(handed.message,)), reports_to=reports_to)
+
+    def answer_calls(self, frame: Frame, floor: Floor) -> None:
+        """The continuation runs: each call it stands for gets its output, in order, under its own task."""
+        self._close_all(frame, "cancelled", "the target never ran", floor.scope)
+
+    def abandon(self, frame: Frame, code: str, reason: str) -> None:
+        """A frame will never run. If it was a continuation, its calls are answered without asking the model."""
+        if frame.closures:
+            self._close_all(frame, code, reason, None)
+
+    def _close_all(self, frame: Frame, code: str, reason: str, scope: Scope | None) -> None:
+        talk = self._house.peek(frame.plan.conversation_id)
+        if talk is None:
+            return
+        talk.awaiting -= 1
+        for closure, result in zip(frame.closures, frame.results, strict=True):
+            known = result or TargetResult(frame.plan.conversation_id, "cancelled", None, code, reason)
+            rendered = closure.render(known)
+            call = closure.call
+            parts = (TextPart(rendered.text), *rendered.parts)
+            talk.say([ToolOutput(new_item_id(), call.call_id, parts, rendered.success, call.kind, rendered.storage)])
+            self._bus.publish(self._end(closure, rendered), scope or closure.made_by)
+
+    def _end(self, closure: Closure, result: Result) -> ToolCallEnd:
+        elapsed = int((self._clock.monotonic() - closure.begun) * 1000)
+        call = closure.call
+        return ToolCallEnd(call.call_id, call.name, result.success, result.text, False, elapsed)

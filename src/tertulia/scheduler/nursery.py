@@ -1,0 +1,45 @@
+"""Nothing runs unowned: the one place that starts coroutines, and the one that ends them all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Nursery:
+    """Holds the coroutines of one owner. A failure is logged, never lost, and hurts no sibling."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Run it; it is forgotten when it ends."""
+        task = asyncio.create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def close(self, timeout_s: float) -> int:
+        """Cancel all and wait, at most so long. How many would not end and were left behind."""
+        tasks = {task for task in self._tasks if task is not asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if not tasks:
+            return 0
+        _, left = await asyncio.wait(tasks, timeout=timeout_s)
+        return len(left)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a background task failed: %s: %s", task.get_name(), type(error).__name__, exc_info=error)

@@ -1,0 +1,142 @@
+"""Plans, frames and chains: what is to run, as data.
+
+A chain is what one message causes: a stack of frames, the top one runs. A handoff puts a continuation on the
+stack and its targets above it, so that the inner talk always ends before the outer goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from tertulia.conversation.floor import Floor, Tally
+from tertulia.conversation.talk import Talk
+from tertulia.conversation.task import TaskHandle
+from tertulia.events.bus import Scope
+from tertulia.protocol.events import AbortReason, TaskKind
+from tertulia.protocol.ids import ConversationId, TaskId, new_task_id, new_trace_id
+from tertulia.protocol.inputs import NewConversation
+from tertulia.protocol.items import ToolCall, UserMessage
+from tertulia.scheduler.reply import Reply
+from tertulia.tools.tool import Result, TargetResult
+
+
+class TaskPlan(msgspec.Struct, frozen=True):
+    """One task that is to run."""
+
+    conversation_id: ConversationId
+    kind: TaskKind
+    input: tuple[UserMessage, ...] = ()
+    """What is said to the model first; a continuation has none."""
+    base_instructions_override: str | None = None
+    """For this task only."""
+    output_schema: str | None = None
+    sub_id: str | None = None
+    """The submission; scheduled tasks get `conv/<task id>`."""
+    work: Callable[[Floor], Awaitable[None]] | None = None
+    """What the task does instead of turns with the model: a compaction, say."""
+    task_id: TaskId = msgspec.field(default_factory=new_task_id)
+
+
+class Closure(msgspec.Struct, frozen=True):
+    """A call that a continuation has to answer."""
+
+    call: ToolCall
+    render: Callable[[TargetResult], Result]
+    made_by: Scope
+    """The task in which the call was made."""
+    begun: float
+    """When, on the monotonic clock."""
+
+
+class Frame:
+    """A plan on a chain's stack, and where its result goes."""
+
+    __slots__ = ("closures", "plan", "reports_to", "results")
+
+    def __init__(self, plan: TaskPlan, *, reports_to: tuple[Frame, int] | None = None) -> None:
+        self.plan = plan
+        self.reports_to = reports_to
+        """The continuation that waits for this frame, and which of its calls this is."""
+        self.closures: tuple[Closure, ...] = ()
+        self.results: list[TargetResult | None] = []
+
+    def wait_for(self, closures: tuple[Closure, ...]) -> None:
+        """This frame is a continuation: these calls are answered when it runs."""
+        self.closures = closures
+        self.results = [None] * len(closures)
+
+    def report(self, result: TargetResult) -> None:
+        """Tell whoever waits how it ended."""
+        if self.reports_to is not None:
+            waiting, index = self.reports_to
+            waiting.results[index] = result
+
+
+class Chain:
+    """What one message causes, from its first task to its answer."""
+
+    __slots__ = (
+        "answer", "conversation_id", "cut", "frames", "handle", "interrupts", "message_id", "opened", "running",
+        "started", "stopped", "tally", "task_id", "task_ids", "trace_id", "waiters",
+    )  # fmt: skip
+
+    def __init__(self, plan: TaskPlan, started: float, message_id: str | None = None) -> None:
+        self.frames: list[Frame] = [Frame(plan)]
+        self.conversation_id = plan.conversation_id
+        self.task_id = plan.task_id
+        self.task_ids: set[TaskId] = {plan.task_id}
+        """Every task of the chain, so that a stream of events can tell which are its own."""
+        self.trace_id = new_trace_id()
+        self.message_id = message_id
+        self.started = started
+        self.tally = Tally()
+        self.running: Frame | None = None
+        self.handle: TaskHandle | None = None
+        """Of the task that runs, or of the last one that did."""
+        self.stopped: AbortReason | None = None
+        """Set once the whole chain is to end."""
+        self.cut: Frame | None = None
+        """A waiting frame whose conversation was closed: it and all above it are dropped."""
+        self.opened = 0
+        self.interrupts = 0
+        self.waiters = 0
+        """How many callers wait for the answer; the last one to give up stops the chain."""
+        self.answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+    @property
+    def members(self) -> tuple[ConversationId, ...]:
+        """The conversations on the stack, the first caller first, the running one last."""
+        stack = [frame.plan.conversation_id for frame in self.frames if frame.closures]
+        if self.running is not None:
+            stack.append(self.running.plan.conversation_id)
+        return tuple(stack) or tuple(frame.plan.conversation_id for frame in self.frames[:1])
+
+    @property
+    def depth(self) -> int:
+        """How many continuations are open."""
+        return sum(1 for frame in self.frames if frame.closures)
+
+    def finish(self, reply: Reply) -> None:
+        """Answer, once. A caller that has given up hears nothing."""
+        if not self.answer.done():
+            self.answer.set_result(reply)
+
+
+class House(Protocol):
+    """What the scheduler needs of the session: its conversations."""
+
+    def find(self, conversation_id: ConversationId) -> Talk:
+        """The conversation; NotFound or Closed."""
+        ...
+
+    def peek(self, conversation_id: ConversationId) -> Talk | None:
+        """The conversation, if it is open."""
+        ...
+
+    def open_child(self, spec: NewConversation, caller: Talk) -> Talk:
+        """A new conversation that narrows from its caller."""
+        ...

@@ -1,0 +1,211 @@
+"""The ready queue and the slot: chains first in, first out, and one at a time.
+
+A chain keeps the slot until its stack is empty. Taking and releasing are plain assignments between two awaits,
+so nothing can come between the check and the act.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Literal
+
+from tertulia.conversation.talk import Talk
+from tertulia.errors import AgentError, Busy, Closed
+from tertulia.events.bus import EventBus, Scope
+from tertulia.events.clock import Clock
+from tertulia.protocol.events import AbortReason, TurnAborted
+from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.scheduler.interrupts import Interrupts
+from tertulia.scheduler.ledger import Ledger
+from tertulia.scheduler.nursery import Nursery
+from tertulia.scheduler.plan import Chain, Frame, TaskPlan
+from tertulia.scheduler.reply import Failure, Reply
+from tertulia.scheduler.runner import Runner, TaskEnd
+
+MAX_QUEUED = 10_000
+
+
+class Scheduler:
+    """Decides who speaks next."""
+
+    def __init__(
+        self, runner: Runner, interrupts: Interrupts, bus: EventBus, clock: Clock, nursery: Nursery, grace_s: float
+    ) -> None:
+        self._runner = runner
+        self._interrupts = interrupts
+        self._bus = bus
+        self._clock = clock
+        self._nursery = nursery
+        self._grace_s = grace_s
+        self._ready: deque[Chain] = deque()
+        self.current: Chain | None = None
+        """The slot. Whoever is in it runs."""
+        self._driver: asyncio.Task[None] | None = None
+        self._closing = False
+        self.ledger = Ledger()
+
+    # ── submitting ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def submit(
+        self, plan: TaskPlan, *, message_id: str | None = None, if_busy: Literal["wait", "fail"] = "wait"
+    ) -> Chain:
+        """Queue a chain that starts with this plan, or give back the one that already has this message id."""
+        if message_id is not None:
+            known = self.ledger.by_message(plan.conversation_id, message_id)
+            if known is not None:
+                return known
+        if self._closing:
+            raise Closed("the session is closing")
+        if if_busy == "fail" and (self.current is not None or self._ready):
+            raise Busy("another task is running; send it later, or with if_busy = wait", retry_after_s=1)
+        if len(self._ready) >= MAX_QUEUED:
+            raise Busy(f"{MAX_QUEUED:,} messages are waiting already; send it later", retry_after_s=5)
+        chain = Chain(plan, self._clock.monotonic(), message_id)
+        self._ready.append(chain)
+        self.ledger.note(chain)
+        if self._driver is None:
+            self._driver = self._nursery.start(self._drive(), "scheduler")
+        return chain
+
+    def queued(self) -> list[Chain]:
+        """Chains that wait for the slot, the next one first."""
+        return list(self._ready)
+
+    # ── stopping ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def interrupt(self, conversation_id: ConversationId) -> bool:
+        """Stop the chain that this conversation is a member of, if one runs."""
+        chain = self.current
+        if chain is None or conversation_id not in chain.members:
+            return False
+        return self._stop(chain, "interrupted", self._grace_s)
+
+    def cancel(self, task_id: TaskId) -> bool:
+        """Stop the chain that this task belongs to, whether it runs or still waits."""
+        for chain in (self.current, *self._ready):
+            if chain is not None and task_id in chain.task_ids:
+                return self.stop(chain)
+        return False
+
+    def stop(self, chain: Chain) -> bool:
+        """Stop a chain wherever it is; whether it was still to be stopped."""
+        if chain is self.current:
+            return self._stop(chain, "interrupted", self._grace_s)
+        if chain in self._ready:
+            self._ready.remove(chain)
+            self._drop(chain, "interrupted")
+            return True
+        return False
+
+    async def release(self, talk: Talk, timeout_s: float) -> bool:
+        """Take a closing conversation out of everything; whether its task had to be abandoned."""
+        for chain in [c for c in self._ready if c.conversation_id == talk.id]:
+            self._ready.remove(chain)
+            self._drop(chain, "interrupted")
+        chain = self.current
+        if chain is None or talk.id not in chain.members:
+            return False
+        waiting = next((f for f in chain.frames if f.closures and f.plan.conversation_id == talk.id), None)
+        if waiting is not None:
+            chain.cut = waiting
+        handle = chain.handle
+        if handle is None:
+            return False
+        handle.abort("interrupted", timeout_s)
+        await handle.ended.wait()
+        return handle.abandoned
+
+    async def close(self, timeout_s: float) -> bool:
+        """Stop everything and take nothing more; whether a task had to be abandoned. Idempotent."""
+        self._closing = True
+        while self._ready:
+            self._drop(self._ready.popleft(), "shutdown")
+        chain, driver = self.current, self._driver
+        handle = chain.handle if chain is not None else None
+        if chain is not None:
+            self._stop(chain, "shutdown", timeout_s)
+        if driver is not None:
+            await asyncio.wait((driver,))
+        return handle is not None and handle.abandoned
+
+    # ── running ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _drive(self) -> None:
+        try:
+            while self._ready:
+                self.current = chain = self._ready.popleft()
+                try:
+                    await self._run(chain)
+                finally:
+                    self.current = None
+        finally:
+            self._driver = None
+
+    async def _run(self, chain: Chain) -> None:
+        end = TaskEnd("aborted", reason="interrupted")
+        try:
+            while chain.frames and chain.stopped is None:
+                frame = chain.frames.pop()
+                chain.running = frame
+                end = await self._runner.run(chain, frame)
+                chain.running = None
+                self._settle(chain, frame, end)
+            self._abandon(chain, 0, chain.stopped or "interrupted")
+            await self._bus.flush()
+            if chain.stopped is not None:
+                end = TaskEnd("aborted", end.text, reason=chain.stopped)
+        except AgentError as error:
+            # Not the task's own failure (the runner keeps those) but the journal's: nothing may be acknowledged.
+            self._abandon(chain, 0, "crash")
+            end = TaskEnd("failed", end.text, Failure(error.code, error.message))
+        finally:
+            chain.running = None
+            chain.finish(self._reply(chain, end))
+
+    def _settle(self, chain: Chain, frame: Frame, end: TaskEnd) -> None:
+        if chain.cut is not None and chain.cut in chain.frames:
+            cut, chain.cut = chain.cut, None
+            position = chain.frames.index(cut)
+            self._abandon(chain, position, "interrupted")
+            cut.report(TaskEnd("aborted", reason="interrupted").for_caller(cut))
+        elif not end.handed:
+            frame.report(end.for_caller(frame))
+
+    def _abandon(self, chain: Chain, position: int, reason: AbortReason) -> None:
+        """Drop the frames from this position up, the inner ones first; every call they stand for is answered."""
+        while len(chain.frames) > position:
+            self._interrupts.abandon(chain.frames.pop(), "cancelled", f"the chain was stopped ({reason})")
+
+    def _stop(self, chain: Chain, reason: AbortReason, grace_s: float) -> bool:
+        """Whether there was anything left to stop."""
+        running = chain.handle is not None and chain.handle.abort(reason, grace_s)
+        if chain.stopped is not None or not (running or chain.frames):
+            return False
+        chain.stopped = reason
+        return True
+
+    def _drop(self, chain: Chain, reason: AbortReason) -> None:
+        """A chain that never ran: its task has a terminal event and its message an answer all the same."""
+        plan = chain.frames.pop().plan
+        sub_id = plan.sub_id or f"conv/{plan.task_id}"
+        self._bus.publish(TurnAborted(reason), Scope(sub_id, plan.conversation_id, plan.task_id, chain.trace_id))
+        chain.finish(self._reply(chain, TaskEnd("aborted", reason=reason)))
+
+    def _reply(self, chain: Chain, end: TaskEnd) -> Reply:
+        status: Literal["completed", "failed", "interrupted"] = "interrupted"
+        if end.status == "completed":
+            status = "completed"
+        elif end.failure is not None:
+            status = "failed"
+        return Reply(
+            text=end.text,
+            status=status,
+            usage=chain.tally.usage,
+            tool_calls=chain.tally.tool_calls,
+            duration=self._clock.monotonic() - chain.started,
+            task_id=chain.task_id,
+            trace_id=chain.trace_id,
+            error=end.failure,
+            last_seq=self._bus.last_seq,
+        )

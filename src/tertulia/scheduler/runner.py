@@ -1,0 +1,185 @@
+"""Runs one task from its start to its one terminal event, whatever happens in between.
+
+The beginning and the end are synchronous: no cancellation can fall between the slot and `task_started`, or
+between the last word and the terminal event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from tertulia.conversation.floor import Floor, Surroundings
+from tertulia.conversation.talk import Talk
+from tertulia.conversation.task import TaskHandle
+from tertulia.conversation.turn import Handed, run_turns
+from tertulia.errors import AgentError
+from tertulia.events.bus import Scope
+from tertulia.events.clock import Timestamps
+from tertulia.policy.narrowing import Rights, meet
+from tertulia.protocol.events import AbortReason, ConversationCloseForced, Error, TaskComplete, TaskStarted, TurnAborted
+from tertulia.protocol.ids import new_span_id
+from tertulia.scheduler.interrupts import Interrupts
+from tertulia.scheduler.nursery import Nursery
+from tertulia.scheduler.plan import Chain, Frame, House, TaskPlan
+from tertulia.scheduler.registry import AgentTask, TaskRegistry
+from tertulia.scheduler.reply import Failure
+from tertulia.tools.tool import TargetResult
+
+_log = logging.getLogger(__name__)
+_PREVIEW = 120
+_SAID = {
+    "interrupted": "interrupted: the user stopped the task",
+    "timeout": "interrupted: the task took too long",
+    "shutdown": "interrupted: the session was closed",
+    "crash": "interrupted: the process died",
+    "limit": "interrupted: a limit was reached",
+}
+
+
+class TaskEnd(msgspec.Struct, frozen=True):
+    """How a task ended."""
+
+    status: Literal["completed", "failed", "aborted", "handed"]
+    text: str | None = None
+    failure: Failure | None = None
+    reason: AbortReason | None = None
+    handed: tuple[Handed, ...] = ()
+
+    def for_caller(self, frame: Frame) -> TargetResult:
+        """The same, as a continuation that waits for it will hear."""
+        conversation_id = frame.plan.conversation_id
+        if self.status == "completed":
+            return TargetResult(conversation_id, "completed", self.text)
+        if self.failure is not None:
+            return TargetResult(conversation_id, "failed", self.text, self.failure.code, self.failure.message)
+        return TargetResult(conversation_id, "cancelled", self.text, "cancelled", _SAID[self.reason or "interrupted"])
+
+
+class Runner:
+    """Takes a frame, gives back how it ended. Owns nothing between two tasks."""
+
+    def __init__(
+        self, house: House, around: Surroundings, nursery: Nursery, registry: TaskRegistry, interrupts: Interrupts,
+        grace_s: float,
+    ) -> None:  # fmt: skip
+        self._house = house
+        self._around = around
+        self._nursery = nursery
+        self._registry = registry
+        self._interrupts = interrupts
+        self._grace_s = grace_s
+        self._timestamps = Timestamps(around.clock)
+
+    async def run(self, chain: Chain, frame: Frame) -> TaskEnd:
+        """Run it. The terminal event is out, and committed, when this returns."""
+        talk = self._house.peek(frame.plan.conversation_id)
+        if talk is None:
+            return TaskEnd("aborted", failure=Failure("closed", "the conversation was closed before it could answer"))
+        handle = TaskHandle(frame.plan.task_id, self._around.clock.monotonic())
+        floor = self._open(chain, frame, talk, handle)
+        job = self._nursery.start(self._work(chain, floor, frame.plan), f"task {frame.plan.task_id}")
+        handle.attach(job)
+        deadline = self._deadline(frame.plan, floor.rights(), handle)
+        try:
+            await asyncio.wait((job, handle.forced), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if deadline is not None:
+                deadline.cancel()
+            end = self._close(floor, handle, self._judge(job, handle, floor))
+        if end.handed:
+            self._interrupts.expand(chain, frame, floor, end.handed)
+        await self._around.bus.flush()
+        return end
+
+    def _open(self, chain: Chain, frame: Frame, talk: Talk, handle: TaskHandle) -> Floor:
+        plan = frame.plan
+        sub_id = plan.sub_id or f"conv/{plan.task_id}"
+        scope = Scope(sub_id, talk.id, plan.task_id, chain.trace_id, new_span_id())
+        floor = Floor(plan.task_id, talk, scope, self._around, self._rights(chain, talk), chain.tally)
+        talk.task = chain.handle = handle
+        self._registry.add(
+            AgentTask(
+                plan.task_id, talk.id, weakref.ref(talk), sub_id, plan.kind, handle, self._timestamps(), chain.members
+            )
+        )
+        floor.say(plan.input)
+        preview = plan.input[-1].text[:_PREVIEW] if plan.input else None
+        floor.publish(TaskStarted(plan.kind, preview))
+        if frame.closures:
+            self._interrupts.answer_calls(frame, floor)
+        return floor
+
+    async def _work(self, chain: Chain, floor: Floor, plan: TaskPlan) -> TaskEnd:
+        """The part that waits. Nothing but a cancellation comes out of it."""
+        try:
+            await floor.commit()
+            if plan.work is not None:
+                await plan.work(floor)
+                return TaskEnd("completed", floor.last_text)
+            handed = await run_turns(floor, plan, lambda handoff: self._interrupts.admit(chain, floor, handoff))
+            return TaskEnd("handed", floor.last_text, handed=handed) if handed else TaskEnd("completed", floor.last_text)
+        except AgentError as error:
+            return TaskEnd("failed", floor.last_text, Failure(error.code, error.message))
+        except Exception as error:
+            # A model wire or a tool list that breaks its contract ends its own task and nothing else.
+            _log.exception("task %s failed", plan.task_id)
+            return TaskEnd("failed", floor.last_text, Failure("internal", f"{type(error).__name__}: {error}"))
+
+    def _judge(self, job: asyncio.Task[TaskEnd], handle: TaskHandle, floor: Floor) -> TaskEnd:
+        if job.done() and not job.cancelled():
+            return job.result()
+        if handle.reason is None and job.done():
+            return TaskEnd("failed", floor.last_text, Failure("cancelled", "the task was cancelled from inside"))
+        reason = handle.reason or "shutdown"
+        late = Failure(reason, _SAID[reason]) if reason in ("timeout", "limit") else None
+        return TaskEnd("aborted", floor.last_text, late, reason)
+
+    def _close(self, floor: Floor, handle: TaskHandle, end: TaskEnd) -> TaskEnd:
+        if handle.forced.done():
+            floor.publish(ConversationCloseForced(handle.grace_s))
+        match end:
+            case TaskEnd("handed"):
+                floor.publish(TurnAborted("replaced", end.handed[0].call.call_id))
+            case TaskEnd("completed"):
+                floor.publish(TaskComplete("completed", end.text, floor.spent))
+            case TaskEnd("failed", _, Failure(code, message)):
+                floor.tidy(f"failed: {message}")
+                end = msgspec.structs.replace(end, text=floor.last_text)
+                floor.publish(Error(code, message))
+                floor.publish(TaskComplete("failed", floor.last_text, floor.spent))
+            case _:
+                reason = end.reason or "interrupted"
+                floor.tidy(_SAID[reason])
+                end = msgspec.structs.replace(end, text=floor.last_text)
+                floor.publish(TurnAborted(reason))
+        floor.revoke()
+        handle.end()
+        talk = floor.talk
+        talk.task = None
+        talk.touch()
+        self._registry.remove(floor.task_id)
+        return end
+
+    def _rights(self, chain: Chain, talk: Talk) -> Callable[[], Rights]:
+        def strictest() -> Rights:
+            rights = talk.terms.rights
+            for member in chain.members:
+                waiting = self._house.peek(member)
+                if waiting is not None:
+                    rights = meet(rights, waiting.terms.rights)
+            return rights
+
+        return strictest
+
+    def _deadline(self, plan: TaskPlan, rights: Rights, handle: TaskHandle) -> asyncio.TimerHandle | None:
+        limits = rights.limits
+        seconds = limits.target_timeout_s if plan.kind == "target" else limits.task_timeout_s
+        if seconds is None:
+            return None
+        return asyncio.get_running_loop().call_later(seconds, handle.abort, "timeout", self._grace_s)

@@ -1,0 +1,1 @@
+"""THE SESSION OVER A WIRE."""

@@ -1,0 +1,1 @@
+"""THE HOUSE: settings, the session and its conversations, the one operation set."""

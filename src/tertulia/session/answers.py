@@ -1,0 +1,157 @@
+"""What operations answer: the same names in Python (as attributes or keys) and on every wire."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from tertulia.policy.narrowing import Narrowed
+from tertulia.protocol.ids import ConversationId, SessionId, TaskId
+from tertulia.protocol.tool_spec import ToolSource
+from tertulia.protocol.usage import Usage
+from tertulia.scheduler.reply import Failure, Reply, Status
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The root of all answers. `answer.field` and `answer["field"]` are the same."""
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self.__struct_fields__:
+            raise KeyError(key)
+        return getattr(self, key)
+
+
+class SessionInfo(Answer, frozen=True):
+    """`session/info`."""
+
+    session_id: SessionId
+    root_conversation_id: ConversationId
+    protocol_version: str
+    version: str
+    policy: dict[str, Any]
+    model: str
+    mcp: list[dict[str, Any]]
+    narrowed: list[Narrowed] = []
+
+
+class ConversationInfo(Answer, frozen=True):
+    """One line of `conversation/list`."""
+
+    id: ConversationId
+    parent_id: ConversationId | None
+    title: str | None
+    status: Literal["idle", "running", "waiting", "closed"]
+    depth: int
+    message_count: int
+    last_active_at: str
+    model: str
+    backend: str
+
+
+class ContextInfo(Answer, frozen=True):
+    """`conversation/context`: everything that decides what the model sees and may do."""
+
+    base_instructions: str | None
+    user_instructions: str | None
+    additions: list[dict[str, Any]]
+    policy: dict[str, Any]
+    narrowed: list[Narrowed]
+    tools_prefs: dict[str, Any]
+    mcp_tool_allowlist: list[str] | None
+    model: str
+    storage_policy: Any
+    limits: dict[str, Any]
+    prompt_tokens: int
+    cache_key: str
+
+
+class Opened(Answer, frozen=True):
+    """`conversation/open` and `conversation/set_context`."""
+
+    conversation_id: ConversationId
+    context: ContextInfo
+    narrowed: list[Narrowed]
+    warnings: list[str]
+
+
+class Interrupted(Answer, frozen=True):
+    """`conversation/interrupt`. True in Python when something was stopped."""
+
+    interrupted: bool
+
+    def __bool__(self) -> bool:
+        return self.interrupted
+
+
+class Compacted(Answer, frozen=True):
+    """`conversation/compact`."""
+
+    compacted: bool
+    before_tokens: int
+    after_tokens: int
+    reason: str | None = None
+
+
+class ClosedAnswer(Answer, frozen=True):
+    """`conversation/close` and `session/close`."""
+
+    closed: bool
+    already_closed: bool
+    forced: bool
+
+
+class HistoryEntry(Answer, frozen=True, omit_defaults=True):
+    """One message of `conversation/history`."""
+
+    role: Literal["user", "assistant"]
+    attachments: list[dict[str, str]]
+    text: str | None = None
+
+
+class ToolInfo(Answer, frozen=True, omit_defaults=True):
+    """One tool of `conversation/tools`."""
+
+    name: str
+    source: ToolSource
+    digest: str
+    server: str | None = None
+
+
+class TaskInfo(Answer, frozen=True):
+    """One task of `task/list` and `task/get`."""
+
+    task_id: TaskId
+    conversation_id: ConversationId
+    kind: str
+    status: Literal["queued", "running", "completed", "failed", "interrupted"]
+    started_at: str | None
+    chain: list[ConversationId]
+    last_assistant_message: str | None = None
+
+
+class MessageAnswer(Answer, frozen=True, omit_defaults=True):
+    """`conversation/message`."""
+
+    task_id: TaskId
+    status: Status
+    last_assistant_message: str | None
+    usage: Usage
+    tool_calls: int
+    duration_ms: int
+    trace_id: str
+    error: Failure | None = None
+
+
+def message_answer(reply: Reply) -> MessageAnswer:
+    """A reply in wire spelling."""
+    return MessageAnswer(
+        task_id=reply.task_id,
+        status=reply.status,
+        last_assistant_message=reply.text,
+        usage=reply.usage,
+        tool_calls=reply.tool_calls,
+        duration_ms=round(reply.duration * 1000),
+        trace_id=reply.trace_id,
+        error=reply.error,
+    )

@@ -1,0 +1,72 @@
+"""Reading settings as people write them: a TOML file, or `-c key=value`. Says where it went wrong, and how.
+
+A project's file comes from strangers: its size, its depth and what it really is are bounded before it is parsed.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from tertulia.errors import InvalidParams
+
+MAX_BYTES = 1024 * 1024
+
+
+def read_config(path: Path) -> dict[str, Any] | None:
+    """The file's tables, or None where there is no file. A file that cannot be read or parsed is an error."""
+    try:
+        if path.exists() and not path.is_file():
+            raise InvalidParams(f"{path}: expected a file")
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InvalidParams(f"{path}: cannot be read: {error.strerror}") from None
+    if len(raw) > MAX_BYTES:
+        raise InvalidParams(f"{path}: larger than {MAX_BYTES:,} bytes")
+    try:
+        return _parse(raw.decode())
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InvalidParams(f"{path}: expected UTF-8 (at line {line})") from None
+    except ValueError as error:
+        raise InvalidParams(f"{path}: {error}") from None
+
+
+def read_override(override: str) -> dict[str, Any]:
+    """`limits.mcp_wait_s=5` as tables. The value is TOML; what is not TOML is taken as a string."""
+    key, equals, value = override.partition("=")
+    try:
+        if equals:
+            return _parse(f"{key} = {value}")
+    except ValueError:
+        pass
+    try:
+        return _parse(f"{key} = {json.dumps(value, ensure_ascii=False)}")
+    except ValueError:
+        # The value is not repeated: it may be a secret.
+        raise InvalidParams(f"-c {key}: expected key=value with a dotted key") from None
+
+
+def anchor(paths: Any, folder: Path, user_home: Path) -> Any:
+    """Directories as people write them, made absolute from `folder`; what is no list of texts is left alone."""
+    return [_anchor(path, folder, user_home) for path in paths] if isinstance(paths, list) else paths
+
+
+def _anchor(path: Any, folder: Path, user_home: Path) -> Any:
+    if not isinstance(path, str):
+        return path
+    if path == "~" or path.startswith("~/"):
+        return str(user_home / path[2:])
+    return str(folder / path)
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None

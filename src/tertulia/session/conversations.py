@@ -1,0 +1,191 @@
+"""The conversations of a session: opened, found, changed, forked, forgotten. Nothing here waits or runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec import UNSET
+
+from tertulia.conversation.context import Terms
+from tertulia.conversation.settings import Ground, Settled, settle
+from tertulia.conversation.talk import Talk
+from tertulia.conversation.toolbox import Toolbox
+from tertulia.errors import Closed, InvalidParams, Limit, NotFound
+from tertulia.events.bus import EventBus, Scope
+from tertulia.events.clock import Clock
+from tertulia.events.journal import Journal
+from tertulia.models.wire import Wire
+from tertulia.policy.narrowing import Narrowed, Rights
+from tertulia.protocol.events import (
+    BackgroundEvent,
+    ConversationClosed,
+    ConversationContextChanged,
+    ConversationOpened,
+)
+from tertulia.protocol.ids import ConversationId, ItemId, new_conversation_id
+from tertulia.protocol.inputs import ContextFields, NewConversation, SetContext, check_text
+from tertulia.session.tombstones import Tombstones
+
+ROOT = "root"
+MAX_TITLE = 200
+
+
+class Conversations:
+    """All conversations of one session; the root is always among them."""
+
+    def __init__(
+        self,
+        *,
+        default: Terms,
+        ceiling: Rights,
+        find_wire: Callable[[object], Wire],
+        toolbox: Toolbox,
+        bus: EventBus,
+        clock: Clock,
+        journal: Journal,
+    ) -> None:
+        self._default = default
+        self._ceiling = ceiling
+        self._find_wire = find_wire
+        self._toolbox = toolbox
+        self._bus = bus
+        self._clock = clock
+        self._journal = journal
+        self._open: dict[ConversationId, Talk] = {}
+        self._gone = Tombstones()
+        self._narrowed: dict[ConversationId, tuple[Narrowed, ...]] = {}
+        self.root = self._add(Settled(default, (), ()), NewConversation(), parent=None)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[Talk]:
+        """Root first, then by creation."""
+        return iter(list(self._open.values()))
+
+    def find(self, conversation_id: str) -> Talk:
+        """The conversation of that id, or of the name "root"."""
+        talk = self.root if conversation_id == ROOT else self._open.get(ConversationId(conversation_id))
+        if talk is not None and not talk.closed:
+            return talk
+        if talk is not None or conversation_id in self._gone:
+            raise Closed(f"conversation {conversation_id} is closed")
+        raise NotFound(f"conversation not found: {conversation_id[:64]!r}")
+
+    def peek(self, conversation_id: ConversationId) -> Talk | None:
+        """The conversation, if it is open."""
+        talk = self._open.get(conversation_id)
+        return None if talk is None or talk.closed else talk
+
+    def narrowed(self, talk: Talk) -> tuple[Narrowed, ...]:
+        """What the conversation asked for and did not get."""
+        return self._narrowed.get(talk.id, ())
+
+    def open(self, spec: NewConversation) -> tuple[Talk, Settled]:
+        """A conversation under root, narrowed to the session."""
+        parent = self.root if spec.parent_id in (UNSET, None) else self.find(str(spec.parent_id))
+        return self._make(spec, Ground(self._default, self._ceiling, "session", self._find_wire), parent)
+
+    def open_child(self, spec: NewConversation, caller: Talk) -> Talk:
+        """A conversation that inherits from its caller and can only be narrower."""
+        ground = Ground(caller.terms, caller.terms.rights, f"ancestor:{caller.id}", self._find_wire)
+        return self._make(spec, ground, caller)[0]
+
+    def change(self, talk: Talk, asked: SetContext) -> Settled:
+        """New terms for a conversation, from its next model request on."""
+        title = _title(asked, talk.title)
+        ground = Ground(talk.default, talk.ceiling, talk.because, self._find_wire)
+        settled = self._check_tools(settle(asked, talk.terms, ground))
+        talk.title = title
+        talk.adopt(settled.terms)
+        self._note(talk, settled)
+        changed = [name for name in ContextFields.__struct_fields__ if getattr(asked, name) is not UNSET]
+        scope = Scope("", talk.id)
+        self._bus.publish(ConversationContextChanged(changed), scope)
+        self._tell_narrowed(settled, scope)
+        return settled
+
+    def fork(self, talk: Talk, at: ItemId | int | None) -> Talk:
+        """A conversation that shares this one's history up to a point, and its terms."""
+        self._check_room()
+        history = talk.history.fork(at)
+        fork = Talk(new_conversation_id(), talk.terms, clock=self._clock, journal=self._journal)
+        fork.default, fork.ceiling, fork.because = talk.default, talk.ceiling, talk.because
+        fork.history = history
+        fork.title = talk.title
+        self._journal.keep(fork.id, list(history.snapshot()), talk.terms.rights.storage_policy)
+        self._admit(fork, talk.parent_id or self.root.id, talk.depth or 1)
+        return fork
+
+    def forget(self, talk: Talk, *, forced: bool) -> None:
+        """The conversation is gone: its id answers `closed` from now on."""
+        del self._open[talk.id]
+        self._gone.add(talk.id)
+        self._narrowed.pop(talk.id, None)
+        self._bus.publish(ConversationClosed(forced), Scope("", talk.id))
+
+    def was_closed(self, conversation_id: str) -> bool:
+        """Whether there was a conversation of that id."""
+        return conversation_id in self._gone
+
+    # ── making one ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _make(self, spec: NewConversation, ground: Ground, parent: Talk) -> tuple[Talk, Settled]:
+        self._check_room()
+        if spec.agent not in (UNSET, None):
+            raise InvalidParams("agent: this build has no context injector yet; open the conversation without it")
+        _title(spec, None)
+        settled = self._check_tools(settle(spec, ground.default, ground))
+        talk = self._add(settled, spec, parent=parent)
+        if ground.because != "session":
+            talk.default, talk.ceiling, talk.because = ground.default, ground.ceiling, ground.because
+        return talk, settled
+
+    def _add(self, settled: Settled, spec: NewConversation, parent: Talk | None) -> Talk:
+        talk = Talk(new_conversation_id(), settled.terms, clock=self._clock, journal=self._journal)
+        talk.default, talk.ceiling = self._default, self._ceiling
+        talk.title = _title(spec, None)
+        talk.seed()
+        self._admit(talk, parent.id if parent else None, parent.depth + 1 if parent else 0)
+        self._note(talk, settled)
+        self._tell_narrowed(settled, Scope("", talk.id))
+        return talk
+
+    def _admit(self, talk: Talk, parent_id: ConversationId | None, depth: int) -> None:
+        talk.parent_id, talk.depth = parent_id, depth
+        self._open[talk.id] = talk
+        opened = ConversationOpened(parent_id, talk.title, talk.terms.wire.name, talk.terms.backend)
+        self._bus.publish(opened, Scope("", talk.id))
+
+    def _check_room(self) -> None:
+        most = self._ceiling.limits.max_conversations
+        if most is not None and len(self._open) > most:
+            raise Limit(f"the session holds {most:,} conversations besides root (max_conversations); close some")
+
+    def _check_tools(self, settled: Settled) -> Settled:
+        self._toolbox.offered(settled.terms, settled.terms.rights).require()
+        return settled
+
+    def _note(self, talk: Talk, settled: Settled) -> None:
+        if settled.narrowed:
+            self._narrowed[talk.id] = settled.narrowed
+        else:
+            self._narrowed.pop(talk.id, None)
+
+    def _tell_narrowed(self, settled: Settled, scope: Scope) -> None:
+        for cut in settled.narrowed:
+            message = f"{cut.field}: asked for {cut.asked}, given {cut.given}, because of the {cut.because}"
+            listed: dict[str, Any] = {name: getattr(cut, name) for name in cut.__struct_fields__}
+            self._bus.publish(BackgroundEvent(message, [listed]), scope)
+
+
+def _title(asked: ContextFields, current: str | None) -> str | None:
+    if asked.title is UNSET:
+        return current
+    if asked.title is None:
+        return None
+    title = check_text(str(asked.title), "title").strip()
+    if len(title) > MAX_TITLE:
+        raise InvalidParams(f"title has {len(title)} characters; the limit is {MAX_TITLE}")
+    return title

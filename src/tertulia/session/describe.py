@@ -1,0 +1,152 @@
+"""How conversations, tools and tasks are shown: one rendering for Python, JSON-RPC, the command line and the rest."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from tertulia.conversation.settings import Settled
+from tertulia.conversation.talk import Talk
+from tertulia.errors import NotFound
+from tertulia.policy.narrowing import Rights, to_wire
+from tertulia.prompt.instructions import cache_key, full_instructions
+from tertulia.prompt.tool_list import ToolList
+from tertulia.protocol.ids import TaskId
+from tertulia.protocol.items import AssistantMessage, ImagePart, UserMessage
+from tertulia.scheduler.plan import Chain
+from tertulia.session.answers import (
+    ContextInfo,
+    ConversationInfo,
+    HistoryEntry,
+    Opened,
+    SessionInfo,
+    TaskInfo,
+    ToolInfo,
+)
+from tertulia.session.parts import Parts
+from tertulia.version import __version__
+
+PROTOCOL_VERSION = "1"
+
+
+def policy(rights: Rights) -> dict[str, Any]:
+    """The four words that people ask for first."""
+    return {
+        "approval": to_wire("approval_policy", rights.approval_policy),
+        "sandbox": to_wire("sandbox", rights.sandbox),
+        "network": rights.network,
+        "storage": to_wire("storage_policy", rights.storage_policy),
+    }
+
+
+def session(parts: Parts) -> SessionInfo:
+    """`session/info`."""
+    root = parts.conversations.root
+    return SessionInfo(
+        session_id=parts.session_id,
+        root_conversation_id=root.id,
+        protocol_version=PROTOCOL_VERSION,
+        version=__version__,
+        policy=policy(parts.settings.rights()),
+        model=root.terms.wire.name,
+        mcp=[{"name": name, "status": status, "error": error, "tools": 0} for name, status, error in parts.mcp],
+    )
+
+
+def conversation(parts: Parts, talk: Talk) -> ConversationInfo:
+    """One line of a list."""
+    return ConversationInfo(
+        id=talk.id,
+        parent_id=talk.parent_id,
+        title=talk.title,
+        status=cast(Any, talk.status),
+        depth=talk.depth,
+        message_count=talk.history.message_count,
+        last_active_at=parts.timestamps.at(talk.last_active),
+        model=talk.terms.wire.name,
+        backend=talk.terms.backend,
+    )
+
+
+def history(talk: Talk, limit: int | None) -> list[HistoryEntry]:
+    """Messages only: no tool calls, no reasoning, nothing that we put in ourselves."""
+    return [_entry(item) for item in talk.history.messages(limit)]
+
+
+def _entry(item: UserMessage | AssistantMessage) -> HistoryEntry:
+    pictures = [part.image_url for part in item.parts if isinstance(part, ImagePart)]
+    return HistoryEntry(
+        role="user" if isinstance(item, UserMessage) else "assistant",
+        attachments=[{"type": "image", "image_url": url} for url in pictures],
+        text=item.text or None,
+    )
+
+
+def tools(parts: Parts, talk: Talk) -> tuple[list[ToolInfo], str]:
+    """The tools that are offered, and the cache key of a request made now."""
+    offered = parts.toolbox.offered(talk.terms, talk.terms.rights)
+    listed = [ToolInfo(spec.name, spec.source, spec.digest, spec.server) for spec in offered.specs]
+    return listed, _cache_key(talk, offered)
+
+
+def context(parts: Parts, talk: Talk) -> ContextInfo:
+    """`conversation/context`."""
+    terms, rights = talk.terms, talk.terms.rights
+    offered = parts.toolbox.offered(terms, rights)
+    prefix = len(_instructions(talk, offered).encode()) + len(offered.encoded(terms.wire.dialect))
+    prefs = terms.context.tools_prefs
+    return ContextInfo(
+        base_instructions=terms.context.base_instructions,
+        user_instructions=terms.context.user_instructions,
+        additions=[],
+        policy=policy(rights),
+        narrowed=list(parts.conversations.narrowed(talk)),
+        tools_prefs={name: getattr(prefs, name) for name in prefs.__struct_fields__},
+        mcp_tool_allowlist=to_wire("mcp_tool_allowlist", rights.mcp_tool_allowlist),
+        model=terms.wire.name,
+        storage_policy=to_wire("storage_policy", rights.storage_policy),
+        limits=to_wire("limits", rights.limits),
+        prompt_tokens=talk.history.approx_tokens + prefix // 4,
+        cache_key=_cache_key(talk, offered),
+    )
+
+
+def opened(parts: Parts, talk: Talk, settled: Settled) -> Opened:
+    """`conversation/open` and `conversation/set_context`."""
+    return Opened(talk.id, context(parts, talk), list(settled.narrowed), list(settled.warnings))
+
+
+def tasks(parts: Parts) -> list[TaskInfo]:
+    """What runs, then what waits, the next one first."""
+    running = [
+        TaskInfo(task.task_id, task.conversation_id, task.kind, "running", task.started_at, list(task.chain))
+        for task in parts.registry.running()
+    ]
+    return running + [_queued(chain) for chain in parts.scheduler.queued()]
+
+
+def task(parts: Parts, task_id: str) -> TaskInfo:
+    """A task that runs, waits or has ended lately; NotFound."""
+    for info in tasks(parts):
+        if info.task_id == task_id:
+            return info
+    chain = parts.scheduler.ledger.by_task(TaskId(task_id))
+    if chain is None or not chain.answer.done():
+        raise NotFound(f"task not found: {task_id[:64]!r}")
+    reply = chain.answer.result()
+    ended = (chain.task_id, chain.conversation_id, "user", reply.status, None, [chain.conversation_id])
+    return TaskInfo(*ended, last_assistant_message=reply.text)
+
+
+def _queued(chain: Chain) -> TaskInfo:
+    return TaskInfo(chain.task_id, chain.conversation_id, "user", "queued", None, [chain.conversation_id])
+
+
+def _instructions(talk: Talk, offered: ToolList) -> str:
+    terms = talk.terms
+    return full_instructions(
+        terms.context.base_instructions, has_apply_patch="apply_patch" in offered.names, family=terms.wire.family
+    )
+
+
+def _cache_key(talk: Talk, offered: ToolList) -> str:
+    return cache_key(_instructions(talk, offered), offered.digest, talk.terms.wire.family)

@@ -1,0 +1,155 @@
+"""A conversation as its user holds it. Light: it names a conversation of a session and keeps nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from tertulia.conversation.compact import compact_by_model
+from tertulia.conversation.floor import Floor
+from tertulia.conversation.inbox import to_message
+from tertulia.errors import InvalidParams, NotRunning
+from tertulia.history.compaction import Compaction
+from tertulia.protocol.events import Event
+from tertulia.protocol.ids import ConversationId, ItemId
+from tertulia.protocol.inputs import InputItem, Message, SetContext
+from tertulia.scheduler.plan import TaskPlan
+from tertulia.scheduler.reply import Reply
+from tertulia.session import describe, submission
+from tertulia.session.answers import (
+    ClosedAnswer,
+    Compacted,
+    ContextInfo,
+    ConversationInfo,
+    HistoryEntry,
+    Interrupted,
+    Opened,
+    ToolInfo,
+)
+from tertulia.session.inputs import parse
+from tertulia.session.parts import Parts
+from tertulia.session.shutdown import close_conversation
+
+Content = str | Sequence[InputItem | dict[str, Any]]
+
+
+class Conversation:
+    """One isolated talk of a session."""
+
+    __slots__ = ("_parts", "id")
+
+    def __init__(self, parts: Parts, id: ConversationId) -> None:
+        self._parts = parts
+        self.id = id
+
+    def __repr__(self) -> str:
+        return f"<Conversation {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Conversation) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def info(self) -> ConversationInfo:
+        """Title, status, depth, counts, model: what a list shows."""
+        return describe.conversation(self._parts, self._parts.conversations.find(self.id))
+
+    async def message(
+        self,
+        content: Content,
+        *,
+        message_id: str | None = None,
+        sender: str | None = None,
+        if_busy: Literal["wait", "fail"] = "wait",
+        output_schema: dict[str, Any] | None = None,
+    ) -> Reply:
+        """Say something and wait for the answer. A failed task is an answer: look at `Reply.status`.
+
+        Cancelling the wait stops the task. The same `message_id` again gives the same answer, not a second run.
+        """
+        asked = self._asked(content, message_id=message_id, sender=sender, if_busy=if_busy, output_schema=output_schema)
+        scheduler = self._parts.scheduler
+        chain = submission.submit(scheduler, self._parts.conversations.find(self.id), asked)
+        return await submission.answer(scheduler, chain)
+
+    async def stream(self, content: Content, *, sender: str | None = None) -> AsyncIterator[Event]:
+        """Say something and get every event of the answer as it comes. Leaving the loop early stops the task."""
+        asked = self._asked(content, sender=sender)
+        parts = self._parts
+        talk = parts.conversations.find(self.id)
+        events = submission.follow(parts.scheduler, parts.bus, talk, asked)
+        try:
+            async for event in events:
+                yield event
+        finally:
+            await events.aclose()
+
+    async def steer(self, text: str) -> None:
+        """Put in a word while a task runs; the model reads it before its next request."""
+        talk = self._parts.conversations.find(self.id)
+        if talk.task is None and not talk.awaiting:
+            raise NotRunning("there is no running task to steer; send a message instead")
+        talk.queue_input(to_message(text, None, cwd=talk.terms.cwd))
+
+    async def interrupt(self) -> Interrupted:
+        """Stop what runs here, and the whole chain it belongs to."""
+        talk = self._parts.conversations.find(self.id)
+        return Interrupted(self._parts.scheduler.interrupt(talk.id))
+
+    async def compact(self) -> Compacted:
+        """Have the model replace the older part of the history by notes, as a task of its own."""
+        talk = self._parts.conversations.find(self.id)
+        results: list[Compaction] = []
+
+        async def work(floor: Floor) -> None:
+            results.append(await compact_by_model(floor))
+
+        scheduler = self._parts.scheduler
+        chain = scheduler.submit(TaskPlan(talk.id, "user", work=work))
+        reply = await submission.answer(scheduler, chain)
+        if results:
+            done = results[0]
+            return Compacted(done.compacted, done.before_tokens, done.after_tokens, done.reason)
+        tokens = talk.history.approx_tokens
+        reason = reply.error.message if reply.error else reply.status
+        return Compacted(compacted=False, before_tokens=tokens, after_tokens=tokens, reason=reason)
+
+    async def set_context(self, **changes: Any) -> Opened:
+        """Change instructions, tools, model, policies. What is absent stays, None goes back to the default."""
+        asked = parse(SetContext, {**changes, "conversation_id": self.id})
+        talk = self._parts.conversations.find(self.id)
+        settled = self._parts.conversations.change(talk, asked)
+        return describe.opened(self._parts, talk, settled)
+
+    async def history(self, limit: int | None = None) -> list[HistoryEntry]:
+        """What was said, oldest first; the newest `limit` messages."""
+        if limit is not None and (isinstance(limit, bool) or limit < 1):
+            raise InvalidParams(f"limit must be a whole number of at least 1, not {limit!r}")
+        return describe.history(self._parts.conversations.find(self.id), limit)
+
+    def tools(self) -> list[ToolInfo]:
+        """What the model is offered now, in the order it is offered."""
+        return describe.tools(self._parts, self._parts.conversations.find(self.id))[0]
+
+    async def fork(self, at: str | int | None = None) -> Conversation:
+        """A new conversation that shares this history up to an item, the end of a round, or now."""
+        talk = self._parts.conversations.find(self.id)
+        point = ItemId(at) if isinstance(at, str) else at
+        return Conversation(self._parts, self._parts.conversations.fork(talk, point).id)
+
+    async def context(self) -> ContextInfo:
+        """Everything that decides what the model sees and may do."""
+        return describe.context(self._parts, self._parts.conversations.find(self.id))
+
+    async def close(self, timeout: float | None = None) -> ClosedAnswer:
+        """Stop what runs here, within the timeout, and let the conversation go. Twice does no harm."""
+        return await close_conversation(self._parts, self.id, timeout)
+
+    def _asked(self, content: Content, **fields: Any) -> Message:
+        given = {name: value for name, value in fields.items() if value is not None}
+        said = {"text": content} if isinstance(content, str) else {"items": msgspec.to_builtins(list(content))}
+        return parse(Message, {"conversation_id": self.id, **said, **given})

@@ -1,0 +1,57 @@
+"""The process: the sessions that live in it, whoever started them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tertulia.errors import Closed, NotFound
+from tertulia.session.session import Session
+from tertulia.session.settings import Settings
+from tertulia.session.tombstones import Tombstones
+
+
+class Host:
+    """Holds sessions by id: one for a command line, many for a server."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        """What a session gets that asks for nothing else, and the most that one can get."""
+        self._sessions: dict[str, Session] = {}
+        self._gone = Tombstones()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def start(self, settings: Settings | None = None) -> Session:
+        """A running session."""
+        session = await Session.start(settings or self.settings).__aenter__()
+        self._sessions[session.id] = session
+        return session
+
+    def find(self, session_id: str) -> Session:
+        """The session of that id; NotFound or Closed."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            return session
+        if session_id in self._gone:
+            raise Closed(f"session {session_id} is closed")
+        raise NotFound(f"session not found: {session_id[:64]!r}")
+
+    def sessions(self) -> list[Session]:
+        """All of them, by start."""
+        return list(self._sessions.values())
+
+    async def close_session(self, session: Session, timeout: float | None = None) -> bool:
+        """Close one; whether something had to be abandoned."""
+        try:
+            answer = await session.close(timeout)
+        finally:
+            if self._sessions.pop(session.id, None) is not None:
+                self._gone.add(session.id)
+        return answer.forced
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Close all of them at the same time."""
+        async with asyncio.TaskGroup() as group:
+            for session in self.sessions():
+                group.create_task(self.close_session(session, timeout))

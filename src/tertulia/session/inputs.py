@@ -1,0 +1,54 @@
+"""The edge: plain values from any surface become frozen inputs, or one clear refusal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from tertulia.errors import InvalidParams
+
+T = TypeVar("T")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_FREE = frozenset({"previous_result", "output_schema", "arguments", "model"})
+"""Values that are the user's own and whose keys are left alone."""
+
+
+def parse(kind: type[T], values: Mapping[str, Any]) -> T:
+    """An input of that kind; InvalidParams names the field that is wrong, missing or unknown."""
+    try:
+        return msgspec.convert(snake(values), kind)
+    except msgspec.ValidationError as error:
+        raise InvalidParams(_plain(str(error))) from None
+
+
+def snake(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with snake_case keys; camelCase is accepted, both spellings of one field are not."""
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        name = _HUMP.sub("_", key).lower() if not key.islower() else key
+        if name in result:
+            raise InvalidParams(f"`{name}` is given twice")
+        result[name] = value if name in _FREE else _inside(value)
+    return result
+
+
+def _inside(value: Any) -> Any:
+    match value:
+        case dict():
+            return snake(value)  # pyright: ignore[reportUnknownArgumentType]
+        case list():
+            return [_inside(entry) for entry in value]  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            return value
+
+
+def _plain(message: str) -> str:
+    """msgspec's sentence in our words: `$.items[0].text` is `items[0].text`."""
+    return (
+        message.replace("`$.", "`")
+        .replace("Object contains", "there is an")
+        .replace("Object missing", "there is a missing")
+    )

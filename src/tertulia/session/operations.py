@@ -1,0 +1,192 @@
+"""The one operation set: name → input → handler. Every surface calls this; none adds behaviour of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.errors import InvalidParams, MethodNotFound
+from tertulia.policy.limits import limits_from_wire
+from tertulia.policy.narrowing import Narrowed, narrow
+from tertulia.protocol import inputs as i
+from tertulia.scheduler.reply import Reply
+from tertulia.session import describe, submission
+from tertulia.session.answers import ClosedAnswer, SessionInfo, message_answer
+from tertulia.session.host import Host
+from tertulia.session.inputs import parse, snake
+from tertulia.session.session import Session
+from tertulia.session.settings import Settings
+from tertulia.session.shutdown import close_conversation
+
+In = TypeVar("In", bound=msgspec.Struct)
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What an operation answers, and after which event the answer belongs."""
+
+    answer: Any
+    after_seq: int = 0
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One entry of the set."""
+
+    kind: type[msgspec.Struct]
+    run: Callable[[Host, Session, Any], Awaitable[Any]]
+
+
+# ── handlers ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _session_start(host: Host, session: Session, asked: i.StartSession) -> SessionInfo:
+    settings, narrowed = _narrowed_settings(host.settings, asked)
+    started = await host.start(settings)
+    return replace(started.info, narrowed=list(narrowed))
+
+
+async def _session_list(host: Host, session: Session, asked: i.Nothing) -> dict[str, Any]:
+    return {"sessions": [s.info for s in host.sessions()]}
+
+
+async def _session_info(host: Host, session: Session, asked: i.Nothing) -> SessionInfo:
+    return session.info
+
+
+async def _session_close(host: Host, session: Session, asked: i.CloseSession) -> ClosedAnswer:
+    already = session.closed
+    forced = await host.close_session(session, asked.timeout_s)
+    return ClosedAnswer(closed=True, already_closed=already, forced=forced)
+
+
+async def _open(host: Host, session: Session, asked: i.NewConversation) -> Any:
+    parts = session.parts
+    talk, settled = parts.conversations.open(asked)
+    await parts.bus.flush()
+    return describe.opened(parts, talk, settled)
+
+
+async def _set_context(host: Host, session: Session, asked: i.SetContext) -> Any:
+    parts = session.parts
+    talk = parts.conversations.find(asked.conversation_id)
+    return describe.opened(parts, talk, parts.conversations.change(talk, asked))
+
+
+async def _context(host: Host, session: Session, asked: i.OfConversation) -> Any:
+    return await session.conversation(asked.conversation_id).context()
+
+
+async def _message(host: Host, session: Session, asked: i.Message) -> Any:
+    parts = session.parts
+    chain = submission.submit(parts.scheduler, parts.conversations.find(asked.conversation_id), asked)
+    if asked.detach:
+        return {"task_id": chain.task_id}
+    reply: Reply = await submission.answer(parts.scheduler, chain)
+    return Done(message_answer(reply), reply.last_seq)
+
+
+async def _steer(host: Host, session: Session, asked: i.Steer) -> Any:
+    await session.conversation(asked.conversation_id).steer(asked.text)
+    return {}
+
+
+async def _interrupt(host: Host, session: Session, asked: i.OfConversation) -> Any:
+    return await session.conversation(asked.conversation_id).interrupt()
+
+
+async def _compact(host: Host, session: Session, asked: i.OfConversation) -> Any:
+    compacted = await session.conversation(asked.conversation_id).compact()
+    return Done(compacted, session.parts.bus.last_seq)
+
+
+async def _list(host: Host, session: Session, asked: i.Nothing) -> Any:
+    parts = session.parts
+    return {"conversations": [describe.conversation(parts, talk) for talk in parts.conversations]}
+
+
+async def _history(host: Host, session: Session, asked: i.HistoryOf) -> Any:
+    return {"entries": await session.conversation(asked.conversation_id).history(asked.limit)}
+
+
+async def _tools(host: Host, session: Session, asked: i.OfConversation) -> Any:
+    parts = session.parts
+    tools, key = describe.tools(parts, parts.conversations.find(asked.conversation_id))
+    return {"tools": tools, "cache_key": key}
+
+
+async def _fork(host: Host, session: Session, asked: i.ForkOf) -> Any:
+    fork = await session.conversation(asked.conversation_id).fork(asked.at)
+    return {"conversation_id": fork.id}
+
+
+async def _close(host: Host, session: Session, asked: i.CloseConversation) -> Any:
+    return await close_conversation(session.parts, asked.conversation_id, asked.timeout_s)
+
+
+async def _task_list(host: Host, session: Session, asked: i.Nothing) -> Any:
+    return {"tasks": describe.tasks(session.parts)}
+
+
+async def _task_get(host: Host, session: Session, asked: i.OfTask) -> Any:
+    return describe.task(session.parts, asked.task_id)
+
+
+async def _task_cancel(host: Host, session: Session, asked: i.OfTask) -> Any:
+    describe.task(session.parts, asked.task_id)
+    return {"cancelled": session.parts.scheduler.cancel(cast(Any, asked.task_id))}
+
+
+# ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+OPERATIONS: dict[str, Operation] = {
+    "session/start": Operation(i.StartSession, _session_start),
+    "session/list": Operation(i.Nothing, _session_list),
+    "session/info": Operation(i.Nothing, _session_info),
+    "session/close": Operation(i.CloseSession, _session_close),
+    "conversation/open": Operation(i.NewConversation, _open),
+    "conversation/set_context": Operation(i.SetContext, _set_context),
+    "conversation/context": Operation(i.OfConversation, _context),
+    "conversation/message": Operation(i.Message, _message),
+    "conversation/steer": Operation(i.Steer, _steer),
+    "conversation/interrupt": Operation(i.OfConversation, _interrupt),
+    "conversation/compact": Operation(i.OfConversation, _compact),
+    "conversation/list": Operation(i.Nothing, _list),
+    "conversation/history": Operation(i.HistoryOf, _history),
+    "conversation/tools": Operation(i.OfConversation, _tools),
+    "conversation/fork": Operation(i.ForkOf, _fork),
+    "conversation/close": Operation(i.CloseConversation, _close),
+    "task/list": Operation(i.Nothing, _task_list),
+    "task/get": Operation(i.OfTask, _task_get),
+    "task/cancel": Operation(i.OfTask, _task_cancel),
+}
+
+
+async def call(host: Host, own: Session, name: str, params: Mapping[str, Any]) -> Done:
+    """Run one operation, on the caller's own session unless `session_id` names another."""
+    operation = OPERATIONS.get(name)
+    if operation is None:
+        raise MethodNotFound(f"there is no operation {name[:64]!r}")
+    fields = snake(params)
+    session_id = fields.pop("session_id", None)
+    if session_id is not None and not isinstance(session_id, str):
+        raise InvalidParams("session_id must be a string")
+    session = own if session_id is None else host.find(session_id)
+    answer = await operation.run(host, session, parse(operation.kind, fields))
+    return answer if isinstance(answer, Done) else Done(answer)
+
+
+def _narrowed_settings(base: Settings, asked: i.StartSession) -> tuple[Settings, tuple[Narrowed, ...]]:
+    """The server's settings, narrowed by what a client asked for; a client never widens them."""
+    plain = {n: v for n in ("model", "cwd") if (v := getattr(asked, n)) is not None}
+    rights = {
+        name: value
+        for name in ("approval_policy", "sandbox", "network", "writable_roots", "storage_policy")
+        if (value := getattr(asked, name)) is not None
+    }
+    if asked.limits is not None:
+        rights["limits"] = limits_from_wire(asked.limits, base.limits)
+    wanted = replace(base, **plain, **rights)
+    given, narrowed = narrow({n: getattr(wanted, n) for n in rights}, base.rights(), base.rights(), "session")
+    return replace(wanted, **{n: getattr(given, n) for n in rights}), narrowed

@@ -1,0 +1,37 @@
+"""The standing parts of one session, put together by `assembly` and taken apart by `shutdown`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from tertulia.conversation.toolbox import Toolbox
+from tertulia.events.bus import EventBus
+from tertulia.events.clock import Clock, Timestamps
+from tertulia.protocol.ids import ConversationId, SessionId
+from tertulia.scheduler.nursery import Nursery
+from tertulia.scheduler.queue import Scheduler
+from tertulia.scheduler.registry import TaskRegistry
+from tertulia.session.answers import ClosedAnswer
+from tertulia.session.conversations import Conversations
+from tertulia.session.settings import Settings
+
+
+class Parts(msgspec.Struct, frozen=True, eq=False):
+    """What the session, its handles and its operations share."""
+
+    session_id: SessionId
+    settings: Settings
+    clock: Clock
+    timestamps: Timestamps
+    bus: EventBus
+    toolbox: Toolbox
+    conversations: Conversations
+    scheduler: Scheduler
+    registry: TaskRegistry
+    nursery: Nursery
+    mcp: tuple[tuple[str, str, str], ...] = ()
+    """Name, status and error of each configured MCP server."""
+    closing: dict[ConversationId, asyncio.Future[ClosedAnswer]] = {}
+    """Conversations that are being closed just now."""

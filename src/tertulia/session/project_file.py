@@ -1,0 +1,89 @@
+"""A project's own settings, `.tertulia/config.toml`: written by strangers, so they may narrow and do nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
+
+from tertulia.errors import InvalidParams
+from tertulia.policy.narrowing import Narrowed, Rights, narrow
+from tertulia.session.setting_values import check_name, parse, parse_limits
+
+
+class ProjectFile(msgspec.Struct, frozen=True):
+    """What a project's file changes."""
+
+    changes: dict[str, Any]
+    """Settings, each stricter than it was."""
+    warnings: list[str]
+    """What it asked for in vain, with file and key."""
+    servers: list[str]
+    """MCP servers that it defines. None of them is started before somebody trusts it."""
+
+
+def find_project_files(cwd: Path, user_home: Path) -> list[Path]:
+    """Where such files may lie: from the repository's root down to `cwd`, or `cwd` alone outside a repository.
+
+    The user's home is never a project, nor is anything above it.
+    """
+    user_home = user_home.resolve()
+    folders: list[Path] = []
+    for folder in (cwd, *cwd.parents):
+        if folder == user_home:
+            break
+        folders.append(folder)
+        if (folder / ".git").exists():
+            break
+    else:
+        # Not in a repository and not at home: what lies above may be anybody's, /tmp for one.
+        folders = [cwd]
+    return [folder / ".tertulia" / "config.toml" for folder in reversed(folders)]
+
+
+def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -> ProjectFile:
+    """Meet what the file says with what is allowed without it."""
+    asked: dict[str, Any] = {}
+    warnings: list[str] = []
+    for name, value in config.items():
+        check_name(name, str(path))
+        try:
+            right = _right(name, value, ceiling)
+        except InvalidParams as error:
+            raise InvalidParams(f"{path}: {error.message}") from None
+        asked |= right
+        if not right:
+            warnings.append(f"{path}: {name} is ignored, a project's file may only narrow")
+    servers = list(config.get("mcp_servers", {}))
+    given, refused = narrow(asked, ceiling, ceiling, "session")
+    warnings.extend(_refusal(path, entry) for entry in refused)
+    before, after = asdict(ceiling), asdict(given)
+    changes = {name: after[name] for name in asked if after[name] != before[name]}
+    return ProjectFile(_as_settings(changes, before), warnings, servers)
+
+
+def _right(name: str, value: object, ceiling: Rights) -> dict[str, Any]:
+    """The right that a setting speaks of, if it does."""
+    parsed = parse(name, value)
+    if name == "shell_mode":
+        return {"shell": False} if parsed == "none" else {}
+    if name == "limits":
+        return {name: parse_limits(value, ceiling.limits)}
+    return {name: parsed} if name in Rights.__struct_fields__ else {}
+
+
+def _refusal(path: Path, entry: Narrowed) -> str:
+    return f"{path}: {entry.field} = {entry.asked!r} is more than allowed, {entry.given!r} is used"
+
+
+def _as_settings(changes: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    settings = {name: value for name, value in changes.items() if name not in ("shell", "limits")}
+    if "shell" in changes:
+        settings["shell_mode"] = "none"
+    if "limits" in changes:
+        old, new = asdict(before["limits"]), asdict(changes["limits"])
+        settings["limits"] = {name: value for name, value in new.items() if value != old[name]}
+    return settings

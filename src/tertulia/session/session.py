@@ -1,0 +1,121 @@
+"""The session: a container of conversations. It holds no instructions and decides nothing about what they see."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Any
+
+from tertulia.errors import Closed
+from tertulia.events.clock import Clock
+from tertulia.events.journal import Journal
+from tertulia.protocol.events import Event
+from tertulia.protocol.ids import SessionId
+from tertulia.protocol.inputs import NewConversation
+from tertulia.session import describe
+from tertulia.session.answers import ClosedAnswer, SessionInfo
+from tertulia.session.assembly import assemble
+from tertulia.session.handle import Conversation
+from tertulia.session.inputs import parse
+from tertulia.session.parts import Parts
+from tertulia.session.settings import Settings
+from tertulia.session.shutdown import close_session
+
+
+class Session:
+    """Use it as `async with Session.start(settings) as session:`; leaving the block closes it."""
+
+    def __init__(self, settings: Settings, *, clock: Clock | None = None, journal: Journal | None = None) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._journal = journal
+        self._parts: Parts | None = None
+        self._closed: asyncio.Future[bool] | None = None
+
+    @classmethod
+    def start(
+        cls, settings: Settings | None = None, *, clock: Clock | None = None, journal: Journal | None = None
+    ) -> Session:
+        """A session to be entered. Nothing runs before that."""
+        return cls(settings or Settings(), clock=clock, journal=journal)
+
+    async def __aenter__(self) -> Session:
+        if self._closed is not None:
+            raise Closed("the session was closed before it was entered")
+        if self._parts is None:
+            self._parts = assemble(self._settings, clock=self._clock, journal=self._journal)
+            await self._parts.bus.flush()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def parts(self) -> Parts:
+        """The inside, for the operation set. Not part of the public contract."""
+        if self._parts is None:
+            raise Closed("the session is not running: enter it with `async with`")
+        return self._parts
+
+    @property
+    def id(self) -> SessionId:
+        """The session's id."""
+        return self.parts.session_id
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed or being closed."""
+        return self._closed is not None
+
+    @property
+    def info(self) -> SessionInfo:
+        """Ids, versions, policy, model, MCP servers."""
+        return describe.session(self.parts)
+
+    @property
+    def root(self) -> Conversation:
+        """The conversation that always exists."""
+        return Conversation(self.parts, self.parts.conversations.root.id)
+
+    async def open(self, **fields: Any) -> Conversation:
+        """A new isolated conversation. Fields are those of `conversation/open`; none gives one like root."""
+        self._check_open()
+        talk, _ = self.parts.conversations.open(parse(NewConversation, fields))
+        await self.parts.bus.flush()
+        return Conversation(self.parts, talk.id)
+
+    def conversation(self, id: str) -> Conversation:
+        """The open conversation of that id, or of the name "root"; NotFound or Closed."""
+        return Conversation(self.parts, self.parts.conversations.find(id).id)
+
+    def conversations(self) -> list[Conversation]:
+        """All open ones, root first, then by creation."""
+        return [Conversation(self.parts, talk.id) for talk in self.parts.conversations]
+
+    async def events(self, after: int | None = None, conversation: str | None = None) -> AsyncIterator[Event]:
+        """Every event from now on, or from the one after number `after` on; ends when the session closes."""
+        wanted = None if conversation is None else self.parts.conversations.find(conversation).id
+        async with self.parts.bus.subscribe(after=after, conversation=wanted) as news:
+            async for event in news:
+                yield event
+
+    async def close(self, timeout: float | None = None) -> ClosedAnswer:
+        """Stop everything, in order, within the timeout; what will not stop is abandoned. Idempotent."""
+        if self._closed is not None:
+            await asyncio.shield(self._closed)
+            return ClosedAnswer(closed=True, already_closed=True, forced=False)
+        self._closed = asyncio.get_running_loop().create_future()
+        forced = False
+        try:
+            if self._parts is not None:
+                forced = await close_session(self._parts, timeout)
+        finally:
+            self._closed.set_result(forced)
+        return ClosedAnswer(closed=True, already_closed=False, forced=forced)
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise Closed("the session is closed")

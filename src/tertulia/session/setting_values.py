@@ -1,0 +1,151 @@
+"""How each setting is read: in wire spelling or as an object, into the one form that the rest relies on.
+
+Every refusal is an InvalidParams that names the setting. Values of tables are not repeated in it: they may hold
+secrets.
+"""
+
+from __future__ import annotations
+
+import math
+import os.path
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from pathlib import PurePath
+from typing import Any, cast, get_args
+
+from tertulia.conversation.context import ShellMode
+from tertulia.errors import InvalidParams
+from tertulia.models.catalog import ModelProvider, provider_from_wire
+from tertulia.policy.approval_policy import approval_from_wire
+from tertulia.policy.limits import Limits, limits_from_wire
+from tertulia.policy.narrowing import Visibility
+from tertulia.policy.patterns import normal_roots
+from tertulia.policy.sandbox_mode import sandbox_from_wire
+from tertulia.protocol.storage import storage_from_wire
+
+PYTHON_ONLY = frozenset({"cwd", "providers", "tools"})
+"""Settings that no file can hold."""
+
+
+def parse(name: str, value: object) -> Any:
+    """The value of a known setting in its parsed form. A parsed value is its own parsed form."""
+    return _PARSERS[name](name, value)
+
+
+def check_name(name: str, source: str) -> None:
+    """Refuse what is not a setting that a file can hold, and say which one may have been meant."""
+    known = _PARSERS.keys() - PYTHON_ONLY
+    if name not in known:
+        near = get_close_matches(name, sorted(known), 1)
+        raise InvalidParams(f"{source}: there is no setting {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def _model(name: str, value: object) -> object:
+    if value is None or (isinstance(value, str) and value) or hasattr(value, "stream"):
+        return value
+    raise InvalidParams(f"{name} must be 'provider/model' or a model wire, not {value!r}")
+
+
+def _switch(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidParams(f"{name} must be true or false, not {value!r}")
+    return value
+
+
+def _optional(parser: Callable[[str, object], object]) -> Callable[[str, object], object]:
+    return lambda name, value: None if value is None else parser(name, value)
+
+
+def _one_of(*words: str) -> Callable[[str, object], str]:
+    def parser(name: str, value: object) -> str:
+        word = value.replace("-", "_") if isinstance(value, str) else None
+        if word not in words:
+            raise InvalidParams(f"{name} must be one of {', '.join(words)}, not {value!r}")
+        return word
+
+    return parser
+
+
+def _seconds(name: str, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
+        return float(value)
+    raise InvalidParams(f"{name} must be a positive number of seconds, not {value!r}")
+
+
+def _sequence(name: str, value: object) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise InvalidParams(f"{name} must be a list")
+    return tuple(cast("list[Any]", value))
+
+
+def _strings(name: str, value: object) -> tuple[str, ...]:
+    items = _sequence(name, value)
+    if not all(isinstance(item, str) for item in items):
+        raise InvalidParams(f"{name} must be a list of strings")
+    return items
+
+
+def _roots(name: str, value: object) -> tuple[str, ...]:
+    # Links are followed once, here: what is compared as a name below a root must also lie there.
+    return normal_roots(map(os.path.realpath, normal_roots(_strings(name, value))))
+
+
+def _directory(name: str, value: object) -> str:
+    path = str(value) if isinstance(value, str | PurePath) else ""
+    if not os.path.isabs(path) or "\0" in path:
+        raise InvalidParams(f"{name} must be an absolute path, not {value!r}")
+    return path
+
+
+def _table(name: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidParams(f"{name} must be a table")
+    table = dict(cast("Mapping[Any, Any]", value))
+    if not all(isinstance(key, str) for key in table):
+        raise InvalidParams(f"{name} must be a table with names for keys")
+    return table
+
+
+def _tables(name: str, value: object) -> dict[str, Any]:
+    table = _table(name, value)
+    return {key: _table(f"{name}.{key}", entry) for key, entry in table.items()}
+
+
+def _providers(name: str, value: object) -> dict[str, ModelProvider]:
+    return {key: provider_from_wire(key, entry) for key, entry in _table(name, value).items()}
+
+
+def parse_limits(value: object, below: Limits) -> Limits:
+    """Those limits that are named, and the rest from `below`."""
+    return value if isinstance(value, Limits) else limits_from_wire(_table("limits", value), below)
+
+
+_PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "model": _model,
+    "model_providers": _providers,
+    "approval_policy": lambda _, value: approval_from_wire(value),
+    "sandbox": lambda _, value: sandbox_from_wire(value),
+    "network": _switch,
+    "writable_roots": _optional(_roots),
+    "storage_policy": lambda _, value: storage_from_wire(value),
+    "mcp_servers": _tables,
+    "limits": lambda _, value: parse_limits(value, Limits()),
+    "shell_environment": _table,
+    "retention": _table,
+    "notify": _strings,
+    "executors": _tables,
+    "acp": _tables,
+    "providers": _sequence,
+    "tools": _sequence,
+    "include_plan_tool": _optional(_switch),
+    "include_apply_patch_tool": _optional(_switch),
+    "include_conv_tools": _optional(_switch),
+    "tools_web_search_request": _optional(_switch),
+    "shell_mode": _optional(_one_of(*get_args(ShellMode))),
+    "visibility": _one_of(*get_args(Visibility)),
+    "on_tool_conflict": _one_of("error", "skip"),
+    "close_timeout_s": _seconds,
+    "approval_timeout_s": _seconds,
+    "tool_timeout_s": _seconds,
+    "cwd": _optional(_directory),
+}

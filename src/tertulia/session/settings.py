@@ -1,0 +1,206 @@
+"""What a session is started with, and where each of it came from. The only module that reads the environment.
+
+Later wins: defaults, the user's file, the environment, `-c`, flags. A project's file comes after the user's file and
+can only take away from it; what the user says on the command line holds against both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec.structs import asdict, force_setattr, replace
+
+from tertulia.conversation.context import ShellMode
+from tertulia.errors import InvalidParams
+from tertulia.models.catalog import ModelProvider
+from tertulia.models.wire import Wire
+from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy, approval_from_wire
+from tertulia.policy.limits import Limits
+from tertulia.policy.narrowing import Rights, Visibility
+from tertulia.policy.sandbox_mode import sandbox_from_wire
+from tertulia.protocol.storage import Full, StoragePolicy, storage_from_wire
+from tertulia.session.config_file import anchor, read_config, read_override
+from tertulia.session.environment import Environment
+from tertulia.session.layers import Layers
+from tertulia.session.project_file import apply_project_file, find_project_files
+from tertulia.session.setting_values import check_name, parse, parse_limits
+
+Table = Mapping[str, Any]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a session can be told, named as in config.toml. Instructions are not: they belong to conversations.
+
+    Values may be given as objects or as clients spell them; they are checked and parsed when the settings are
+    made. Rights are read through `rights()` and `defaults()`.
+    """
+
+    model: str | Wire | None = None
+    """`provider/model`, or a wire."""
+    model_providers: Mapping[str, ModelProvider | Table] = {}
+    approval_policy: ApprovalPolicy | Table | str = ON_REQUEST
+    sandbox: str = "workspace_write"
+    network: bool = False
+    """Whether commands in the sandbox reach the network."""
+    writable_roots: Sequence[str] | None = None
+    """Absolute directories; None: wherever the sandbox mode allows. Links in them are followed once, now."""
+    storage_policy: StoragePolicy | Table | str = Full()
+    mcp_servers: Mapping[str, Any] = {}
+    limits: Limits | Table = Limits()
+    """What a session allows at most, and what a conversation gets that asks for nothing else."""
+    shell_environment: Table = {}
+    retention: Table = {}
+    notify: Sequence[str] = ()
+    """A program and its arguments."""
+    executors: Mapping[str, Any] = {}
+    acp: Mapping[str, Any] = {}
+    providers: Sequence[Any] = ()
+    """Context providers."""
+    tools: Sequence[Any] = ()
+    """Functions made tools by `@tertulia.tool`."""
+    include_plan_tool: bool | None = None
+    """False takes it from every conversation; True gives it to each that does not decline; None is the usual."""
+    include_apply_patch_tool: bool | None = None
+    include_conv_tools: bool | None = None
+    tools_web_search_request: bool | None = None
+    shell_mode: ShellMode | None = None
+    """The form of shell that conversations get; `none` takes the shell from all of them."""
+    visibility: Visibility = "session"
+    on_tool_conflict: Literal["error", "skip"] = "error"
+    close_timeout_s: float = 10.0
+    approval_timeout_s: float = 300.0
+    tool_timeout_s: float = 300.0
+    cwd: str | None = None
+    """Where conversations work; None: where the process was started."""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            force_setattr(self, name, parse(name, value))
+
+    def rights(self) -> Rights:
+        """The ceiling: no conversation of the session gets more."""
+        return Rights(
+            approval_policy=approval_from_wire(self.approval_policy),
+            sandbox=sandbox_from_wire(self.sandbox),
+            network=self.network,
+            writable_roots=None if self.writable_roots is None else tuple(self.writable_roots),
+            storage_policy=storage_from_wire(self.storage_policy),
+            mcp_tool_allowlist=None,
+            include_plan_tool=self.include_plan_tool is not False,
+            include_apply_patch_tool=self.include_apply_patch_tool is not False,
+            include_conv_tools=self.include_conv_tools is not False,
+            tools_web_search_request=self.tools_web_search_request is not False,
+            shell=self.shell_mode != "none",
+            visibility=self.visibility,
+            limits=parse_limits(self.limits, Limits()),
+        )
+
+    def defaults(self) -> Rights:
+        """What a conversation gets that asks for nothing: the ceiling, but web search only where it was set."""
+        return replace(self.rights(), tools_web_search_request=self.tools_web_search_request is True)
+
+    def __repr__(self) -> str:
+        parts = (f"{name}={_brief(value)}" for name, value in asdict(self).items() if value not in ({}, (), None))
+        return f"Settings({', '.join(parts)})"
+
+
+def _brief(value: Any) -> str:
+    # Tables and lists may hold secrets (the environment of an MCP server): what they hold is not shown.
+    match value:
+        case dict():
+            return f"<{', '.join(cast('dict[str, Any]', value))}>"
+        case tuple():
+            return f"<{len(cast('tuple[Any, ...]', value))}>"
+        case _:
+            return repr(value)
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Settings read from all their places."""
+
+    settings: Settings
+    provenance: dict[str, str]
+    """By dotted name: `default`, a file, `environment NAME`, `-c`, or `flag --name`."""
+    warnings: list[str]
+    environment: Environment
+    untrusted_servers: dict[str, str]
+    """MCP servers that a project's file defines, each with that file. They are not among the settings."""
+
+
+_FLAGS = {
+    "approval_policy": "--ask-for-approval",
+    "cwd": "--cd",
+    "storage_policy": "--storage",
+    "writable_roots": "--add-dir",
+}
+"""Flags that are not called after their setting."""
+
+
+def load_settings(
+    *,
+    cwd: Path,
+    flags: Mapping[str, Any] | None = None,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Read every place once. Flags go by the names of settings; one that is None was not given.
+
+    Raises InvalidParams with the file, the key and what was expected. Creates nothing.
+    """
+    environment = Environment.read(os.environ if environ is None else environ)
+    cwd = Path(os.path.realpath(cwd))
+    if not cwd.is_dir():
+        raise InvalidParams(f"{cwd} is not a directory")
+    layers = Layers()
+    _add_file(layers, read_config(environment.config_file) or {}, str(environment.config_file), cwd, environment)
+    warnings, servers = _add_projects(layers, cwd, environment)
+    if model := environment.variables.get("TERTULIA_MODEL"):
+        layers.add("model", model, "environment TERTULIA_MODEL")
+    for override in overrides:
+        _add_file(layers, read_override(override), "-c", cwd, environment)
+    _add_flags(layers, flags or {}, cwd, environment)
+    layers.values.setdefault("cwd", str(cwd))
+    return Loaded(
+        Settings(**layers.values), layers.provenance(Settings.__struct_fields__), warnings, environment, servers
+    )
+
+
+def _add_file(layers: Layers, config: Table, source: str, cwd: Path, environment: Environment) -> None:
+    for name, value in config.items():
+        check_name(name, source)
+        layers.add(name, anchor(value, cwd, environment.user_home) if name == "writable_roots" else value, source)
+
+
+def _add_flags(layers: Layers, flags: Table, cwd: Path, environment: Environment) -> None:
+    for name, value in flags.items():
+        if value is None:
+            continue
+        if name == "writable_roots":
+            # The flag adds directories; the workspace stays writable.
+            value = [*layers.values.get(name, [str(cwd)]), *anchor(list(value), cwd, environment.user_home)]
+        layers.add(name, value, f"flag {_FLAGS.get(name, '--' + name.replace('_', '-'))}")
+
+
+def _add_projects(layers: Layers, cwd: Path, environment: Environment) -> tuple[list[str], dict[str, str]]:
+    warnings: list[str] = []
+    servers: dict[str, str] = {}
+    for path in find_project_files(cwd, environment.user_home):
+        config = read_config(path)
+        if config is None:
+            continue
+        if "writable_roots" in config:
+            config["writable_roots"] = anchor(config["writable_roots"], path.parent.parent, environment.user_home)
+        ceiling = Settings(**layers.values).rights()
+        if ceiling.writable_roots is None:
+            # Unless the user said so, no root above the workspace: "/" must not count as narrower than unsaid.
+            ceiling = replace(ceiling, writable_roots=(str(cwd),))
+        project = apply_project_file(path, config, ceiling)
+        for name, value in project.changes.items():
+            layers.add(name, value, str(path))
+        warnings.extend(project.warnings)
+        servers |= dict.fromkeys(project.servers, str(path))
+    return warnings, servers

@@ -1,0 +1,71 @@
+"""Ending things in order and in time: a conversation, or the whole session. Twice does no harm."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tertulia.errors import AgentError, InvalidParams
+from tertulia.events.bus import Scope
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.tool_events import ToolCallEnd
+from tertulia.session.answers import ClosedAnswer
+from tertulia.session.parts import Parts
+
+_LAST_GRACE_S = 0.5
+"""For background work that is left when everything else has stopped."""
+_ALREADY = ClosedAnswer(closed=True, already_closed=True, forced=False)
+
+
+async def close_conversation(parts: Parts, conversation_id: str, timeout: float | None) -> ClosedAnswer:
+    """Stop its task within the timeout, or abandon it and say so; then let the conversation go."""
+    seconds = _seconds(parts, timeout)
+    conversations = parts.conversations
+    if conversations.was_closed(conversation_id):
+        return _ALREADY
+    under_way = parts.closing.get(ConversationId(conversation_id))
+    if under_way is not None:
+        await asyncio.shield(under_way)
+        return _ALREADY
+    talk = conversations.find(conversation_id)
+    if talk is conversations.root:
+        raise InvalidParams("the root conversation cannot be closed alone; close the session")
+    done: asyncio.Future[ClosedAnswer] = asyncio.get_running_loop().create_future()
+    parts.closing[talk.id] = done
+    forced = False
+    try:
+        talk.closed = True
+        forced = await parts.scheduler.release(talk, seconds)
+    finally:
+        # Also when the caller gave up waiting: a conversation that refuses messages must not linger.
+        calls = {call.call_id: call.name for call in talk.history.open_call_items}
+        for output in talk.close_open_calls("interrupted: the conversation was closed"):
+            end = ToolCallEnd(output.call_id, calls[output.call_id], False, output.text, False, 0)
+            parts.bus.publish(end, Scope("", talk.id))
+        conversations.forget(talk, forced=forced)
+        answer = ClosedAnswer(closed=True, already_closed=False, forced=forced)
+        del parts.closing[talk.id]
+        done.set_result(answer)
+    await parts.bus.flush()
+    return answer
+
+
+async def close_session(parts: Parts, timeout: float | None) -> bool:
+    """Stop everything in order, within the timeout and a little; whether something had to be abandoned."""
+    forced = await parts.scheduler.close(_seconds(parts, timeout))
+    try:
+        await parts.bus.flush()
+    except AgentError:
+        # The journal could not keep the last events. The tasks they belong to have answered so; closing goes on.
+        forced = True
+    for wire in {id(talk.terms.wire): talk.terms.wire for talk in parts.conversations}.values():
+        await wire.close()
+    left = await parts.nursery.close(_LAST_GRACE_S)
+    parts.bus.close()
+    return forced or left > 0
+
+
+def _seconds(parts: Parts, timeout: float | None) -> float:
+    seconds = parts.settings.close_timeout_s if timeout is None else timeout
+    if not 0 <= seconds <= 86_400:
+        raise InvalidParams(f"timeout must be between 0 and 86,400 seconds, not {seconds}")
+    return seconds

@@ -1,0 +1,62 @@
+"""From a message to its answer: checked, queued, waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from tertulia.conversation.inbox import to_message
+from tertulia.conversation.talk import Talk
+from tertulia.errors import InvalidParams
+from tertulia.events.bus import EventBus
+from tertulia.protocol.events import Event
+from tertulia.protocol.ids import new_item_id
+from tertulia.protocol.inputs import Message, check_text
+from tertulia.scheduler.plan import Chain, TaskPlan
+from tertulia.scheduler.queue import Scheduler
+from tertulia.scheduler.reply import Reply
+
+MAX_MESSAGE_ID = 256
+
+
+def submit(scheduler: Scheduler, talk: Talk, message: Message) -> Chain:
+    """Queue a message. Refused (empty, too long, busy, closed) it leaves nothing behind."""
+    message_id = message.message_id
+    if message_id is not None and not 0 < len(check_text(message_id, "message_id")) <= MAX_MESSAGE_ID:
+        raise InvalidParams(f"message_id must have 1 to {MAX_MESSAGE_ID} characters")
+    said = to_message(message.text, message.items, cwd=talk.terms.cwd, sender=message.sender)
+    schema = None if message.output_schema is None else msgspec.json.encode(message.output_schema).decode()
+    plan = TaskPlan(talk.id, "user", (said,), output_schema=schema, sub_id=f"sub/{new_item_id()}")
+    return scheduler.submit(plan, message_id=message_id, if_busy=message.if_busy)
+
+
+async def answer(scheduler: Scheduler, chain: Chain) -> Reply:
+    """Wait for the whole chain. The last one who gives up waiting stops it."""
+    chain.waiters += 1
+    try:
+        return await asyncio.shield(chain.answer)
+    except asyncio.CancelledError:
+        if chain.waiters == 1:
+            scheduler.stop(chain)
+        raise
+    finally:
+        chain.waiters -= 1
+
+
+async def follow(scheduler: Scheduler, bus: EventBus, talk: Talk, message: Message) -> AsyncIterator[Event]:
+    """The events of a message and of everything it causes, up to its last one. Leaving early stops the chain."""
+    # Subscribed before it is submitted: nothing can be missed.
+    async with bus.subscribe() as news:
+        chain = submit(scheduler, talk, message)
+        chain.waiters += 1
+        chain.answer.add_done_callback(lambda _: news.finish())
+        try:
+            async for event in news:
+                if event.task_id in chain.task_ids or event.type == "subscriber_lagged":
+                    yield event
+        finally:
+            chain.waiters -= 1
+            if not chain.answer.done() and not chain.waiters:
+                scheduler.stop(chain)

@@ -1,0 +1,238 @@
+"""What each keyword of JSON Schema demands, as a check that is prepared once and run often.
+
+`BUILDERS` holds those that tool schemas use, of draft 2020-12 with the older spellings that generators still
+write. A keyword that is not in it demands nothing, as the specification has it; `format` is one of these.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from tertulia.tools import members
+from tertulia.tools.pattern import Pattern
+from tertulia.tools.verdict import (
+    KINDS,
+    Budget,
+    Check,
+    Problem,
+    Site,
+    is_array,
+    kind,
+    listed,
+    same,
+    shortened,
+)
+
+Builder = Callable[[Site, Any], Check | None]
+
+# ── any value ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _type(site: Site, names: Any) -> Check:
+    wanted: list[Any] = names if is_array(names) else [names]
+    if not all(isinstance(name, str) and name in KINDS for name in wanted):
+        site.refuse("`type` names something else than the types of JSON")
+    allowed = {*wanted, "integer"} if "number" in wanted else set(wanted)
+    expected = " or ".join(wanted)
+
+    def check(value: Any, budget: Budget) -> Problem | None:
+        got = kind(value)
+        if got in allowed or (got == "number" and "integer" in allowed and value.is_integer()):
+            return None
+        return Problem(expected, got)
+
+    return check
+
+
+def _enum(site: Site, values: Any) -> Check:
+    if not is_array(values):
+        site.refuse("`enum` is not a list")
+    texts = frozenset(value for value in values if isinstance(value, str))
+    others = frozenset(same(value, Budget()) for value in values if not isinstance(value, str))
+    expected = listed(values) if len(values) == 1 else f"one of {listed(values)}"
+
+    def check(value: Any, budget: Budget) -> Problem | None:
+        # Nearly every enum is one of texts; a long text or a large object is then never walked.
+        known = value in texts if isinstance(value, str) else bool(others) and same(value, budget) in others
+        return None if known else Problem(expected, shortened(value))
+
+    return check
+
+
+def _const(site: Site, value: Any) -> Check:
+    return _enum(site, [value])
+
+
+def _ref(site: Site, reference: Any) -> Check:
+    return site.target(reference) if isinstance(reference, str) else site.refuse("`$ref` is not a text")
+
+
+# ── several schemas for one value ────────────────────────────────────────────────────────────────────────────
+
+
+def _alternatives(site: Site, keyword: str) -> list[Check]:
+    schemas = site.keywords[keyword]
+    if not is_array(schemas) or not schemas:
+        site.refuse(f"`{keyword}` is not a list of schemas")
+    return [site.beside(schema) for schema in schemas]
+
+
+def _all_of(site: Site, _: Any) -> Check:
+    checks = _alternatives(site, "allOf")
+
+    def check(value: Any, budget: Budget) -> Problem | None:
+        for each in checks:
+            if (problem := each(value, budget)) is not None:
+                return problem
+        return None
+
+    return check
+
+
+def _any_of(site: Site, _: Any) -> Check:
+    checks = _alternatives(site, "anyOf")
+
+    def check(value: Any, budget: Budget) -> Problem | None:
+        problems: list[Problem] = []
+        for each in checks:
+            problem = each(value, budget)
+            if problem is None:
+                return None
+            problems.append(problem)
+        return _nearest(problems)
+
+    return check
+
+
+def _one_of(site: Site, _: Any) -> Check:
+    checks = _alternatives(site, "oneOf")
+
+    def check(value: Any, budget: Budget) -> Problem | None:
+        problems = [problem for each in checks if (problem := each(value, budget)) is not None]
+        if len(problems) == len(checks):
+            return _nearest(problems)
+        fitting = len(checks) - len(problems)
+        return None if fitting == 1 else Problem("exactly one alternative to fit", f"{fitting} that do")
+
+    return check
+
+
+def _nearest(problems: list[Problem]) -> Problem:
+    """The alternative that was meant is the one that went wrong deepest inside; if none did, name them all."""
+    deepest = max(problems, key=lambda problem: len(problem.path))
+    if deepest.path:
+        return deepest
+    wanted = dict.fromkeys(problem.expected for problem in problems)
+    return Problem(" or ".join(list(wanted)[:8]), deepest.got)
+
+
+def _not(site: Site, schema: Any) -> Check:
+    forbidden = site.beside(schema)
+
+    def check(value: Any, budget: Budget) -> Problem | None:
+        return Problem("something else", kind(value)) if forbidden(value, budget) is None else None
+
+    return check
+
+
+# ── limits ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+_NUMBER = ("integer", "number")
+_Comparison = Callable[[Any, Any], bool]
+
+
+def _limit(holds: _Comparison, phrase: str) -> Builder:
+    """A limit of a number itself."""
+    return _measured(_NUMBER, lambda value: value, holds, phrase)
+
+
+def _size(of: str, holds: _Comparison, phrase: str) -> Builder:
+    """A limit of how long a value is."""
+    return _measured((of,), len, holds, phrase)
+
+
+def _measured(kinds: tuple[str, ...], measure: Callable[[Any], Any], holds: _Comparison, phrase: str) -> Builder:
+    def build(site: Site, limit: Any) -> Check | None:
+        if isinstance(limit, bool):
+            return None  # `exclusiveMinimum: true` of older drafts: the plain limit beside it is checked
+        if kind(limit) not in _NUMBER:
+            site.refuse(f"`{phrase.format('…')}` is said without a number")
+        expected = phrase.format(shortened(limit))
+
+        def check(value: Any, budget: Budget) -> Problem | None:
+            if kind(value) not in kinds or holds(measure(value), limit):
+                return None
+            return Problem(expected, shortened(measure(value)))
+
+        return check
+
+    return build
+
+
+def _multiple_of(site: Site, unit: Any) -> Check:
+    if kind(unit) not in _NUMBER or unit <= 0:
+        site.refuse("`multipleOf` is not a positive number")
+    expected = f"a multiple of {shortened(unit)}"
+
+    def check(value: Any, budget: Budget) -> Problem | None:
+        if kind(value) not in _NUMBER:
+            return None
+        # In decimals, as they were written: 0.3 is a multiple of 0.1, although no quotient of floats says so.
+        budget.spend(32)
+        whole = Fraction(repr(value)) % Fraction(repr(unit)) == 0
+        return None if whole else Problem(expected, shortened(value))
+
+    return check
+
+
+# ── text ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _pattern(site: Site, source: Any) -> Check:
+    if not isinstance(source, str):
+        site.refuse("`pattern` is not a text")
+    pattern = Pattern(source)
+    expected = f"text that matches {source[:200]}"
+
+    def check(value: Any, budget: Budget) -> Problem | None:
+        if not isinstance(value, str) or pattern.occurs_in(value, budget.spend):
+            return None
+        return Problem(expected, shortened(value))
+
+    return check
+
+
+BUILDERS: Mapping[str, Builder] = {
+    "type": _type,
+    "enum": _enum,
+    "const": _const,
+    "minimum": _limit(operator.ge, "a number of at least {}"),
+    "maximum": _limit(operator.le, "a number of at most {}"),
+    "exclusiveMinimum": _limit(operator.gt, "a number above {}"),
+    "exclusiveMaximum": _limit(operator.lt, "a number below {}"),
+    "multipleOf": _multiple_of,
+    "minLength": _size("string", operator.ge, "at least {} characters"),
+    "maxLength": _size("string", operator.le, "at most {} characters"),
+    "pattern": _pattern,
+    "required": members.required,
+    "minProperties": _size("object", operator.ge, "at least {} properties"),
+    "maxProperties": _size("object", operator.le, "at most {} properties"),
+    "properties": members.properties,
+    "patternProperties": members.pattern_properties,
+    "additionalProperties": members.additional_properties,
+    "propertyNames": members.property_names,
+    "minItems": _size("array", operator.ge, "at least {} items"),
+    "maxItems": _size("array", operator.le, "at most {} items"),
+    "prefixItems": members.prefix_items,
+    "items": members.items,
+    "uniqueItems": members.unique_items,
+    "$ref": _ref,
+    "allOf": _all_of,
+    "anyOf": _any_of,
+    "oneOf": _one_of,
+    "not": _not,
+}
+"""In the order in which they are checked: the cheap and telling ones first."""

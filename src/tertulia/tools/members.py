@@ -1,0 +1,152 @@
+"""The keywords of JSON Schema that look into objects and arrays. See `keywords` for the rest and the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tertulia.tools.pattern import Pattern
+from tertulia.tools.verdict import Budget, Check, Problem, Site, is_array, is_object, kind, listed, same, shortened
+
+_Members = Iterator[tuple[str | int, Any, Check]]
+
+
+def _for_each(members: Callable[[Any, Budget], _Members]) -> Check:
+    """Check certain members of a value: each comes with its key and with what is expected of it."""
+
+    def check(value: Any, budget: Budget) -> Problem | None:
+        for key, member, each in members(value, budget):
+            if (problem := each(member, budget)) is not None:
+                return problem.below(key)
+        return None
+
+    return check
+
+
+def _table(site: Site, keyword: str) -> Mapping[str, Any]:
+    table = site.keywords.get(keyword, {})
+    return table if is_object(table) else site.refuse(f"`{keyword}` is not an object")
+
+
+def required(site: Site, names: Any) -> Check:
+    """These properties must be there."""
+    if not is_array(names) or not all(isinstance(name, str) for name in names):
+        site.refuse("`required` is not a list of names")
+
+    def check(value: Any, budget: Budget) -> Problem | None:
+        if is_object(value):
+            budget.spend(len(names) >> 3)
+            for name in names:
+                if name not in value:
+                    return Problem(f"a property {shortened(name)}", listed(value))
+        return None
+
+    return check
+
+
+def properties(site: Site, _: Any) -> Check:
+    """What is expected of properties, by name."""
+    checks = {name: site.below(schema) for name, schema in _table(site, "properties").items()}
+
+    def named(value: Any, budget: Budget) -> _Members:
+        if is_object(value):
+            budget.spend(len(checks) >> 3)
+            for name, each in checks.items():
+                if name in value:
+                    yield name, value[name], each
+
+    return _for_each(named)
+
+
+def pattern_properties(site: Site, _: Any) -> Check:
+    """What is expected of properties whose name matches."""
+    table = _table(site, "patternProperties")
+    checks = [(Pattern(source), site.below(schema)) for source, schema in table.items()]
+
+    def matching(value: Any, budget: Budget) -> _Members:
+        if is_object(value):
+            for name, member in value.items():
+                for pattern, each in checks:
+                    if pattern.occurs_in(name, budget.spend):
+                        yield name, member, each
+
+    return _for_each(matching)
+
+
+def additional_properties(site: Site, schema: Any) -> Check:
+    """What is expected of every other property; mostly that there is none."""
+    known = _table(site, "properties").keys()
+    patterns = [Pattern(source) for source in _table(site, "patternProperties")]
+    expected = f"no such property (there are {listed(known)})"
+
+    def forbidden(value: Any, budget: Budget) -> Problem | None:
+        return Problem(expected, kind(value))
+
+    each = forbidden if schema is False else site.below(schema)
+
+    def unknown(value: Any, budget: Budget) -> _Members:
+        if is_object(value):
+            budget.spend(len(value) >> 3)
+            for name, member in value.items():
+                if name not in known and not any(pattern.occurs_in(name, budget.spend) for pattern in patterns):
+                    yield name, member, each
+
+    return _for_each(unknown)
+
+
+def property_names(site: Site, schema: Any) -> Check:
+    """What is expected of the names themselves."""
+    each = site.below(schema)
+
+    def names(value: Any, budget: Budget) -> _Members:
+        if is_object(value):
+            for name in value:
+                yield name, name, each
+
+    return _for_each(names)
+
+
+def prefix_items(site: Site, schemas: Any) -> Check:
+    """What is expected of the first items, one by one."""
+    if not is_array(schemas):
+        site.refuse("`prefixItems` is not a list of schemas")
+    checks = [site.below(schema) for schema in schemas]
+
+    def first(value: Any, budget: Budget) -> _Members:
+        if is_array(value):
+            for index, (member, each) in enumerate(zip(value, checks, strict=False)):
+                yield index, member, each
+
+    return _for_each(first)
+
+
+def items(site: Site, schema: Any) -> Check:
+    """What is expected of every item after those."""
+    if is_array(schema):
+        return prefix_items(site, schema)  # the spelling before draft 2020-12
+    prefix = site.keywords.get("prefixItems")
+    start = len(prefix) if is_array(prefix) else 0
+    each = site.below(schema)
+
+    def rest(value: Any, budget: Budget) -> _Members:
+        if is_array(value):
+            for index in range(start, len(value)):
+                yield index, value[index], each
+
+    return _for_each(rest)
+
+
+def unique_items(site: Site, wanted: Any) -> Check | None:
+    """No two items are equal."""
+
+    def check(value: Any, budget: Budget) -> Problem | None:
+        if is_array(value):
+            seen: set[str] = set()
+            for index, member in enumerate(value):
+                text = same(member, budget)
+                if text in seen:
+                    return Problem("each item once", f"{shortened(member)} again").below(index)
+                seen.add(text)
+        return None
+
+    return check if wanted is True else None

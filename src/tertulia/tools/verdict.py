@@ -1,0 +1,159 @@
+"""What checking a value against a schema comes to, and what it may cost.
+
+A check returns the first problem it finds, or None; it never raises for a wrong value. All that it does beyond
+the constant it pays from the budget, so that no pair of schema and value can hold the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, Protocol, TypeGuard
+
+from tertulia.errors import InvalidParams
+
+MAX_STEPS = 100_000
+"""Of half a microsecond: what checking one value may cost."""
+MAX_DEPTH = 200
+"""Checks inside checks: how deep the value is, times how indirect the schema is."""
+_MAX_SHOWN = 240
+"""Characters of a list in a message."""
+
+
+class Budget:
+    """What is left for checking one value."""
+
+    __slots__ = ("depth", "steps")
+
+    def __init__(self) -> None:
+        self.steps = MAX_STEPS
+        self.depth = MAX_DEPTH
+
+    def spend(self, steps: int) -> None:
+        """Pay, or give up on the value."""
+        self.steps -= steps
+        if self.steps < 0:
+            raise InvalidParams("too large to be checked against the tool's schema")
+
+    def descend(self) -> None:
+        """Pay for one step down; who goes down adds one to `depth` when back."""
+        self.spend(1)
+        self.depth -= 1
+        if self.depth < 0:
+            raise InvalidParams("nested too deep to be checked against the tool's schema")
+
+
+class Problem:
+    """Where a value is not what was expected. The path grows on the way back up, innermost key first."""
+
+    __slots__ = ("expected", "got", "path")
+
+    def __init__(self, expected: str, got: str) -> None:
+        self.expected = expected
+        self.got = got
+        self.path: list[str | int] = []
+
+    def below(self, key: str | int) -> Problem:
+        """The same problem, seen from the value that holds the other under this key."""
+        self.path.append(key)
+        return self
+
+    def __str__(self) -> str:
+        path = "".join(f"[{key}]" if isinstance(key, int) else f".{_name(key)}" for key in reversed(self.path))
+        return f"${path}: expected {self.expected}, got {self.got}"
+
+
+Check = Callable[[Any, Budget], Problem | None]
+
+
+class Site(Protocol):
+    """A place in a schema, as its keywords see it."""
+
+    @property
+    def keywords(self) -> Mapping[str, Any]:
+        """All keywords of the place."""
+        ...
+
+    def below(self, schema: Any) -> Check:
+        """A schema for a part of the value."""
+        ...
+
+    def beside(self, schema: Any) -> Check:
+        """A schema for the value itself."""
+        ...
+
+    def target(self, reference: str) -> Check:
+        """The schema that a reference names, for the value itself."""
+        ...
+
+    def refuse(self, why: str) -> NoReturn:
+        """The schema cannot be used."""
+        ...
+
+
+_KINDS: dict[object, str] = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
+KINDS = frozenset(_KINDS.values())
+"""The types of JSON Schema."""
+
+
+def kind(value: object) -> str:
+    """The type of a value; a number with a fraction, or written with one, is a `number`."""
+    return _KINDS.get(type(value), "something that is not JSON")
+
+
+def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether it is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: Any) -> TypeGuard[list[Any]]:
+    """Whether it is a JSON array."""
+    return isinstance(value, list)
+
+
+def same(value: Any, budget: Budget) -> str:
+    """A text that equal JSON values share: 1 and 1.0 do, 1 and true do not.
+
+    Texts, and not the values themselves, go into sets: whole numbers that collide there are easy to find.
+    """
+    budget.descend()
+    if is_array(value):
+        text = f"[{','.join([same(each, budget) for each in value])}]"
+    elif is_object(value):
+        text = f"{{{','.join(sorted([f'{key!r}:{same(each, budget)}' for key, each in value.items()]))}}}"
+    elif isinstance(value, float) and value.is_integer():
+        text = repr(int(value))
+    else:
+        text = repr(value)
+    budget.spend(len(text) >> 8)
+    budget.depth += 1
+    return text
+
+
+def listed(values: Iterable[Any]) -> str:
+    """Some values for a message, as many as fit."""
+    shown = ""
+    for value in values:
+        shown += (", " if shown else "") + shortened(value)
+        if len(shown) > _MAX_SHOWN:
+            return shown + ", …"
+    return shown or "nothing"
+
+
+def shortened(value: Any) -> str:
+    """One value for a message: a text in quotes, a container by its kind."""
+    if is_object(value) or is_array(value):
+        return kind(value)
+    text = f'"{value[:65]}"' if isinstance(value, str) else str(value)
+    return text if len(text) <= 66 else text[:65] + "…"
+
+
+def _name(key: str) -> str:
+    return key if key.isidentifier() and len(key) <= 64 else shortened(key)

@@ -1,0 +1,108 @@
+"""What every test is watched for: a lock held over an await, and anything left behind by a session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+
+class WatchedLock:
+    """A lock that knows which thread holds it."""
+
+    held: set[tuple[int, WatchedLock]] = set()
+
+    def __init__(self, made_by: str, real: Any) -> None:
+        self.made_by = made_by
+        self._real = real
+
+    def acquire(self, *args: Any, **kwargs: Any) -> bool:
+        taken = self._real.acquire(*args, **kwargs)
+        if taken:
+            WatchedLock.held.add((threading.get_ident(), self))
+        return taken
+
+    def release(self) -> None:
+        self._real.release()
+        WatchedLock.held.discard((threading.get_ident(), self))
+
+    def locked(self) -> bool:
+        return bool(self._real.locked())
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *details: object) -> None:
+        self.release()
+
+
+@contextlib.contextmanager
+def no_lock_over_an_await(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Watch every lock that our code makes: when a step of the loop ends, its thread must hold none of them."""
+    broken: list[str] = []
+    real_lock, real_run, real_init = threading.Lock, asyncio.Handle._run, asyncio.Lock.__init__
+
+    def make_lock() -> Any:
+        made_by = sys._getframe(1).f_globals.get("__name__", "")
+        return WatchedLock(made_by, real_lock()) if made_by.startswith("tertulia") else real_lock()
+
+    def run(self: asyncio.Handle) -> None:
+        real_run(self)
+        mine = [lock for thread, lock in WatchedLock.held if thread == threading.get_ident()]
+        broken.extend(f"a lock made in {lock.made_by} is held over an await" for lock in mine)
+
+    def refuse(self: asyncio.Lock) -> None:
+        made_by = sys._getframe(1).f_globals.get("__name__", "")
+        if made_by.startswith("tertulia"):
+            broken.append(f"{made_by} makes an asyncio.Lock, whose only use is to be held over an await")
+        real_init(self)
+
+    monkeypatch.setattr(threading, "Lock", make_lock)
+    monkeypatch.setattr(asyncio.Handle, "_run", run)
+    monkeypatch.setattr(asyncio.Lock, "__init__", refuse)
+    try:
+        yield broken
+    finally:
+        WatchedLock.held.clear()
+
+
+class SessionWatch:
+    """Sees every session that a test makes, and what is left of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        module: ModuleType = sys.modules["tertulia.session.session"]
+        real = module.assemble
+        self._parts: list[Any] = []
+
+        def assemble(*args: Any, **kwargs: Any) -> Any:
+            parts = real(*args, **kwargs)
+            self._parts.append(parts)
+            return parts
+
+        monkeypatch.setattr(module, "assemble", assemble)
+        self._fds = _open_fds()
+
+    def check(self) -> None:
+        for parts in self._parts:
+            assert len(parts.registry) == 0, "a task is left in the registry"
+            assert len(parts.nursery) == 0, "a coroutine is left running"
+            assert parts.scheduler.current is None, "the slot is still taken"
+        talks = [weakref.ref(talk) for parts in self._parts for talk in parts.conversations]
+        self._parts.clear()
+        del parts  # noqa: F821 - the loop's last value would keep its session alive
+        gc.collect()
+        assert not [talk for talk in talks if talk() is not None], "a conversation outlived its session"
+        assert _open_fds() <= self._fds, "file descriptors were left open"
+
+
+def _open_fds() -> int:
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0

@@ -1,0 +1,80 @@
+"""What is known of a segment once it is sealed."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+import pytest
+
+from tertulia.errors import Internal, InvalidParams
+from tertulia.history.segment import IMAGE_TOKENS, estimate, is_asked, is_message, seal
+from tertulia.protocol.ids import ItemId
+from tertulia.protocol.items import ImagePart, Item, Reasoning, Summary, TextPart, UserMessage
+from tests.history.saying import call, model, output, seed, thought, user
+
+
+def test_a_segment_holds_the_very_items_and_their_digest() -> None:
+    """S002-21"""
+    items = [user("hello"), model("hi")]
+    segment = seal(items)
+    assert all(held is given for held, given in zip(segment.items, items, strict=True))
+    assert segment.digest == hashlib.sha256(msgspec.json.encode(items)).digest()
+    assert not segment.pinned
+    assert seal(items, pinned=True).pinned
+
+
+def test_texts_weigh_their_utf8_bytes() -> None:
+    """S002-21"""
+    items: list[Item] = [
+        user("añb"),
+        model("abc"),
+        Reasoning(ItemId("r"), "why", opaque="sealed"),
+        call("a", name="tool", arguments='{"x":1}'),
+        output("a", "result"),
+        Summary(ItemId("s"), "so far"),
+    ]
+    segment = seal(items)
+    assert segment.byte_count == segment.weight == 4 + 3 + 9 + 11 + 6 + 6
+
+
+def test_reasoning_without_a_sealed_form_weighs_its_text() -> None:
+    assert seal([thought("hm")]).weight == 2
+
+
+def test_a_picture_is_held_in_full_but_weighs_a_constant() -> None:
+    """S002-21: max_bytes bounds memory, max_tokens what a model is asked to read."""
+    picture = UserMessage(ItemId("p"), (TextPart("see"), ImagePart("data:" + "A" * 1_000_000)))
+    segment = seal([picture])
+    assert segment.byte_count == 3 + 5 + 1_000_000
+    assert estimate(segment.weight) == IMAGE_TOKENS + 1
+
+
+def test_messages_are_what_users_and_the_model_said() -> None:
+    items = [user(), model(), seed(), thought(), call("a"), output("a"), Summary(ItemId("s"), "so far")]
+    assert [is_message(item) for item in items] == [True, True, False, False, False, False, False]
+    assert [is_asked(item) for item in items] == [True, False, False, False, False, False, False]
+    assert seal(items).message_count == 2
+
+
+def test_the_pairing_proof_is_kept_with_the_segment() -> None:
+    segment = seal([output("a"), call("b")])
+    assert (segment.opens, segment.closes) == (("b",), ("a",))
+    with pytest.raises(Internal):
+        seal([call("b"), call("b")])
+
+
+@pytest.mark.parametrize(
+    "items",
+    [[user("\ud800")], [call("\udfff")], [call("a", arguments="\ud800")], [output("a", "\ud800")]],
+)
+def test_a_lone_surrogate_is_refused_and_not_repeated_in_the_error(items: list[Item]) -> None:
+    with pytest.raises(InvalidParams, match="lone surrogate") as caught:
+        seal(items)
+    assert "\ud800" not in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["\x00", "a\u2028b\u0085c\nd", "\U0001f600", ""])
+def test_any_other_text_is_taken_as_it_is(text: str) -> None:
+    """E11, NUL"""
+    assert seal([user(text)]).byte_count == len(text.encode())

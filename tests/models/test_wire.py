@@ -1,0 +1,104 @@
+"""The interface's own parts: the yardstick dialect, and a contract that can tell a bad wire from a good one."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tertulia.models.wire import (
+    Failed,
+    Finished,
+    ItemsDialect,
+    Piece,
+    ReasoningDelta,
+    Retrying,
+    Said,
+    TextDelta,
+)
+from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.items import AssistantMessage, Item, ToolCall, UserMessage, text_parts
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.usage import Usage
+from tests.models.wire_contract import check_answer, check_dialect, check_free_of_context, items
+
+ID, OTHER = ItemId("0" * 16), ItemId("1" * 16)
+
+
+def said(text: str, item_id: ItemId = ID) -> Said:
+    return Said(AssistantMessage(item_id, text_parts(text)))
+
+
+def test_items_are_encoded_free_of_context() -> None:
+    check_dialect(ItemsDialect())
+
+
+@given(st.lists(items(), max_size=8))
+def test_the_encoded_items_are_the_items(history: list[Item]) -> None:
+    encoded = ItemsDialect().encode_items(history)
+    assert msgspec.json.decode(b"[%b]" % encoded, type=list[Item]) == history
+
+
+def test_a_record_with_unicode_line_breaks_stays_one_value() -> None:
+    """HARDENING E11."""
+    message = UserMessage(ID, text_parts("a\u2028b\u0085c\x00d"))
+    assert msgspec.json.decode(ItemsDialect().encode_items([message]), type=Item) == message
+
+
+def test_tools_are_encoded_in_order_with_their_schemas_as_json() -> None:
+    tools = [ToolSpec.define("b", "second letter", {"type": "object"}), ToolSpec.define("a", "first letter")]
+    assert msgspec.json.decode(ItemsDialect().encode_tools(tools)) == [
+        ["b", "second letter", {"type": "object"}],
+        ["a", "first letter", {"properties": {}, "type": "object"}],
+    ]
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [TextDelta(ID, "a "), TextDelta(ID, "b"), said("a b"), Finished()],
+        [said("no deltas at all"), Finished()],
+        [TextDelta(ID, "begun"), Failed("broken off")],
+        [TextDelta(OTHER, "lost"), Retrying("again"), TextDelta(ID, "a"), said("a"), Finished()],
+        [Said(ToolCall(ID, CallId("call_1"), "shell", "{}")), Finished()],
+    ],
+)
+def test_the_contract_accepts_good_answers(pieces: list[Piece]) -> None:
+    check_answer(pieces)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [],
+        [TextDelta(ID, "a"), said("a")],
+        [Finished(), Finished()],
+        [Failed("a"), Finished()],
+        [Finished(), said("late")],
+        [TextDelta(ID, "a"), said("b"), Finished()],
+        [TextDelta(ID, "a"), said("a", OTHER), Finished()],
+        [ReasoningDelta(ID, "a"), Finished()],
+        [TextDelta(ID, ""), said(""), Finished()],
+        [TextDelta(ID, "a"), Retrying("again"), TextDelta(ID, "a"), said("a"), Finished()],
+        [Finished(Usage(input_tokens=10, output_tokens=5, total_tokens=3))],
+        [Finished(Usage(input_tokens=-1))],
+    ],
+)
+def test_the_contract_refuses_bad_answers(pieces: list[Piece]) -> None:
+    with pytest.raises(AssertionError):
+        check_answer(pieces)
+
+
+class NeighbourlyDialect(ItemsDialect):
+    """Says how many there are, which depends on the neighbours."""
+
+    def encode_items(self, items: list[Item]) -> bytes:
+        return b",".join(b"%d" % len(items) for _ in items)
+
+
+def test_the_contract_refuses_a_dialect_that_looks_at_the_neighbours() -> None:
+    one, other = UserMessage(ID, text_parts("a")), UserMessage(OTHER, text_parts("b"))
+    check_free_of_context(ItemsDialect(), [one], [other])
+    with pytest.raises(AssertionError):
+        check_free_of_context(NeighbourlyDialect(), [one], [other])

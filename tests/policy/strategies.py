@@ -1,0 +1,60 @@
+"""Arbitrary rights. The pools are small on purpose: values that meet by chance are the interesting ones."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import strategies as st
+
+from tertulia.policy.approval_policy import ApprovalPolicy
+from tertulia.policy.limits import Limits
+from tertulia.policy.narrowing import Rights
+from tertulia.policy.sandbox_mode import SANDBOX_MODES
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
+from tertulia.protocol.tool_names import fqn
+
+LONG = "a__" + "b" * 30
+SERVERS = ["fs", "fs_", "a", "a__b", LONG]
+TOOLS = ["read", "_read", "b__c", "c", "x y", "t" * 40]
+"""Both halves may hold the separator, be changed to be legal, or be so long that they are cut."""
+
+tool_patterns = st.builds(fqn, st.sampled_from(SERVERS), st.sampled_from(TOOLS)) | st.sampled_from(
+    [f"{server}__*" for server in SERVERS]
+)
+
+paths = st.lists(st.sampled_from("abc"), max_size=3).map(lambda parts: "/" + "/".join(parts))
+unclean_paths = st.lists(st.sampled_from(["a", "b", "..", ".", ""]), max_size=5).map(
+    lambda parts: "/" + "/".join(parts)
+)
+
+approval_policies = st.builds(ApprovalPolicy, st.sampled_from(["trusted", "sandboxed"]), st.booleans(), st.booleans())
+storage_policies = st.sampled_from([Full(), HeadersOnly(), NoStorage(), Ttl(1), Ttl(60), Ttl(60.0)])
+
+_limit = st.sampled_from([None, 1, 2, 2.5])
+# Three of them speak for all: they share one order, and more of them only make every proof slower.
+limits = st.builds(Limits, mcp_concurrency=_limit, mcp_wait_s=_limit, task_timeout_s=_limit)
+
+FIELDS = {
+    "approval_policy": approval_policies,
+    "sandbox": st.sampled_from(SANDBOX_MODES),
+    "network": st.booleans(),
+    "writable_roots": st.none() | st.lists(paths, max_size=4).map(tuple),
+    "storage_policy": storage_policies,
+    "mcp_tool_allowlist": st.none() | st.frozensets(tool_patterns, max_size=5),
+    "include_plan_tool": st.booleans(),
+    "include_apply_patch_tool": st.booleans(),
+    "include_conv_tools": st.booleans(),
+    "tools_web_search_request": st.booleans(),
+    "shell": st.booleans(),
+    "visibility": st.sampled_from(["session", "subtree"]),
+    "limits": limits,
+}
+
+rights = st.builds(Rights, **FIELDS)
+
+requests = st.fixed_dictionaries({}, optional=FIELDS)
+"""What somebody may ask for: any of the fields, already parsed."""
+
+
+def with_only(top: Rights, field: str, value: object) -> Rights:
+    """Rights that differ from the top in one field at most."""
+    return msgspec.structs.replace(top, **{field: value})

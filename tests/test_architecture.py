@@ -1,0 +1,286 @@
+"""The shape of the source tree, held by a machine.
+
+Import-linter holds the layers and ruff the style, both from pyproject.toml; here stands what neither can say:
+sizes, names, docstrings, a test file for every module, no import cycles, one composition root, who is exempt
+from what. A failure names the file, the number and the way out. Where a limit is reached, a noun wants to
+leave the file: find it. The limits stay.
+"""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "tertulia"
+TESTS = ROOT / "tests"
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+MAX_FILE_LINES = 350
+MAX_FUNCTION_LINES = 50
+MAX_CLASS_METHODS = 20
+
+DRAWERS = {"base", "common", "core", "helper", "helpers", "misc", "shared", "util", "utils"}
+
+# A family is a package of interchangeable members, one file each. Its frame is what they share; every other
+# file in it is a member, and only the composition root names members.
+FRAMES = {
+    "context": {"injector", "provider", "templates", "tokens"},
+    "executors": {"continuity", "executor"},
+    "models": {"catalog", "sse", "wire"},
+    "rollout": {"recorder", "retention", "store"},
+    "tools": {"dispatch", "registry", "tool"},
+}
+COMPOSITION_ROOT = {"tertulia", "tertulia.session.assembly", "tertulia.testing"}
+
+# Ruff frees a whole file from TID251. Here stands which of the banned names that was for.
+FREED_FOR = {
+    "src/tertulia/events/clock.py": ("datetime.", "time."),
+    "src/tertulia/scheduler/nursery.py": ("asyncio.create_task", "asyncio.ensure_future"),
+    "src/tertulia/session/settings.py": ("os.",),
+    "bench/**": ("datetime.", "os.", "time."),
+    "examples/**": ("datetime.", "os.", "time."),
+    "tests/**": ("aiohttp.web", "datetime.", "os.", "time."),
+}
+MAX_BROAD_CATCHERS = 5
+NOQA_OF_A_HELD_RULE = re.compile(
+    r"#\s*(?:ruff:\s*)?noqa[^#]*\b(BLE001|C901|PLR09\d\d|TID251)\b", re.IGNORECASE
+)
+
+
+# ---- reading the tree
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes(), filename=str(path))
+
+
+@cache
+def settings() -> dict[str, dict]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+@cache
+def imports() -> dict[str, set[str]]:
+    """Who imports whom among our own modules; imports inside functions and for types count like any other."""
+    graph = grimp.build_graph("tertulia", cache_dir=None)
+    return {name: graph.find_modules_directly_imported_by(name) for name in sorted(graph.modules)}
+
+
+def short(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def dotted_names(path: Path) -> set[str]:
+    """Every name the file uses, spelled from the top: `from time import time as now` gives `time.time`."""
+    known: dict[str, str] = {}
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            known |= {name.asname: name.name for name in node.names if name.asname}
+        elif isinstance(node, ast.ImportFrom):
+            known |= {name.asname or name.name: f"{node.module}.{name.name}" for name in node.names}
+    used = {ast.unparse(node) for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
+    spelled = {
+        known.get(first, first) + dot + rest for first, dot, rest in (name.partition(".") for name in used)
+    }
+    return spelled | set(known.values())
+
+
+def refuse(findings: list[str], advice: str) -> None:
+    if findings:
+        pytest.fail("\n".join([*findings, "", advice]), pytrace=False)
+
+
+# ---- sizes
+
+
+def test_no_source_file_is_longer_than_350_lines() -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    refuse(
+        [f"{short(path)}: {lines} lines" for path, lines in lengths.items() if lines > MAX_FILE_LINES],
+        f"A file has at most {MAX_FILE_LINES} lines. Which noun wants to leave? Give it its own file.",
+    )
+
+
+def test_no_function_is_longer_than_50_lines() -> None:
+    lengths = [
+        (f"{short(path)}:{node.lineno}: {node.name}", (node.end_lineno or node.lineno) - node.lineno + 1)
+        for path in MODULES
+        for node in functions(path)
+    ]
+    refuse(
+        [f"{where} has {lines} lines" for where, lines in lengths if lines > MAX_FUNCTION_LINES],
+        f"A function has at most {MAX_FUNCTION_LINES} lines. Name its steps and give each a function.",
+    )
+
+
+def test_no_class_has_more_than_20_methods() -> None:
+    classes = [
+        (f"{short(path)}:{node.lineno}: {node.name}", node)
+        for path in MODULES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef)
+    ]
+    counts = [
+        (where, sum(isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) for member in node.body))
+        for where, node in classes
+    ]
+    refuse(
+        [f"{where} has {methods} methods" for where, methods in counts if methods > MAX_CLASS_METHODS],
+        f"A class has at most {MAX_CLASS_METHODS} methods, with properties. Which part can live alone?",
+    )
+
+
+# ---- names and places
+
+
+def test_no_file_is_a_drawer() -> None:
+    refuse(
+        [
+            short(path)
+            for path in MODULES
+            if any(Path(part).stem.rpartition("_")[2] in DRAWERS for part in path.relative_to(SOURCE).parts)
+        ],
+        f"No file or folder is called {', '.join(sorted(DRAWERS))}. Name it after what is in it.",
+    )
+
+
+def test_the_tree_is_two_levels_deep() -> None:
+    refuse(
+        [short(path) for path in MODULES if len(path.relative_to(SOURCE).parts) > 2],
+        "A folder is a stage, a file is a noun or an act: tertulia/stage/noun.py and no deeper.",
+    )
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    folders = sorted({path.parent for path in MODULES})
+    refuse(
+        [short(folder) for folder in folders if not (folder / "__init__.py").is_file()],
+        "Add an __init__.py whose docstring says in one line what the stage is.",
+    )
+
+
+def test_every_module_says_what_it_is() -> None:
+    refuse(
+        [short(path) for path in MODULES if not (ast.get_docstring(tree(path)) or "").strip()],
+        "Begin the file with a docstring: what it is, and where it helps, what it is not.",
+    )
+
+
+def test_every_module_has_a_test_file() -> None:
+    untested = [
+        f"{short(path)}: no {short(expected)}"
+        for path in MODULES
+        if not path.name.startswith("__") and path.name != "version.py"
+        for expected in [TESTS / path.relative_to(SOURCE).parent / f"test_{path.name}"]
+        if not expected.is_file() and not list(expected.parent.glob(f"test_{path.stem}_*.py"))
+    ]
+    refuse(
+        untested, "Tests mirror the tree: stage/noun.py is tested in stage/test_noun.py or test_noun_*.py."
+    )
+
+
+# ---- imports
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    knots: list[str] = []
+    try:
+        graphlib.TopologicalSorter(imports()).prepare()
+    except graphlib.CycleError as cycle:
+        knots.append(" -> ".join(reversed(cycle.args[1])))
+    refuse(knots, "Let the lower one declare a small Protocol that the upper one implements, or merge them.")
+
+
+def test_only_the_composition_root_names_members() -> None:
+    def is_member(module: str) -> bool:
+        _, family, name = (*module.split("."), "", "")[:3]
+        return family in FRAMES and name != "" and name not in FRAMES[family]
+
+    refuse(
+        [
+            f"{importer} imports the member {imported}"
+            for importer, targets in imports().items()
+            if importer not in COMPOSITION_ROOT
+            for imported in sorted(targets)
+            if is_member(imported)
+        ],
+        "Members are named in session/assembly.py (and __init__.py, testing.py); the rest knows interfaces. "
+        "If it is no member but something that the members share, add it to FRAMES in this file.",
+    )
+
+
+# ---- exemptions
+
+
+def test_nobody_silences_a_held_rule_in_passing() -> None:
+    files = [
+        path
+        for folder in ("src", "tests", "bench", "examples")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
+    refuse(
+        [
+            f"{short(path)}:{number}: {found[1]}"
+            for path in files
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+            if (found := NOQA_OF_A_HELD_RULE.search(line))
+        ],
+        "Nothing is exempt from size and complexity: split it. Broad excepts and banned names are allowed by "
+        "file name in pyproject.toml, and a new name there is something to discuss in review.",
+    )
+
+
+def test_only_five_places_catch_broadly() -> None:
+    freed = settings()["tool"]["ruff"]["lint"]["per-file-ignores"]
+    catchers = [pattern for pattern, rules in freed.items() if "BLE001" in rules]
+    assert len(catchers) <= MAX_BROAD_CATCHERS, (
+        f"Exceptions pass through; {catchers} are too many places that stop them."
+    )
+
+
+def test_a_file_freed_from_a_ban_uses_only_what_it_was_freed_for() -> None:
+    lint = settings()["tool"]["ruff"]["lint"]
+    banned = tuple(lint["flake8-tidy-imports"]["banned-api"])
+    freed = [pattern for pattern, rules in lint["per-file-ignores"].items() if "TID251" in rules]
+    assert set(freed) == set(FREED_FOR), "pyproject.toml and FREED_FOR in this file name the same files"
+    refuse(
+        [
+            f"{short(path)} uses {name}"
+            for pattern in freed
+            for path in sorted(ROOT.glob(f"{pattern}/*.py" if pattern.endswith("**") else pattern))
+            for name in sorted(dotted_names(path))
+            if name in banned and not name.startswith(FREED_FOR[pattern])
+        ],
+        "See the message of that ban in pyproject.toml for the way to do it.",
+    )
+
+
+# ---- the lock
+
+
+def test_the_lock_pins_every_declared_dependency_and_names_no_address() -> None:
+    declared = [*settings()["project"]["dependencies"], *settings()["dependency-groups"]["dev"]]
+    for extra in settings()["project"].get("optional-dependencies", {}).values():
+        declared += [requirement for requirement in extra if not requirement.startswith("tertulia[")]
+    lock = (ROOT / "requirements.lock").read_text()
+    pinned = set(re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE))
+    names = {re.split(r"[\s\[<>=!~;@]", requirement)[0].lower().replace("_", "-") for requirement in declared}
+    refuse([f"{name} is not pinned" for name in sorted(names - pinned)], "Run `make lock`.")
+    addresses = [line for line in lock.splitlines() if re.search(r"://|^-|\s/", line)]
+    refuse(
+        addresses, "requirements.lock names packages and hashes, never where to get them. Run `make lock`."
+    )

@@ -1,0 +1,278 @@
+"""Schemas: the same verdicts as the reference library, and bounds that hold for any schema and any value."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tertulia.errors import InvalidParams
+from tertulia.tools.schema import MAX_BYTES, MAX_NODES, Schema
+
+
+def schema(document: Any) -> Schema:
+    return Schema.compile(json.dumps(document))
+
+
+def fits(document: Any, value: Any) -> bool:
+    try:
+        schema(document).validate(value)
+    except InvalidParams:
+        return False
+    return True
+
+
+# ---- verdicts
+
+NAMES = st.sampled_from(["a", "b", "c"])
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 3), st.sampled_from([0.0, 1.0, 0.5, -1.5, 0.3]), st.text("ab", max_size=3)
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+TYPES = st.sampled_from(["object", "array", "string", "integer", "number", "boolean", "null"])
+SMALL = st.integers(0, 3)
+REFERENCES = st.sampled_from(["#/$defs/x", "#/$defs/y", "#", "#/$defs/x/$defs/deep~1er"])
+PATTERNS = st.sampled_from(["^a", "b$", "^(a|b)+$", "a{2}"])
+
+
+def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Any mixture of keywords; `$ref` only below a member, so that no reference leads straight to itself."""
+    members = inner | st.builds(lambda reference: {"$ref": reference}, REFERENCES)
+    several = st.lists(inner, min_size=1, max_size=3)
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "type": TYPES | st.lists(TYPES, min_size=1, max_size=3, unique=True),
+            "enum": st.lists(VALUES, min_size=1, max_size=3),
+            "const": VALUES,
+            "minimum": SMALL,
+            "maximum": st.sampled_from([0.5, 2]),
+            "exclusiveMinimum": SMALL,
+            "exclusiveMaximum": SMALL,
+            "multipleOf": st.sampled_from([1, 2, 0.5]),
+            "minLength": SMALL,
+            "maxLength": SMALL,
+            "pattern": PATTERNS,
+            "minItems": SMALL,
+            "maxItems": SMALL,
+            "uniqueItems": st.booleans(),
+            "items": members,
+            "prefixItems": st.lists(members, min_size=1, max_size=2),
+            "minProperties": SMALL,
+            "maxProperties": SMALL,
+            "required": st.lists(NAMES, max_size=2, unique=True),
+            "properties": st.dictionaries(NAMES, members, max_size=3),
+            "patternProperties": st.dictionaries(PATTERNS, members, max_size=2),
+            "additionalProperties": members,
+            "propertyNames": inner,
+            "allOf": several,
+            "anyOf": several,
+            "oneOf": several,
+            "not": inner,
+            "format": st.just("date-time"),
+            "x-unknown": VALUES,
+        },
+    )
+
+
+SCHEMAS = st.recursive(st.booleans() | keywords(st.booleans()), keywords, max_leaves=4)
+
+
+@settings(max_examples=2000)
+@given(st.dictionaries(st.sampled_from(["x", "y"]), SCHEMAS, max_size=2), SCHEMAS, VALUES)
+def test_the_verdict_is_that_of_the_reference_library(defs: dict[str, Any], document: Any, value: Any) -> None:
+    deep = {"type": "integer"}
+    x = defs.get("x")
+    defs = {"y": True, **defs, "x": {**(x if isinstance(x, dict) else {}), "$defs": {"deep/er": deep}}}
+    document = {**(document if isinstance(document, dict) else {"not": not document}), "$defs": defs}
+    expected = jsonschema.Draft202012Validator(document).is_valid(value)
+    assert fits(document, value) is expected
+
+
+TREE = {
+    "type": "object",
+    "properties": {"value": {"type": "integer"}, "children": {"type": "array", "items": {"$ref": "#"}}},
+    "required": ["value"],
+    "additionalProperties": False,
+}
+
+
+def test_a_schema_may_contain_itself() -> None:
+    leaf: dict[str, Any] = {"value": 1}
+    assert fits(TREE, {"value": 1, "children": [leaf, {"value": 2, "children": [leaf]}]})
+    assert not fits(TREE, {"value": 1, "children": [leaf, {"value": 2, "children": [{}]}]})
+
+
+def test_a_property_that_the_schema_does_not_know_is_allowed_unless_it_says_otherwise() -> None:
+    """C14: extra."""
+    assert fits({"properties": {"a": {}}}, {"b": 1})
+    assert not fits({"properties": {"a": {}}, "additionalProperties": False}, {"b": 1})
+
+
+def test_older_spellings_of_generators_are_understood() -> None:
+    assert not fits({"items": [{"type": "string"}]}, [1])
+    assert fits({"minimum": 1, "exclusiveMinimum": True}, 2)
+    assert not fits({"minimum": 1, "exclusiveMinimum": True}, 0)
+    assert not fits({"definitions": {"n": {"type": "null"}}, "$ref": "#/definitions/n"}, 1)
+
+
+@pytest.mark.parametrize(
+    ("document", "value", "message"),
+    [
+        (TREE, {"value": "x"}, "$.value: expected integer, got string"),
+        (TREE, {"children": []}, '$: expected a property "value", got "children"'),
+        (
+            TREE,
+            {"value": 1, "children": [{"value": 1, "colour": 3}]},
+            '$.children[0].colour: expected no such property (there are "value", "children"), got integer',
+        ),
+        ({"enum": ["on", "off", 3, None]}, "up", '$: expected one of "on", "off", 3, None, got "up"'),
+        ({"const": {"a": 1}}, [], "$: expected object, got array"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 1, "$: expected string or null, got integer"),
+        ({"anyOf": [{"type": "string"}, {"items": {"type": "null"}}]}, [1], "$[0]: expected null, got integer"),
+        ({"oneOf": [{}, True]}, 1, "$: expected exactly one alternative to fit, got 2 that do"),
+        ({"not": {}}, 1, "$: expected something else, got integer"),
+        ({"maxLength": 2}, "abc", "$: expected at most 2 characters, got 3"),
+        ({"pattern": "^a"}, "b" * 80, f'$: expected text that matches ^a, got "{"b" * 64}…'),
+        ({"multipleOf": 0.1}, 0.25, "$: expected a multiple of 0.1, got 0.25"),
+        ({"uniqueItems": True}, [1, 1.0], "$[1]: expected each item once, got 1.0 again"),
+        ({"properties": {"a b": {"minimum": 3}}}, {"a b": 2}, '$."a b": expected a number of at least 3, got 2'),
+        (False, 1, "$: expected nothing, got integer"),
+    ],
+)
+def test_a_refusal_names_the_place_and_what_was_expected(document: Any, value: Any, message: str) -> None:
+    with pytest.raises(InvalidParams) as caught:
+        schema(document).validate(value)
+    assert caught.value.message == message
+
+
+def test_a_refusal_is_short_however_long_the_schema_and_the_value() -> None:
+    name = "x" * 100_000
+    document = {"properties": {f"{name}{i}": True for i in range(2)}, "additionalProperties": False}
+    with pytest.raises(InvalidParams) as caught:
+        schema({"items": document}).validate([{name: name}])
+    assert len(caught.value.message) < 1_000
+
+
+# ---- schemas that cannot be used
+
+LOOP = {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('"\ud800"', "not JSON"),
+        ("[]", "neither an object"),
+        ('{"properties": {"a": 3}}', "neither an object"),
+        ('{"properties": []}', "`properties` is not an object"),
+        ('{"type": "int"}', "`type` names"),
+        ('{"type": ["string", 3]}', "`type` names"),
+        ('{"enum": "a"}', "`enum` is not a list"),
+        ('{"required": true}', "`required` is not a list"),
+        ('{"required": [1]}', "`required` is not a list"),
+        ('{"anyOf": []}', "`anyOf` is not a list"),
+        ('{"allOf": {}}', "`allOf` is not a list"),
+        ('{"prefixItems": {}}', "`prefixItems` is not a list"),
+        ('{"minLength": "3"}', "without a number"),
+        ('{"multipleOf": 0}', "positive number"),
+        ('{"pattern": 3}', "`pattern` is not a text"),
+        ('{"pattern": "("}', "without its )"),
+        ('{"patternProperties": {"(": {}}}', "without its )"),
+        ('{"$ref": 3}', "`$ref` is not a text"),
+        ('{"$ref": "https://example.org/schema.json"}', "is not inside it"),
+        ('{"$ref": "other.json#/a"}', "is not inside it"),
+        ('{"$ref": "#anchor"}', "is not inside it"),
+        ('{"$ref": "#/$defs/none"}', "there is no"),
+        ('{"allOf": [{"$ref": "#/allOf/9"}]}', "there is no"),
+        ('{"$ref": "#"}', "back to itself"),
+        (json.dumps({**LOOP, "properties": {"p": {"$ref": "#/$defs/a"}}}), "back to itself"),
+        ('{"not": {"$ref": "#"}}', "back to itself"),
+        (" " * (MAX_BYTES + 1), "longer than"),
+        ('{"anyOf": [' + ",".join(["{}"] * MAX_NODES) + "]}", "more than"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_refused_in_time(text: str, why: str) -> None:
+    """C14: `$ref` loop."""
+    began = time.thread_time()
+    with pytest.raises(InvalidParams) as caught:
+        Schema.compile(text)
+    assert time.thread_time() - began < 0.1
+    assert why in caught.value.message
+
+
+def test_a_loop_that_nothing_refers_to_does_no_harm() -> None:
+    assert fits({**LOOP, "type": "integer"}, 1)
+
+
+# ---- bounds
+
+
+def nested(depth: int, wrap: Any, inside: Any = 0) -> Any:
+    for _ in range(depth):
+        inside = wrap(inside)
+    return inside
+
+
+DOUBLING = {
+    "$defs": {"t": {"anyOf": [{"items": {"$ref": "#/$defs/t"}, "maxItems": 0}, {"items": {"$ref": "#/$defs/t"}}]}},
+    "$ref": "#/$defs/t",
+    "not": {"$ref": "#/$defs/t"},
+}
+BRANCHING = {
+    "$defs": {"t": {"type": "array", "oneOf": [{"items": {"$ref": "#/$defs/t"}}] * 9}},
+    "$ref": "#/$defs/t",
+}
+NUMBERS = [n * ((1 << 61) - 1) for n in range(60_000)]
+HOSTILE = {
+    "deep": ({"items": {"$ref": "#"}}, nested(900, lambda inner: [inner])),
+    "deep in an enum": ({"enum": [[1]]}, nested(900, lambda inner: [inner])),
+    "deep in unique items": ({"uniqueItems": True}, nested(900, lambda inner: {"a": inner})),
+    "wide": ({"items": {"type": "integer"}}, [1] * 1_000_000),
+    "wide object": ({"additionalProperties": {"type": "integer"}}, {str(n): 1 for n in range(200_000)}),
+    "names": ({"propertyNames": {"maxLength": 9}}, {str(n): 1 for n in range(200_000)}),
+    "numbers that collide in a set": ({"uniqueItems": True}, NUMBERS),
+    "multiples": ({"items": {"multipleOf": 0.001}}, [0.1] * 100_000),
+    "alternatives that double": (DOUBLING, nested(60, lambda inner: [inner, inner], [])),
+    "alternatives that multiply": (BRANCHING, nested(60, lambda inner: [inner], [])),
+    "a bomb in every item": ({"items": {"pattern": "^((a|b)*c?)*d$"}}, ["ab" * 500] * 10_000),
+    "a bomb in every name": ({"patternProperties": {"^(a+)+$": True}}, {"a" * n: 1 for n in range(1_000)}),
+    "many names wanted": ({"items": {"required": ["a"] * 10_000}}, [{"a": 1}] * 10_000),
+    "many names known": ({"items": {"properties": {str(n): True for n in range(4_000)}}}, [{}] * 10_000),
+    "large constants": ({"items": {"enum": [["x" * 1000] * 50]}}, [["x" * 1000] * 50 + [1]] * 10_000),
+    "long texts in an enum": ({"items": {"enum": [["x"]]}}, [["x" * 1_000_000]] * 1_000),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_no_pair_of_schema_and_value_holds_the_process(case: str) -> None:
+    """C14: extra, huge, deep, `$ref` loop, regex bomb: refused within 100 ms."""
+    document, value = HOSTILE[case]
+    compiled = schema(document)
+    began = time.thread_time()
+    with pytest.raises(InvalidParams, match="to be checked"):
+        compiled.validate(value)
+    assert time.thread_time() - began < 0.1
+
+
+def test_a_long_text_costs_nothing_where_only_its_type_and_length_are_asked() -> None:
+    assert fits({"type": "string", "minLength": 1, "maxLength": 20_000_000}, "x" * 10_000_000)
+    assert not fits({"enum": ["a", "b"]}, "x" * 10_000_000)
+
+
+def test_a_schema_of_a_thousand_parts_in_a_row_is_no_deeper_than_its_values() -> None:
+    defs = {f"t{n}": {"properties": {"next": {"$ref": f"#/$defs/t{n + 1}"}}} for n in range(2_000)}
+    document = {"$defs": {**defs, "t2000": {"type": "null"}}, "$ref": "#/$defs/t0"}
+    assert fits(document, nested(30, lambda inner: {"next": inner}, {}))
