@@ -12,7 +12,7 @@ from tertulia.history.compaction import Compaction, compact, plan_cut, trim
 from tertulia.history.store import Cut, HistoryLimits, HistoryStore
 from tertulia.history.summariser import ExtractiveSummariser
 from tertulia.protocol.ids import ItemId
-from tertulia.protocol.items import Item, Summary, ToolOutput, UserMessage, text_parts
+from tertulia.protocol.items import Item, Summary, ToolCall, ToolOutput, UserMessage, text_parts
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
 from tests.history.saying import CountingEncoder, call, model, output, rounds, seed, store_of, user
 
@@ -89,8 +89,8 @@ def test_turns_without_any_request_can_go_too() -> None:
 def test_no_cut_falls_between_a_call_and_its_output() -> None:
     """S002-24, X-34"""
     store = store_of([user()], [call("a"), call("b")], [output("b")], [output("a")], [user()])
-    assert plan_cut(store, HistoryLimits(max_items=4), newest_round=False) == Cut(1)
-    assert plan_cut(store, HistoryLimits(max_items=3), newest_round=False) == Cut(4)
+    assert plan_cut(store, HistoryLimits(max_items=5), newest_round=False) == Cut(1)
+    assert plan_cut(store, HistoryLimits(max_items=4), newest_round=False) == Cut(4)
 
 
 # ---- trimming
@@ -131,6 +131,16 @@ def test_passing_any_limit_trims_the_oldest_and_leaves_headroom(limits: HistoryL
         *(limit and limit * 3 // 4 for limit in (limits.max_tokens, limits.max_items, limits.max_bytes))
     )
     assert lower.allow(store.approx_tokens, store.item_count, store.byte_count)
+
+
+def test_other_limits_than_its_own_can_be_asked_for() -> None:
+    """After an overflow the model's window decides."""
+    store = store_of(*rounds(10))
+    target = HistoryLimits(max_tokens=store.approx_tokens // 2)
+    assert trim(store).reason == compaction.WITHIN_LIMITS
+    assert trim(store, limits=target).compacted
+    assert target.allow(store.approx_tokens, store.item_count, store.byte_count)
+    assert trim(store, limits=target).reason == compaction.WITHIN_LIMITS
 
 
 def test_the_summary_is_optional() -> None:
@@ -231,6 +241,18 @@ async def test_compaction_to_nothing_keeps_what_must_be_kept() -> None:
     assert done.compacted
     (summary,) = summaries(store)
     assert list(store.snapshot()) == [first, summary, *turns[-2], *turns[-1]]
+
+
+async def test_the_newest_round_is_compacted_only_when_nothing_older_is_left() -> None:
+    request, last = user("newest"), model("last")
+    turns = [[model("middle " * 50)] for _ in range(5)]
+    store = store_of(*rounds(2), [request], *turns, [last])
+    assert (await compact(store, Saying(), target_tokens=0)).removed_items == 8
+    assert list(store.snapshot())[1:] == [request, *(turn[0] for turn in turns), last]
+    assert (await compact(store, Saying(), target_tokens=0)).removed_items == 5
+    assert list(store.snapshot())[1:] == [request, last]
+    assert summaries(store)[0].replaced == 13
+    assert (await compact(store, Saying(), target_tokens=0)).reason == compaction.NOTHING_TO_CUT
 
 
 async def test_what_is_appended_meanwhile_stays() -> None:
@@ -356,7 +378,7 @@ async def test_a_summary_is_stored_as_strictly_as_the_strictest_of_its_sources()
 
 
 async def test_shrinking_is_judged_by_corrected_tokens() -> None:
-    store = store_of([model("x" * 40)], [user()], [model()])
+    store = store_of([model("x" * 40)], [user("do i")], [model("done")])
     store.calibrate(100, 25)
     before = contents(store)
     done = await compact(store, Saying("y" * 39), target_tokens=0)
@@ -376,6 +398,6 @@ def test_outputs_are_never_left_without_their_calls() -> None:
         for item in store.snapshot():
             if isinstance(item, ToolOutput):
                 calls.remove(item.call_id)
-            elif not isinstance(item, UserMessage | Summary) and hasattr(item, "call_id"):
+            elif isinstance(item, ToolCall):
                 calls.add(item.call_id)
         assert calls == set()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.errors import Internal
-from tertulia.history.sanitiser import answer, mend, prove, settled, turns
+from tertulia.history.sanitiser import closing_outputs, mend, prove, settled, turns
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
 from tests.history.saying import call, model, output, thought, user
@@ -96,16 +96,18 @@ def test_the_same_item_twice_is_judged_by_its_places() -> None:
     assert len(mended) == 5
 
 
-def test_an_answer_has_an_id_that_follows_from_its_call_and_the_call_s_kind() -> None:
+def test_closing_outputs_follow_from_their_calls() -> None:
     custom = ToolCall(ItemId("i"), CallId("c"), "apply_patch", "*** Begin", kind="custom")
-    assert answer(custom, "late") == answer(custom, "late")
-    assert answer(custom, "late").kind == "custom"
-    reused = ToolCall(ItemId("j"), CallId("c"), "apply_patch", "*** Begin", kind="custom")
-    assert answer(reused, "late").id != answer(custom, "late").id
+    reused = ToolCall(ItemId("j"), CallId("c"), "shell", "{}")
+    first, second = closing_outputs([custom, reused], "late")
+    assert (first.call_id, first.kind, first.success, first.text) == ("c", "custom", False, "late")
+    assert second.kind == "function"
+    assert first.id != second.id
+    assert closing_outputs([custom], "late") == (first,), "the same call is closed in the same words"
 
 
-def test_a_call_id_with_a_lone_surrogate_can_be_answered() -> None:
-    assert answer(call("\ud800"), "late").call_id == "\ud800"
+def test_a_call_id_with_a_lone_surrogate_can_be_closed() -> None:
+    assert closing_outputs([call("\ud800")], "late")[0].call_id == "\ud800"
 
 
 @given(UNTRUSTED)

@@ -58,7 +58,7 @@ def test_counts_follow_every_append() -> None:
     """S002-21"""
     store = store_of([user("abcd"), call("a", "t", "{}")], [output("a", "éé"), model("xy")], seeds=[seed("<e/>")])
     assert (store.item_count, store.byte_count, store.message_count) == (5, 4 + 4 + 3 + 4 + 2, 2)
-    assert store.estimated_tokens == store.approx_tokens == 5
+    assert store.approx_tokens == 5
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,7 @@ def test_a_segment_that_would_break_the_pairing_is_refused_and_changes_nothing(
 def test_open_calls_are_told_in_order_across_segments() -> None:
     store = store_of([call("a"), call("b")], [output("a"), call("c")], [output("c"), call("a")])
     assert store.open_calls == ("b", "a")
+    assert [item.call_id for item in store.open_call_items()] == ["b", "a"]
 
 
 def test_an_id_can_be_answered_and_used_again_in_one_segment() -> None:
@@ -169,16 +170,26 @@ def test_reported_usage_corrects_the_estimate_within_bounds() -> None:
     """S002-21"""
     store = store_of([user("x" * 400)], limits=HistoryLimits(max_tokens=150))
     assert (store.approx_tokens, store.over_limit()) == (100, False)
-    store.calibrate(store.estimated_tokens, 160)
-    assert (store.approx_tokens, store.estimated_tokens, store.over_limit()) == (160, 100, True)
-    store.calibrate(100, 1)
+    store.calibrate(store.approx_tokens, 160)
+    assert (store.approx_tokens, store.over_limit()) == (160, True)
+    store.calibrate(store.approx_tokens, 160)
+    assert store.approx_tokens == 160, "an estimate that was right is not touched"
+    store.calibrate(store.approx_tokens, 1)
     assert store.approx_tokens == 25
-    store.calibrate(100, 1_000_000)
+    store.calibrate(store.approx_tokens, 1_000_000)
     assert store.approx_tokens == 400
     for senseless in ((0, 5), (5, 0), (-1, 5)):
         store.calibrate(*senseless)
         assert store.approx_tokens == 400
     assert store.fork().approx_tokens == 400
+
+
+def test_the_estimate_settles_when_more_than_history_goes_out() -> None:
+    """S002-21: instructions and tools are estimated beside it; the sum comes to what the model counts."""
+    store, instructions = store_of([user("x" * 8_000)]), 500
+    for _ in range(20):
+        store.calibrate(store.approx_tokens + instructions, 3_250)
+    assert abs(store.approx_tokens + instructions - 3_250) <= 10
 
 
 # ---- bytes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from tertulia.models.cues import Asked, Cue, Cues
 from tertulia.models.script import Match, say
 from tertulia.protocol.ids import CallId, new_item_id
@@ -114,13 +116,9 @@ def test_the_last_input_is_the_newest_message_or_output_that_we_did_not_inject()
 def test_a_history_that_only_goes_forwards_will_do() -> None:
     first, last = (UserMessage(new_item_id(), text_parts(text)) for text in ("first", "last"))
     request = a_request(items=[first, last])
-    forwards = Asked(type(request)(**{**_fields(request), "items": OneWay(first, last)}))
+    forwards = Asked(msgspec.structs.replace(request, items=OneWay(first, last)))
     assert forwards.last_input == "last"
     assert forwards.items == (first, last)
-
-
-def _fields(request: object) -> dict[str, object]:
-    return {field: getattr(request, field) for field in request.__struct_fields__}
 
 
 def test_what_was_asked_can_be_read() -> None:

@@ -105,13 +105,13 @@ def test_usage_cannot_be_negative() -> None:
 
 def test_texts_must_be_valid_unicode_of_bounded_size() -> None:
     for make in (
-        lambda text: say(text),
+        say,
         lambda text: say("a", reasoning=text),
         lambda text: ScriptedReply(text="a", retrying=text),
-        lambda text: call(text),
+        call,
         lambda text: call("a", text),
         lambda text: call("a", {}, text),
-        lambda text: fail(text),
+        fail,
     ):
         with pytest.raises(InvalidParams, match="lone surrogate"):
             make("\ud800")

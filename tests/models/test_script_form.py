@@ -196,6 +196,7 @@ def test_a_script_is_a_list_or_a_mapping_with_settings() -> None:
         ("a", "s: expected a list of replies, or a mapping with `replies`"),
         ([], "s: it has no replies"),
         ({"replies": []}, "s: it has no replies"),
+        (["a"] * 10_001, "s: it has 10,001 replies; the limit is 10,000"),
         ({}, "s: it lacks the key `replies`"),
         ({"replies": "a"}, "s: replies: expected a list, got a text"),
         ({"reply": ["a"]}, "s: unknown key `reply`; did you mean `replies`?"),

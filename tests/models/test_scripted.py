@@ -414,7 +414,7 @@ def test_a_single_reply_must_stand_in_a_list(replies: object) -> None:
 def test_a_wrong_reply_is_named_by_its_number() -> None:
     with pytest.raises(InvalidParams, match=r"^reply 2: unknown key `txt`; did you mean `text`\?$"):
         ScriptedModel(["a", {"txt": "b"}])
-    with pytest.raises(InvalidParams, match="^reply 1: expected a text or a mapping, not nothing$"):
+    with pytest.raises(InvalidParams, match=r"^reply 1: expected a text or a mapping, not nothing$"):
         ScriptedModel([None])
 
 

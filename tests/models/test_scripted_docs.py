@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,9 @@ from tertulia.models.wire import Failed, Said
 from tertulia.protocol.items import AssistantMessage, ToolCall
 from tests.models.wire_contract import a_request, read
 
-PAGE = (Path(__file__).parents[2] / "docs" / "scripted-model.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "scripted-model.md").read_text(encoding="utf-8")
+PYTHON = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[0]
 EXAMPLE, SETTINGS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -60,6 +65,19 @@ async def test_the_settings_hold(tmp_path: Path) -> None:
     texts = [[p.item.text for p in await read(model, a_request()) if isinstance(p, Said)] for _ in range(3)]
     assert texts == [["Yes."], ["No."], ["Yes."]]
     assert model.context_window == 8000
+
+
+def test_the_python_example_runs(tmp_path: Path) -> None:
+    program = tmp_path / "example.py"
+    body = textwrap.indent(PYTHON, "    ")
+    program.write_text(f"import asyncio\n\nasync def main():\n{body}\nasyncio.run(main())\n")
+    subprocess.run(
+        [sys.executable, str(program)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT / "src"), "HOME": str(tmp_path)},
+        check=True,
+        timeout=30,
+    )
 
 
 def test_every_key_of_a_reply_is_described() -> None:

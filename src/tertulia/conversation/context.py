@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Literal
 
 import msgspec
 
 from tertulia.mcp.view import McpView
 from tertulia.models.wire import Wire
-from tertulia.policy.approval_policy import ApprovalPolicy
+from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy
 from tertulia.policy.narrowing import Rights
 from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.protocol.storage import StoragePolicy
 
 ShellMode = Literal["default", "with_request", "local", "streamable", "none"]
+
+_LOCAL_SHELL = frozenset({"codex-mini"})
+"""Model families that were trained on their provider's own `local_shell`."""
 
 
 class ToolsPrefs(msgspec.Struct, frozen=True):
@@ -56,30 +59,30 @@ class Terms(msgspec.Struct, frozen=True):
     backend: str
     cwd: str
     shell_mode: ShellMode | None
-    """As asked; None derives it from the approval policy."""
+    """As asked; None derives it from the approval policy and the model's family."""
 
 
-def prefs(rights: Rights, shell_mode: ShellMode | None) -> ToolsPrefs:
+def prefs(rights: Rights, shell_mode: ShellMode | None, family: str) -> ToolsPrefs:
     """The preferences that the rights leave; equal ones are one object."""
     return _prefs(
         rights.include_plan_tool,
         rights.include_apply_patch_tool,
         rights.include_conv_tools,
         rights.tools_web_search_request,
-        _shell(rights, shell_mode),
+        _shell(rights, shell_mode, family),
     )
 
 
-def _shell(rights: Rights, asked: ShellMode | None) -> ShellMode:
+def _shell(rights: Rights, asked: ShellMode | None, family: str) -> ShellMode:
     if not rights.shell:
         return "none"
     if asked is not None:
         return asked
-    policy = rights.approval_policy
-    asks_on_request = policy.auto_run == "sandboxed" and policy.may_ask and not policy.retry_outside_on_failure
-    return "with_request" if asks_on_request else "default"
+    if rights.approval_policy == ON_REQUEST:
+        return "with_request"
+    return "local" if family in _LOCAL_SHELL else "default"
 
 
-@lru_cache(maxsize=64)
+@cache
 def _prefs(plan: bool, patch: bool, conv: bool, search: bool, shell: ShellMode) -> ToolsPrefs:
     return ToolsPrefs(plan, patch, conv, search, shell)

@@ -17,10 +17,11 @@ from tertulia.events.bus import EventBus, Scope
 from tertulia.events.clock import Clock
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import AgentMessage, AgentReasoning, Event, EventData
-from tertulia.protocol.ids import CallId, ItemId, TaskId
-from tertulia.protocol.items import AssistantMessage, Item, Reasoning, TextPart, ToolCall
+from tertulia.protocol.ids import CallId, ItemId, TaskId, new_item_id
+from tertulia.protocol.items import AssistantMessage, Item, Reasoning, TextPart, ToolCall, ToolOutput
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.usage import NO_USAGE, Usage
+from tertulia.tools.tool import Result
 
 
 class Tally:
@@ -64,7 +65,7 @@ class Floor:
     """One task's right to speak, and its notes: what was half said, which calls have begun."""
 
     __slots__ = (
-        "_begun", "_partial", "_revoked", "around", "last_text", "rights", "scope", "spent", "talk", "tally", "task_id",
+        "_begun", "_outputs", "_partial", "_revoked", "around", "last_text", "rights", "scope", "spent", "talk", "tally", "task_id",
     )  # fmt: skip
 
     def __init__(
@@ -82,7 +83,8 @@ class Floor:
         self.last_text: str | None = None
         """The last whole answer of this very task."""
         self._partial: _Partial | None = None
-        self._begun: dict[CallId, tuple[ToolCall, float]] = {}
+        self._begun: dict[CallId, float] = {}
+        self._outputs: dict[CallId, ToolOutput] = {}
         self._revoked = False
 
     def publish(self, data: EventData) -> Event:
@@ -94,6 +96,11 @@ class Floor:
         """Add to the history."""
         self._check()
         self.talk.say(items)
+
+    def take_pending(self) -> bool:
+        """Move what was put in meanwhile into the history; whether there was any."""
+        self._check()
+        return self.talk.take_pending()
 
     async def commit(self) -> None:
         """Wait until all that was said and published is written down."""
@@ -130,18 +137,26 @@ class Floor:
     def begin(self, call: ToolCall) -> None:
         """A call is being handled from now on."""
         self.publish(ToolCallBegin(call.call_id, call.name, call.arguments))
-        self._begun[call.call_id] = (call, self.around.clock.monotonic())
+        self._begun[call.call_id] = self.around.clock.monotonic()
         self.tally.tool_calls += 1
 
-    def end(self, call: ToolCall, output: str, *, success: bool, truncated: bool = False) -> None:
-        """The one end of a call that has begun."""
-        _, started = self._begun.pop(call.call_id)
-        elapsed = int((self.around.clock.monotonic() - started) * 1000)
-        self.publish(ToolCallEnd(call.call_id, call.name, success, output, truncated, elapsed))
+    def end(self, call: ToolCall, result: Result, *, truncated: bool = False) -> None:
+        """The one end of a call that has begun. Its output waits for its turn, see `settle_calls`."""
+        elapsed = round((self.around.clock.monotonic() - self._begun.pop(call.call_id)) * 1000)
+        parts = (TextPart(result.text), *result.parts)
+        self._outputs[call.call_id] = ToolOutput(
+            new_item_id(), call.call_id, parts, result.success, call.kind, result.storage
+        )
+        self.publish(ToolCallEnd(call.call_id, call.name, result.success, result.text, truncated, elapsed))
 
     def leave(self, call: ToolCall) -> float:
         """This call will be ended by a continuation; when it began."""
-        return self._begun.pop(call.call_id)[1]
+        return self._begun.pop(call.call_id)
+
+    def settle_calls(self) -> None:
+        """Write the outputs of all calls that have ended, in the order of the calls."""
+        outputs, self._outputs = self._outputs, {}
+        self.say([outputs[call_id] for call_id in self.talk.history.open_calls if call_id in outputs])
 
     def tidy(self, reason: str) -> None:
         """Make the history whole at an end that nobody planned.
@@ -153,12 +168,12 @@ class Floor:
             self._partial = None
             self.talk.say([item])
             self.announce(item)
-        calls = {call.call_id: call for call in self.talk.history.open_call_items()}
-        for output in self.talk.close_open_calls(reason):
-            call = calls[output.call_id]
+        self.settle_calls()
+        for call in self.talk.history.open_call_items():
             if call.call_id not in self._begun:
                 self.begin(call)
-            self.end(call, output.text, success=False)
+            self.end(call, Result(reason, success=False))
+        self.settle_calls()
 
     def revoke(self) -> None:
         """The task is over."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import os
+import re
+import stat
 from collections.abc import Sequence
-from pathlib import Path
 
 from tertulia.errors import InvalidParams
 from tertulia.protocol.ids import new_item_id
@@ -12,54 +14,71 @@ from tertulia.protocol.inputs import ImageInput, InputItem, LocalImageInput, Tex
 from tertulia.protocol.items import ImagePart, Part, TextPart, UserMessage
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
+MAX_MESSAGE_CHARS = 64 * 1024 * 1024
+"""Of all parts together: a short request can name many large pictures."""
 
 _SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"RIFF", "image/webp"),
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
 )
 
 
 def to_message(
     text: str | None, items: Sequence[InputItem] | None, *, cwd: str, sender: str | None = None
 ) -> UserMessage:
-    """Text first, then items; InvalidParams when there is nothing in it."""
+    """Text first, then items; empty texts are left out, and InvalidParams when nothing remains."""
     parts: list[Part] = []
+    room = MAX_MESSAGE_CHARS
     if text:
         parts.append(TextPart(check_text(text, "text")))
+        room -= len(text)
     for index, item in enumerate(items or ()):
-        parts.append(_part(item, f"items[{index}]", cwd))
-    if not any(not isinstance(part, TextPart) or part.text for part in parts):
+        content = _content(item, f"items[{index}]", cwd)
+        room -= len(content)
+        if room < 0:
+            raise InvalidParams(f"items[{index}] is one too many: a message has {MAX_MESSAGE_CHARS:,} characters at most")
+        if content:
+            parts.append(TextPart(content) if isinstance(item, TextInput) else ImagePart(content))
+    if not parts:
         raise InvalidParams("a message needs text or items, and both were empty")
     if sender is not None:
         check_text(sender, "sender")
     return UserMessage(new_item_id(), tuple(parts), sender=sender)
 
 
-def _part(item: InputItem, where: str, cwd: str) -> Part:
+def _content(item: InputItem, where: str, cwd: str) -> str:
+    """The text, or the address of the picture."""
     match item:
         case TextInput(text):
-            return TextPart(check_text(text, f"{where}.text"))
+            return check_text(text, f"{where}.text")
         case ImageInput(image_url):
-            if not image_url.startswith(("data:image/", "https://", "http://")):
+            if not image_url.startswith(("data:image/", "https://")):
                 raise InvalidParams(f"{where}.image_url must be a data:image/ or https: address")
-            return ImagePart(check_text(image_url, f"{where}.image_url"))
+            return check_text(image_url, f"{where}.image_url")
         case LocalImageInput(path):
-            return ImagePart(_read_image(Path(cwd, check_text(path, f"{where}.path")), where))
+            check_text(path, f"{where}.path")
+            return _read_image(os.path.join(cwd, path), f"{where}.path: {path!r:.200}")
 
 
-def _read_image(path: Path, where: str) -> str:
+def _read_image(path: str, named: str) -> str:
+    """The picture as a data: address. What a path names may change while we look: only what was opened counts."""
     try:
-        if not path.is_file():
-            raise InvalidParams(f"{where}.path: {path} is not a file")
-        size = path.stat().st_size
-        if size > MAX_IMAGE_BYTES:
-            raise InvalidParams(f"{where}.path: {path} has {size:,} bytes; the limit is {MAX_IMAGE_BYTES:,}")
-        data = path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise InvalidParams(f"{where}.path: cannot read {path}: {error}") from None
+        # Without blocking: a pipe that nobody writes to must not hold the session.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InvalidParams(f"{named} is not a file")
+            data = file.read(MAX_IMAGE_BYTES + 1)
+    except IsADirectoryError:
+        raise InvalidParams(f"{named} is not a file") from None
+    except OSError as error:
+        raise InvalidParams(f"{named} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise InvalidParams(f"{named} is not a path") from None
+    if len(data) > MAX_IMAGE_BYTES:
+        raise InvalidParams(f"{named} is larger than {MAX_IMAGE_BYTES:,} bytes")
     for signature, mime in _SIGNATURES:
-        if data.startswith(signature):
+        if signature.match(data):
             return f"data:{mime};base64,{base64.b64encode(data).decode()}"
-    raise InvalidParams(f"{where}.path: {path} is not a PNG, JPEG, GIF or WebP picture")
+    raise InvalidParams(f"{named} is not a PNG, JPEG, GIF or WebP picture")

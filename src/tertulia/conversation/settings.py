@@ -5,11 +5,12 @@ Absent keeps, null goes back to the default. Nothing here has a side effect: a r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast, get_args
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from tertulia.conversation.context import ConversationContext, ShellMode, Terms, prefs
 from tertulia.errors import InvalidParams
@@ -26,6 +27,10 @@ _RIGHTS = (
     "approval_policy", "sandbox", "storage_policy", "include_plan_tool", "include_apply_patch_tool",
     "include_conv_tools", "tools_web_search_request", "visibility", "limits", "mcp_tool_allowlist",
 )  # fmt: skip
+
+
+_MAX_PATH = 4_096
+"""No Linux path is longer; the text is repeated in every environment message."""
 
 
 class Ground(msgspec.Struct, frozen=True):
@@ -52,39 +57,39 @@ class Settled(msgspec.Struct, frozen=True):
 
 def settle(asked: ContextFields, current: Terms, ground: Ground) -> Settled:
     """The terms that follow from `current` when `asked` is granted as far as the ceiling allows."""
-    default, warnings = ground.default, list[str]()
-    wanted = {name: value for name in _RIGHTS if (value := getattr(asked, name)) is not UNSET}
-    fields, found = _parse_rights(wanted, current, default, ground)
-    warnings.extend(found)
+    default, context = ground.default, current.context
+    fields, warnings = _parse_rights(asked, current, default)
     shell_mode = _shell_mode(asked.shell_mode, current, default)
     if asked.shell_mode is not UNSET:
-        fields["shell"] = shell_mode != "none" if asked.shell_mode is not None else default.rights.shell
+        fields["shell"] = default.rights.shell if asked.shell_mode is None else shell_mode != "none"
     rights, narrowed = narrow(fields, current.rights, ground.ceiling, ground.because)
-    resets = {name for name, value in wanted.items() if value is None}
-    context = current.context
-    settled = Terms(
-        context=ConversationContext(
-            base_instructions=_text(asked.base_instructions, context.base_instructions, "base_instructions"),
-            user_instructions=_text(asked.user_instructions, context.user_instructions, "user_instructions"),
-            mcp_view=_view(context.mcp_view, rights),
-            tools_prefs=prefs(rights, shell_mode),
-        ),
-        rights=rights,
-        wire=_wire(asked.model, current, ground),
-        backend=_backend(asked.backend, current, ground),
-        cwd=_cwd(asked.cwd, current, default),
-        shell_mode=shell_mode,
-    )
-    return Settled(settled, tuple(n for n in narrowed if n.field not in resets), tuple(warnings))
+    base = _text(asked.base_instructions, context.base_instructions, "base_instructions")
+    user = _text(asked.user_instructions, context.user_instructions, "user_instructions")
+    backend, cwd = _backend(asked.backend, current, ground), _cwd(asked.cwd, current, default)
+    # Last, because it alone may make something: a refusal after it would leave a wire that nobody closes.
+    wire = _wire(asked.model, current, ground)
+    view, tools = _view(context.mcp_view, rights), prefs(rights, shell_mode, wire.family)
+    terms = Terms(ConversationContext(base, user, view, tools), rights, wire, backend, cwd, shell_mode)
+    return Settled(terms, tuple(_told(narrowed, asked)), tuple(warnings))
 
 
-def _parse_rights(
-    wanted: dict[str, Any], current: Terms, default: Terms, ground: Ground
-) -> tuple[dict[str, Any], list[str]]:
+def _told(narrowed: Iterable[Narrowed], asked: ContextFields) -> Iterator[Narrowed]:
+    """What was cut off, as it was asked for: rights know of a shell only whether there is one. A reset asks nothing."""
+    for cut in narrowed:
+        if cut.field == "shell_mode" and asked.shell_mode is not None:
+            yield replace(cut, asked=asked.shell_mode)
+        elif getattr(asked, cut.field) is not None:
+            yield cut
+
+
+def _parse_rights(asked: ContextFields, current: Terms, default: Terms) -> tuple[dict[str, Any], list[str]]:
     fields: dict[str, Any] = {}
     warnings: list[str] = []
-    for name, value in wanted.items():
+    for name in _RIGHTS:
+        value = getattr(asked, name)
         match name, value:
+            case _, msgspec.UNSET:
+                pass
             case _, None:
                 fields[name] = getattr(default.rights, name)
             case "approval_policy", _:
@@ -107,7 +112,7 @@ def _parse_rights(
 
 def _visibility(value: object) -> str:
     if value not in ("session", "subtree"):
-        raise InvalidParams(f'visibility must be "session" or "subtree", not {value!r}')
+        raise InvalidParams(f'visibility must be "session" or "subtree", not {value!r:.80}')
     return cast(str, value)
 
 
@@ -120,7 +125,7 @@ def _shell_mode(asked: object, current: Terms, default: Terms) -> ShellMode | No
         case str() if (mode := asked.replace("-", "_")) in get_args(ShellMode):
             return cast(ShellMode, mode)
         case _:
-            raise InvalidParams(f"shell_mode must be one of {', '.join(get_args(ShellMode))}, not {asked!r}")
+            raise InvalidParams(f"shell_mode must be one of {', '.join(get_args(ShellMode))}, not {asked!r:.80}")
 
 
 def _text(asked: Any, current: str | None, field: str) -> str | None:
@@ -150,7 +155,7 @@ def _backend(asked: object, current: Terms, ground: Ground) -> str:
         return ground.default.backend
     if asked not in ground.backends:
         known = ", ".join(sorted(ground.backends))
-        raise InvalidParams(f"backend {asked!r} is unknown; there is {known}")
+        raise InvalidParams(f"backend {asked!r:.80} is unknown; there is {known}")
     return cast(str, asked)
 
 
@@ -162,6 +167,6 @@ def _cwd(asked: Any, current: Terms, default: Terms) -> str:
             return default.cwd
         case _:
             path = check_text(asked, "cwd")
-            if not path.startswith("/") or "\0" in path:
-                raise InvalidParams(f"cwd must be an absolute path, not {path!r}")
+            if not path.startswith("/") or "\0" in path or len(path) > _MAX_PATH:
+                raise InvalidParams(f"cwd must be an absolute path of at most {_MAX_PATH:,} characters, not {path!r:.80}")
             return path

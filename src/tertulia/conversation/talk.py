@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from tertulia.conversation.context import Terms, TurnContext
 from tertulia.conversation.task import TaskHandle
+from tertulia.errors import Busy
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.history.store import HistoryLimits, HistoryStore
@@ -17,6 +18,10 @@ from tertulia.policy.narrowing import Rights
 from tertulia.prompt.seeds import seeds, user_instructions_message
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
+
+
+MAX_PENDING = 100
+"""Messages that wait for one model request; each may have 16 MB."""
 
 
 class Talk:
@@ -83,9 +88,11 @@ class Talk:
         self.last_active = self._clock.now()
 
     def queue_input(self, message: UserMessage) -> None:
-        """Keep a message for the next model request of this conversation."""
+        """Keep a message for the next model request of this conversation; Busy when too many are waiting."""
         if self._pending is None:
             self._pending = []
+        if len(self._pending) >= MAX_PENDING:
+            raise Busy(f"{MAX_PENDING} messages already wait for the model's next request", retry_after_s=1)
         self._pending.append(message)
 
     @property
@@ -102,11 +109,11 @@ class Talk:
 
     def adopt(self, terms: Terms) -> None:
         """Run under new terms from the next request on. History is added to, never rewritten."""
-        old, self.terms = self.terms, terms
-        self.history.limits = _limits(terms.rights)
         text = terms.context.user_instructions
-        if text and text != old.context.user_instructions:
-            self.say([user_instructions_message(text)])
+        if text and text != self.terms.context.user_instructions:
+            self._instruct(user_instructions_message(text))
+        self.terms = terms
+        self.history.limits = _limits(terms.rights)
 
     def turn_context(self, rights: Rights, shell_environment: dict[str, object]) -> TurnContext:
         """What a turn may use, under the rights of the whole chain."""
@@ -118,6 +125,13 @@ class Talk:
             shell_environment_policy=shell_environment,
             storage_policy=rights.storage_policy,
         )
+
+    def _instruct(self, message: UserMessage) -> None:
+        # Between a call and its output some models accept nothing: then it is read after the output.
+        if self.history.open_calls:
+            self.queue_input(message)
+        else:
+            self.say([message])
 
     def _keep(self, items: Sequence[Item]) -> None:
         self._journal.keep(self.id, items, self.terms.rights.storage_policy)

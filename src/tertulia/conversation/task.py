@@ -16,7 +16,7 @@ class TaskHandle:
     and whoever waits goes on without it.
     """
 
-    __slots__ = ("_job", "_timer", "abandoned", "ended", "forced", "grace_s", "reason", "started_at", "status", "task_id")
+    __slots__ = ("_job", "_timer", "ended", "forced", "grace_s", "reason", "started_at", "status", "task_id")
 
     def __init__(self, task_id: TaskId, started_at: float) -> None:
         self.task_id = task_id
@@ -27,11 +27,15 @@ class TaskHandle:
         self.grace_s = 0.0
         """How long it was given to stop."""
         self.forced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the grace is over and the task is not."""
-        self.abandoned = False
+        """Has a result when the grace is over and the task is not; cancelled when the task ended in time."""
         self.ended = asyncio.Event()
         self._job: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether it did not stop in time."""
+        return self.forced.done() and not self.forced.cancelled()
 
     def attach(self, job: asyncio.Task[Any]) -> None:
         """The coroutine that runs it. An abort that came before is carried out now."""
@@ -58,7 +62,6 @@ class TaskHandle:
     def end(self) -> None:
         """It is over; later aborts do nothing."""
         self.status = "cancelled" if self.reason is not None else "done"
-        self.abandoned = self.forced.done()
         self._job = None
         self._cancel_timer()
         self.forced.cancel()

@@ -1,8 +1,13 @@
-"""Which tools a conversation is offered now. Conversations with the same preferences share one list."""
+"""Which tools a conversation is offered now. Conversations with the same preferences share one list.
+
+Nothing is read from a session or a turn: the terms and the rights say it all.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+
+import msgspec
 
 from tertulia.conversation.context import Terms, ToolsPrefs, prefs
 from tertulia.mcp.view import McpView
@@ -22,24 +27,32 @@ _SHELLS = {
 }
 
 
+class _Made(msgspec.Struct, frozen=True):
+    offered: ToolList
+    snapshot: tuple[ToolSpec, ...]
+    """Held so that its `id`, which is part of the key, is nobody else's as long as the list is kept."""
+
+
 class Toolbox:
     """The session's tools, and the lists made of them. A list is made once for each set of preferences."""
 
     def __init__(self, registry: ToolRegistry) -> None:
         self.registry = registry
-        self._lists: OrderedDict[tuple[ToolsPrefs, int, frozenset[str] | None, int], ToolList] = OrderedDict()
+        self._lists: OrderedDict[tuple[ToolsPrefs, int, frozenset[str] | None, int], _Made] = OrderedDict()
 
     def offered(self, terms: Terms, rights: Rights) -> ToolList:
         """The tools that the terms ask for and the rights (of the whole chain) leave."""
-        wanted = prefs(rights, terms.shell_mode)
+        wanted = prefs(rights, terms.shell_mode, terms.wire.family)
         view = terms.context.mcp_view
         key = (wanted, self.registry.revision, rights.mcp_tool_allowlist, id(view.tools))
-        found = self._lists.get(key)
-        if found is None:
-            found = self._lists[key] = self._assemble(wanted, view.with_allowlist(rights.mcp_tool_allowlist))
+        made = self._lists.get(key)
+        if made is None:
+            offered = self._assemble(wanted, view.with_allowlist(rights.mcp_tool_allowlist))
+            made = self._lists[key] = _Made(offered, view.tools)
             if len(self._lists) > _KEPT_LISTS:
                 self._lists.popitem(last=False)
-        return found
+        self._lists.move_to_end(key)
+        return made.offered
 
     def _assemble(self, wanted: ToolsPrefs, view: McpView) -> ToolList:
         own = [spec for spec in self.registry.specs() if _switched_on(spec, wanted)]

@@ -20,9 +20,9 @@ from tertulia.models.wire import Request
 from tertulia.prompt.assembly import Asking, build_request
 from tertulia.prompt.tool_list import ToolList
 from tertulia.protocol.events import TokenCount, Warning
-from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, UserMessage
-from tertulia.tools.dispatch import Dispatch, check_calls, refusal
-from tertulia.tools.tool import CallContext, Handoff, Outcome, Result
+from tertulia.protocol.items import ToolCall, UserMessage
+from tertulia.tools.dispatch import Checked, Dispatch, check_calls, refusal
+from tertulia.tools.tool import CallContext, Handoff
 
 Admit = Callable[[Handoff], None]
 """Raises an AgentError where a handoff may not happen; has no other effect then."""
@@ -56,12 +56,12 @@ async def run_turns(floor: Floor, script: Script, admit: Admit) -> tuple[Handed,
     while True:
         floor.take_pending()
         answer, tools = await _one_answer(floor, script)
-        calls = _record(floor, answer)
+        checked = _record(floor, answer, tools)
         await floor.commit()
-        if calls:
-            outcome = await _act(floor, calls, tools, admit)
-            if outcome.handed or outcome.ends_task:
-                return outcome.handed
+        if checked:
+            handed, over = await _act(floor, checked, admit)
+            if handed or over:
+                return handed
             await floor.commit()
         elif not floor.talk.has_pending:
             return ()
@@ -99,10 +99,68 @@ def _request(floor: Floor, script: Script) -> tuple[Request, ToolList]:
 
 async def _asked(floor: Floor, request: Request) -> Answer:
     wire = floor.talk.terms.wire
-    estimate = floor.talk.history.approx_tokens
+    # What goes out besides the history counts too, or short histories would look dear.
+    estimate = floor.talk.history.approx_tokens + (len(request.instructions) + len(request.tools_json)) // 4
     answer = await ask(floor, wire, request)
     usage = answer.finished.usage
     floor.charge(usage)
     floor.talk.history.calibrate(estimate, usage.input_tokens)
     floor.publish(TokenCount(usage, wire.context_window, request.cache_key))
     return answer
+
+
+def _record(floor: Floor, answer: Answer, tools: ToolList) -> list[Checked]:
+    """Write the answer down, without calls that repeat an id of it; all calls are checked before any runs."""
+    checked, dropped = check_calls(answer.calls, floor.around.toolbox.registry, tools.names, _context_for(floor))
+    unwanted = set(map(id, dropped))
+    items = [item for item in answer.items if id(item) not in unwanted]
+    floor.say(items)
+    for item in items:
+        floor.announce(item)
+    for call in dropped:
+        floor.publish(Warning(f"the model used the call id {call.call_id!r} twice in one answer; the second call was dropped"))
+    return checked
+
+
+async def _act(floor: Floor, checked: list[Checked], admit: Admit) -> tuple[tuple[Handed, ...], bool]:
+    """Run the calls: (those to be handed over, whether one of them ended the task)."""
+    dispatch = Dispatch(
+        checked,
+        _context_for(floor),
+        began=floor.begin,
+        ended=lambda ended: floor.end(ended.call, ended.result, truncated=ended.truncated),
+        timeout_s=floor.around.tool_timeout_s,
+    )
+    await dispatch.run()
+    handed = [h for call, handoff in dispatch.handoffs if (h := _hand_over(floor, call, handoff, admit))]
+    over = any(ended.result.ends_task for ended in dispatch.outputs)
+    if over:
+        floor.tidy("not run: an earlier call ended the task")
+    floor.settle_calls()
+    return tuple(handed), over
+
+
+def _hand_over(floor: Floor, call: ToolCall, handoff: Handoff, admit: Admit) -> Handed | None:
+    """Ready to be handed over, or None: refused, and answered."""
+    try:
+        message = to_message(None, handoff.input, cwd=floor.talk.terms.cwd)
+        admit(handoff)
+    except AgentError as error:
+        floor.end(call, refusal(error))
+        return None
+    return Handed(call, handoff, message, floor.leave(call))
+
+
+def _context_for(floor: Floor) -> Callable[[ToolCall], CallContext]:
+    def context(call: ToolCall) -> CallContext:
+        return CallContext(
+            conversation_id=floor.talk.id,
+            task_id=floor.task_id,
+            call_id=call.call_id,
+            cwd=floor.talk.terms.cwd,
+            rights=floor.rights(),
+            publish=floor.publish,
+            clock=floor.around.clock,
+        )
+
+    return context

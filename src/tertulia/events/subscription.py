@@ -43,6 +43,7 @@ class Mailbox:
         "behind",
         "conversation",
         "ended",
+        "finishing",
         "queue",
     )
 
@@ -60,6 +61,7 @@ class Mailbox:
         self.queue: deque[Event] = deque()
         self.behind = cursor < ring.last
         """Durable events above the cursor wait in the ring, or are owed."""
+        self.finishing = False
         self.ended = False
         """Nothing is put in any more; what is still there may be taken."""
         self._ring = ring
@@ -79,6 +81,8 @@ class Mailbox:
 
     def put(self, event: Event) -> None:
         """Lay an event ready, before it is in the ring. Never waits, never raises."""
+        if self.finishing:
+            return
         if self.behind:
             if event.seq is None:
                 self._dropped += 1
@@ -104,6 +108,12 @@ class Mailbox:
         else:
             self._cut(seq)
 
+    def finish(self) -> None:
+        """The reader wants nothing more: what lies ready can still be taken, then it is over."""
+        self.finishing = True
+        if self._waiter is not None:
+            self._wake(self._waiter)
+
     def end(self) -> None:
         """The bus closes: what is ready, owed or in the ring can still be taken, then it is over."""
         self.ended = True
@@ -119,7 +129,7 @@ class Mailbox:
     async def wait(self) -> bool:
         """Until `take` would give something, or nothing will ever come (False)."""
         while not self._ready():
-            if self.ended:
+            if self.ended or self.finishing:
                 return False
             if self._waiter is not None:
                 raise RuntimeError("a subscription has one reader; another task is already waiting")
@@ -272,6 +282,10 @@ class Subscription:
         False, an event is ready or will be. A server asks it to put an answer after the events that led to it.
         """
         return self._box.passed(seq)
+
+    def finish(self) -> None:
+        """Take nothing more in; iteration ends when what is there was taken. Close it all the same."""
+        self._box.finish()
 
     def close(self) -> None:
         """Stop listening and forget what was queued. Idempotent; a reader that waits ends."""

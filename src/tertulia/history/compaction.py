@@ -103,8 +103,9 @@ def _said(items: Sequence[Item]) -> int:
 async def compact(
     store: HistoryStore, summariser: Summariser, *, target_tokens: int, max_attempts: int = 3
 ) -> Compaction:
-    """Replace the oldest segments by a summary so that about `target_tokens` are left.
+    """Replace the oldest segments by a summary so that about `target_tokens` are left; 0 for as few as possible.
 
+    The newest round stays while there is anything older; then its turns go as well, but for the request and the last.
     Appends may happen meanwhile; after a rewrite by others it starts over, `max_attempts` times in all. The
     history is left as it is when the result would not be smaller, when the summariser raises, and on cancellation.
     """
@@ -112,7 +113,8 @@ async def compact(
     for _ in range(max_attempts):
         room = max(_summary_room(target, store.correction), _MIN_SUMMARY_TOKENS)
         view = store.snapshot()
-        cut = plan_cut(store, target, reserve_tokens=room)
+        cut = plan_cut(store, target, reserve_tokens=room, newest_round=False)
+        cut = cut or plan_cut(store, target, reserve_tokens=room)
         if cut is None:
             return _unchanged(store, NOTHING_TO_CUT)
         dropped = cut.dropped(view.segments())
@@ -132,26 +134,32 @@ async def compact(
     return _unchanged(store, OUTRUN)
 
 
-def trim(store: HistoryStore, *, summarise: bool = True) -> Compaction:
-    """Bring a history that is over a limit to three quarters of it, whole turns at a time, oldest first.
+def trim(store: HistoryStore, *, limits: HistoryLimits | None = None, summarise: bool = True) -> Compaction:
+    """Bring a history that is over its limits, or over those given, to three quarters of them, oldest turns first.
 
     Not to the limit itself: each rewrite makes providers forget the cached prompt. Rounds before the newest go first;
     turns of the newest one only when that is not enough. The local summary is left out where it would save nothing.
     """
-    if not store.over_limit():
+    limits = store.limits if limits is None else limits
+    if _within(limits, store):
         return _unchanged(store, WITHIN_LIMITS)
     before, removed = store.approx_tokens, 0
-    room = _summary_room(store.limits, store.correction) if summarise else 0
-    goal = HistoryLimits(*(limit and limit * 3 // 4 for limit in msgspec.structs.astuple(store.limits)))
+    room = _summary_room(limits, store.correction) if summarise else 0
+    goal = HistoryLimits(*(limit and limit * 3 // 4 for limit in msgspec.structs.astuple(limits)))
     for newest_round in (False, True):
-        if not store.over_limit():
+        if _within(limits, store):
             break
         cut = plan_cut(store, goal, reserve_tokens=room, newest_round=newest_round)
         if cut is not None:
             removed += _drop(store, cut, room)
     if not removed:
         return _unchanged(store, NOTHING_TO_CUT)
-    return Compaction(True, before, store.approx_tokens, removed, STILL_OVER if store.over_limit() else None)
+    reason = None if _within(limits, store) else STILL_OVER
+    return Compaction(True, before, store.approx_tokens, removed, reason)
+
+
+def _within(limits: HistoryLimits, store: HistoryStore) -> bool:
+    return limits.allow(store.approx_tokens, store.item_count, store.byte_count)
 
 
 def _drop(store: HistoryStore, cut: Cut, room: int) -> int:

@@ -39,11 +39,20 @@ def prove(items: Iterable[Item]) -> tuple[tuple[CallId, ...], tuple[CallId, ...]
     return tuple(opens), tuple(closes)
 
 
-def answer(call: ToolCall, reason: str) -> ToolOutput:
-    """The output of a call that will get no other. Its id follows from the call: closing twice says the same."""
+def closing_outputs(calls: Iterable[ToolCall], reason: str) -> tuple[ToolOutput, ...]:
+    """The outputs of calls that will get no others: failures that give the reason.
+
+    Their ids follow from the calls: closing the same call twice, here or after a crash, says the same.
+    """
+    return tuple(
+        ToolOutput(_derived_id(call), call.call_id, text_parts(reason), success=False, kind=call.kind) for call in calls
+    )
+
+
+def _derived_id(call: ToolCall) -> ItemId:
+    # Not the call id alone: it may be used again after an answer, and item ids are unique.
     seed = f"{call.id}\n{call.call_id}".encode("utf-8", "surrogatepass")
-    item_id = ItemId(hashlib.sha256(seed).digest()[:8].hex())
-    return ToolOutput(item_id, call.call_id, text_parts(reason), success=False, kind=call.kind)
+    return ItemId(hashlib.sha256(seed).digest()[:8].hex())
 
 
 def mend(items: Iterable[Item], reason: str) -> list[Item]:
@@ -58,12 +67,12 @@ def mend(items: Iterable[Item], reason: str) -> list[Item]:
     due: list[ToolCall] = []
     for position, item in enumerate(kept):
         if due and not isinstance(item, ToolCall | ToolOutput):
-            mended.extend(answer(call, reason) for call in due)
+            mended.extend(closing_outputs(due, reason))
             due.clear()
         mended.append(item)
         if isinstance(item, ToolCall) and position in unanswered:
             due.append(item)
-    mended.extend(answer(call, reason) for call in due)
+    mended.extend(closing_outputs(due, reason))
     return mended
 
 

@@ -10,17 +10,7 @@ import msgspec
 from tertulia.errors import InvalidParams
 from tertulia.history.sanitiser import prove
 from tertulia.protocol.ids import CallId
-from tertulia.protocol.items import (
-    AssistantMessage,
-    ImagePart,
-    Item,
-    Part,
-    Reasoning,
-    Summary,
-    ToolCall,
-    ToolOutput,
-    UserMessage,
-)
+from tertulia.protocol.items import AssistantMessage, Item, Reasoning, Summary, TextPart, ToolCall, UserMessage
 
 BYTES_PER_TOKEN = 4
 IMAGE_TOKENS = 1_000
@@ -82,35 +72,21 @@ def utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _weigh(items: tuple[Item, ...]) -> tuple[int, int]:
+def _weigh(items: Iterable[Item]) -> tuple[int, int]:
     """(bytes held, bytes that count as tokens)."""
-    held = weight = 0
+    texts = pictures = addresses = 0
     for item in items:
-        match item:
-            case UserMessage() | AssistantMessage() | ToolOutput():
-                part_held, part_weight = _weigh_parts(item.parts)
-                held += part_held
-                weight += part_weight
-                continue
-            case ToolCall():
-                size = utf8_size(item.name) + utf8_size(item.arguments)
-            case Reasoning():
-                size = utf8_size(item.text) + utf8_size(item.opaque or "")
-            case Summary():
-                size = utf8_size(item.text)
-        held += size
-        weight += size
-    return held, weight
-
-
-def _weigh_parts(parts: tuple[Part, ...]) -> tuple[int, int]:
-    held = weight = 0
-    for part in parts:
-        if isinstance(part, ImagePart):
-            held += utf8_size(part.image_url)
-            weight += IMAGE_TOKENS * BYTES_PER_TOKEN
+        if isinstance(item, ToolCall):
+            texts += utf8_size(item.name) + utf8_size(item.arguments)
+        elif isinstance(item, Reasoning):
+            texts += utf8_size(item.text) + utf8_size(item.opaque or "")
+        elif isinstance(item, Summary):
+            texts += utf8_size(item.text)
         else:
-            size = utf8_size(part.text)
-            held += size
-            weight += size
-    return held, weight
+            for part in item.parts:
+                if isinstance(part, TextPart):
+                    texts += utf8_size(part.text)
+                else:
+                    pictures += 1
+                    addresses += utf8_size(part.image_url)
+    return texts + addresses, texts + pictures * IMAGE_TOKENS * BYTES_PER_TOKEN

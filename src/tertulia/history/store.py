@@ -10,7 +10,7 @@ import msgspec
 
 from tertulia.errors import Internal
 from tertulia.history.encoding import Encoding, ItemEncoder
-from tertulia.history.sanitiser import answer, settled
+from tertulia.history.sanitiser import closing_outputs, settled
 from tertulia.history.segment import Segment, estimate, seal
 from tertulia.history.view import EMPTY, HistoryView
 from tertulia.protocol.ids import CallId, ItemId
@@ -105,13 +105,8 @@ class HistoryStore:
         return self._tally.digest
 
     @property
-    def estimated_tokens(self) -> int:
-        """A token for every four bytes, as `calibrate` wants it."""
-        return estimate(self._tally.weight)
-
-    @property
     def approx_tokens(self) -> int:
-        """The estimate, corrected by what the model reported."""
+        """A token for every four bytes, corrected by what the model reported."""
         return self.approximate(self._tally.weight)
 
     def approximate(self, weight: int) -> int:
@@ -123,11 +118,18 @@ class HistoryStore:
         """Calls without an output, oldest first."""
         return tuple(self._open)
 
+    def open_call_items(self) -> tuple[ToolCall, ...]:
+        """The same calls as items."""
+        return tuple(self._open.values())
+
     def calibrate(self, estimated_tokens: int, reported_tokens: int) -> None:
-        """Learn from one request: its estimate (a token for four bytes, uncorrected) and what the model counted."""
+        """Learn from one request: how many tokens it was taken for, and how many the model counted.
+
+        The estimate is `approx_tokens` of that moment and whatever else went out, at a token for four bytes.
+        """
         if estimated_tokens > 0 and reported_tokens > 0:
             low, high = _CORRECTION
-            self.correction = min(max(reported_tokens / estimated_tokens, low), high)
+            self.correction = min(max(self.correction * reported_tokens / estimated_tokens, low), high)
 
     def over_limit(self) -> bool:
         """Whether any limit is passed. It is the caller's to trim; appending never does."""
@@ -154,7 +156,7 @@ class HistoryStore:
 
     def close_open(self, reason: str) -> tuple[ToolOutput, ...]:
         """Answer every open call with a failure that gives the reason; returns what was appended."""
-        outputs = tuple(answer(call, reason) for call in self._open.values())
+        outputs = closing_outputs(self._open.values(), reason)
         self.append(outputs)
         return outputs
 

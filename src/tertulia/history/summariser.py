@@ -44,32 +44,34 @@ def extract(items: Iterable[Item], budget_tokens: int) -> str:
     An earlier summary is carried on within half of the budget, so that repeating this never grows.
     """
     earlier: list[str] = []
-    asked: list[str] = []
-    answered: list[str] = []
+    asked: list[UserMessage] = []
+    answered: list[AssistantMessage] = []
     tools: Counter[str] = Counter()
     for item in items:
-        match item:
-            case Summary():
-                earlier.append(item.text)
-            case UserMessage() if is_asked(item):
-                asked.append(f"- {item.sender}: {_gist(item.text)}" if item.sender else f"- {_gist(item.text)}")
-            case AssistantMessage():
-                answered.append(f"- {_gist(item.text)}")
-            case ToolCall():
-                tools[item.name] += 1
-            case _:
-                pass
+        if isinstance(item, Summary):
+            earlier.append(item.text)
+        elif isinstance(item, UserMessage) and is_asked(item):
+            asked.append(item)
+        elif isinstance(item, AssistantMessage):
+            answered.append(item)
+        elif isinstance(item, ToolCall):
+            tools[item.name] += 1
     room = budget_tokens * BYTES_PER_TOKEN
     carried = _clip("\n".join(earlier), room // 2)
     left = room - utf8_size(carried) - len("\n" * 3)
     used = ", ".join(f"{name} ×{count}" for name, count in sorted(tools.items()))
     sections = (
         carried,
-        _section("Asked:", asked, left * 2 // 5),
-        _section("Answered:", answered, left * 2 // 5),
+        _section("Asked:", map(_request, reversed(asked)), left * 2 // 5),
+        _section("Answered:", (f"- {_gist(message.text)}" for message in reversed(answered)), left * 2 // 5),
         _clip(f"Tools used: {used}", left // 5) if used else "",
     )
     return "\n".join(filter(None, sections))
+
+
+def _request(message: UserMessage) -> str:
+    gist = _gist(message.text)
+    return f"- {message.sender}: {gist}" if message.sender else f"- {gist}"
 
 
 def _gist(text: str) -> str:
@@ -79,11 +81,11 @@ def _gist(text: str) -> str:
     return sentence.group() if sentence else "(no text)"
 
 
-def _section(title: str, lines: Sequence[str], room: int) -> str:
+def _section(title: str, newest_first: Iterable[str], room: int) -> str:
     """As many of the newest lines as there is room for, oldest first, under their title."""
     left = room - utf8_size(title)
     shown: list[str] = []
-    for line in reversed(lines):
+    for line in newest_first:
         clipped = _clip(line, left - 1)
         if not clipped:
             break

@@ -12,11 +12,11 @@ from typing import Protocol
 import msgspec
 
 from tertulia.errors import InvalidParams
-from tertulia.protocol.tool_names import NAME, normalise_allowlist_entry
+from tertulia.protocol.tool_names import is_legal, normalise_allowlist_entry
 from tertulia.protocol.tool_spec import ToolSpec
 
 
-class ToolSource(Protocol):
+class McpManager(Protocol):
     """Whoever knows the tools of all MCP servers of the session."""
 
     def list_tools(self) -> Sequence[ToolSpec]:
@@ -42,7 +42,7 @@ class McpView(msgspec.Struct, frozen=True):
     """None: all of them. Entries are `server__tool`, or `server__*` for a whole server."""
 
     @classmethod
-    def new_from_manager(cls, manager: ToolSource) -> McpView:
+    def new_from_manager(cls, manager: McpManager) -> McpView:
         """Everything there is, now."""
         return cls(tuple(manager.list_tools()))
 
@@ -79,10 +79,11 @@ def parse_allowlist(entries: Iterable[str], known: Sequence[ToolSpec]) -> tuple[
 
 
 def _unknown(entry: str, name: str, names: list[str]) -> str:
-    if NAME.match(name) is None and not name.endswith("__*"):
-        return f"mcp_tool_allowlist: {entry!r} is not a tool name; write `server__tool`"
+    said = f"mcp_tool_allowlist: {entry!r:.80}"
+    if not is_legal(name.removesuffix("*")):
+        return f"{said} is not a tool name; write `server__tool`"
     if not names:
-        return f"mcp_tool_allowlist: {entry!r} is unknown, the session has no MCP tools"
+        return f"{said} is unknown, the session has no MCP tools"
     near = difflib.get_close_matches(name, names, 3, 0.5)
-    hint = f"; did you mean {', '.join(near)}?" if near else f"; there are {', '.join(names[:10])}"
-    return f"mcp_tool_allowlist: {entry!r} is unknown{hint}"
+    hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(names[:10])}"
+    return f"{said} is unknown; {hint}"

@@ -15,6 +15,8 @@ from yaml.constructor import ConstructorError
 
 from tertulia.errors import InvalidParams
 
+MAX_NODES = 50_000
+
 
 def load_plain(text: str) -> object:
     """Lists, mappings and scalars, None for an empty text; InvalidParams names the line of anything else."""
@@ -35,12 +37,19 @@ def load_plain(text: str) -> object:
 
 
 class _PlainLoader(yaml.SafeLoader):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes = 0
+
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = cast("yaml.Event", self.peek_event())  # pyright: ignore[reportUnknownMemberType]
         if isinstance(event, yaml.AliasEvent):
             raise ComposerError(None, None, "aliases (*name) are not accepted, write it out", event.start_mark)
         if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.tag is not None:
             raise ComposerError(None, None, "tags (!name) are not accepted", event.start_mark)
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise ComposerError(None, None, f"there are more than {MAX_NODES:,} values", event.start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:

@@ -31,6 +31,7 @@ from tertulia.protocol.inputs import check_text
 from tertulia.protocol.usage import Usage
 
 MAX_FILE_BYTES = 1024 * 1024
+MAX_REPLIES = 10_000
 
 _Form = Mapping[object, object]
 
@@ -59,6 +60,8 @@ def parse_script(value: object, where: str) -> Script:
         script = msgspec.convert(form, _ScriptForm)
         if not script.replies:
             raise InvalidParams("it has no replies")
+        if len(script.replies) > MAX_REPLIES:
+            raise InvalidParams(f"it has {len(script.replies):,} replies; the limit is {MAX_REPLIES:,}")
     replies = [parse_reply(reply, f"{where}, reply {n}") for n, reply in enumerate(script.replies, 1)]
     return Script(tuple(replies), script.repeat, script.context_window)
 

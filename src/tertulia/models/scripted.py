@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -40,7 +41,6 @@ _QUOTED = 200
 _TOUR = Path(__file__).with_name("tour.json")
 _PIECES_A_TICK = 64
 _WORDS = re.compile(r"\S+\s*|\s+")
-
 
 ReplyLike = Answer | Answerer
 Sleeper = Callable[[float], Awaitable[object]]
@@ -84,7 +84,7 @@ class ScriptedModel:
         self._streaming = 0
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str], *, sleep: Sleeper = asyncio.sleep) -> ScriptedModel:
+    def from_file(cls, path: str | os.PathLike[str], *, sleep: Sleeper = asyncio.sleep) -> Self:
         """The model of a .yaml, .yml or .json file; InvalidParams names file, reply and what was expected."""
         script = load_script(path)
         return cls(
@@ -96,7 +96,7 @@ class ScriptedModel:
         )
 
     @classmethod
-    def tour(cls) -> ScriptedModel:
+    def tour(cls) -> Self:
         """Who answers where no model is set up: says that it is a script, and how to get a real model."""
         return cls(load_script(_TOUR).replies, name="scripted/tour")
 

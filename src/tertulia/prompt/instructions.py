@@ -7,17 +7,18 @@ may a text about patches be appended. A compact turn brings its own text for tha
 from __future__ import annotations
 
 import hashlib
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
+from typing import Literal
 
 _KNOW_PATCHES = frozenset({"gpt-5-codex"})
 """Families trained on the patch format; every other one is told about it when it lacks the tool."""
 
 
 @cache
-def builtin(name: str) -> str:
-    """One of the texts shipped with the package: `prompt`, `compact` or `apply_patch`."""
-    return files(__package__).joinpath(f"{name}.md").read_text("utf-8")
+def builtin(name: Literal["prompt", "compact", "apply_patch"]) -> str:
+    """One of the texts shipped with the package."""
+    return files("tertulia.prompt").joinpath(f"{name}.md").read_text("utf-8")
 
 
 def full_instructions(override: str | None, *, has_apply_patch: bool, family: str) -> str:
@@ -34,11 +35,9 @@ def _with_patch_text() -> str:
     return builtin("prompt") + builtin("apply_patch")
 
 
-@lru_cache(maxsize=1024)
 def cache_key(instructions: str, tools_digest: str, family: str) -> str:
-    """Stable over runs and machines: instructions, tool names and schemas, model family. Nothing else.
-
-    Memoised because it is asked for at each request; a string's hash is computed once in its life.
-    """
+    """Stable over runs and machines: instructions, tool names and schemas, model family. Nothing else."""
+    # Not memoised: hashing the usual instructions takes microseconds, and a memo would keep the instructions of
+    # closed conversations, up to 16 MB each.
     parts = (hashlib.sha256(instructions.encode()).hexdigest(), tools_digest, family)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import msgspec
+
 from tertulia.policy.approval_policy import approval_to_wire
 from tertulia.policy.narrowing import Rights
 from tertulia.policy.sandbox_mode import sandbox_to_wire
@@ -23,7 +25,8 @@ def user_instructions_message(text: str) -> UserMessage:
 def environment_message(cwd: str, rights: Rights) -> UserMessage:
     """Where the conversation works and what it may do there."""
     approval = approval_to_wire(rights.approval_policy)
-    parts = _environment(cwd, str(approval), sandbox_to_wire(rights.sandbox), rights.network)
+    named = approval if isinstance(approval, str) else msgspec.json.encode(approval).decode()
+    parts = _environment(cwd, named, sandbox_to_wire(rights.sandbox), rights.network)
     return UserMessage(new_item_id(), parts, injected=True)
 
 

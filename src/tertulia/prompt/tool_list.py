@@ -1,7 +1,8 @@
 """Which tools a conversation is offered, in an order that never varies.
 
 Built-ins in a fixed order, conversation tools, injector tools and functions as registered, MCP tools by name.
-One name with two different signatures is a conflict: a built-in wins, otherwise nobody is offered the name.
+One name with two different signatures, or of two MCP servers, is a conflict: a built-in wins, otherwise nobody is
+offered the name. Anything else would let one server answer calls that were meant for another.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ class ToolList(msgspec.Struct, frozen=True, dict=True):
 
     def encoded(self, dialect: Dialect) -> bytes:
         """The list as a JSON array; encoded once for each dialect, not once a request."""
-        encoded: bytes | None = self.__dict__.get(dialect.name)
+        made: dict[str, bytes] = vars(self)
+        encoded = made.get(dialect.name)
         if encoded is None:
-            encoded = self.__dict__[dialect.name] = dialect.encode_tools(self.specs)
+            encoded = made[dialect.name] = dialect.encode_tools(self.specs)
         return encoded
 
     def require(self) -> ToolList:
@@ -57,20 +59,22 @@ def assemble(specs: Iterable[ToolSpec]) -> ToolList:
     conflicts: dict[str, str] = {}
     for _, spec in ordered:
         first = kept.setdefault(spec.name, spec)
-        if first is not spec and first.signature != spec.signature:
-            conflicts.setdefault(spec.name, f"tool {spec.name!r} is claimed by {_claimant(first)} and {_claimant(spec)}")
+        if (first.signature, first.server) != (spec.signature, spec.server):
+            claimants = f"{_claimant(first)} and {_claimant(spec)}"
+            conflicts.setdefault(spec.name, f"tool {spec.name!r} is claimed by {claimants}")
     offered = tuple(s for s in kept.values() if s.name not in conflicts or _SOURCE_RANK[s.source] <= 1)
     return ToolList(offered, frozenset(s.name for s in offered), _digest(offered), tuple(conflicts.values()))
 
 
-def _place(numbered: tuple[int, ToolSpec]) -> tuple[int, int, str, int]:
+def _place(numbered: tuple[int, ToolSpec]) -> tuple[int, int, str, str, str]:
     position, spec = numbered
     rank = _SOURCE_RANK[spec.source]
     if rank <= 1:
-        return (rank, _BUILTIN_RANK.get(spec.name, len(_BUILTIN_ORDER)), spec.name, position)
+        return (rank, _BUILTIN_RANK.get(spec.name, len(_BUILTIN_ORDER)), spec.name, "", "")
     if spec.source == "mcp":
-        return (rank, 0, spec.name, position)
-    return (rank, position, "", position)
+        # Servers start in any order: what they offer is placed by what it is, never by when it came.
+        return (rank, 0, spec.name, spec.server or "", spec.digest)
+    return (rank, position, "", "", "")
 
 
 def _claimant(spec: ToolSpec) -> str:

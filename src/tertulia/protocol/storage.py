@@ -31,7 +31,7 @@ class Ttl(msgspec.Struct, frozen=True, gc=False, tag="ttl"):
     seconds: float
 
     def __post_init__(self) -> None:
-        if not (self.seconds > 0 and math.isfinite(self.seconds)):
+        if not 0 < self.seconds < math.inf:
             raise InvalidParams(f"storage_policy ttl must be a positive number of seconds, not {self.seconds}")
 
 
@@ -80,7 +80,10 @@ def storage_from_wire(value: object) -> StoragePolicy:
         case {"ttl": bool()}:
             pass
         case {"ttl": int() | float() as seconds, **rest} if not rest:
-            return Ttl(float(seconds))
+            try:
+                return Ttl(float(seconds))
+            except OverflowError:
+                pass
         case _:
             pass
     raise InvalidParams(_EXPECTED.format(value))
@@ -90,7 +93,8 @@ _EXPECTED = 'storage_policy must be "full", "headers_only", "none" or {{"ttl": s
 
 
 def _from_word(word: str) -> StoragePolicy:
-    match word.replace("-", "_").lower().split(":"):
+    name, *rest = word.split(":")
+    match [name.replace("-", "_").lower(), *rest]:
         case ["full"]:
             return Full()
         case ["headers_only"]:

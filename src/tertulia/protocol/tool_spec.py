@@ -52,8 +52,11 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False):
         """Check the name, bring the schema into canonical form and seal the definition with its digest."""
         if not is_legal(name):
             raise InvalidParams(f"tool name {name!r} must match ^[a-zA-Z0-9_-]{{1,64}}$")
-        schema = _canonical.encode(parameters if parameters is not None else {"type": "object", "properties": {}})
-        sealed = _canonical.encode([name, description, kind, grammar, msgspec.Raw(schema)])
+        try:
+            schema = _canonical.encode({"type": "object", "properties": {}} if parameters is None else dict(parameters))
+            sealed = _canonical.encode([name, description, kind, grammar, msgspec.Raw(schema)])
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidParams(f"the definition of tool {name!r} cannot be written as JSON: {error}") from None
         digest = hashlib.sha256(sealed).hexdigest()
         return cls(name, description, schema.decode(), source, digest, server, kind, grammar)
 

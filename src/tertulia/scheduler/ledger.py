@@ -1,11 +1,12 @@
 """What was submitted lately, by message id and by task id, so that nothing runs twice and nothing is lost.
 
-Bounded: the oldest answered submissions are forgotten first, those that still wait never.
+Bounded: of the answered ones only the newest are kept. Those that still wait are never forgotten; how many there
+are is for the queue to bound.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.scheduler.plan import Chain
@@ -16,11 +17,12 @@ _KEPT = 1_000
 class Ledger:
     """Recent submissions."""
 
-    __slots__ = ("_by_message", "_by_task", "_kept")
+    __slots__ = ("_answered", "_by_message", "_by_task", "_kept")
 
     def __init__(self, kept: int = _KEPT) -> None:
-        self._by_task: OrderedDict[TaskId, Chain] = OrderedDict()
+        self._by_task: dict[TaskId, Chain] = {}
         self._by_message: dict[tuple[ConversationId, str], Chain] = {}
+        self._answered: deque[Chain] = deque()
         self._kept = kept
 
     def __len__(self) -> int:
@@ -31,8 +33,7 @@ class Ledger:
         self._by_task[chain.task_id] = chain
         if chain.message_id is not None:
             self._by_message[chain.conversation_id, chain.message_id] = chain
-        while len(self._by_task) > self._kept and self._forget_oldest():
-            pass
+        chain.answer.add_done_callback(lambda _: self._retire(chain))
 
     def by_message(self, conversation_id: ConversationId, message_id: str) -> Chain | None:
         """The submission that had this message id."""
@@ -42,11 +43,11 @@ class Ledger:
         """The submission whose first task this is."""
         return self._by_task.get(task_id)
 
-    def _forget_oldest(self) -> bool:
-        oldest = next(iter(self._by_task.values()))
-        if not oldest.answer.done():
-            return False
-        del self._by_task[oldest.task_id]
-        if oldest.message_id is not None:
-            self._by_message.pop((oldest.conversation_id, oldest.message_id), None)
-        return True
+    def _retire(self, chain: Chain) -> None:
+        """It was answered: it makes way for newer ones."""
+        self._answered.append(chain)
+        if len(self._answered) > self._kept:
+            oldest = self._answered.popleft()
+            del self._by_task[oldest.task_id]
+            if oldest.message_id is not None:
+                del self._by_message[oldest.conversation_id, oldest.message_id]

@@ -31,13 +31,13 @@ class Nursery:
 
     async def close(self, timeout_s: float) -> int:
         """Cancel all and wait, at most so long. How many would not end and were left behind."""
-        tasks = {task for task in self._tasks if task is not asyncio.current_task()}
+        caller = {asyncio.current_task()}
+        tasks = self._tasks - caller
         for task in tasks:
             task.cancel()
-        if not tasks:
-            return 0
-        _, left = await asyncio.wait(tasks, timeout=timeout_s)
-        return len(left)
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)
+        return len(self._tasks - caller)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from pathlib import Path
+from typing import cast
 
 from tertulia.conversation.context import ConversationContext, Terms, prefs
 from tertulia.conversation.floor import Surroundings
@@ -18,6 +19,7 @@ from tertulia.models.wire import Wire
 from tertulia.protocol.events import SessionConfigured, Warning
 from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.tool_events import McpServerStatus
+from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.scheduler.interrupts import Interrupts
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
@@ -30,6 +32,7 @@ from tertulia.session.settings import Settings
 from tertulia.tools.function import FunctionTool
 from tertulia.tools.plan import UpdatePlan
 from tertulia.tools.registry import ToolRegistry
+from tertulia.tools.tool import Tool
 
 _NO_MCP = "this build does not start MCP servers yet"
 _TOUR = "no model is configured: answers come from the built-in script; set `model`, or use `-m scripted/FILE`"
@@ -58,7 +61,7 @@ def assemble(settings: Settings, *, clock: Clock | None = None, journal: Journal
     journal = journal or NoJournal()
     session_id = new_session_id()
     bus = EventBus(session_id, clock, journal)
-    toolbox = Toolbox(ToolRegistry([UpdatePlan(), *(FunctionTool.of(function) for function in settings.tools)]))
+    toolbox = Toolbox(ToolRegistry([UpdatePlan(), *(_as_tool(function) for function in settings.tools)]))
     conversations = Conversations(
         default=_default_terms(settings),
         ceiling=settings.rights(),
@@ -67,6 +70,7 @@ def assemble(settings: Settings, *, clock: Clock | None = None, journal: Journal
         bus=bus,
         clock=clock,
         journal=journal,
+        skip_conflicts=settings.on_tool_conflict == "skip",
     )
     nursery, registry = Nursery(), TaskRegistry()
     around = Surroundings(bus, clock, toolbox, settings.tool_timeout_s, dict(settings.shell_environment))
@@ -90,12 +94,22 @@ def assemble(settings: Settings, *, clock: Clock | None = None, journal: Journal
     return parts
 
 
+def _as_tool(given: object) -> Tool:
+    """A tool as it is, or a plain typed function made into one."""
+    if isinstance(getattr(given, "spec", None), ToolSpec):
+        return cast(Tool, given)
+    if callable(given):
+        return FunctionTool(given)
+    raise InvalidParams(f"tools: {given!r} is neither a tool nor a function")
+
+
 def _default_terms(settings: Settings) -> Terms:
     rights = settings.defaults()
     view = McpView.new_from_manager(NoServers())
-    context = ConversationContext(None, None, view, prefs(rights, settings.shell_mode))
+    wire = find_wire(settings.model)
+    context = ConversationContext(None, None, view, prefs(rights, settings.shell_mode, wire.family))
     cwd = os.path.abspath(settings.cwd or ".")
-    return Terms(context, rights, find_wire(settings.model), "native", cwd, settings.shell_mode)
+    return Terms(context, rights, wire, "native", cwd, settings.shell_mode)
 
 
 def _announce(parts: Parts) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tertulia.errors import InvalidParams
 
@@ -40,21 +40,20 @@ def read_config(path: Path) -> dict[str, Any] | None:
 def read_override(override: str) -> dict[str, Any]:
     """`limits.mcp_wait_s=5` as tables. The value is TOML; what is not TOML is taken as a string."""
     key, equals, value = override.partition("=")
-    try:
-        if equals:
-            return _parse(f"{key} = {value}")
-    except ValueError:
-        pass
-    try:
-        return _parse(f"{key} = {json.dumps(value, ensure_ascii=False)}")
-    except ValueError:
-        # The value is not repeated: it may be a secret.
-        raise InvalidParams(f"-c {key}: expected key=value with a dotted key") from None
+    for spelled in (value, json.dumps(value, ensure_ascii=False)) if equals else ():
+        try:
+            return _parse(f"{key} = {spelled}")
+        except ValueError:
+            continue
+    # The value is not repeated: it may be a secret.
+    raise InvalidParams(f"-c {key}: expected key=value with a dotted key")
 
 
 def anchor(paths: Any, folder: Path, user_home: Path) -> Any:
     """Directories as people write them, made absolute from `folder`; what is no list of texts is left alone."""
-    return [_anchor(path, folder, user_home) for path in paths] if isinstance(paths, list) else paths
+    if not isinstance(paths, list):
+        return paths
+    return [_anchor(path, folder, user_home) for path in cast("list[Any]", paths)]
 
 
 def _anchor(path: Any, folder: Path, user_home: Path) -> Any:

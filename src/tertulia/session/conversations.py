@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from tertulia.conversation.context import Terms
 from tertulia.conversation.settings import Ground, Settled, settle
@@ -44,6 +45,7 @@ class Conversations:
         bus: EventBus,
         clock: Clock,
         journal: Journal,
+        skip_conflicts: bool = False,
     ) -> None:
         self._default = default
         self._ceiling = ceiling
@@ -52,6 +54,7 @@ class Conversations:
         self._bus = bus
         self._clock = clock
         self._journal = journal
+        self._skip_conflicts = skip_conflicts
         self._open: dict[ConversationId, Talk] = {}
         self._gone = Tombstones()
         self._narrowed: dict[ConversationId, tuple[Narrowed, ...]] = {}
@@ -164,7 +167,11 @@ class Conversations:
             raise Limit(f"the session holds {most:,} conversations besides root (max_conversations); close some")
 
     def _check_tools(self, settled: Settled) -> Settled:
-        self._toolbox.offered(settled.terms, settled.terms.rights).require()
+        """Two tools under one name are an error, or, where so configured, a warning."""
+        tools = self._toolbox.offered(settled.terms, settled.terms.rights)
+        if self._skip_conflicts:
+            return replace(settled, warnings=settled.warnings + tools.conflicts)
+        tools.require()
         return settled
 
     def _note(self, talk: Talk, settled: Settled) -> None:

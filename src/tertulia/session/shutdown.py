@@ -37,7 +37,7 @@ async def close_conversation(parts: Parts, conversation_id: str, timeout: float 
         forced = await parts.scheduler.release(talk, seconds)
     finally:
         # Also when the caller gave up waiting: a conversation that refuses messages must not linger.
-        calls = {call.call_id: call.name for call in talk.history.open_call_items}
+        calls = {call.call_id: call.name for call in talk.history.open_call_items()}
         for output in talk.close_open_calls("interrupted: the conversation was closed"):
             end = ToolCallEnd(output.call_id, calls[output.call_id], False, output.text, False, 0)
             parts.bus.publish(end, Scope("", talk.id))

@@ -27,6 +27,8 @@ from tertulia.tools.verdict import (
 )
 
 Builder = Callable[[Site, Any], Check | None]
+_CONTAINERS = ("object", "array")
+_NUMBERS = ("integer", "number")
 
 # ── any value ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -57,7 +59,7 @@ def _enum(site: Site, values: Any) -> Check:
     def check(value: Any, budget: Budget) -> Problem | None:
         # Nearly every enum is one of texts; a long text or a large object is then never walked.
         known = value in texts if isinstance(value, str) else bool(others) and same(value, budget) in others
-        return None if known else Problem(expected, shortened(value))
+        return None if known else Problem(expected, "another" if kind(value) in _CONTAINERS else shortened(value))
 
     return check
 
@@ -140,13 +142,12 @@ def _not(site: Site, schema: Any) -> Check:
 
 # ── limits ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-_NUMBER = ("integer", "number")
 _Comparison = Callable[[Any, Any], bool]
 
 
 def _limit(holds: _Comparison, phrase: str) -> Builder:
     """A limit of a number itself."""
-    return _measured(_NUMBER, lambda value: value, holds, phrase)
+    return _measured(_NUMBERS, lambda value: value, holds, phrase)
 
 
 def _size(of: str, holds: _Comparison, phrase: str) -> Builder:
@@ -158,7 +159,7 @@ def _measured(kinds: tuple[str, ...], measure: Callable[[Any], Any], holds: _Com
     def build(site: Site, limit: Any) -> Check | None:
         if isinstance(limit, bool):
             return None  # `exclusiveMinimum: true` of older drafts: the plain limit beside it is checked
-        if kind(limit) not in _NUMBER:
+        if kind(limit) not in _NUMBERS:
             site.refuse(f"`{phrase.format('…')}` is said without a number")
         expected = phrase.format(shortened(limit))
 
@@ -173,12 +174,12 @@ def _measured(kinds: tuple[str, ...], measure: Callable[[Any], Any], holds: _Com
 
 
 def _multiple_of(site: Site, unit: Any) -> Check:
-    if kind(unit) not in _NUMBER or unit <= 0:
+    if kind(unit) not in _NUMBERS or unit <= 0:
         site.refuse("`multipleOf` is not a positive number")
     expected = f"a multiple of {shortened(unit)}"
 
     def check(value: Any, budget: Budget) -> Problem | None:
-        if kind(value) not in _NUMBER:
+        if kind(value) not in _NUMBERS:
             return None
         # In decimals, as they were written: 0.3 is a multiple of 0.1, although no quotient of floats says so.
         budget.spend(32)

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 Spend = Callable[[int], None]
-"""Pays for so many steps of at most half a microsecond, or raises."""
+"""Pays for so many steps of about half a microsecond, or raises."""
 Test = Callable[[str], bool]
 """Whether a character belongs."""
 

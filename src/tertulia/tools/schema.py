@@ -15,7 +15,7 @@ import msgspec
 
 from tertulia.errors import InvalidParams
 from tertulia.tools.keywords import BUILDERS
-from tertulia.tools.verdict import Budget, Check, Problem, is_array, is_object
+from tertulia.tools.verdict import Budget, Check, Problem, is_array, is_object, kind
 
 MAX_BYTES = 256 * 1024
 """Of a schema's text."""
@@ -88,7 +88,7 @@ class _Node:
 
 
 def _never(value: Any, budget: Budget) -> Problem | None:
-    return Problem("nothing here", "a value")
+    return Problem("nothing", kind(value))
 
 
 class _Compiler:

@@ -11,8 +11,8 @@ from typing import Any, NoReturn, Protocol, TypeGuard
 
 from tertulia.errors import InvalidParams
 
-MAX_STEPS = 100_000
-"""Of half a microsecond: what checking one value may cost."""
+MAX_STEPS = 50_000
+"""Of about half a microsecond: what checking one value may cost."""
 MAX_DEPTH = 200
 """Checks inside checks: how deep the value is, times how indirect the schema is."""
 _MAX_SHOWN = 240

@@ -1,0 +1,104 @@
+"""The program `tertulia`: finds the verb, and turns whatever happens into one sentence and an exit code.
+
+Verbs are imported when they are called for, so that starting one costs nothing of the others.
+
+Exit codes: 0 done, 1 it failed, 2 usage or configuration, 124 our own timeout, 130 stopped by SIGINT or SIGTERM.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from tertulia.apps.errors_shown import explained
+from tertulia.apps.global_flags import global_flags
+from tertulia.errors import AgentError
+from tertulia.version import __version__
+
+VERBS = {
+    "exec": "Do one task and print the answer.",
+    "demo": "Watch two isolated conversations in one session; needs no key.",
+    "app-server": "Serve a session as JSON-RPC over standard input and output.",
+    "doctor": "Show where each setting comes from, and what is wrong.",
+    "bench": "Measure the runtime (from a source checkout).",
+}
+"""Every verb that there is; `apps` has a module for each."""
+
+INTERRUPTED = 130
+
+_EXAMPLES = """
+\b
+Examples:
+  tertulia demo
+  tertulia exec "What does this repository do?"
+  git diff | tertulia exec -m scripted/review.yaml --json -
+  tertulia -C ~/project -s read-only exec "List the open questions"
+"""
+
+
+class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        return importlib.import_module(f"tertulia.apps.{cmd_name.replace('-', '_')}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # Not click's way, which imports every verb for the sake of its first sentence.
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=_Verbs, invoke_without_command=True, epilog=_EXAMPLES)
+@global_flags
+@click.version_option(__version__, message="tertulia %(version)s")
+@click.pass_context
+def program(context: click.Context) -> None:
+    """One session, many isolated conversations: an agent runtime.
+
+    The options hold for every command and may stand before or after it.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+        click.echo("\nThe terminal UI is not part of this version; `tertulia exec` does one task, `tertulia demo` shows it.")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and give back its exit code."""
+    try:
+        return _run(arguments)
+    except OSError as error:
+        # The reader left, or the disk is full: what is still buffered must not be tried again at exit.
+        _let_go_of_output()
+        if not isinstance(error, BrokenPipeError):
+            _say(f"tertulia: {error.strerror}" + (f": {error.filename}" if error.filename else ""))
+        return 1
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        code = program.main(args=arguments, prog_name="tertulia", standalone_mode=False)
+        sys.stdout.flush()
+        return code or 0
+    except (click.ClickException, AgentError) as error:
+        sentence, code = explained(error)
+        _say(sentence)
+        return code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+
+
+def _say(sentence: str) -> None:
+    print(sentence.encode("utf-8", "backslashreplace").decode(), file=sys.stderr)
+
+
+def _let_go_of_output() -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,114 @@
+"""One message to a session of its own, followed to its end: what `exec` does, whichever way it is shown."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from tertulia.apps.stop_signals import on_stop_signal
+from tertulia.protocol.events import Event
+from tertulia.protocol.inputs import InputItem
+from tertulia.scheduler.reply import Reply
+from tertulia.session.session import Session
+from tertulia.session.settings import Settings
+
+StopReason = Literal["interrupted", "timeout"]
+
+
+class Errand(msgspec.Struct, frozen=True):
+    """What is to be done."""
+
+    items: tuple[InputItem, ...]
+    output_schema: dict[str, Any] | None = None
+    timeout_s: float | None = None
+    """For all of it; None waits as long as it takes."""
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How it went. There is no reply when it was stopped from outside."""
+
+    status: Literal["completed", "failed", "interrupted", "timeout"]
+    reply: Reply | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """For the process that ran it."""
+        return {"completed": 0, "failed": 1, "timeout": 124, "interrupted": 130}[self.status]
+
+
+class View(Protocol):
+    """Whoever shows an errand. An exception of a view stops the errand and is raised by `run_errand`."""
+
+    def show(self, event: Event) -> None:
+        """One event of the session, from its first."""
+        ...
+
+    def stopping(self, reason: StopReason) -> None:
+        """The task is being stopped; its last events are still to come."""
+        ...
+
+    def end(self, ending: Ending) -> None:
+        """Nothing more will come."""
+        ...
+
+
+async def run_errand(settings: Settings, errand: Errand, view: View) -> Ending:
+    """Do it. SIGINT, SIGTERM and the timeout stop the task in good order; every event is shown before the end."""
+    stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
+    with on_stop_signal(lambda: _settle(stopped, "interrupted")):
+        timer = _start_timer(errand.timeout_s, stopped)
+        try:
+            async with Session.start(settings) as session, asyncio.TaskGroup() as group:
+                group.create_task(_watch(session, view))
+                asking = group.create_task(_ask(session, errand))
+                ending = await _first(asking, stopped, view)
+                await session.close()
+        except ExceptionGroup as several:
+            # Ours is the first; a sibling fails only because of it.
+            raise several.exceptions[0] from None
+        finally:
+            if timer is not None:
+                timer.cancel()
+    view.end(ending)
+    return ending
+
+
+async def _watch(session: Session, view: View) -> None:
+    async for event in session.events(after=0):
+        view.show(event)
+
+
+async def _ask(session: Session, errand: Errand) -> Reply:
+    return await session.root.message(errand.items, output_schema=errand.output_schema)
+
+
+async def _first(asking: asyncio.Task[Reply], stopped: asyncio.Future[StopReason], view: View) -> Ending:
+    waited_for: list[asyncio.Future[Any]] = [asking, stopped]
+    await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+    if asking.done():
+        return _judged(asking.result())
+    reason = stopped.result()
+    view.stopping(reason)
+    # Giving up the wait is what stops the task, whether it runs or still stands in the queue.
+    asking.cancel()
+    await asyncio.wait([asking])
+    return Ending(reason)
+
+
+def _judged(reply: Reply) -> Ending:
+    if reply.error is not None and reply.error.code == "timeout":
+        return Ending("timeout", reply)
+    return Ending(reply.status, reply)
+
+
+def _start_timer(seconds: float | None, stopped: asyncio.Future[StopReason]) -> asyncio.TimerHandle | None:
+    if seconds is None:
+        return None
+    return asyncio.get_running_loop().call_later(seconds, _settle, stopped, "timeout")
+
+
+def _settle(stopped: asyncio.Future[StopReason], reason: StopReason) -> None:
+    if not stopped.done():
+        stopped.set_result(reason)

@@ -1,0 +1,133 @@
+"""`tertulia exec`: one task, its answer, an honest exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from tertulia.apps.errand import Errand, View, run_errand
+from tertulia.apps.exec_jsonl import JsonView
+from tertulia.apps.exec_text import TextView
+from tertulia.apps.global_flags import Given, global_flags
+from tertulia.apps.terminal import Terminal
+from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
+from tertulia.session.settings import Loaded
+
+_FILE = click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path)
+
+_MORE = """
+\b
+Examples:
+  tertulia exec "Summarise the open questions in notes.md"
+  git diff | tertulia exec --json - > review.jsonl
+  tertulia exec --timeout 120 -o answer.txt "Name the three riskiest functions"
+  tertulia exec -m scripted/rehearsal.yaml "Tidy up the notes"
+
+\b
+Exit codes:
+  0    done
+  1    the task failed
+  2    usage or configuration
+  124  --timeout, or a limit of time in the settings, has passed
+  130  stopped by SIGINT or SIGTERM; the second signal kills
+"""
+
+
+@click.command("exec", epilog=_MORE)
+@click.argument("prompt", nargs=-1, metavar="PROMPT|-")
+@click.option("--json", "--experimental-json", "as_json", is_flag=True, help="Print events, one JSON object a line.")
+@click.option(
+    "answer_file",
+    "-o",
+    "--output-last-message",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the final answer to this file as well, once the task is done.",
+)
+@click.option("schema_file", "--output-schema", metavar="FILE", type=_FILE, help="A JSON Schema for the answer.")
+@click.option("images", "-i", "--image", metavar="FILE", type=_FILE, multiple=True, help="Show a picture; repeatable.")
+@click.option("timeout_s", "--timeout", metavar="SECONDS", type=float, help="Stop the task after so long.")
+@global_flags
+@click.pass_obj
+def command(
+    given: Given,
+    *,
+    prompt: Sequence[str],
+    as_json: bool,
+    answer_file: Path | None,
+    schema_file: Path | None,
+    images: Sequence[Path],
+    timeout_s: float | None,
+) -> int:
+    """Do one task and print the answer.
+
+    PROMPT says what to do; `-` reads it from standard input, which is never touched otherwise. The answer goes to
+    standard output, everything else to standard error.
+    """
+    if timeout_s is not None and not 0 < timeout_s < math.inf:
+        raise click.BadParameter("must be a positive number of seconds", param_hint="--timeout")
+    if answer_file is not None:
+        _check_writable(answer_file)
+    schema = None if schema_file is None else _read_schema(schema_file)
+    pictures = (LocalImageInput(str(image)) for image in images)
+    loaded = given.load()
+    errand = Errand((TextInput(_read_prompt(prompt)), *pictures), schema, timeout_s)
+    ending = asyncio.run(run_errand(loaded.settings, errand, _view(loaded, as_json)))
+    if answer_file is not None and ending.status == "completed" and ending.reply is not None:
+        answer_file.write_text(ending.reply.text or "", encoding="utf-8")
+    return ending.exit_code
+
+
+def _view(loaded: Loaded, as_json: bool) -> View:
+    if as_json:
+        return JsonView(sys.stdout.buffer, loaded.warnings)
+    variables = loaded.environment.variables
+    return TextView(Terminal(sys.stdout, variables), Terminal(sys.stderr, variables), loaded.warnings)
+
+
+def _read_prompt(words: Sequence[str]) -> str:
+    match list(words):
+        case ["-"]:
+            text = _read_standard_input()
+        case [text]:
+            pass
+        case []:
+            waiting = "" if sys.stdin is None or sys.stdin.isatty() else "; `-` reads it from standard input"
+            raise click.UsageError(f"there is no PROMPT{waiting}")
+        case _:
+            raise click.UsageError("the PROMPT must be one argument: put it in quotes")
+    if not text.strip():
+        raise click.UsageError("the PROMPT is empty")
+    return text
+
+
+def _read_standard_input() -> str:
+    if sys.stdin is None:
+        raise click.UsageError("standard input is closed")
+    content = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
+    try:
+        return content.decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"standard input is not UTF-8 (at byte {error.start})") from None
+
+
+def _read_schema(path: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{path} is not a JSON object ({error})", param_hint="--output-schema") from None
+
+
+def _check_writable(path: Path) -> None:
+    """Before the task, not after it: an answer that was paid for should have a place to go."""
+    place = path if path.exists() else path.parent
+    if not place.exists() or not os.access(place, os.W_OK):
+        raise click.BadParameter(f"{path} cannot be written", param_hint="--output-last-message")

@@ -1,0 +1,117 @@
+"""The envelopes of JSON-RPC 2.0: what makes a request, and how answers, refusals and events are written.
+
+Knows no operation and no connection.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from tertulia.errors import (
+    AgentError,
+    Busy,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    NotInitialized,
+    ParseError,
+)
+from tertulia.server.strict_json import unfit
+
+RequestId = str | int | float
+
+_OTHER = -32000
+_NUMBERS: dict[type[AgentError], int] = {
+    ParseError: -32700,
+    InvalidRequest: -32600,
+    MethodNotFound: -32601,
+    InvalidParams: -32602,
+    Busy: -32001,
+    NotInitialized: -32002,
+}
+_encode = msgspec.json.Encoder().encode
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What a client wants."""
+
+    method: str
+    params: dict[str, Any]
+    id: RequestId | None
+    """None: a notification, which nobody answers."""
+
+
+class Refused(Exception):
+    """An entry that is not a request, or not one that could be carried out."""
+
+    def __init__(self, error: AgentError, id: RequestId | None, *, silent: bool = False) -> None:
+        super().__init__(error.message)
+        self.line = None if silent else refusal(id, error)
+        """What to answer; None: it was a notification."""
+
+
+def read_request(entry: Any) -> Request:
+    """The request in a decoded value; raises Refused, under the request's id as far as it has a legal one."""
+    if not isinstance(entry, dict):
+        raise Refused(InvalidRequest("a request is an object"), None)
+    fields = cast("dict[str, Any]", entry)
+    id = _request_id(fields)
+    if fields.get("jsonrpc") != "2.0":
+        raise Refused(InvalidRequest('a request says "jsonrpc": "2.0"'), id)
+    method = fields.get("method")
+    if not isinstance(method, str) or unfit(method):
+        raise Refused(InvalidRequest("a request names its method, in valid Unicode"), id)
+    return Request(method, _params(fields, id), id)
+
+
+def _request_id(fields: dict[str, Any]) -> RequestId | None:
+    if "id" not in fields:
+        return None
+    id = fields["id"]
+    # An integer of any length can be repeated; only what is inside of params has to fit 64 bits.
+    if isinstance(id, bool) or not isinstance(id, str | int | float) or (isinstance(id, str) and unfit(id)):
+        raise Refused(InvalidRequest("an id is a number or a text in valid Unicode"), None)
+    return id
+
+
+def _params(fields: dict[str, Any], id: RequestId | None) -> dict[str, Any]:
+    params = fields.get("params")
+    if params is None:
+        return {}
+    if not isinstance(params, dict):
+        raise Refused(InvalidParams("params must be an object: parameters go by name"), id, silent=id is None)
+    if (finding := unfit(params)) is not None:
+        raise Refused(InvalidParams(f"params contain {finding}"), id, silent=id is None)
+    return cast("dict[str, Any]", params)
+
+
+def answer(id: RequestId, result: Any) -> bytes:
+    """The answer to a request."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_echo(id), _encode(result))
+
+
+def refusal(id: RequestId | None, error: AgentError) -> bytes:
+    """The answer to a request that failed, or to a line that cannot be answered by id."""
+    said = {
+        "code": _NUMBERS.get(type(error), _OTHER),
+        "message": error.message,
+        "data": {**error.detail, "code": error.code},
+    }
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_echo(id), _encode(said))
+
+
+def batch(answers: list[bytes]) -> bytes:
+    """Several answers as one."""
+    return b"[%b]" % b",".join(answers)
+
+
+def notification(event: bytes) -> bytes:
+    """An event, encoded already, on its way."""
+    return b'{"jsonrpc":"2.0","method":"event","params":%b}' % event
+
+
+def _echo(id: RequestId | None) -> bytes:
+    # msgspec writes no integer beyond 64 bits.
+    return b"%d" % id if isinstance(id, int) else _encode(id)

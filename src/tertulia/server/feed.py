@@ -1,0 +1,89 @@
+"""The events of one session on their way to one client, and the answers that must not overtake them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from tertulia.events.subscription import Subscription
+from tertulia.server.envelopes import notification
+
+BURST_BYTES = 64 * 1024
+"""About how much is written at a time: enough to save calls, little enough for an answer to come between."""
+
+
+class Sink(Protocol):
+    """The way out to one client.
+
+    Contract: `send` never waits and never raises; whole messages come out, in the order they were given. Nothing tells
+    apart a client that got them from one that is gone: then `send` drops them and `drain` returns at once.
+    """
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        """Put messages on their way, each one JSON text without a newline."""
+        ...
+
+    async def drain(self) -> None:
+        """Return when the client has taken so much that more may be sent."""
+        ...
+
+
+class Feed:
+    """Writes a subscription's events as fast as the client takes them. A slow client makes its subscription lag.
+
+    An event is taken from the subscription and sent in one step, so what the subscription has passed was sent.
+    """
+
+    __slots__ = ("_news", "_sink", "_waiting")
+
+    def __init__(self, news: Subscription, sink: Sink) -> None:
+        self._news = news
+        self._sink = sink
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    async def run(self) -> None:
+        """Until the session is closed and its last event sent, or the feed is replaced."""
+        try:
+            while await self._news.wait():
+                await self._sink.drain()
+                if self._send_burst() >= BURST_BYTES:
+                    # A replay can be long, and a fast client never makes us wait.
+                    await asyncio.sleep(0)
+        finally:
+            self._news.close()
+            self._release()
+
+    async def sent(self, seq: int) -> None:
+        """Return when no event numbered `seq` or below is still to be sent."""
+        if not self._news.passed(seq):
+            reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((seq, reached))
+            await reached
+
+    def replace(self, news: Subscription) -> Feed:
+        """A feed of other events in place of this one, which ends; whoever waited here waits there."""
+        heir = Feed(news, self._sink)
+        heir._waiting, self._waiting = self._waiting, []
+        heir._release()
+        self._news.close()
+        return heir
+
+    def _send_burst(self) -> int:
+        messages: list[bytes] = []
+        size = 0
+        while size < BURST_BYTES and (event := self._news.next_nowait()) is not None:
+            message = notification(event.json())
+            messages.append(message)
+            size += len(message)
+        self._sink.send(messages)
+        self._release()
+        return size
+
+    def _release(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for seq, reached in waiting:
+            if not self._news.passed(seq):
+                self._waiting.append((seq, reached))
+            elif not reached.done():
+                reached.set_result(None)

@@ -1,0 +1,113 @@
+"""JSON from strangers: everything that could be read in two ways, or costs too much to read, is refused.
+
+Not msgspec: it keeps the last of duplicate keys in silence, and refuses a whole text for a lone surrogate, so that the
+refusal could not be given under the request's id.
+"""
+
+from __future__ import annotations
+
+from json import JSONDecodeError, JSONDecoder
+from math import isfinite
+from typing import Any, cast
+
+from tertulia.errors import ParseError
+
+MAX_DEPTH = 128
+"""Deeper than any sane document, and shallow enough for every recursion further in."""
+MAX_DIGITS = 1_000
+"""Of an integer. Reading digits costs their square."""
+
+_BEYOND_64_BITS = 1 << 64
+
+
+def decode(data: bytes) -> Any:
+    """The one value in these bytes; ParseError when it is not exactly one, in plain UTF-8, without duplicate keys."""
+    try:
+        value = _decoder.decode(data.decode())
+    except UnicodeDecodeError as error:
+        raise ParseError(f"not UTF-8: {error.reason} at byte {error.start}") from None
+    except JSONDecodeError as error:
+        raise ParseError(f"not JSON: {error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise _too_deep() from None
+    # Counting brackets is next to nothing; only a text with many of them can be deep.
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(value):
+        raise _too_deep()
+    return value
+
+
+def unfit(value: Any) -> str | None:
+    """What in a decoded value cannot be stored or sent on: a lone surrogate, an integer beyond 64 bits. Else None."""
+    values = [value]
+    # Containers put their elements at the end of the list under iteration: no recursion.
+    for value in values:
+        match value:
+            case str():
+                if not (value.isascii() or _is_encodable(value)):
+                    return "a lone surrogate; send valid Unicode"
+            case int():
+                if not -_BEYOND_64_BITS // 2 <= value < _BEYOND_64_BITS:
+                    return "an integer beyond 64 bits"
+            case dict():
+                values.extend(value)
+                values.extend(value.values())
+            case list():
+                values.extend(cast("list[Any]", value))
+            case _:
+                pass
+    return None
+
+
+def _too_deep() -> ParseError:
+    return ParseError(f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _containers(outer)]
+        if not level:
+            return False
+    return bool(level)
+
+
+def _containers(value: Any) -> list[Any]:
+    inner = value.values() if isinstance(value, dict) else value
+    return [entry for entry in inner if isinstance(entry, dict | list)]
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ParseError(f"the key {twice[:64]!r} is given twice")
+    return made
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ParseError(f"an integer of {len(digits):,} digits; the limit is {MAX_DIGITS:,}")
+    return int(digits)
+
+
+def _real(digits: str) -> float:
+    number = float(digits)
+    if not isfinite(number):
+        raise ParseError("a number beyond the range of a double")
+    return number
+
+
+def _constant(name: str) -> Any:
+    raise ParseError(f"{name} is not JSON")
+
+
+_decoder = JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_real, parse_constant=_constant)

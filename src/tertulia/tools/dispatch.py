@@ -1,0 +1,260 @@
+"""From the calls of one answer to their outputs: check them all, then run those that passed.
+
+The only module of this stage that catches everything: whatever a tool does, the model gets an output and the
+task goes on. It publishes nothing and records nothing; whoever runs a `Dispatch` is told and does both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from tertulia.errors import AgentError, Internal, InvalidParams, Limit, NotFound
+from tertulia.protocol.ids import CallId
+from tertulia.protocol.items import ToolCall
+from tertulia.protocol.tool_names import canonical
+from tertulia.tools.output import bound, bound_result
+from tertulia.tools.registry import ToolRegistry
+from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, Tool
+from tertulia.tools.verdict import is_object
+
+TOOL_TIMEOUT_S = 300.0
+MAX_CALLS = 128
+"""Of one answer; checking them all must not take seconds, whatever the schemas."""
+MAX_ARGUMENTS = 4 * 1024 * 1024
+"""Characters of one call's arguments."""
+MAX_OUTPUT_BYTES = 1024 * 1024
+"""Of one output's text, where no limit is set."""
+MAX_PARALLEL = 16
+"""Calls that run at once."""
+_MAX_REASON_BYTES = 2_000
+
+_TOO_MANY = Limit(f"an answer may have {MAX_CALLS} calls; make this one in the next")
+
+ContextFor = Callable[[ToolCall], CallContext]
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A call that may run, or the refusal that answers it."""
+
+    call: ToolCall
+    tool: Tool | None
+    arguments: Any
+    refusal: Result | None
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The one end of a call."""
+
+    call: ToolCall
+    result: Result
+    truncated: bool
+    duration_ms: int
+
+
+class Progress:
+    """How far one call has come; true at any moment, also after a cancellation."""
+
+    __slots__ = ("begun", "checked", "outcome")
+
+    def __init__(self, checked: Checked) -> None:
+        self.checked = checked
+        self.begun = False
+        self.outcome: Ended | Handoff | None = None
+        """None while it has not begun, while it runs, and for ever if it was cancelled meanwhile."""
+
+
+# ── checking ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_calls(
+    calls: Sequence[ToolCall], registry: ToolRegistry, offered: Container[str], context_for: ContextFor
+) -> tuple[list[Checked], list[ToolCall]]:
+    """Check all calls of an answer, with no side effect: (those to run or refuse, in order; those to drop).
+
+    Dropped is a call whose id was used before in the same answer: two outputs of one id could not be told apart.
+    """
+    used: set[CallId] = set()
+    checked: list[Checked] = []
+    dropped: list[ToolCall] = []
+    for call in calls:
+        if call.call_id in used:
+            dropped.append(call)
+            continue
+        used.add(call.call_id)
+        if len(checked) < MAX_CALLS:
+            checked.append(_check(call, registry, offered, context_for))
+        else:
+            checked.append(Checked(call, None, None, refusal(_TOO_MANY)))
+    return checked, dropped
+
+
+def _check(call: ToolCall, registry: ToolRegistry, offered: Container[str], context_for: ContextFor) -> Checked:
+    tool = registry.get(call.name)
+    try:
+        if tool is None or canonical(call.name) not in offered or tool.spec.kind == "hosted":
+            raise NotFound(f"there is no tool {call.name[:80]!r} here")
+        arguments = _read_arguments(call, tool, registry)
+        tool.check(arguments, context_for(call))
+    except AgentError as error:
+        return Checked(call, tool, None, refusal(error))
+    except Exception as error:
+        return Checked(call, tool, None, refusal(Internal(_describe(error))))
+    return Checked(call, tool, arguments, None)
+
+
+def _read_arguments(call: ToolCall, tool: Tool, registry: ToolRegistry) -> Any:
+    if len(call.arguments) > MAX_ARGUMENTS:
+        raise InvalidParams(f"the arguments are longer than {MAX_ARGUMENTS:,} characters")
+    if tool.spec.kind == call.kind == "custom":
+        return call.arguments
+    try:
+        # Some models write nothing at all where there is nothing to say.
+        arguments = msgspec.json.decode(call.arguments or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidParams(f"the arguments are not JSON that can be read: {error}") from None
+    if not is_object(arguments):
+        raise InvalidParams("the arguments are not a JSON object")
+    if tool.spec.kind == "custom":
+        return _custom_input(arguments)
+    registry.schema(tool.spec).validate(arguments)
+    return arguments
+
+
+def _custom_input(arguments: dict[str, Any]) -> str:
+    """Where an API knows no custom tools, their text comes as the one argument of a function."""
+    match arguments:
+        case {"input": str(text), **others} if not others:
+            return text
+        case _:
+            raise InvalidParams("the arguments must be an object with the one text `input`")
+
+
+def refusal(error: AgentError) -> Result:
+    """What the model reads when a call is refused, or when a tool fails with an error of ours."""
+    reason = bound(error.message, _MAX_REASON_BYTES).text
+    text = msgspec.json.encode({"ok": False, "code": error.code, "reason": reason}).decode()
+    return Result(text, success=False)
+
+
+# ── running ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Dispatch:
+    """Runs the checked calls of one answer, once.
+
+    One after another, but neighbours that are parallel_safe together. `began` and `ended` are called as it
+    happens; outputs are to be recorded in the order of `progress`, which is that of the calls. A handoff begins
+    and does not end here: it is kept for the continuation, after all ordinary calls have run.
+    """
+
+    __slots__ = ("_began", "_context_for", "_ended", "_timeout_s", "progress")
+
+    def __init__(
+        self,
+        checked: Sequence[Checked],
+        context_for: ContextFor,
+        *,
+        began: Callable[[ToolCall], object],
+        ended: Callable[[Ended], object],
+        timeout_s: float | None = TOOL_TIMEOUT_S,
+    ) -> None:
+        self.progress = tuple(Progress(each) for each in checked)
+        self._context_for = context_for
+        self._began = began
+        self._ended = ended
+        self._timeout_s = timeout_s
+
+    @property
+    def outputs(self) -> list[Ended]:
+        """What has ended so far, in the order of the calls."""
+        return [each.outcome for each in self.progress if isinstance(each.outcome, Ended)]
+
+    @property
+    def handoffs(self) -> list[tuple[ToolCall, Handoff]]:
+        """The calls that another conversation must answer, in the order of the calls."""
+        return [(each.checked.call, each.outcome) for each in self.progress if isinstance(each.outcome, Handoff)]
+
+    async def run(self) -> None:
+        """Run them all; a call that ends the task is the last that runs. Only a cancellation comes through."""
+        for batch in self._batches():
+            if len(batch) == 1:
+                await self._handle(batch[0])
+            else:
+                async with asyncio.TaskGroup() as group:
+                    for each in batch:
+                        group.create_task(self._handle(each))
+            if any(isinstance(each.outcome, Ended) and each.outcome.result.ends_task for each in batch):
+                return
+
+    def _batches(self) -> Iterator[Sequence[Progress]]:
+        for together, group in groupby(self.progress, key=lambda each: _is_parallel_safe(each.checked)):
+            calls, size = list(group), MAX_PARALLEL if together else 1
+            yield from (calls[start : start + size] for start in range(0, len(calls), size))
+
+    async def _handle(self, progress: Progress) -> None:
+        call = progress.checked.call
+        context = self._context_for(call)
+        progress.begun = True
+        self._began(call)
+        started = context.clock.monotonic()
+        outcome = progress.checked.refusal or await self._attempt(progress.checked, context)
+        if isinstance(outcome, Handoff):
+            progress.outcome = outcome
+            return
+        max_bytes = context.rights.limits.max_output_bytes
+        result, truncated = bound_result(outcome, MAX_OUTPUT_BYTES if max_bytes is None else max_bytes)
+        duration_ms = round((context.clock.monotonic() - started) * 1000)
+        progress.outcome = Ended(call, result, truncated, duration_ms)
+        self._ended(progress.outcome)
+
+    async def _attempt(self, checked: Checked, context: CallContext) -> Outcome:
+        assert checked.tool is not None, "a call without a tool was refused"
+        deadline = asyncio.timeout(self._timeout_s)
+        try:
+            async with deadline:
+                outcome = await checked.tool.run(checked.arguments, context)
+        except AgentError as error:
+            return refusal(error)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            # A tool may raise CancelledError although nobody cancelled this task: then it is its own failure.
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
+            if deadline.expired():
+                return Result(f"timed out after {self._timeout_s:g} s", success=False)
+            return Result(_describe(error), success=False)
+        return _settled(outcome)
+
+
+def _is_parallel_safe(checked: Checked) -> bool:
+    return checked.refusal is not None or (checked.tool is not None and checked.tool.parallel_safe)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _settled(returned: object) -> Outcome:
+    """Tools are written by everybody; what is passed on is what the interface says."""
+    match returned:
+        case Handoff() | Result(text=str()):
+            return returned
+        case _:
+            return Result(f"the tool returned {type(returned).__name__} instead of a result", success=False)
+
+
+def _describe(error: BaseException) -> str:
+    """For the model: what it was and what it says, never where it came from."""
+    name = type(error).__name__
+    try:
+        said = str(error)
+    except Exception:
+        said = ""
+    return bound(f"{name}: {said}" if said else name, _MAX_REASON_BYTES).text

@@ -1,0 +1,203 @@
+"""Typed Python functions as tools: the schema comes from the annotations, the words from the docstring."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from types import FunctionType, MethodType, SimpleNamespace
+from typing import Annotated, Any, Generic, ParamSpec, TypeVar, overload
+
+import msgspec
+
+from tertulia.errors import InvalidParams
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools import docstring
+from tertulia.tools.threads import in_thread
+from tertulia.tools.tool import CallContext, Handoff, Outcome, Result
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class FunctionTool(Generic[P, R]):
+    """A function that a model can call, and everybody else as before.
+
+    The answer is the text that it returns; None is the empty text, anything else is written as JSON. A parameter
+    annotated `CallContext` gets the context of the call and is not shown to the model. A synchronous function
+    runs in a thread of its own. Raises InvalidParams for a function that cannot be described to a model.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        parallel_safe: bool = False,
+        read_only: bool = False,
+    ) -> None:
+        self._function: Callable[..., Any] = function
+        self._label = _label(function)
+        self._arguments, self._contexts = _arguments(function, self._label)
+        self.spec = ToolSpec.define(
+            name or self._label,
+            docstring.summary(function.__doc__) if description is None else description,
+            _schema(self._arguments),
+            source="function",
+        )
+        self.parallel_safe = parallel_safe
+        self.read_only = read_only
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The plain function."""
+        return self._function(*args, **kwargs)
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Refuse arguments that cannot become what the annotations say."""
+        self._read(arguments)
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """Call the function with converted arguments."""
+        given = {**self._read(arguments), **dict.fromkeys(self._contexts, call)}
+        if inspect.iscoroutinefunction(self._function):
+            return _outcome(await self._function(**given))
+        answer = await in_thread(self._answer, given)
+        return _outcome(await answer) if inspect.isawaitable(answer) else answer
+
+    def _answer(self, given: Mapping[str, Any]) -> Any:
+        value = self._function(**given)
+        # A decorator may have hidden that the function is asynchronous; what it returned is awaited on the loop.
+        return value if inspect.isawaitable(value) else _outcome(value)
+
+    def _read(self, arguments: Any) -> dict[str, Any]:
+        try:
+            return msgspec.structs.asdict(msgspec.convert(arguments, self._arguments, strict=True))
+        except msgspec.ValidationError as error:
+            raise InvalidParams(str(error)) from None
+
+
+@overload
+def tool(
+    fn: Callable[P, R],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    parallel_safe: bool = False,
+    read_only: bool = False,
+) -> FunctionTool[P, R]: ...
+
+
+@overload
+def tool(
+    fn: None = None,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    parallel_safe: bool = False,
+    read_only: bool = False,
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+
+
+def tool(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Make a typed function a tool: `@tool`, or `@tool(name=…, description=…, parallel_safe=…, read_only=…)`.
+
+    The description is the docstring's first paragraph, those of the parameters come from its `Args:` section.
+    """
+    return functools.partial(FunctionTool[..., Any], **options) if fn is None else FunctionTool(fn, **options)
+
+
+def _label(function: Callable[..., Any]) -> str:
+    if not isinstance(function, FunctionType | MethodType):
+        raise InvalidParams(f"{function!r} is not a function and cannot become a tool")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidParams(f"{function.__name__} is a generator and cannot become a tool; return a list")
+    return function.__name__
+
+
+def _arguments(function: Callable[..., Any], label: str) -> tuple[type[msgspec.Struct], list[str]]:
+    """The parameters as a struct that arguments are converted to, and the names of those that take the context."""
+    told = docstring.parameters(function.__doc__)
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    contexts: list[str] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        where = f"{label}: parameter {name}"
+        if parameter.kind not in {parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD}:
+            raise InvalidParams(f"{where} is {parameter.kind.description}; a model gives arguments by name")
+        annotation = _annotation(function, parameter, where)
+        if annotation is CallContext:
+            contexts.append(name)
+            continue
+        described = _described(annotation, told.get(name))
+        _check_supported(described, where)
+        fields.append((name, described, *_default(parameter)))
+    return msgspec.defstruct(label, fields, kw_only=True, forbid_unknown_fields=True), contexts
+
+
+def _annotation(function: Callable[..., Any], parameter: inspect.Parameter, where: str) -> Any:
+    if parameter.annotation is parameter.empty:
+        raise InvalidParams(f"{where} has no annotation; the schema comes from it")
+    # One by one, and without what is returned: that may well be a name known to type checkers only.
+    alone = SimpleNamespace(__annotations__={"it": parameter.annotation})
+    names = inspect.unwrap(function).__globals__
+    try:
+        return typing.get_type_hints(alone, globalns=names, include_extras=True)["it"]
+    except (NameError, AttributeError, TypeError, SyntaxError) as error:
+        raise InvalidParams(f"{where} has an annotation that cannot be read here: {error}") from None
+
+
+def _described(annotation: Any, text: str | None) -> Any:
+    own = annotation.__metadata__ if typing.get_origin(annotation) is Annotated else ()
+    if text is None or any(isinstance(note, msgspec.Meta) and note.description for note in own):
+        return annotation
+    return Annotated[annotation, msgspec.Meta(description=text)]
+
+
+def _check_supported(annotation: Any, where: str) -> None:
+    try:
+        msgspec.json.schema(annotation)
+    except (TypeError, NameError) as error:
+        raise InvalidParams(f"{where} has a type that a model cannot give: {error}") from None
+
+
+def _default(parameter: inspect.Parameter) -> tuple[()] | tuple[Any]:
+    default = parameter.default
+    if default is parameter.empty:
+        return ()
+    if default is None or isinstance(default, str | int | float):
+        return (default,)
+    # Shared by all calls, as Python has it; and not shown, because not everything can be.
+    return (msgspec.field(default_factory=lambda: default),)
+
+
+def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
+    """An object at the top, as APIs want it, with what it refers to beside."""
+    schema = msgspec.json.schema(arguments)
+    definitions: dict[str, Any] = schema["$defs"]
+    top: dict[str, Any] = definitions.pop(schema["$ref"].rpartition("/")[2])
+    del top["title"]
+    return {**top, "$defs": definitions} if definitions else top
+
+
+def _outcome(value: Any) -> Outcome:
+    if isinstance(value, Result | Handoff):
+        return value
+    return Result(_text(value))
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case bytes() | bytearray():
+            return value.decode("utf-8", "replace")
+        case _:
+            pass
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return str(value)

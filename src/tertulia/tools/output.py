@@ -1,0 +1,90 @@
+"""Long outputs made short: the head, the tail, and how much there was."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from tertulia.protocol.items import ImagePart, Part, TextPart
+from tertulia.tools.tool import Result
+
+MAX_IMAGE_BYTES = 16 * 1024 * 1024
+"""Of all pictures of one output."""
+MAX_PARTS = 256
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_CHUNK = 1 << 20
+
+
+class Bounded(msgspec.Struct, frozen=True, gc=False):
+    """A text that can be encoded and is not longer than was allowed."""
+
+    text: str
+    truncated: bool
+    total_bytes: int
+    """Of the whole text, as UTF-8."""
+
+
+def bound(text: str, max_bytes: int) -> Bounded:
+    """Keep at most `max_bytes` of UTF-8: all, or head and tail around a line that tells the true size.
+
+    Never raises: a lone surrogate becomes U+FFFD. Costs no copy of the whole of a text that is too long.
+    """
+    total = _size(text)
+    if total <= max_bytes:
+        return Bounded(_encodable(text), False, total)
+    lines = text.count("\n") + (not text.endswith("\n"))
+    marker = f"\n[… {total:,} bytes and {lines:,} lines in all; the middle is left out …]\n"
+    room = max_bytes - len(marker.encode())
+    if room <= 0:
+        return Bounded(_head(text, max_bytes), True, total)
+    tail = room // 2
+    return Bounded(_head(text, room - tail) + marker + _tail(text, tail), True, total)
+
+
+def bound_result(result: Result, max_bytes: int) -> tuple[Result, bool]:
+    """(the same with its text, that of its parts included, within `max_bytes`; whether anything was left out)."""
+    text = bound(result.text, max_bytes)
+    truncated = text.truncated or len(result.parts) > MAX_PARTS
+    room = max(0, max_bytes - text.total_bytes)
+    image_room = MAX_IMAGE_BYTES
+    parts: list[Part] = []
+    for part in result.parts[:MAX_PARTS]:
+        match part:
+            case TextPart():
+                kept = bound(part.text, room)
+                room = max(0, room - kept.total_bytes)
+                parts.append(TextPart(kept.text))
+                truncated |= kept.truncated
+            case ImagePart() if len(part.image_url) <= image_room:
+                image_room -= len(part.image_url)
+                parts.append(part)
+            case ImagePart():
+                parts.append(TextPart(f"[a picture of {len(part.image_url):,} bytes is left out]"))
+                truncated = True
+    return msgspec.structs.replace(result, text=text.text, parts=tuple(parts)), truncated
+
+
+def _size(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    # U+FFFD takes three bytes, as the surrogate that it stands for would.
+    chunks = (text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK))
+    return sum(len(chunk.encode("utf-8", "surrogatepass")) for chunk in chunks)
+
+
+def _encodable(text: str) -> str:
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+
+# A character is at least one byte, so as many characters as bytes are wanted are always enough to cut from;
+# "ignore" drops the pieces of one that was cut through.
+
+
+def _head(text: str, size: int) -> str:
+    return _encodable(text[:size]).encode()[:size].decode("utf-8", "ignore")
+
+
+def _tail(text: str, size: int) -> str:
+    return _encodable(text[-size:]).encode()[-size:].decode("utf-8", "ignore") if size else ""

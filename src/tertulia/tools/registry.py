@@ -1,0 +1,74 @@
+"""The tools there are, by name, in the order in which models see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from tertulia.errors import InvalidParams, ToolConflict
+from tertulia.protocol.tool_names import canonical, is_legal
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools.schema import Schema
+from tertulia.tools.tool import Tool
+
+# By text and for the whole process: a thousand conversations see the same tools, and a schema that is refused
+# is refused again without being remembered.
+_compiled = lru_cache(maxsize=256)(Schema.compile)
+
+
+class ToolRegistry:
+    """Tools under distinct names. `revision` changes exactly when the tools do."""
+
+    __slots__ = ("_specs", "_tools", "revision")
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        """As if the tools were added one by one."""
+        self._tools: dict[str, Tool] = {}
+        self._specs: tuple[ToolSpec, ...] | None = None
+        self.revision = 0
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: Tool) -> None:
+        """Put it at the end. The first of two with one signature stays; two that differ are a ToolConflict."""
+        spec = tool.spec
+        if not is_legal(spec.name):
+            raise InvalidParams(f"tool name {spec.name[:80]!r} must match ^[a-zA-Z0-9_-]{{1,64}}$")
+        present = self._tools.get(spec.name)
+        if present is None:
+            self._tools[spec.name] = tool
+            self._changed()
+        elif present.spec.signature != spec.signature:
+            raise ToolConflict(
+                f"two different tools are called {spec.name!r}: one of {_origin(present.spec)}, one of {_origin(spec)}",
+                tool=spec.name,
+            )
+
+    def remove(self, name: str) -> bool:
+        """Whether there was one of that name."""
+        if self._tools.pop(canonical(name), None) is None:
+            return False
+        self._changed()
+        return True
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of that name; dotted names of conversation tools are aliases."""
+        return self._tools.get(canonical(name))
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """All definitions, in the order of registration; the same object while nothing changes."""
+        if self._specs is None:
+            self._specs = tuple(tool.spec for tool in self._tools.values())
+        return self._specs
+
+    def schema(self, spec: ToolSpec) -> Schema:
+        """The compiled schema of a definition; InvalidParams when its author made one that cannot be used."""
+        return _compiled(spec.schema)
+
+    def _changed(self) -> None:
+        self.revision += 1
+        self._specs = None
+
+
+def _origin(spec: ToolSpec) -> str:
+    return f"the server {spec.server!r}" if spec.server else f"the {spec.source} tools"

@@ -1,0 +1,83 @@
+"""Synchronous functions off the loop, in threads that nobody has to wait for.
+
+Not `asyncio.to_thread` or any other ThreadPoolExecutor: its threads are joined when the process ends, so that
+one function that never returns would keep the process for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from tertulia.errors import Internal, Limit
+
+MAX_THREADS = 64
+"""Alive at once in the process, with those that were abandoned and still run."""
+
+_slots = threading.BoundedSemaphore(MAX_THREADS)
+
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[..., T], *args: Any) -> T:
+    """Call it in a thread of its own, with the caller's context variables, and return or raise what it does.
+
+    A cancelled caller leaves at once; the thread ends when its function does, and the result is dropped. Raises
+    Limit when too many threads are still busy. SystemExit and the like come as an Internal error: in a thread
+    they are a mistake of the function, on the loop they would end the process.
+    """
+    if not _slots.acquire(blocking=False):
+        raise Limit(f"{MAX_THREADS} functions are still running in threads; none can be added", limit=MAX_THREADS)
+    delivery = _Delivery[T]()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        with delivery:
+            delivery.value = context.run(function, *args)
+
+    try:
+        threading.Thread(target=work, name="tertulia tool", daemon=True).start()
+    except RuntimeError as error:
+        _slots.release()
+        raise Limit(f"no thread could be started: {error}") from None
+    return await delivery.arrived
+
+
+class _Delivery(Generic[T]):
+    """Carries what happened inside its `with` from a thread to the loop that waits for it."""
+
+    __slots__ = ("_loop", "arrived", "value")
+
+    value: T
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.arrived: asyncio.Future[T] = self._loop.create_future()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        _slots.release()
+        # The loop may be gone by now, and with it everybody who wanted to know.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._arrive, error)
+        return True
+
+    def _arrive(self, error: BaseException | None) -> None:
+        if self.arrived.done():
+            return
+        if error is None:
+            self.arrived.set_result(self.value)
+        # A future cannot hold a StopIteration.
+        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
+            self.arrived.set_exception(error)
+        else:
+            self.arrived.set_exception(Internal(f"the function ended its thread with {type(error).__name__}"))

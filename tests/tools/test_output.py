@@ -1,0 +1,68 @@
+"""Long outputs made short."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tertulia.tools.output import bound
+
+TEXTS = st.text(st.characters() | st.sampled_from("a\n\0é€😀\ud800\udfff"), max_size=400)
+
+
+@given(TEXTS, st.integers(0, 500))
+def test_what_is_kept_fits_and_can_be_encoded(text: str, max_bytes: int) -> None:
+    bounded = bound(text, max_bytes)
+    assert len(bounded.text.encode()) <= max_bytes
+    assert bounded.total_bytes == len(text.encode("utf-8", "surrogatepass"))
+    assert bounded.truncated == (bounded.total_bytes > max_bytes)
+
+
+@given(TEXTS)
+def test_a_text_that_fits_is_kept_but_for_lone_surrogates(text: str) -> None:
+    assert bound(text, 2_000).text == re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+@given(st.text("aé€😀\n", min_size=200, max_size=400), st.integers(120, 190))
+def test_head_and_tail_are_those_of_the_text(text: str, max_bytes: int) -> None:
+    kept = bound(text, max_bytes).text
+    head, _, rest = kept.partition("\n[… ")
+    _, _, tail = rest.rpartition(" …]\n")
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert abs(len(head.encode()) - len(tail.encode())) <= 8
+    assert len(kept.encode()) > max_bytes - 8, "as much as fits"
+
+
+def test_the_marker_tells_the_true_size() -> None:
+    """G3: true size reported."""
+    text = "".join(f"line {number}\n" for number in range(1_000_000))
+    bounded = bound(text, 1_000)
+    assert f"{len(text):,} bytes and 1,000,000 lines in all" in bounded.text
+    assert bounded.text.startswith("line 0\nline 1\n")
+    assert bounded.text.endswith("line 999999\n")
+
+
+def test_a_last_line_without_an_end_counts() -> None:
+    assert "3 lines" in bound("a" * 100 + "\nb\nc", 101).text
+
+
+@pytest.mark.parametrize("max_bytes", [0, 1, 3, 60])
+def test_without_room_for_the_marker_the_head_is_kept(max_bytes: int) -> None:
+    assert bound("é" * 100, max_bytes).text == "é" * (max_bytes // 2)
+
+
+def test_a_huge_text_is_not_copied_to_be_measured() -> None:
+    """G3: 1 GiB of output costs at most 2 MiB; here a sixteenth of it, which shows a copy as well."""
+    text = "é" * 32_000_000
+    tracemalloc.start()
+    try:
+        assert bound(text, 65_536).total_bytes == 64_000_000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8_000_000
