@@ -35,7 +35,7 @@ async def main() -> None:
         print(reply.text)
 
         outputs = [item for item in model.last_request.items if type(item).__name__ == "ToolOutput"]
-        assert [(output.text, output.success) for output in outputs][0] == ("5.0", True)
+        assert (outputs[0].text, outputs[0].success) == ("5.0", True)
         assert not outputs[1].success  # KeyError: the model is told, the task goes on
         assert reply.tool_calls == 2
         assert_order(events.seen, ["task_started", "tool_call_begin", "tool_call_end", "task_complete"])

@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,7 +19,7 @@ import pytest
 class WatchedLock:
     """A lock that knows which thread holds it."""
 
-    held: set[tuple[int, WatchedLock]] = set()
+    held: ClassVar[set[tuple[int, WatchedLock]]] = set()
 
     def __init__(self, made_by: str, real: Any) -> None:
         self.made_by = made_by
@@ -92,13 +92,13 @@ class SessionWatch:
         self._fds = _open_fds()
 
     def check(self) -> None:
-        for parts in self._parts:
+        talks = [weakref.ref(talk) for parts in self._parts for talk in parts.conversations]
+        while self._parts:
+            parts = self._parts.pop()
             assert len(parts.registry) == 0, "a task is left in the registry"
             assert len(parts.nursery) == 0, "a coroutine is left running"
             assert parts.scheduler.current is None, "the slot is still taken"
-        talks = [weakref.ref(talk) for parts in self._parts for talk in parts.conversations]
-        self._parts.clear()
-        del parts  # noqa: F821 - the loop's last value would keep its session alive
+            del parts
         gc.collect()
         assert not [talk for talk in talks if talk() is not None], "a conversation outlived its session"
         assert _open_fds() <= self._fds, "file descriptors were left open"

@@ -35,7 +35,7 @@ DRAWERS = {"base", "common", "core", "helper", "helpers", "misc", "shared", "uti
 FRAMES = {
     "context": {"injector", "provider", "templates", "tokens"},
     "executors": {"continuity", "executor"},
-    "models": {"catalog", "sse", "wire"},
+    "models": {"catalog", "cues", "plain_yaml", "script", "script_form", "sse", "wire"},
     "rollout": {"recorder", "retention", "store"},
     "tools": {"dispatch", "registry", "tool"},
 }

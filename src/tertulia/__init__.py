@@ -10,10 +10,24 @@ Names are loaded when they are first used: `import tertulia` stays quick, whatev
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tertulia import errors
 from tertulia.version import __version__
+
+if TYPE_CHECKING:
+    # For type checkers and editors, which do not follow __getattr__. At run time `_HOMES` says the same.
+    from tertulia.errors import AgentError
+    from tertulia.protocol.events import Event
+    from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
+    from tertulia.protocol.usage import Usage
+    from tertulia.scheduler.reply import Reply
+    from tertulia.session.handle import Conversation
+    from tertulia.session.host import Host
+    from tertulia.session.session import Session
+    from tertulia.session.settings import Settings
+    from tertulia.tools.function import tool
+    from tertulia.tools.tool import CallContext, Handoff, Result
 
 _HOMES = {
     "AgentError": "tertulia.errors",

@@ -8,14 +8,19 @@ from types import TracebackType
 from typing import Self
 
 from tertulia.events.subscription import Subscription
-from tertulia.models.script import ScriptedReply, call, fail, say
+from tertulia.models.cues import Asked
+from tertulia.models.script import Match, ScriptedCall, ScriptedReply, call, fail, say
 from tertulia.models.scripted import ScriptedModel
 from tertulia.protocol.events import Event
+from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.session.session import Session
 
 __all__ = [
+    "Asked",
     "FakeClock",
+    "Match",
     "RecordedEvents",
+    "ScriptedCall",
     "ScriptedModel",
     "ScriptedReply",
     "assert_order",
@@ -112,7 +117,9 @@ def assert_order(events: Iterable[Event], expected: Sequence[str]) -> None:
         try:
             position = came.index(kind, position) + 1
         except ValueError:
-            raise AssertionError(f"{kind!r} (number {number} of {list(expected)}) does not follow; there came {came}") from None
+            raise AssertionError(
+                f"{kind!r} (number {number} of {list(expected)}) does not follow; there came {came}"
+            ) from None
 
 
 def check_invariants(events: Iterable[Event]) -> None:
@@ -137,14 +144,19 @@ def check_invariants(events: Iterable[Event]) -> None:
                 ended.add(str(event.task_id))
                 running = None if running == event.task_id else running
             case "tool_call_begin":
-                key = (event.conversation_id, str(getattr(event.data, "call_id")))
+                key = (event.conversation_id, _call_id(event))
                 assert calls.get(key, 0) == 0, f"call {key} began twice"
                 calls[key] = 1
             case "tool_call_end":
-                key = (event.conversation_id, str(getattr(event.data, "call_id")))
+                key = (event.conversation_id, _call_id(event))
                 assert calls.get(key) == 1, f"call {key} ended without a beginning"
                 calls[key] = 0
             case _:
                 pass
     assert running is None, f"task {running} never ended"
     assert not any(calls.values()), f"calls without an end: {[key for key, open in calls.items() if open]}"
+
+
+def _call_id(event: Event) -> str:
+    assert isinstance(event.data, ToolCallBegin | ToolCallEnd)
+    return event.data.call_id

@@ -274,6 +274,19 @@ async def test_a_failure_is_told_to_every_listener_whatever_its_filter(bus, jour
     assert heard[1].data == SubscriberLagged(None, None, 1), "one that is behind hears that it missed something"
 
 
+async def test_the_notice_of_a_failure_that_is_already_queued_outlives_a_lag(bus, journal) -> None:
+    slow = bus.subscribe(limit=2)
+    bus.publish(message())
+    journal.fail(FULL)
+    await ticks()
+    journal.holding = False
+    for data in (delta(), delta(), message()):
+        bus.publish(data)
+    heard = drain(slow)
+    assert [event.type for event in heard] == ["error", "subscriber_lagged", "agent_message"]
+    assert heard[1].data == SubscriberLagged(None, None, 2)
+
+
 async def test_no_failure_is_reported_as_ignored(bus, journal, caplog) -> None:
     """Every future that failed was looked at, in whatever order they fail."""
     with caplog.at_level(logging.ERROR, "asyncio"):

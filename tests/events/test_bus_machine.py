@@ -42,7 +42,8 @@ from tests.events.scripted import (
 )
 
 SCOPES = [None, Scope("1", A), Scope("2", B)]
-NEWS = [message, delta, ending]
+news = st.sampled_from([message, delta, ending])
+limits = st.sampled_from([1, 2, 3, 5, 100])
 
 
 class World:
@@ -174,8 +175,13 @@ class BusMachine(RuleBasedStateMachine):
 
     subscribed = Bundle("subscribed")
 
-    @initialize(ring_events=st.sampled_from([1, 2, 5]), holding=st.booleans())
-    def begin(self, ring_events: int, holding: bool) -> None:
+    @initialize(
+        target=subscribed,
+        ring_events=st.sampled_from([1, 2, 5, 20]),
+        holding=st.booleans(),
+        limits=st.lists(limits, min_size=1, max_size=3),
+    )
+    def begin(self, ring_events: int, holding: bool, limits: list[int]):
         self.loop = asyncio.new_event_loop()
         self.journal = ScriptedJournal(self.loop)
         self.journal.holding = holding
@@ -186,6 +192,7 @@ class BusMachine(RuleBasedStateMachine):
         self.flushes: list[tuple[Event, asyncio.Task[None]]] = []
         self.unheard = False
         self.closed = False
+        return multiple(*(self.subscribe_to(None, None, limit) for limit in limits))
 
     # ---- the model
 
@@ -220,42 +227,48 @@ class BusMachine(RuleBasedStateMachine):
                 self.run()
                 assert self.flushes.pop(0)[1].exception() is None
 
+    def publish(self, make, scope: Scope | None) -> None:
+        before = len(self.journal.open)
+        event = self.bus.publish(make(), scope)
+        self.settle()
+        future = self.journal.open[-1][1] if len(self.journal.open) > before else None
+        numbered = len(self.world.durable) + sum(event.seq is not None for event, _ in self.held)
+        assert event.seq == (numbered + 1 if event.data.durable else None)
+        if future is None and not self.held:
+            self.deliver(event)
+        else:
+            self.held.append((event, future))
+
+    def subscribe_to(self, scope: Scope | None, back: int | None, limit: int) -> Listener:
+        last = len(self.world.durable)
+        after = last if back is None else max(0, last - back)
+        conversation = scope.conversation_id if scope else None
+        subscription = self.bus.subscribe(after=None if back is None else after, conversation=conversation, limit=limit)
+        listener = Listener(self.world, subscription, scope, after, limit)
+        self.listening.append(listener)
+        return listener
+
     def run(self) -> None:
         self.loop.run_until_complete(ticks(4))
 
     # ---- rules
 
     @precondition(lambda self: not self.closed)
-    @rule(news=st.lists(st.tuples(st.sampled_from(NEWS), st.sampled_from(SCOPES)), min_size=1, max_size=4))
-    def publish(self, news) -> None:
+    @rule(news=st.lists(st.tuples(news, st.sampled_from(SCOPES)), min_size=1, max_size=10))
+    def publish_all_sorts(self, news) -> None:
         for make, scope in news:
-            before = len(self.journal.open)
-            event = self.bus.publish(make(), scope)
-            self.settle()
-            future = self.journal.open[-1][1] if len(self.journal.open) > before else None
-            numbered = len(self.world.durable) + sum(e.seq is not None for e, _ in self.held)
-            assert event.seq == (numbered + 1 if event.data.durable else None)
-            if future is None and not self.held:
-                self.deliver(event)
-            else:
-                self.held.append((event, future))
+            self.publish(make, scope)
 
     @precondition(lambda self: not self.closed)
-    @rule(
-        target=subscribed,
-        scope=st.sampled_from(SCOPES),
-        back=st.none() | st.integers(0, 8),
-        limit=st.sampled_from([1, 2, 4, 100]),
-    )
+    @rule(make=news, scope=st.sampled_from(SCOPES), count=st.integers(1, 8))
+    def publish_a_burst(self, make, scope: Scope | None, count: int) -> None:
+        for _ in range(count):
+            self.publish(make, scope)
+
+    @precondition(lambda self: not self.closed)
+    @rule(target=subscribed, scope=st.sampled_from(SCOPES), back=st.none() | st.integers(0, 30), limit=limits)
     def subscribe(self, scope: Scope | None, back: int | None, limit: int) -> Listener:
-        last = len(self.world.durable)
-        after = last if back is None else max(0, last - back)
-        subscription = self.bus.subscribe(
-            after=None if back is None else after, conversation=scope.conversation_id if scope else None, limit=limit
-        )
-        listener = Listener(self.world, subscription, scope, after, limit)
-        self.listening.append(listener)
-        return listener
+        return self.subscribe_to(scope, back, limit)
 
     @rule(listener=subscribed, count=st.integers(1, 6))
     def read(self, listener: Listener, count: int) -> None:
@@ -288,6 +301,7 @@ class BusMachine(RuleBasedStateMachine):
             assert number <= len(self.world.durable) or listener.subscription._box.ended
             listener.claimed = max(listener.claimed, min(number, len(self.world.durable)))
 
+    @precondition(lambda self: len(self.listening) > 2)
     @rule(target=subscribed, listener=consumes(subscribed), how=st.sampled_from(["close", "vanish"]))
     def leave(self, listener: Listener, how: str):
         if listener.parked is not None:
@@ -348,7 +362,7 @@ class BusMachine(RuleBasedStateMachine):
             elif listener.parked is not None:
                 listener.emptied()
 
-    @precondition(lambda self: not self.closed)
+    @precondition(lambda self: len(self.world.log) > 30 and not self.closed)
     @rule()
     def close(self) -> None:
         self.tick()

@@ -82,9 +82,10 @@ async def test_wait_says_when_nothing_will_ever_come() -> None:
 
 
 async def test_a_close_forgets_what_was_queued_and_is_idempotent() -> None:
-    bus = a_bus(ring_events=1)
+    bus = a_bus(ring_events=2)
     subscription = bus.subscribe(limit=2)
-    publish(bus, "mmtttm")
+    publish(bus, "mmdttmm")
+    assert bus._ring.behind == {subscription._box}, "queued, dropped, owed and in the ring: of each there is some"
     for _ in range(2):
         subscription.close()
         assert subscription.next_nowait() is None
@@ -219,13 +220,31 @@ async def test_the_iteration_of_a_reader_that_was_cut_ends() -> None:
 
 
 def test_an_announcement_is_not_dropped_by_the_next_lag() -> None:
-    bus = a_bus(ring_events=2)
+    bus = a_bus(ring_events=1)
+    publish(bus, "mmm")
+    slow = bus.subscribe(after=0, limit=3)
+    publish(bus, "dmm")
+    assert told(slow) == [SubscriberLagged(1, 2, 0), 3, SubscriberLagged(4, 4, 1), 5]
+
+
+def test_a_replay_that_the_ring_overtakes_is_announced_too() -> None:
+    bus = a_bus(ring_events=5)
+    publish(bus, "mmmmm")
+    slow = bus.subscribe(after=0, limit=2)
+    publish(bus, "mmmt")
+    assert told(slow) == [1, 2, SubscriberLagged(3, 4, 0), 5, 6, 7, 8, 9]
+
+
+def test_after_catching_up_an_old_lag_has_no_consequences() -> None:
+    bus = a_bus(ring_events=3)
     slow = bus.subscribe(limit=2)
-    publish(bus, "mm" + "mmm")
-    assert [slow.next_nowait().seq for _ in range(2)] == [1, 2]
-    assert slow.passed(2), "which looks ahead, so that the announcement is queued"
-    publish(bus, "mmmm")
-    assert told(slow) == [SubscriberLagged(3, 3, 0), 4, SubscriberLagged(5, 7, 0), 8, 9]
+    publish(bus, "mmm")
+    assert told(slow) == [1, 2, 3]
+    for seq in range(4, 20):
+        publish(bus, "m")
+        assert told(slow) == [seq]
+    publish(bus, "mmm")
+    assert told(slow) == [20, 21, 22]
 
 
 def test_one_stuck_reader_costs_a_bounded_amount_of_memory_and_nobody_else_anything() -> None:
@@ -299,6 +318,15 @@ def test_of_a_reader_that_is_behind_the_ring_counts_too() -> None:
         seen.append([slow.passed(seq) for seq in (1, 2, 4)])
         slow.next_nowait()
     assert seen == [[False, False, False], [True, False, False], [True, True, True]]
+
+
+def test_an_announcement_may_stand_before_what_has_not_passed() -> None:
+    bus = a_bus(ring_events=1)
+    publish(bus, "mmm")
+    slow = bus.subscribe(after=0, limit=1)
+    assert not slow.passed(3)
+    assert told(slow) == [SubscriberLagged(1, 2, 0), 3]
+    assert slow.passed(3)
 
 
 async def test_while_a_number_has_not_passed_waiting_for_the_next_event_never_hangs() -> None:

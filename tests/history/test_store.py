@@ -398,6 +398,15 @@ def test_a_fork_has_all_seeds_wherever_it_is_made() -> None:
     assert all(segment.pinned for segment in fork.snapshot().segments())
 
 
+def test_a_fork_inside_a_pinned_segment_pins_its_part() -> None:
+    """S002-24"""
+    rules = [seed("<one/>"), seed("<two/>")]
+    store = store_of([user()])
+    store.append(rules, pinned=True)
+    *_, part = store.fork(rules[0].id).snapshot().segments()
+    assert (part.items, part.pinned) == ((rules[0],), True)
+
+
 def test_a_fork_can_have_limits_of_its_own() -> None:
     tight = HistoryLimits(max_items=1)
     store = store_of([user(), model()])

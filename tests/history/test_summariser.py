@@ -79,6 +79,15 @@ def test_an_earlier_summary_is_carried_on_and_repeating_never_grows() -> None:
     assert summary.text.startswith("The goal is a parser.")
 
 
+def test_the_budget_holds_when_every_section_is_full() -> None:
+    words = [*map("".join, zip("abcdefghij", "klmnopqrst", strict=True))]
+    items: list[Item] = [Summary(ItemId("s"), "x" * 9_000)]
+    for word in words:
+        items += [user(word * 150), call("a", word * 30), output("a"), model(word * 150)]
+    for budget in range(500):
+        assert len(extract(items, budget).encode()) <= budget * 4
+
+
 @given(st.lists(st.text(max_size=300), max_size=8), st.text(max_size=600), st.integers(0, 150))
 def test_the_budget_holds_for_any_text_and_the_result_is_always_the_same(
     texts: list[str], earlier: str, budget: int

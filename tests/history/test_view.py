@@ -46,8 +46,9 @@ def test_a_view_does_not_change_under_its_reader() -> None:
     seen, facts = list(view), (len(view), view.open_calls, view.digest, view.revision, view.tally)
     reading = iter(view)
     next(reading)
-    store.append([output("a"), model()])
+    store.append([output("a"), model("late")])
     assert list(reading) == seen[1:]
+    assert [message.text for message in view.messages()] == ["one"]
     assert list(view) == seen
     assert (len(view), view.open_calls, view.digest, view.revision, view.tally) == facts
     assert store.item_count == 4

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
@@ -62,6 +64,8 @@ class SessionMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        # Wires that break their contract are logged with a traceback, which is right and, here, a flood.
+        logging.getLogger("tertulia.scheduler.runner").disabled = True
         self.loop = asyncio.new_event_loop()
         self.replies: deque[Any] = deque()
         self.gates: list[asyncio.Event] = []
@@ -223,6 +227,7 @@ class SessionMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "session"):
             self.run(self._finish())
+        logging.getLogger("tertulia.scheduler.runner").disabled = False
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
@@ -247,4 +252,4 @@ class SessionMachine(RuleBasedStateMachine):
 SessionMachine.TestCase.settings = settings(
     max_examples=2_000, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
-TestAnyOrder = SessionMachine.TestCase
+TestAnyOrder = pytest.mark.timeout(300)(SessionMachine.TestCase)

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.tools.output import bound
+from tertulia.protocol.items import ImagePart, TextPart
+from tertulia.protocol.storage import NoStorage
+from tertulia.tools.output import MAX_IMAGE_BYTES, MAX_PARTS, bound, bound_result
+from tertulia.tools.tool import Result
 
 TEXTS = st.text(st.characters() | st.sampled_from("a\n\0é€😀\ud800\udfff"), max_size=400)
 
@@ -66,3 +69,46 @@ def test_a_huge_text_is_not_copied_to_be_measured() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 8_000_000
+
+
+# ---- results with parts
+
+PICTURE = ImagePart("data:image/png;base64," + "A" * 1_000)
+
+
+def test_a_result_that_fits_is_as_it_was() -> None:
+    result = Result("text", False, (TextPart("more"), PICTURE), NoStorage(), True)
+    assert bound_result(result, 8) == (result, False)
+
+
+def test_the_text_of_all_parts_together_is_bounded() -> None:
+    parts = (TextPart("b" * 400), PICTURE, TextPart("c" * 400), TextPart("d"))
+    result, truncated = bound_result(Result("a" * 400, parts=parts), 1_000)
+    texts = [part.text for part in result.parts if isinstance(part, TextPart)]
+    assert truncated
+    assert result.text == "a" * 400
+    assert texts[0] == "b" * 400
+    assert texts[1].startswith("c")
+    assert "400 bytes" in texts[1]
+    assert texts[2] == ""
+    assert len(result.text) + sum(len(text.encode()) for text in texts) <= 1_000
+    assert PICTURE in result.parts
+
+
+def test_a_lone_surrogate_in_a_part_is_replaced() -> None:
+    result, truncated = bound_result(Result("", parts=(TextPart("\ud800"),)), 100)
+    assert result.parts == (TextPart("\ufffd"),)
+    assert not truncated
+
+
+def test_pictures_that_are_too_large_together_are_left_out_and_it_is_said() -> None:
+    huge = ImagePart("x" * MAX_IMAGE_BYTES)
+    result, truncated = bound_result(Result("", parts=(PICTURE, huge, PICTURE)), 100)
+    assert result.parts == (PICTURE, TextPart("[a picture of 16,777,216 bytes is left out]"), PICTURE)
+    assert truncated
+
+
+def test_there_are_only_so_many_parts() -> None:
+    result, truncated = bound_result(Result("", parts=(PICTURE,) * (MAX_PARTS + 1)), 100)
+    assert len(result.parts) == MAX_PARTS
+    assert truncated

@@ -30,6 +30,8 @@ VERBS = {
 
 INTERRUPTED = 130
 
+_NO_UI = "The terminal UI is not in this version: `tertulia exec` does one task, `tertulia demo` shows the idea."
+
 _EXAMPLES = """
 \b
 Examples:
@@ -66,7 +68,7 @@ def program(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-        click.echo("\nThe terminal UI is not part of this version; `tertulia exec` does one task, `tertulia demo` shows it.")
+        click.echo(f"\n{_NO_UI}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

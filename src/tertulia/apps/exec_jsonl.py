@@ -9,23 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 import msgspec
 from msgspec.structs import asdict
 
 from tertulia.apps.errand import Ending, StopReason
+from tertulia.apps.notices import notice
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ConversationId, TaskId
 from tertulia.protocol.usage import NO_USAGE
 
 Line = dict[str, Any]
+Lines = Iterator[Line]
 
 _SAID = {
-    "timeout": "the run took longer than it may",
-    "limit": "the run reached a limit",
     "interrupted": "the run was interrupted",
+    "limit": "the run reached a limit",
+    "timeout": "the run took longer than it may",
 }
 
 
@@ -38,7 +40,7 @@ class ExecLines:
     def __init__(self, warnings: Sequence[str] = ()) -> None:
         """`warnings` were found before the session began; they follow `thread.started`."""
         self.stopped_by: StopReason = "interrupted"
-        """Why a task ends that somebody stops."""
+        """What an interrupted task is reported as."""
         self._warnings = warnings
         self._root: ConversationId | None = None
         self._numbers = count()
@@ -49,16 +51,18 @@ class ExecLines:
         self._ended = False
 
     def take(self, event: e.Event) -> list[Line]:
-        """The lines for one event; most events have none."""
-        make = _MAKERS.get(type(event.data))
-        return [] if make is None else [self._signed(line, event) for line in make(self, event, event.data)]
+        """The lines for one event; many events have none."""
+        make = self._makers.get(type(event.data))
+        if make is not None:
+            return [self._signed(line, event) for line in make(self, event, event.data)]
+        sentence = notice(event.data)
+        return [] if sentence is None else [self._signed(self._notice(sentence), event)]
 
     def finish(self, ending: Ending) -> list[Line]:
         """What is still owed at the end: a run that began has a terminal line, even one stopped before its turn."""
         if self._ended or self._root is None:
             return []
-        code = ending.status if ending.status in _SAID else "interrupted"
-        return [_failed(code, _SAID[code]) | {"conversation_id": self._root}]
+        return [_failed(ending.status) | {"conversation_id": self._root}]
 
     def _signed(self, line: Line, event: e.Event) -> Line:
         if line["type"] != "thread.started":
@@ -72,27 +76,22 @@ class ExecLines:
     def _item(self, kind: str, **fields: Any) -> Line:
         return {"id": f"item_{next(self._numbers)}", "type": kind, **fields}
 
+    def _notice(self, message: str) -> Line:
+        return {"type": "item.completed", "item": self._item("error", message=message)}
+
     # ── threads and turns ────────────────────────────────────────────────────────────────────────────────────
 
-    def thread(self, event: e.Event, data: e.SessionConfigured) -> Iterator[Line]:
-        """The session stands."""
+    def _thread(self, event: e.Event, data: e.SessionConfigured) -> Lines:
         self._root = data.root_conversation_id
         yield {"type": "thread.started", "thread_id": event.session_id}
         for warning in self._warnings:
-            yield from self.notice(event, e.Warning(warning))
+            yield self._notice(warning)
 
-    def begin(self, event: e.Event, data: e.TaskStarted) -> Iterator[Line]:
-        """A turn begins, unless it only goes on."""
+    def _begin(self, event: e.Event, data: e.TaskStarted) -> Lines:
         if data.kind != "continuation":
             yield {"type": "turn.started"}
 
-    def count(self, event: e.Event, data: e.TokenCount) -> Iterator[Line]:
-        """Usage is counted for the whole thread, as Codex does."""
-        self._usage += data.usage
-        yield from ()
-
-    def complete(self, event: e.Event, data: e.TaskComplete) -> Iterator[Line]:
-        """A task has ended by itself."""
+    def _complete(self, event: e.Event, data: e.TaskComplete) -> Lines:
         yield from self._close_turn(event)
         if data.status == "completed":
             yield {"type": "turn.completed", "usage": asdict(self._usage) | {"cache_write_input_tokens": 0}}
@@ -100,115 +99,79 @@ class ExecLines:
         error = self._errors.pop(event.task_id, None) or e.Error("internal", "the task failed")
         yield _failed(error.code, error.message)
 
-    def abort(self, event: e.Event, data: e.TurnAborted) -> Iterator[Line]:
-        """A task was ended from outside."""
-        if data.reason == "replaced":
-            return
-        yield from self._close_turn(event)
-        code = data.reason if data.reason in _SAID else "interrupted"
-        code = self.stopped_by if code == "interrupted" else code
-        yield _failed(code, _SAID[code])
+    def _abort(self, event: e.Event, data: e.TurnAborted) -> Lines:
+        if data.reason != "replaced":
+            yield from self._close_turn(event)
+            yield _failed(data.reason if data.reason in ("timeout", "limit") else self.stopped_by)
 
-    def _close_turn(self, event: e.Event) -> Iterator[Line]:
+    def _close_turn(self, event: e.Event) -> Lines:
         self._ended = self._ended or event.conversation_id == self._root
         plan = self._plans.pop(event.conversation_id, None)
         if plan is not None:
             yield {"type": "item.completed", "item": plan}
 
+    def _count(self, event: e.Event, data: e.TokenCount) -> Lines:
+        # Usage is that of the whole thread, as in Codex: whoever wants a turn's takes the difference.
+        self._usage += data.usage
+        yield from ()
+
     # ── items ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def message(self, event: e.Event, data: e.AgentMessage) -> Iterator[Line]:
-        """The model said something."""
+    def _message(self, event: e.Event, data: e.AgentMessage) -> Lines:
         yield {"type": "item.completed", "item": self._item("agent_message", text=data.text)}
 
-    def reasoning(self, event: e.Event, data: e.AgentReasoning) -> Iterator[Line]:
-        """The model thought something."""
+    def _reasoning(self, event: e.Event, data: e.AgentReasoning) -> Lines:
         yield {"type": "item.completed", "item": self._item("reasoning", text=data.text)}
 
-    def plan(self, event: e.Event, data: t.PlanUpdate) -> Iterator[Line]:
-        """One list a turn, updated with each new plan."""
+    def _plan(self, event: e.Event, data: t.PlanUpdate) -> Lines:
         known = self._plans.get(event.conversation_id)
         items = [{"text": step.step, "completed": step.status == "completed"} for step in data.plan]
         item = self._item("todo_list", items=items) if known is None else known | {"items": items}
         self._plans[event.conversation_id] = item
         yield {"type": "item.started" if known is None else "item.updated", "item": item}
 
-    def call(self, event: e.Event, data: t.ToolCallBegin) -> Iterator[Line]:
-        """A call begins."""
-        item = self._item(
-            "tool_call",
-            call_id=data.call_id,
-            name=data.name,
-            arguments=_arguments(data.arguments),
-            output=None,
-            status="in_progress",
-        )
+    def _call(self, event: e.Event, data: t.ToolCallBegin) -> Lines:
+        begun = {"call_id": data.call_id, "name": data.name, "arguments": _arguments(data.arguments)}
+        item = self._item("tool_call", **begun, output=None, status="in_progress")
         self._calls[event.conversation_id, data.call_id] = item
         yield {"type": "item.started", "item": item}
 
-    def called(self, event: e.Event, data: t.ToolCallEnd) -> Iterator[Line]:
-        """A call has its one end."""
-        begun = self._calls.pop((event.conversation_id, data.call_id), None)
-        item = begun or self._item("tool_call", call_id=data.call_id, name=data.name, arguments=None)
+    def _called(self, event: e.Event, data: t.ToolCallEnd) -> Lines:
+        item = self._calls.pop((event.conversation_id, data.call_id), None)
+        if item is None:
+            item = self._item("tool_call", call_id=data.call_id, name=data.name, arguments=None)
         status = "completed" if data.success else "failed"
         yield {"type": "item.completed", "item": item | {"output": data.output, "status": status}}
 
     # ── what is not as it should be ──────────────────────────────────────────────────────────────────────────
 
-    def notice(self, event: e.Event, data: e.Warning) -> Iterator[Line]:
-        """Not fatal, hence an item."""
-        yield self._notice(data.message)
-
-    def background(self, event: e.Event, data: e.BackgroundEvent) -> Iterator[Line]:
-        """A retry is a line of its own, as Codex has it; everything else is an item."""
+    def _background(self, event: e.Event, data: e.BackgroundEvent) -> Lines:
+        # A retry is a line of its own, as Codex has it.
         yield {"type": "error", "message": data.message} if data.discard_deltas else self._notice(data.message)
 
-    def server(self, event: e.Event, data: t.McpServerStatus) -> Iterator[Line]:
-        """An MCP server that will not serve."""
-        if data.error is not None:
-            yield self._notice(f"MCP server {data.name} is {data.status}: {data.error}")
-
-    def forced(self, event: e.Event, data: e.ConversationCloseForced) -> Iterator[Line]:
-        """A task would not stop."""
-        yield self._notice(f"the task did not stop within {data.timeout_s:g} s and was abandoned")
-
-    def lagged(self, event: e.Event, data: e.SubscriberLagged) -> Iterator[Line]:
-        """Durable events are missing here; deltas would not have been shown anyway."""
-        if data.from_seq is not None:
-            yield self._notice(f"events {data.from_seq} to {data.to_seq} were missed")
-
-    def error(self, event: e.Event, data: e.Error) -> Iterator[Line]:
-        """Something failed; if it was the task, its end follows."""
+    def _error(self, event: e.Event, data: e.Error) -> Lines:
         if event.task_id is not None:
             self._errors[event.task_id] = data
         yield {"type": "error", "code": data.code, "message": data.message}
 
-    def _notice(self, message: str) -> Line:
-        return {"type": "item.completed", "item": self._item("error", message=message)}
+    _makers: ClassVar[Mapping[type[e.EventData], Callable[..., Lines]]] = {
+        e.SessionConfigured: _thread,
+        e.TaskStarted: _begin,
+        e.TaskComplete: _complete,
+        e.TurnAborted: _abort,
+        e.TokenCount: _count,
+        e.AgentMessage: _message,
+        e.AgentReasoning: _reasoning,
+        t.PlanUpdate: _plan,
+        t.ToolCallBegin: _call,
+        t.ToolCallEnd: _called,
+        e.BackgroundEvent: _background,
+        e.Error: _error,
+    }
 
 
-_MAKERS: Mapping[type[e.EventData], Callable[[ExecLines, e.Event, Any], Iterator[Line]]] = {
-    e.SessionConfigured: ExecLines.thread,
-    e.TaskStarted: ExecLines.begin,
-    e.TokenCount: ExecLines.count,
-    e.TaskComplete: ExecLines.complete,
-    e.TurnAborted: ExecLines.abort,
-    e.AgentMessage: ExecLines.message,
-    e.AgentReasoning: ExecLines.reasoning,
-    t.PlanUpdate: ExecLines.plan,
-    t.ToolCallBegin: ExecLines.call,
-    t.ToolCallEnd: ExecLines.called,
-    e.Warning: ExecLines.notice,
-    e.BackgroundEvent: ExecLines.background,
-    t.McpServerStatus: ExecLines.server,
-    e.ConversationCloseForced: ExecLines.forced,
-    e.SubscriberLagged: ExecLines.lagged,
-    e.Error: ExecLines.error,
-}
-
-
-def _failed(code: str, message: str) -> Line:
-    return {"type": "turn.failed", "error": {"code": code, "message": message}}
+def _failed(code: str, message: str | None = None) -> Line:
+    return {"type": "turn.failed", "error": {"code": code, "message": message or _SAID.get(code, code)}}
 
 
 def _arguments(text: str) -> Any:

@@ -7,9 +7,10 @@ nothing at all: what was said on the way there is not the answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import ClassVar
 
 from tertulia.apps.errand import Ending, StopReason
+from tertulia.apps.notices import notice
 from tertulia.apps.terminal import Style, Terminal, shortened
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
@@ -34,9 +35,11 @@ class TextView:
 
     def show(self, event: e.Event) -> None:
         """Show it, where a person wants to know."""
-        shower = _SHOWERS.get(type(event.data))
+        shower = self._showers.get(type(event.data))
         if shower is not None:
             shower(self, event, event.data)
+        elif (sentence := notice(event.data)) is not None:
+            self._note("warning", "yellow", sentence)
 
     def stopping(self, reason: StopReason) -> None:
         """Say so at once: stopping may take a while."""
@@ -59,20 +62,17 @@ class TextView:
 
     # ── what the model says ──────────────────────────────────────────────────────────────────────────────────
 
-    def root(self, event: e.Event, data: e.SessionConfigured) -> None:
-        """Whose answers are the answer."""
+    def _configured(self, event: e.Event, data: e.SessionConfigured) -> None:
         self._root = data.root_conversation_id
 
-    def piece(self, event: e.Event, data: e.AgentMessageDelta) -> None:
-        """A piece of an answer."""
+    def _piece(self, event: e.Event, data: e.AgentMessageDelta) -> None:
         if self._out.live and event.conversation_id == self._root:
             if self._open != data.item_id:
                 self._break_line()
             self._open = data.item_id
             self._out.write(data.text)
 
-    def message(self, event: e.Event, data: e.AgentMessage) -> None:
-        """A whole answer, most of it shown already where somebody watches."""
+    def _message(self, event: e.Event, data: e.AgentMessage) -> None:
         if event.conversation_id != self._root:
             self._note("said", "dim", shortened(data.text))
         elif not self._out.live:
@@ -83,8 +83,7 @@ class TextView:
         else:
             self._out.line(data.text)
 
-    def reasoning(self, event: e.Event, data: e.AgentReasoning) -> None:
-        """What it thought, in short."""
+    def _reasoning(self, event: e.Event, data: e.AgentReasoning) -> None:
         self._note("thinking", "dim", shortened(data.text))
 
     def _pass_held(self) -> None:
@@ -95,42 +94,24 @@ class TextView:
 
     # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def call(self, event: e.Event, data: t.ToolCallBegin) -> None:
-        """A call begins."""
+    def _call(self, event: e.Event, data: t.ToolCallBegin) -> None:
         self._pass_held()
         self._note("call", "cyan", f"{data.name} {shortened(data.arguments)}")
 
-    def called(self, event: e.Event, data: t.ToolCallEnd) -> None:
-        """A call has ended."""
+    def _called(self, event: e.Event, data: t.ToolCallEnd) -> None:
         word, style = ("result", "green") if data.success else ("refused", "red")
         self._note(word, style, shortened(data.output))
 
-    def plan(self, event: e.Event, data: t.PlanUpdate) -> None:
-        """The plan, a step a line."""
+    def _plan(self, event: e.Event, data: t.PlanUpdate) -> None:
         for step in data.plan:
             self._note("plan", "cyan", f"{_BOXES[step.status]} {shortened(step.step)}")
 
     # ── what is not as it should be ──────────────────────────────────────────────────────────────────────────
 
-    def warning(self, event: e.Event, data: e.Warning) -> None:
-        """Something is not as asked."""
-        self._note("warning", "yellow", data.message)
-
-    def background(self, event: e.Event, data: e.BackgroundEvent) -> None:
-        """A right that was narrowed, a retry."""
+    def _narrowed(self, event: e.Event, data: e.BackgroundEvent) -> None:
         self._note("narrowed" if data.narrowed else "note", "yellow", data.message)
 
-    def server(self, event: e.Event, data: t.McpServerStatus) -> None:
-        """An MCP server that will not serve."""
-        if data.error is not None:
-            self._note("warning", "yellow", f"MCP server {data.name} is {data.status}: {data.error}")
-
-    def forced(self, event: e.Event, data: e.ConversationCloseForced) -> None:
-        """A task would not stop."""
-        self._note("warning", "yellow", f"the task did not stop within {data.timeout_s:g} s and was abandoned")
-
-    def error(self, event: e.Event, data: e.Error) -> None:
-        """Something failed."""
+    def _error(self, event: e.Event, data: e.Error) -> None:
         self._note("error", "red", data.message)
 
     def _note(self, word: str, style: Style, text: str = "") -> None:
@@ -142,18 +123,14 @@ class TextView:
             self._open = None
             self._out.line()
 
-
-_SHOWERS: Mapping[type[e.EventData], Callable[[TextView, e.Event, Any], None]] = {
-    e.SessionConfigured: TextView.root,
-    e.AgentMessageDelta: TextView.piece,
-    e.AgentMessage: TextView.message,
-    e.AgentReasoning: TextView.reasoning,
-    t.ToolCallBegin: TextView.call,
-    t.ToolCallEnd: TextView.called,
-    t.PlanUpdate: TextView.plan,
-    e.Warning: TextView.warning,
-    e.BackgroundEvent: TextView.background,
-    t.McpServerStatus: TextView.server,
-    e.ConversationCloseForced: TextView.forced,
-    e.Error: TextView.error,
-}
+    _showers: ClassVar[Mapping[type[e.EventData], Callable[..., None]]] = {
+        e.SessionConfigured: _configured,
+        e.AgentMessageDelta: _piece,
+        e.AgentMessage: _message,
+        e.AgentReasoning: _reasoning,
+        t.ToolCallBegin: _call,
+        t.ToolCallEnd: _called,
+        t.PlanUpdate: _plan,
+        e.BackgroundEvent: _narrowed,
+        e.Error: _error,
+    }

@@ -37,7 +37,7 @@ class Given:
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     given = context.find_root().ensure_object(Given)
-    if value is not None and value != () and parameter.name is not None:
+    if value is not None and value != ():
         given.take(parameter.name, value)
 
 
@@ -51,7 +51,11 @@ _FLAGS = (
     _flag("overrides", "-c", metavar="KEY=VALUE", multiple=True, help="Any setting of config.toml; repeatable."),
     _flag("sandbox", "-s", "--sandbox", metavar="MODE", help="read-only, workspace-write or danger-full-access."),
     _flag(
-        "approval_policy", "-a", "--ask-for-approval", metavar="WHEN", help="untrusted, on-request, on-failure or never."
+        "approval_policy",
+        "-a",
+        "--ask-for-approval",
+        metavar="WHEN",
+        help="untrusted, on-request, on-failure, never.",
     ),
     _flag("storage_policy", "--storage", metavar="POLICY", help="full, headers-only, none or ttl:SECONDS."),
     _flag(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import aclosing
+
 import msgspec
 from msgspec.structs import replace
 

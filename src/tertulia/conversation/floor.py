@@ -65,11 +65,18 @@ class Floor:
     """One task's right to speak, and its notes: what was half said, which calls have begun."""
 
     __slots__ = (
-        "_begun", "_outputs", "_partial", "_revoked", "around", "last_text", "rights", "scope", "spent", "talk", "tally", "task_id",
+        "_begun", "_outputs", "_partial", "_revoked", "around", "last_text", "rights", "scope", "spent",
+        "talk", "tally", "task_id",
     )  # fmt: skip
 
     def __init__(
-        self, task_id: TaskId, talk: Talk, scope: Scope, around: Surroundings, rights: Callable[[], Rights], tally: Tally
+        self,
+        task_id: TaskId,
+        talk: Talk,
+        scope: Scope,
+        around: Surroundings,
+        rights: Callable[[], Rights],
+        tally: Tally,
     ) -> None:
         self.task_id = task_id
         self.talk = talk

@@ -38,7 +38,9 @@ def to_message(
         content = _content(item, f"items[{index}]", cwd)
         room -= len(content)
         if room < 0:
-            raise InvalidParams(f"items[{index}] is one too many: a message has {MAX_MESSAGE_CHARS:,} characters at most")
+            raise InvalidParams(
+                f"items[{index}] is one too many: a message has {MAX_MESSAGE_CHARS:,} characters at most"
+            )
         if content:
             parts.append(TextPart(content) if isinstance(item, TextInput) else ImagePart(content))
     if not parts:

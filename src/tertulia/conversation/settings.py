@@ -168,5 +168,7 @@ def _cwd(asked: Any, current: Terms, default: Terms) -> str:
         case _:
             path = check_text(asked, "cwd")
             if not path.startswith("/") or "\0" in path or len(path) > _MAX_PATH:
-                raise InvalidParams(f"cwd must be an absolute path of at most {_MAX_PATH:,} characters, not {path!r:.80}")
+                raise InvalidParams(
+                    f"cwd must be an absolute path of at most {_MAX_PATH:,} characters, not {path!r:.80}"
+                )
             return path

@@ -19,7 +19,6 @@ from tertulia.prompt.seeds import seeds, user_instructions_message
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
 
-
 MAX_PENDING = 100
 """Messages that wait for one model request; each may have 16 MB."""
 

@@ -6,11 +6,14 @@ limit must not cost money or go round in circles.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from tertulia.conversation.floor import Floor
 from tertulia.history.compaction import Compaction, trim
 from tertulia.history.store import HistoryLimits
 from tertulia.protocol.events import HistoryCompacted
 
+Trigger = Literal["request", "limit", "overflow"]
 _ROOM = 0.5
 """After an overflow the history may fill this part of the window: the provider's count is not ours."""
 
@@ -32,12 +35,12 @@ def make_room(floor: Floor) -> bool:
     return done.compacted
 
 
-def _tell(floor: Floor, done: Compaction, trigger: str) -> None:
+def _tell(floor: Floor, done: Compaction, trigger: Trigger) -> None:
     floor.publish(compacted_event(done, trigger))
 
 
-def compacted_event(done: Compaction, trigger: str) -> HistoryCompacted:
+def compacted_event(done: Compaction, trigger: Trigger) -> HistoryCompacted:
     """The event for what a compaction came to."""
     return HistoryCompacted(
-        done.compacted, done.before_tokens, done.after_tokens, done.removed_items, trigger, done.reason  # pyright: ignore[reportArgumentType]
+        done.compacted, done.before_tokens, done.after_tokens, done.removed_items, trigger, done.reason
     )

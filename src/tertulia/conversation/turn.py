@@ -118,7 +118,9 @@ def _record(floor: Floor, answer: Answer, tools: ToolList) -> list[Checked]:
     for item in items:
         floor.announce(item)
     for call in dropped:
-        floor.publish(Warning(f"the model used the call id {call.call_id!r} twice in one answer; the second call was dropped"))
+        floor.publish(
+            Warning(f"the model used the call id {call.call_id!r} twice in one answer; the second call was dropped")
+        )
     return checked
 
 

@@ -106,7 +106,6 @@ class EventBus:
         `Internal` caused by it. A failure is raised by every flush that waits for a lost event; if the last of
         those events had no flush waiting for it, then by the next flush too, once.
         """
-        self._settle()
         if self._unheard is not None:
             error, self._unheard = self._unheard, None
             raise error

@@ -31,9 +31,7 @@ class Asking(msgspec.Struct, frozen=True):
 def build_request(asking: Asking, store: HistoryStore, extra_pending: Sequence[Item] = ()) -> Request:
     """The request for the history as it is now."""
     wire, tools = asking.wire, asking.tools
-    instructions = full_instructions(
-        asking.override, has_apply_patch="apply_patch" in tools.names, family=wire.family
-    )
+    instructions = full_instructions(asking.override, has_apply_patch="apply_patch" in tools.names, family=wire.family)
     view = build_prompt_view(store, wire.dialect, extra_pending)
     return Request(
         conversation_id=asking.conversation_id,

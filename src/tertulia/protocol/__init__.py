@@ -1,1 +1,1 @@
-"""THE WORDS: ids, items, inputs, events, tool specs, storage policies. Frozen data that imports nothing of ours but errors."""
+"""THE WORDS: ids, items, inputs, events, tool specs, storage. Frozen data; imports nothing of ours but errors."""

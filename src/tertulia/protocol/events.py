@@ -49,9 +49,10 @@ class Event(msgspec.Struct, frozen=True, dict=True):
 
     def json(self) -> bytes:
         """The envelope as one line of JSON."""
-        encoded: bytes | None = self.__dict__.get("json_bytes")
+        kept: dict[str, bytes] = vars(self)
+        encoded = kept.get("json")
         if encoded is None:
-            encoded = self.__dict__["json_bytes"] = _encoder.encode(self)
+            encoded = kept["json"] = _encoder.encode(self)
         return encoded
 
 
@@ -247,7 +248,7 @@ class ForeignEvent(EventData, frozen=True, gc=False):
 
 
 class SubscriberLagged(EventData, frozen=True, gc=False):
-    """To one subscriber only: it was too slow and missed something. `from_seq..to_seq` is what cannot be had any more."""
+    """To one subscriber only: it was too slow. `from_seq..to_seq` is what cannot be had any more."""
 
     type: ClassVar[str] = "subscriber_lagged"
     durable: ClassVar[bool] = False

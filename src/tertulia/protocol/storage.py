@@ -7,6 +7,9 @@ On the wire: "full", "headers_only", "none", {"ttl": seconds}.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import cast
 
 import msgspec
 
@@ -72,20 +75,16 @@ def storage_to_wire(policy: StoragePolicy) -> WireStorage:
 
 def storage_from_wire(value: object) -> StoragePolicy:
     """Parse any accepted spelling; `-` and `_` are the same, `ttl:SECONDS` is accepted from command lines."""
-    match value:
-        case Full() | HeadersOnly() | NoStorage() | Ttl():
-            return value
-        case str():
-            return _from_word(value)
-        case {"ttl": bool()}:
-            pass
-        case {"ttl": int() | float() as seconds, **rest} if not rest:
-            try:
+    if isinstance(value, Full | HeadersOnly | NoStorage | Ttl):
+        return value
+    if isinstance(value, str):
+        return _from_word(value)
+    if isinstance(value, Mapping):
+        table = cast("Mapping[object, object]", value)
+        seconds = table.get("ttl")
+        if len(table) == 1 and isinstance(seconds, int | float) and not isinstance(seconds, bool):
+            with suppress(OverflowError):
                 return Ttl(float(seconds))
-            except OverflowError:
-                pass
-        case _:
-            pass
     raise InvalidParams(_EXPECTED.format(value))
 
 

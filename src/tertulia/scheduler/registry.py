@@ -12,7 +12,7 @@ from tertulia.protocol.events import TaskKind
 from tertulia.protocol.ids import ConversationId, TaskId
 
 
-class AgentTask(msgspec.Struct, frozen=True, weakref=True):
+class AgentTask(msgspec.Struct, frozen=True):
     """One running task."""
 
     task_id: TaskId

@@ -123,7 +123,9 @@ class Runner:
                 await plan.work(floor)
                 return TaskEnd("completed", floor.last_text)
             handed = await run_turns(floor, plan, lambda handoff: self._interrupts.admit(chain, floor, handoff))
-            return TaskEnd("handed", floor.last_text, handed=handed) if handed else TaskEnd("completed", floor.last_text)
+            return (
+                TaskEnd("handed", floor.last_text, handed=handed) if handed else TaskEnd("completed", floor.last_text)
+            )
         except AgentError as error:
             return TaskEnd("failed", floor.last_text, Failure(error.code, error.message))
         except Exception as error:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
 
 from msgspec.structs import asdict
 
@@ -19,6 +19,7 @@ from tertulia.errors import (
     Cancelled,
     Closed,
     Internal,
+    InvalidParams,
     InvalidRequest,
     NotInitialized,
     ParseError,
@@ -40,37 +41,43 @@ MAX_REQUESTS = 1_000
 MAX_REQUEST_BYTES = 256 * 1024 * 1024
 """Of all requests in flight on one connection."""
 
+_LAST_GRACE_S = 1.0
+"""For what is cancelled when a connection ends."""
 _NEED_NO_SESSION = frozenset({"session/start", "session/list", "session/close"})
 
-_log = logging.getLogger(__name__)
 Deliver = Callable[[bytes | None], None]
-"""Takes what a request comes to: an answer, or None where none is due."""
+"""Takes what a request comes to: its answer, or None where none is due."""
+
+_log = logging.getLogger(__name__)
 
 
 class Connection:
     """One client, from its first line to its last.
 
-    Each request gets exactly one answer, whatever happens to it, and a notification none. An answer is sent as soon as
-    there is one, but a task's after all events of that task. Requests begin in the order they came and run side by
-    side. What a client can make us hold is bounded; one that does not read its answers is not read either.
+    Each request gets exactly one answer, whatever happens to it, and a notification none. Requests begin in the order
+    they came and run side by side. An answer is sent as soon as there is one, but a task's after all events of that
+    task. What a client can make us hold is bounded; one that does not read its answers is not read either.
     """
 
     def __init__(self, host: Host, sink: Sink) -> None:
         self._host = host
         self._sink = sink
         self._nursery = Nursery()
+        self._jobs: set[asyncio.Task[None]] = set()
+        """Requests and feeds."""
         self._own: Session | None = None
         self._sessions: list[Session] = []
-        """Those that were started here; they end with the connection."""
+        """Those that were started here."""
         self._feeds: dict[str, Feed] = {}
         """By session, also of sessions that others started."""
         self._requests = 0
         self._request_bytes = 0
+        self._closing = False
 
     # ── lines come in ────────────────────────────────────────────────────────────────────────────────────────
 
     async def receive(self, line: bytes) -> None:
-        """Take one message. Returns when the next may be given, which must not happen before."""
+        """Take one message. Returns when the next one may be given, and not before."""
         try:
             message = decode(line)
         except ParseError as error:
@@ -78,18 +85,33 @@ class Connection:
             return
         if not isinstance(message, list):
             await self._begin(message, len(line), self._send)
-        elif 0 < len(message) <= MAX_BATCH:
-            answers = _Batch(len(message), self._send)
-            for entry in message:
-                await self._begin(entry, len(line) // len(message), answers.add)
+        elif 0 < len(entries := cast("list[Any]", message)) <= MAX_BATCH:
+            answers = _Batch(len(entries), self._send)
+            for entry in entries:
+                await self._begin(entry, len(line) // len(entries), answers.add)
         else:
-            self._send(refusal(None, InvalidRequest(f"a batch has 1 to {MAX_BATCH} requests, not {len(message):,}")))
+            self._send(refusal(None, InvalidRequest(f"a batch has 1 to {MAX_BATCH} requests, not {len(entries):,}")))
         await self._sink.drain()
 
     async def refuse(self, error: AgentError) -> None:
-        """Answer a line that cannot be read. Returns like `receive`."""
+        """Answer a message that cannot be read. Returns like `receive`."""
         self._send(refusal(None, error))
         await self._sink.drain()
+
+    async def close(self, timeout_s: float) -> bool:
+        """Close the sessions that were started here, then wait at most so long for the client to take what is left.
+
+        Whether it took everything. The sink is left open; nothing is sent to it any more.
+        """
+        self._closing = True
+        closing = [self._close(session) for session in self._sessions if not session.closed]
+        if closing:
+            await asyncio.wait(closing)
+        if self._jobs:
+            await asyncio.wait(self._jobs, timeout=timeout_s)
+        taken = not self._jobs
+        await self._nursery.close(_LAST_GRACE_S)
+        return taken
 
     async def _begin(self, entry: Any, size: int, deliver: Deliver) -> None:
         try:
@@ -98,16 +120,16 @@ class Connection:
             deliver(refused.line)
             return
         if self._requests >= MAX_REQUESTS or self._request_bytes + size > MAX_REQUEST_BYTES:
-            deliver(self._failed(request, Busy("too many requests in flight on this connection", retry_after_s=1)))
+            deliver(_failed(request, Busy("too many requests in flight on this connection", retry_after_s=1)))
             return
         self._requests += 1
         self._request_bytes += size
-        job = self._nursery.start(self._serve(request, size, deliver), "request")
+        job = self._start(self._serve(request, size, deliver), "request")
         if request.method == "initialize":
             # Whoever sends the next request without waiting for the answer means the session that begins here.
             await asyncio.wait((job,))
         else:
-            # Its first step now: so requests begin in order, and answers that pile up are seen before more are read.
+            # Its first step now: so requests begin in order, and answers that pile up stop the reading in time.
             await asyncio.sleep(0)
 
     # ── requests run ─────────────────────────────────────────────────────────────────────────────────────────
@@ -117,42 +139,128 @@ class Connection:
         try:
             line = await self._answer(request)
         except AgentError as error:
-            line = self._failed(request, error)
+            line = _failed(request, error)
         except asyncio.CancelledError:
-            line = self._failed(request, Cancelled("the connection ended before there was an answer"))
+            line = _failed(request, Cancelled("the connection ended before there was an answer"))
             raise
         except Exception:
             _log.exception("%.64r failed", request.method)
-            line = self._failed(request, Internal("the server failed to answer; its log says why"))
+            line = _failed(request, Internal("the server failed to answer; its log says why"))
         finally:
             self._requests -= 1
             self._request_bytes -= size
             deliver(line)
 
     async def _answer(self, request: Request) -> bytes | None:
-        done = await self._perform(request)
-        line = None if request.id is None else answer(request.id, done.answer)
-        if done.after_seq and (feed := self._feeds.get(self._addressed(request.params))) is not None:
-            await feed.sent(done.after_seq)
-        return line
-
-    async def _perform(self, request: Request) -> Done:
-        match request.method:
-            case "initialize":
-                return Done(await self._initialize(request.params))
-            case "initialized":
-                return Done({})
-            case _ if self._own is None:
+        match request.method, self._own:
+            case "initialize", own:
+                done = Done(await self._initialize(own, request.params))
+            case "initialized", _:
+                done = Done({})
+            case _, None:
                 raise NotInitialized("say `initialize` first")
-            case "events/subscribe":
-                return Done(self._subscribe(request.params))
-            case _:
-                return await self._operate(self._own, request)
+            case "events/subscribe", own:
+                done = Done(self._subscribe(own, request.params))
+            case _, own:
+                done = await self._operate(own, request)
+        return None if request.id is None else answer(request.id, done.answer)
 
-    async def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
-        if self._own is not None:
+    async def _initialize(self, own: Session | None, params: dict[str, Any]) -> dict[str, Any]:
+        if own is not None:
             raise InvalidRequest("this connection is initialized already")
         parse(Initialize, params)
         self._own = session = await self._host.start()
         self._adopt(session)
         return {**asdict(session.info), "server": {"name": "tertulia", "version": __version__}}
+
+    async def _operate(self, own: Session, request: Request) -> Done:
+        if request.method not in _NEED_NO_SESSION:
+            self._session(own, request.params)
+        done = await call(self._host, own, request.method, request.params)
+        if request.method == "session/start":
+            self._adopt(self._host.find(done.answer.session_id))
+        elif done.after_seq and (feed := self._feeds.get(_named(request.params) or own.id)) is not None:
+            await feed.sent(done.after_seq)
+        return done
+
+    def _session(self, own: Session, params: dict[str, Any]) -> Session:
+        """The one that the request is about."""
+        session_id = _named(params)
+        if isinstance(session_id, str):
+            return self._host.find(session_id)
+        if session_id is not None:
+            raise InvalidParams("session_id must be a string")
+        if own.closed:
+            raise Closed("this connection's own session is closed; name another one, or start one")
+        return own
+
+    # ── events and answers go out ────────────────────────────────────────────────────────────────────────────
+
+    def _subscribe(self, own: Session, params: dict[str, Any]) -> dict[str, Any]:
+        """Replaces what the client heard of the session. The answer goes out at once, a replay follows it."""
+        session = self._session(own, params)
+        asked = parse(Subscribe, {name: value for name, value in snake(params).items() if name != "session_id"})
+        bus, conversations = session.parts.bus, session.parts.conversations
+        conversation = None if asked.conversation_id is None else conversations.find(asked.conversation_id).id
+        news = bus.subscribe(after=asked.after_seq, conversation=conversation)
+        former = self._feeds.get(session.id)
+        self._follow(session, Feed(news, self._sink) if former is None else former.replace(news))
+        return {"subscribed": True, "last_seq": bus.last_seq}
+
+    def _adopt(self, session: Session) -> None:
+        """The client hears of it from its first event on, and it ends with the connection."""
+        self._sessions = [*(other for other in self._sessions if not other.closed), session]
+        self._follow(session, Feed(session.parts.bus.subscribe(after=0), self._sink))
+        if self._closing:
+            self._close(session)
+
+    def _close(self, session: Session) -> asyncio.Task[bool]:
+        return self._nursery.start(self._host.close_session(session), "close session")
+
+    def _follow(self, session: Session, feed: Feed) -> None:
+        async def run() -> None:
+            await feed.run()
+            if self._feeds.get(session.id) is feed:
+                del self._feeds[session.id]
+
+        self._feeds[session.id] = feed
+        self._start(run(), "feed")
+
+    def _send(self, line: bytes | None) -> None:
+        if line is not None:
+            self._sink.send((line,))
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        job = self._nursery.start(work, name)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        return job
+
+
+class _Batch:
+    """Gathers what the requests of a batch come to, and sends it as one when the last has come."""
+
+    def __init__(self, size: int, deliver: Deliver) -> None:
+        self._missing = size
+        self._deliver = deliver
+        self._lines: list[bytes] = []
+
+    def add(self, line: bytes | None) -> None:
+        """What one of them came to."""
+        self._missing -= 1
+        if line is not None:
+            self._lines.append(line)
+        if not self._missing and self._lines:
+            self._deliver(batch(self._lines))
+
+
+def _failed(request: Request, error: AgentError) -> bytes | None:
+    if request.id is None:
+        _log.warning("the notification %.64r was not carried out: %s: %s", request.method, error.code, error.message)
+        return None
+    return refusal(request.id, error)
+
+
+def _named(params: dict[str, Any]) -> Any:
+    """The session that a request names, as it does it."""
+    return params.get("session_id", params.get("sessionId"))

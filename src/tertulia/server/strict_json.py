@@ -40,21 +40,18 @@ def unfit(value: Any) -> str | None:
     """What in a decoded value cannot be stored or sent on: a lone surrogate, an integer beyond 64 bits. Else None."""
     values = [value]
     # Containers put their elements at the end of the list under iteration: no recursion.
-    for value in values:
-        match value:
-            case str():
-                if not (value.isascii() or _is_encodable(value)):
-                    return "a lone surrogate; send valid Unicode"
-            case int():
-                if not -_BEYOND_64_BITS // 2 <= value < _BEYOND_64_BITS:
-                    return "an integer beyond 64 bits"
-            case dict():
-                values.extend(value)
-                values.extend(value.values())
-            case list():
-                values.extend(cast("list[Any]", value))
-            case _:
-                pass
+    for entry in values:
+        if isinstance(entry, str):
+            if not (entry.isascii() or _is_encodable(entry)):
+                return "a lone surrogate; send valid Unicode"
+        elif isinstance(entry, int):
+            if not -_BEYOND_64_BITS // 2 <= entry < _BEYOND_64_BITS:
+                return "an integer beyond 64 bits"
+        elif isinstance(entry, dict):
+            values.extend(cast("dict[str, Any]", entry))
+            values.extend(cast("dict[str, Any]", entry).values())
+        elif isinstance(entry, list):
+            values.extend(cast("list[Any]", entry))
     return None
 
 
@@ -71,15 +68,13 @@ def _is_encodable(text: str) -> bool:
 
 
 def _is_deep(value: Any) -> bool:
-    level = [value]
+    level = _containers([value])
     for _ in range(MAX_DEPTH):
         level = [inner for outer in level for inner in _containers(outer)]
-        if not level:
-            return False
     return bool(level)
 
 
-def _containers(value: Any) -> list[Any]:
+def _containers(value: dict[str, Any] | list[Any]) -> list[Any]:
     inner = value.values() if isinstance(value, dict) else value
     return [entry for entry in inner if isinstance(entry, dict | list)]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any, Literal
 
 import msgspec
@@ -76,17 +77,14 @@ class Conversation:
         chain = submission.submit(scheduler, self._parts.conversations.find(self.id), asked)
         return await submission.answer(scheduler, chain)
 
-    async def stream(self, content: Content, *, sender: str | None = None) -> AsyncIterator[Event]:
+    async def stream(self, content: Content, *, sender: str | None = None) -> AsyncGenerator[Event, None]:
         """Say something and get every event of the answer as it comes. Leaving the loop early stops the task."""
         asked = self._asked(content, sender=sender)
         parts = self._parts
         talk = parts.conversations.find(self.id)
-        events = submission.follow(parts.scheduler, parts.bus, talk, asked)
-        try:
+        async with aclosing(submission.follow(parts.scheduler, parts.bus, talk, asked)) as events:
             async for event in events:
                 yield event
-        finally:
-            await events.aclose()
 
     async def steer(self, text: str) -> None:
         """Put in a word while a task runs; the model reads it before its next request."""

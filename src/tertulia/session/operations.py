@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from tertulia.session.session import Session
 from tertulia.session.settings import Settings
 from tertulia.session.shutdown import close_conversation
 
-In = TypeVar("In", bound=msgspec.Struct)
+_SESSION_RIGHTS = ("approval_policy", "sandbox", "network", "writable_roots", "storage_policy")
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -179,14 +180,15 @@ async def call(host: Host, own: Session, name: str, params: Mapping[str, Any]) -
 
 def _narrowed_settings(base: Settings, asked: i.StartSession) -> tuple[Settings, tuple[Narrowed, ...]]:
     """The server's settings, narrowed by what a client asked for; a client never widens them."""
+    ceiling = base.rights()
+    if ceiling.writable_roots is None:
+        # Unless the server's owner said so, no root above the workspace: "/" must not count as narrower than unsaid.
+        ceiling = replace(ceiling, writable_roots=(os.path.abspath(base.cwd or "."),))
     plain = {n: v for n in ("model", "cwd") if (v := getattr(asked, n)) is not None}
-    rights = {
-        name: value
-        for name in ("approval_policy", "sandbox", "network", "writable_roots", "storage_policy")
-        if (value := getattr(asked, name)) is not None
-    }
+    wanted = {n: v for n in _SESSION_RIGHTS if (v := getattr(asked, n)) is not None}
     if asked.limits is not None:
-        rights["limits"] = limits_from_wire(asked.limits, base.limits)
-    wanted = replace(base, **plain, **rights)
-    given, narrowed = narrow({n: getattr(wanted, n) for n in rights}, base.rights(), base.rights(), "session")
-    return replace(wanted, **{n: getattr(given, n) for n in rights}), narrowed
+        wanted["limits"] = limits_from_wire(asked.limits, ceiling.limits)
+    settings = replace(base, **plain, **wanted)
+    parsed = {n: getattr(settings.rights(), n) for n in wanted}
+    given, narrowed = narrow(parsed, ceiling, ceiling, "session")
+    return replace(settings, **{n: getattr(given, n) for n in wanted}), narrowed

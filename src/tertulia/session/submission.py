@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import msgspec
 
@@ -45,7 +45,7 @@ async def answer(scheduler: Scheduler, chain: Chain) -> Reply:
         chain.waiters -= 1
 
 
-async def follow(scheduler: Scheduler, bus: EventBus, talk: Talk, message: Message) -> AsyncIterator[Event]:
+async def follow(scheduler: Scheduler, bus: EventBus, talk: Talk, message: Message) -> AsyncGenerator[Event, None]:
     """The events of a message and of everything it causes, up to its last one. Leaving early stops the chain."""
     # Subscribed before it is submitted: nothing can be missed.
     async with bus.subscribe() as news:

@@ -1,4 +1,4 @@
-"""Ids of what was closed, so that `closed` and `not_found` stay different answers. Bounded: the oldest are forgotten."""
+"""Ids of what was closed, so that `closed` and `not_found` stay different answers. The oldest are forgotten."""
 
 from __future__ import annotations
 

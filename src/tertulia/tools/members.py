@@ -77,7 +77,7 @@ def additional_properties(site: Site, schema: Any) -> Check:
     """What is expected of every other property; mostly that there is none."""
     known = _table(site, "properties").keys()
     patterns = [Pattern(source) for source in _table(site, "patternProperties")]
-    expected = f"no such property (there are {listed(known)})"
+    expected = f"no such property (there are {listed(known)})" if known else "no property at all"
 
     def forbidden(value: Any, budget: Budget) -> Problem | None:
         return Problem(expected, kind(value))

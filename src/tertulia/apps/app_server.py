@@ -1,0 +1,31 @@
+"""`tertulia app-server`: a session for another program, as JSON-RPC over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from tertulia.apps.global_flags import Given, global_flags
+from tertulia.server.stdio import serve_stdio
+
+_MORE = """
+\b
+Examples:
+  tertulia app-server -s read-only
+  printf '%s\\n' '{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}' | tertulia app-server
+"""
+
+
+@click.command("app-server", epilog=_MORE)
+@global_flags
+@click.pass_obj
+def command(given: Given) -> int:
+    """Serve a session as JSON-RPC over standard input and output.
+
+    One JSON object a line, both ways; standard error is for logs. Ends when standard input does.
+    """
+    loaded = given.load()
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    return asyncio.run(serve_stdio(loaded.settings))

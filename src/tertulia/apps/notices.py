@@ -1,0 +1,21 @@
+"""What somebody who waits for an answer should be told on the way, though nothing has failed."""
+
+from __future__ import annotations
+
+from tertulia.protocol.events import BackgroundEvent, ConversationCloseForced, EventData, SubscriberLagged, Warning
+from tertulia.protocol.tool_events import McpServerStatus
+
+
+def notice(data: EventData) -> str | None:
+    """The sentence, or None for events of another kind."""
+    match data:
+        case Warning(message) | BackgroundEvent(message):
+            return message
+        case McpServerStatus(name, status, str() as error):
+            return f"MCP server {name} is {status}: {error}"
+        case ConversationCloseForced(timeout_s):
+            return f"the task did not stop within {timeout_s:g} s and was abandoned"
+        case SubscriberLagged(int() as first, last):
+            return f"events {first} to {last} were missed"
+        case _:
+            return None

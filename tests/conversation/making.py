@@ -1,0 +1,78 @@
+"""Terms, grounds and talks in a few words, for the tests of conversations and their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tertulia.conversation.context import ConversationContext, ShellMode, Terms, prefs
+from tertulia.conversation.settings import Ground
+from tertulia.conversation.talk import Talk
+from tertulia.errors import InvalidParams
+from tertulia.mcp.view import McpView
+from tertulia.models.scripted import ScriptedModel
+from tertulia.models.wire import Wire
+from tertulia.policy.narrowing import TOP, Rights
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.items import Item
+from tertulia.protocol.storage import StoragePolicy
+from tests.events.scripted import StillClock
+from tests.prompt.specs import mcp
+
+WIRE = ScriptedModel(name="acme/one", family="acme")
+OTHER_WIRE = ScriptedModel(name="acme/two", family="acme")
+SERVERS = (mcp("fs", "read"), mcp("fs", "write"), mcp("web", "get"))
+
+
+def terms(
+    rights: Rights = TOP,
+    *,
+    base: str | None = None,
+    user: str | None = None,
+    wire: Wire = WIRE,
+    shell_mode: ShellMode | None = None,
+    cwd: str = "/work",
+) -> Terms:
+    """Terms under these rights, with a view of all servers."""
+    view = McpView(SERVERS, rights.mcp_tool_allowlist)
+    context = ConversationContext(base, user, view, prefs(rights, shell_mode, wire.family))
+    return Terms(context, rights, wire, "native", cwd, shell_mode)
+
+
+def find_wire(model: object) -> Wire:
+    """Knows one model besides the default."""
+    if model == "acme/two":
+        return OTHER_WIRE
+    raise InvalidParams(f"model {model!r}: no provider of that name")
+
+
+def ground(default: Terms | None = None, ceiling: Rights = TOP, because: str = "session") -> Ground:
+    """What new terms are measured against."""
+    return Ground(default or terms(ceiling), ceiling, because, find_wire)
+
+
+class KeepingJournal:
+    """Remembers what it was given to keep."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[ConversationId, list[Item], StoragePolicy]] = []
+
+    def write(self, event: Any) -> None:
+        raise AssertionError("a talk publishes nothing by itself")
+
+    def keep(self, conversation: ConversationId, items: Sequence[Item], policy: StoragePolicy) -> None:
+        self.kept.append((conversation, list(items), policy))
+
+    @property
+    def items(self) -> list[Item]:
+        """All that was kept, in order."""
+        return [item for _, items, _ in self.kept for item in items]
+
+
+def talk(
+    given: Terms | None = None, *, clock: StillClock | None = None, journal: KeepingJournal | None = None
+) -> Talk:
+    """A talk that has not been seeded."""
+    return Talk(
+        ConversationId("c"), given or terms(), clock=clock or StillClock(1.0), journal=journal or KeepingJournal()
+    )

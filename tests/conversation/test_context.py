@@ -1,0 +1,99 @@
+"""What makes a conversation itself, and which shell it gets."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tertulia.conversation.context import ConversationContext, Terms, ToolsPrefs, TurnContext, prefs
+from tertulia.mcp.view import McpView
+from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED, ApprovalPolicy
+from tertulia.policy.narrowing import TOP
+
+NAMELESS = ApprovalPolicy("trusted", may_ask=False, retry_outside_on_failure=False)
+
+
+def test_a_context_has_exactly_four_fields() -> None:
+    """S000-04"""
+    fields = ("base_instructions", "user_instructions", "mcp_view", "tools_prefs")
+    assert ConversationContext.__struct_fields__ == fields
+
+
+def test_a_view_holds_an_allowlist_that_is_none_for_all() -> None:
+    """S000-05"""
+    assert McpView.__struct_fields__ == ("tools", "allowlist")
+    assert McpView().allowlist is None
+
+
+def test_preferences_are_four_switches_and_a_shell() -> None:
+    """S000-06, X-20: conv tools have a switch too."""
+    assert ToolsPrefs.__struct_fields__ == (
+        *("include_plan_tool", "include_apply_patch_tool", "include_conv_tools", "web_search_request"),
+        "shell_mode",
+    )
+
+
+def test_a_turn_knows_six_things_and_neither_instructions_nor_tools() -> None:
+    """S000-07: nothing is written twice."""
+    assert TurnContext.__struct_fields__ == (
+        *("client", "cwd", "approval_policy", "sandbox_policy", "shell_environment_policy", "storage_policy"),
+    )
+    assert not {"base_instructions", "user_instructions", "tools_config"} & set(TurnContext.__struct_fields__)
+
+
+@pytest.mark.parametrize("kind", [ConversationContext, TurnContext, ToolsPrefs, Terms, McpView])
+def test_what_a_conversation_is_made_of_never_changes(kind) -> None:
+    """It is replaced whole: whoever read it before still has what was true then."""
+    assert kind.__struct_config__.frozen
+
+
+# ---- preferences
+
+
+@pytest.mark.parametrize(
+    ("right", "switch"),
+    [
+        ("include_plan_tool", "include_plan_tool"),
+        ("include_apply_patch_tool", "include_apply_patch_tool"),
+        ("include_conv_tools", "include_conv_tools"),
+        ("tools_web_search_request", "web_search_request"),
+    ],
+)
+def test_each_switch_follows_its_right(right, switch) -> None:
+    """S000-06"""
+    off = prefs(replace(TOP, **{right: False}), None, "acme")
+    assert off == replace(prefs(TOP, None, "acme"), **{switch: False})
+
+
+def test_equal_preferences_are_one_object() -> None:
+    """G1: ten thousand conversations share them."""
+    assert prefs(TOP, "local", "acme") is prefs(replace(TOP, network=False), "local", "other")
+
+
+@pytest.mark.parametrize(
+    ("approval", "asked", "family", "shell_mode"),
+    [
+        (ON_REQUEST, None, "acme", "with_request"),
+        (ON_REQUEST, None, "codex-mini", "with_request"),
+        (ON_FAILURE, None, "codex-mini", "local"),
+        (NEVER, None, "codex-mini", "local"),
+        (ON_FAILURE, None, "acme", "default"),
+        (UNTRUSTED, None, "acme", "default"),
+        (NEVER, None, "acme", "default"),
+        (NAMELESS, None, "acme", "default"),
+        (ON_REQUEST, "streamable", "acme", "streamable"),
+        (ON_REQUEST, "default", "codex-mini", "default"),
+        (NEVER, "local", "acme", "local"),
+        (NEVER, "with_request", "acme", "with_request"),
+        (ON_REQUEST, "none", "acme", "none"),
+    ],
+)
+def test_the_form_of_the_shell_is_asked_for_or_derived(approval, asked, family, shell_mode) -> None:
+    """X-19, S000-06: what was asked; else on-request asks with the call; else the family's own; else the default."""
+    assert prefs(replace(TOP, approval_policy=approval), asked, family).shell_mode == shell_mode
+
+
+@pytest.mark.parametrize("asked", [None, "default", "with_request", "local", "streamable", "none"])
+def test_without_the_right_there_is_no_shell_in_any_form(asked) -> None:
+    """X-19: the form is a preference, the shell a right."""
+    assert prefs(replace(TOP, shell=False), asked, "codex-mini").shell_mode == "none"

@@ -1,0 +1,335 @@
+"""How a conversation gets its terms: absent keeps, null resets, nothing rises above the ceiling, and it is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tertulia.conversation.context import Terms
+from tertulia.conversation.settings import Ground, settle
+from tertulia.errors import AgentError, InvalidParams
+from tertulia.models.wire import Wire
+from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED
+from tertulia.policy.limits import Limits
+from tertulia.policy.narrowing import TOP, Narrowed, leq, meet
+from tertulia.protocol.inputs import MAX_TEXT_BYTES, ContextFields
+from tertulia.protocol.storage import Full, HeadersOnly, Ttl
+from tests.conversation.making import OTHER_WIRE, WIRE, find_wire, ground, terms
+from tests.policy.strategies import rights
+
+STRICT = replace(
+    TOP,
+    approval_policy=UNTRUSTED,
+    sandbox="read_only",
+    storage_policy=HeadersOnly(),
+    mcp_tool_allowlist=frozenset({"fs__read"}),
+    include_plan_tool=False,
+    include_apply_patch_tool=False,
+    include_conv_tools=False,
+    tools_web_search_request=False,
+    shell=False,
+    visibility="subtree",
+    limits=Limits(max_conversations=5),
+)
+CHANGED: dict[str, Any] = {
+    "base_instructions": "new base",
+    "user_instructions": "new user",
+    "mcp_tool_allowlist": ["web__get"],
+    "include_plan_tool": False,
+    "include_apply_patch_tool": False,
+    "include_conv_tools": False,
+    "tools_web_search_request": False,
+    "shell_mode": "streamable",
+    "model": "acme/two",
+    "cwd": "/elsewhere",
+    "approval_policy": "never",
+    "sandbox": "read-only",
+    "storage_policy": {"ttl": 60},
+    "limits": {"max_output_bytes": 10},
+    "visibility": "subtree",
+}
+
+
+def asked(**fields: Any) -> ContextFields:
+    return ContextFields(**fields)
+
+
+def values(found: Terms) -> dict[str, Any]:
+    """What each input decides."""
+    return {
+        **{name: getattr(found.context, name) for name in ("base_instructions", "user_instructions")},
+        **{name: getattr(found.rights, name) for name in CHANGED if hasattr(found.rights, name)},
+        **{"model": found.wire, "cwd": found.cwd, "shell_mode": found.shell_mode},
+    }
+
+
+# ---- absent, null, given
+
+
+def test_asking_for_nothing_changes_nothing() -> None:
+    """X-67, S000-15: absent keeps."""
+    current = terms(STRICT, base="base", user="user", shell_mode="local", cwd="/here")
+    settled = settle(asked(), current, ground())
+    assert settled.terms == current
+    assert settled.terms.rights is current.rights
+    assert settled.terms.context.mcp_view is current.context.mcp_view
+    assert (settled.narrowed, settled.warnings) == ((), ())
+
+
+@pytest.mark.parametrize("field", CHANGED)
+def test_a_field_that_is_given_changes_itself_and_nothing_else(field) -> None:
+    """S000-34, S000-36, X-67"""
+    current = terms(base="base", user="user")
+    settled = settle(asked(**{field: CHANGED[field]}), current, ground())
+    before, after = values(current), values(settled.terms)
+    assert after[field] != before[field]
+    assert {name for name in before if before[name] != after[name]} == {field}
+    assert settled.narrowed == ()
+
+
+@pytest.mark.parametrize("field", CHANGED)
+def test_a_field_that_is_null_goes_back_to_the_default(field) -> None:
+    """X-67: null resets."""
+    default = terms()
+    changed = settle(asked(**CHANGED), default, ground(default)).terms
+    settled = settle(asked(**{field: None}), changed, ground(default))
+    back = values(default)[field]
+    assert values(settled.terms) == values(changed) | {field: back}
+    assert settled.narrowed == ()
+
+
+def test_all_fields_that_are_null_give_the_default() -> None:
+    """X-67"""
+    default = terms()
+    changed = settle(asked(**CHANGED), default, ground(default)).terms
+    assert settle(asked(**dict.fromkeys(CHANGED)), changed, ground(default)).terms == default
+
+
+def test_terms_are_new_and_the_old_ones_stay_as_they_were() -> None:
+    """S000-03: whoever runs under the old ones is not disturbed."""
+    current = terms(base="base")
+    before = values(current)
+    settled = settle(asked(**CHANGED), current, ground())
+    assert values(current) == before
+    assert values(settled.terms) != before
+
+
+def test_what_the_model_is_offered_follows_from_the_new_rights() -> None:
+    """S000-06, S000-08: preferences and view are never set beside the rights."""
+    settled = settle(asked(include_plan_tool=False, mcp_tool_allowlist=["fs__*"]), terms(), ground())
+    context = settled.terms.context
+    assert context.tools_prefs.include_plan_tool is False
+    assert [tool.name for tool in context.mcp_view.list_tools()] == ["fs__read", "fs__write"]
+
+
+def test_a_limit_that_is_not_named_stays() -> None:
+    current = terms(replace(TOP, limits=Limits(max_output_bytes=7, mcp_concurrency=3)))
+    limits = settle(asked(limits={"mcp_concurrency": 2.0}), current, ground()).terms.rights.limits
+    assert (limits.max_output_bytes, limits.mcp_concurrency) == (7, 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "shell_mode"), [("on-request", "with_request"), ("never", "default"), ("on_failure", "default")]
+)
+def test_the_shell_follows_the_approval_policy_until_it_is_asked_for(policy, shell_mode) -> None:
+    """X-19"""
+    settled = settle(asked(approval_policy=policy), terms(), ground()).terms
+    assert settled.context.tools_prefs.shell_mode == shell_mode
+    explicit = settle(asked(approval_policy=policy, shell_mode="local"), terms(), ground()).terms
+    assert explicit.context.tools_prefs.shell_mode == "local"
+
+
+def test_a_shell_that_was_given_up_can_be_had_again() -> None:
+    """X-19, X-67: a conversation narrows itself, its ceiling stays."""
+    without = settle(asked(shell_mode="none"), terms(), ground()).terms
+    assert (without.rights.shell, without.context.tools_prefs.shell_mode) == (False, "none")
+    again = settle(asked(shell_mode="with-request"), without, ground()).terms
+    assert (again.rights.shell, again.shell_mode) == (True, "with_request")
+    reset = settle(asked(shell_mode=None), without, ground()).terms
+    assert (reset.rights.shell, reset.shell_mode) == (True, None)
+
+
+# ---- narrowing
+
+
+@pytest.mark.parametrize(
+    ("field", "wanted", "given"),
+    [
+        ("approval_policy", "on-failure", "untrusted"),
+        ("sandbox", "danger_full_access", "read-only"),
+        ("storage_policy", "full", "headers_only"),
+        ("mcp_tool_allowlist", ["fs__read", "web__get"], ["fs__read"]),
+        ("include_plan_tool", True, False),
+        ("include_apply_patch_tool", True, False),
+        ("include_conv_tools", True, False),
+        ("tools_web_search_request", True, False),
+        ("visibility", "session", "subtree"),
+        ("limits", {"max_conversations": 9}, {"max_conversations": 5}),
+        ("limits", {"max_conversations": None}, {"max_conversations": 5}),
+        ("shell_mode", "streamable", "none"),
+        ("shell_mode", "local", "none"),
+    ],
+)
+def test_asking_for_too_much_gives_what_is_allowed_and_says_so(field, wanted, given) -> None:
+    """S000-16, S000-17, S000-36, B7: what was asked, what was given, and why."""
+    current = terms(STRICT)
+    settled = settle(asked(**{field: wanted}), current, ground(ceiling=STRICT, because="ancestor:42"))
+    (cut,) = settled.narrowed
+    spelled = "danger-full-access" if wanted == "danger_full_access" else wanted
+    assert cut == Narrowed(field, spelled, given, "ancestor:42")
+    assert settled.terms.rights == STRICT
+    assert settled.terms.context.tools_prefs == current.context.tools_prefs
+
+
+def test_only_what_was_asked_for_is_told() -> None:
+    """S000-17"""
+    settled = settle(asked(sandbox="workspace-write", shell_mode="none"), terms(STRICT), ground(ceiling=STRICT))
+    assert [cut.field for cut in settled.narrowed] == ["sandbox"]
+
+
+def test_a_reset_asks_for_nothing_and_is_met_with_the_ceiling() -> None:
+    """X-67: to the default as far as the ceiling allows, without a word."""
+    fields = [name for name in CHANGED if hasattr(TOP, name)]
+    resets = asked(**dict.fromkeys([*fields, "shell_mode"]))
+    settled = settle(resets, terms(STRICT), Ground(terms(TOP), STRICT, "session", find_wire))
+    assert settled.terms.rights == STRICT
+    assert settled.narrowed == ()
+
+
+_words = {
+    "mcp_tool_allowlist": st.lists(st.sampled_from(["fs__read", "fs__write", "web__get", "fs__*", "web__*", "fs/read"])),
+    "include_plan_tool": st.booleans(),
+    "include_apply_patch_tool": st.booleans(),
+    "include_conv_tools": st.booleans(),
+    "tools_web_search_request": st.booleans(),
+    "shell_mode": st.sampled_from(["default", "with_request", "with-request", "local", "streamable", "none"]),
+    "approval_policy": st.sampled_from(
+        ["untrusted", "on-request", "on_request", "on-failure", "never", UNTRUSTED, ON_REQUEST, ON_FAILURE, NEVER]
+    ),
+    "sandbox": st.sampled_from(["read-only", "workspace-write", "workspace_write", "danger-full-access"]),
+    "storage_policy": st.sampled_from(["full", "headers_only", "none", {"ttl": 5}, {"ttl": 600}, Full(), Ttl(30)]),
+    "visibility": st.sampled_from(["session", "subtree"]),
+    "limits": st.fixed_dictionaries(
+        {}, optional=dict.fromkeys(Limits.__struct_fields__, st.sampled_from([None, 1, 2.0, 1_000]))
+    ),
+    "base_instructions": st.text(max_size=5),
+    "user_instructions": st.text(max_size=5),
+    "cwd": st.just("/elsewhere"),
+    "model": st.just("acme/two"),
+    "backend": st.just("native"),
+}
+context_fields = st.fixed_dictionaries({}, optional={name: value | st.none() for name, value in _words.items()}).map(
+    lambda fields: ContextFields(**fields)
+)
+
+
+@settings(max_examples=500)
+@given(context_fields, rights, rights)
+def test_no_terms_rise_above_their_ceiling_whatever_is_asked(wanted, ceiling, default) -> None:
+    """S000-16, S000-19, B7"""
+    current = terms(meet(default, ceiling))
+    measured = Ground(terms(default), ceiling, "session", find_wire)
+    settled = settle(wanted, current, measured)
+    found = settled.terms
+    assert leq(found.rights, ceiling)
+    assert found.context.mcp_view.allowlist == found.rights.mcp_tool_allowlist
+    assert found.rights.shell or found.context.tools_prefs.shell_mode == "none"
+    for cut in settled.narrowed:
+        assert getattr(wanted, cut.field) not in (None, msgspec.UNSET)
+        assert cut.asked != cut.given
+        assert cut.because == "session"
+    again = settle(wanted, found, measured)
+    assert again.terms == found, "asking twice gives the same"
+
+
+# ---- the old spelling of allowlists
+
+
+def test_the_old_spelling_of_an_allowlist_is_warned_of_once() -> None:
+    """S000-26"""
+    settled = settle(asked(mcp_tool_allowlist=["fs/read", "web/get"]), terms(), ground())
+    assert settled.terms.rights.mcp_tool_allowlist == {"fs__read", "web__get"}
+    (warning,) = settled.warnings
+    assert "deprecated" in warning
+
+
+@pytest.mark.parametrize(("allowlist", "visible"), [([], []), (None, ["fs__read", "fs__write", "web__get"])])
+def test_an_empty_allowlist_is_none_and_null_is_all(allowlist, visible) -> None:
+    """X-24"""
+    narrow = settle(asked(mcp_tool_allowlist=["fs__read"]), terms(), ground()).terms
+    settled = settle(asked(mcp_tool_allowlist=allowlist), narrow, ground()).terms
+    assert [tool.name for tool in settled.context.mcp_view.list_tools()] == visible
+
+
+# ---- refusals
+
+
+class WatchedGround:
+    """Counts the wires that were made."""
+
+    def __init__(self) -> None:
+        self.made: list[object] = []
+
+    def find_wire(self, model: object) -> Wire:
+        self.made.append(model)
+        return OTHER_WIRE
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "said"),
+    [
+        ("mcp_tool_allowlist", ["fs__raed"], "did you mean fs__read"),
+        ("mcp_tool_allowlist", ["no such/tool"], "not a tool name"),
+        ("shell_mode", "loud", "shell_mode must be one of default, with_request, local, streamable, none, not 'loud'"),
+        ("shell_mode", "", "shell_mode must be one of"),
+        ("backend", "codex", "backend 'codex' is unknown; there is native"),
+        ("cwd", "relative", "cwd must be an absolute path"),
+        ("cwd", "", "cwd must be an absolute path"),
+        ("cwd", "/a\0b", "cwd must be an absolute path"),
+        ("cwd", "/" + "x" * 5_000, "at most 4,096 characters"),
+        ("cwd", "/\ud800", "cwd has a lone surrogate"),
+        ("visibility", "everybody", 'visibility must be "session" or "subtree"'),
+        ("approval_policy", "always", "approval_policy must be"),
+        ("sandbox", "open", "sandbox must be one of"),
+        ("storage_policy", "forever", "storage_policy must be"),
+        ("storage_policy", {"ttl": 0}, "storage_policy ttl must be"),
+        ("limits", {"max_conversation": 1}, "did you mean max_conversations"),
+        ("limits", {"max_conversations": 0}, "limits.max_conversations must be a positive whole number"),
+        ("base_instructions", "a\udfff", "base_instructions has a lone surrogate at position 1"),
+        ("user_instructions", "\ud800", "user_instructions has a lone surrogate at position 0"),
+    ],
+)
+def test_a_wrong_value_is_refused_and_leaves_nothing_behind(field, wrong, said) -> None:
+    """S000-29, S000-42, X-24: no terms, no wire, and the old terms as they were."""
+    watched, current = WatchedGround(), terms(base="base")
+    before = values(current)
+    with pytest.raises(InvalidParams) as refused:
+        settle(asked(**{field: wrong, "model": "acme/two"}), current, Ground(current, TOP, "session", watched.find_wire))
+    assert said in refused.value.message
+    assert values(current) == before
+    assert watched.made == []
+
+
+def test_an_unknown_model_is_refused() -> None:
+    current = terms()
+    with pytest.raises(InvalidParams, match="no provider of that name"):
+        settle(asked(model="nobody/x"), current, ground())
+    assert current.wire is WIRE
+
+
+@pytest.mark.parametrize("field", ["base_instructions", "user_instructions", "cwd"])
+def test_a_text_over_16_megabytes_is_refused(field) -> None:
+    with pytest.raises(InvalidParams, match=f"^{field} is 16,777,217 bytes long"):
+        settle(asked(**{field: "/" + "x" * MAX_TEXT_BYTES}), terms(), ground())
+
+
+@pytest.mark.parametrize("field", ["shell_mode", "backend", "cwd", "visibility"])
+def test_a_refusal_does_not_repeat_a_megabyte(field) -> None:
+    with pytest.raises(AgentError) as refused:
+        settle(asked(**{field: "x" * 1_000_000}), terms(), ground())
+    assert len(refused.value.message) < 250

@@ -1,0 +1,157 @@
+"""What one conversation may see of the session's MCP servers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tertulia.errors import InvalidParams
+from tertulia.mcp.view import McpView, NoServers, parse_allowlist
+from tertulia.protocol.tool_spec import ToolSpec
+from tests.prompt.specs import mcp
+
+FS_READ, FS_WRITE, WEB_GET = mcp("fs", "read"), mcp("fs", "write"), mcp("web", "get")
+KNOWN = (WEB_GET, FS_WRITE, FS_READ)
+
+
+class Manager:
+    """Two servers."""
+
+    def __init__(self, *tools: ToolSpec) -> None:
+        self.tools = list(tools)
+
+    def list_tools(self) -> list[ToolSpec]:
+        return self.tools
+
+
+def names(view: McpView) -> list[str]:
+    return [tool.name for tool in view.list_tools()]
+
+
+# ---- what is visible
+
+
+def test_a_view_without_an_allowlist_shows_every_tool_by_name() -> None:
+    """S000-05, S000-21, S000-27: None is all."""
+    view = McpView.new_from_manager(Manager(*KNOWN))
+    assert view.allowlist is None
+    assert names(view) == ["fs__read", "fs__write", "web__get"]
+
+
+def test_a_session_without_servers_gives_an_empty_view() -> None:
+    view = McpView.new_from_manager(NoServers())
+    assert view == McpView()
+    assert view.list_tools() == []
+
+
+@pytest.mark.parametrize(
+    ("allowlist", "visible"),
+    [
+        (["fs__read"], ["fs__read"]),
+        (["web__get", "fs__read"], ["fs__read", "web__get"]),
+        (["fs__*"], ["fs__read", "fs__write"]),
+        (["fs__*", "web__get"], ["fs__read", "fs__write", "web__get"]),
+        ([], []),
+        (None, ["fs__read", "fs__write", "web__get"]),
+    ],
+)
+def test_an_allowlist_narrows_a_view(allowlist, visible) -> None:
+    """S000-05, S000-21, S000-38, X-24: `[]` is none, null is all, `server__*` is a whole server."""
+    assert names(McpView(KNOWN).with_allowlist(allowlist)) == visible
+
+
+def test_a_server_is_told_by_table_and_never_by_splitting_a_name() -> None:
+    """X-25: `a__b` + `c` reads like a tool of `a`."""
+    view = McpView((mcp("a__b", "c"), mcp("a", "d"))).with_allowlist(["a__*"])
+    assert names(view) == ["a__d"]
+
+
+@given(st.frozensets(st.sampled_from(["fs__read", "fs__write", "web__get", "fs__*", "web__*"])) | st.none())
+def test_what_is_listed_is_what_may_be_called(allowlist) -> None:
+    """S000-24: the same set."""
+    view = McpView(KNOWN, allowlist)
+    assert set(names(view)) == {tool.name for tool in KNOWN if view.sees(tool)}
+
+
+def test_a_view_is_a_snapshot() -> None:
+    """S000-22: servers that change later change nothing; a narrowed view leaves the wide one alone."""
+    manager = Manager(*KNOWN)
+    view = McpView.new_from_manager(manager)
+    manager.tools.append(mcp("fs", "late"))
+    narrow = view.with_allowlist(["fs__read"])
+    assert names(view) == ["fs__read", "fs__write", "web__get"]
+    assert narrow.tools is view.tools
+    assert view.allowlist is None
+
+
+def test_the_order_does_not_depend_on_the_servers() -> None:
+    """S000-27"""
+    assert McpView(KNOWN).list_tools() == McpView(tuple(reversed(KNOWN))).list_tools() == [FS_READ, FS_WRITE, WEB_GET]
+
+
+# ---- what people write
+
+
+def test_known_names_are_accepted_without_a_word() -> None:
+    assert parse_allowlist(["fs__read", "web__*", "fs__read"], KNOWN) == (frozenset({"fs__read", "web__*"}), [])
+    assert parse_allowlist([], KNOWN) == (frozenset(), [])
+
+
+@pytest.mark.parametrize("entries", [["fs/read"], ["fs/read", "web/get", "fs__write"], ["fs/*"]])
+def test_the_old_spelling_is_normalised_with_one_deprecation_for_all(entries) -> None:
+    """S000-26: one per request, not per entry."""
+    parsed, warnings = parse_allowlist(entries, KNOWN)
+    assert parsed == {entry.replace("/", "__") for entry in entries}
+    (warning,) = warnings
+    assert "deprecated" in warning
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("fs__raed", "'fs__raed' is unknown; did you mean fs__read"),
+        ("fs/raed", "'fs/raed' is unknown; did you mean fs__read"),
+        ("zzz", "'zzz' is unknown; there are fs__read, fs__write, web__get"),
+        ("ftp__*", "'ftp__*' is unknown"),
+        ("", "is not a tool name; write `server__tool`"),
+        ("fs/a/b", "is not a tool name"),
+        ("/read", "is not a tool name"),
+        ("fs/", "is not a tool name"),
+        ("fs read", "is not a tool name"),
+        ("fs__read\n", "is not a tool name"),
+        ("fs__réad", "is not a tool name"),
+        ("*", "is not a tool name"),
+        ("**", "is not a tool name"),
+        ("a b__*", "is not a tool name"),
+        ("fs__read\0", "is not a tool name"),
+        ("\ud800", "is not a tool name"),
+        ("x" * 65, "is not a tool name"),
+    ],
+)
+def test_an_unknown_or_illegal_name_is_refused_with_the_nearest(entry, said) -> None:
+    """S000-29, X-24"""
+    with pytest.raises(InvalidParams, match=r"^mcp_tool_allowlist: ") as refused:
+        parse_allowlist(["fs__read", entry], KNOWN)
+    assert said in refused.value.message
+
+
+def test_without_servers_every_name_is_unknown() -> None:
+    """S000-29"""
+    with pytest.raises(InvalidParams, match="the session has no MCP tools"):
+        parse_allowlist(["fs__read"], ())
+
+
+@pytest.mark.parametrize("entry", ["x" * 1_000_000, "x" * 1_000_000 + "__*", "x" * 1_000_000 + "/y"])
+def test_a_name_of_a_megabyte_is_refused_in_few_words(entry) -> None:
+    """S000-29: and without being compared with every tool."""
+    with pytest.raises(InvalidParams, match="is not a tool name") as refused:
+        parse_allowlist([entry], KNOWN)
+    assert len(refused.value.message) < 200
+
+
+def test_a_tool_that_was_cut_to_64_characters_is_named_by_what_is_listed() -> None:
+    """X-25"""
+    long = mcp("server", "t" * 80)
+    assert len(long.name) == 64
+    assert parse_allowlist([long.name], [long]) == (frozenset({long.name}), [])

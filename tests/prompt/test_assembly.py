@@ -1,0 +1,113 @@
+"""One request, put together."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tertulia.models.scripted import ScriptedModel
+from tertulia.models.wire import Request
+from tertulia.prompt.assembly import Asking, build_request
+from tertulia.prompt.instructions import builtin, cache_key
+from tertulia.prompt.tool_list import NO_TOOLS, ToolList, assemble
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
+from tests.history.saying import rounds, store_of, user
+from tests.prompt.specs import mcp, spec
+
+WIRE = ScriptedModel(name="acme/one", family="acme")
+TOOLS = assemble([spec("shell"), mcp("fs", "read", path="string")])
+PATCHING = assemble([spec("shell"), spec("apply_patch")])
+
+
+def asking(override: str | None = "be brief", tools: ToolList = TOOLS, **fields) -> Asking:
+    return Asking(ConversationId("c"), fields.pop("wire", WIRE), override, tools, fields.pop("storage", Full()), **fields)
+
+
+def test_a_request_has_all_that_a_wire_needs() -> None:
+    """S000-09, S000-14, S000-45"""
+    store, extra = store_of(*rounds(2)), [user("and now?")]
+    request = build_request(asking(output_schema='{"type":"object"}'), store, extra)
+    assert request.conversation_id == "c"
+    assert request.model == "acme/one"
+    assert request.instructions == "be brief"
+    assert list(request.items) == [*store.snapshot(), *extra]
+    assert b"[" + b",".join(request.chunks) + b"]" == msgspec.json.encode(list(request.items))
+    assert request.tools is TOOLS.specs
+    assert request.tools_json is TOOLS.encoded(WIRE.dialect)
+    assert request.cache_key == cache_key("be brief", TOOLS.digest, "acme")
+    assert request.output_schema == '{"type":"object"}'
+
+
+@pytest.mark.parametrize(
+    ("policy", "stored"), [(Full(), True), (Ttl(60), True), (HeadersOnly(), False), (NoStorage(), False)]
+)
+def test_the_provider_may_keep_the_exchange_only_where_we_may(policy, stored) -> None:
+    """X-33, S002-20: Full and Ttl may store, HeadersOnly and None never."""
+    assert build_request(asking(storage=policy), store_of()).store is stored
+
+
+@pytest.mark.parametrize(
+    ("override", "tools", "expected"),
+    [
+        (None, NO_TOOLS, builtin("prompt") + builtin("apply_patch")),
+        (None, PATCHING, builtin("prompt")),
+        ("mine", NO_TOOLS, "mine"),
+        ("", NO_TOOLS, ""),
+    ],
+)
+def test_the_tools_that_are_offered_decide_about_the_patch_text(override, tools, expected) -> None:
+    """S000-11, S000-12, S000-40, X-21"""
+    assert build_request(asking(override, tools), store_of()).instructions == expected
+
+
+def test_a_compact_request_has_its_own_instructions_and_changes_nothing() -> None:
+    """S000-10, S000-39: the override of one request, the conversation's own before and after."""
+    store = store_of(*rounds(2))
+    own = asking("You review code.")
+    before = (list(store.snapshot()), store.digest)
+    normal = build_request(own, store)
+    compact = build_request(msgspec.structs.replace(own, override=builtin("compact"), tools=NO_TOOLS), store)
+    after = build_request(own, store)
+    assert normal.instructions == after.instructions == own.override == "You review code."
+    assert compact.instructions == builtin("compact")
+    assert compact.cache_key != normal.cache_key == after.cache_key
+    assert (list(store.snapshot()), store.digest) == before
+
+
+def test_base_instructions_are_never_among_the_items() -> None:
+    """S000-13"""
+    request = build_request(asking("the secret handshake"), store_of(*rounds(2)))
+    assert b"handshake" not in b"".join(request.chunks)
+
+
+def test_two_conversations_do_not_influence_each_others_requests() -> None:
+    """S000-37"""
+    one, other = store_of([user("for one")]), store_of([user("for the other")])
+    first = build_request(asking("first"), one)
+    second = build_request(asking("second", NO_TOOLS), other)
+    assert (first.instructions, second.instructions) == ("first", "second")
+    assert first.cache_key != second.cache_key
+    assert b"other" not in b"".join(first.chunks)
+    assert b"for one" not in b"".join(second.chunks)
+
+
+def test_a_request_does_not_change_when_the_history_goes_on() -> None:
+    """S002-27"""
+    store = store_of(*rounds(2))
+    request = build_request(asking(), store)
+    items, chunks = list(request.items), request.chunks
+    store.append([user("later")])
+    assert (list(request.items), request.chunks) == (items, chunks)
+
+
+def test_the_cache_key_does_not_depend_on_the_history() -> None:
+    """X-68: instructions, tools and family; nothing else."""
+
+    def key(**fields: object) -> str:
+        request: Request = build_request(asking(**fields), store_of(*rounds(1)))
+        return request.cache_key
+
+    assert build_request(asking(), store_of()).cache_key == key() == key(storage=NoStorage())
+    assert key() == key(wire=ScriptedModel(name="acme/two", family="acme"))
+    assert key() != key(wire=ScriptedModel(name="acme/one", family="other"))

@@ -1,0 +1,144 @@
+"""Which instructions stand at the top of a request, and the key under which a provider may cache them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tertulia.prompt import instructions
+from tertulia.prompt.instructions import builtin, cache_key, full_instructions
+from tertulia.prompt.tool_list import assemble
+from tests.prompt.specs import mcp, spec
+
+NEEDS_PATCH_TEXT = "scripted"
+KNOWS_PATCHES = "gpt-5-codex"
+TOOLS = assemble([spec("shell"), mcp("fs", "read", path="string")])
+
+
+# ---- the override
+
+
+@given(st.text(), st.booleans(), st.sampled_from([NEEDS_PATCH_TEXT, KNOWS_PATCHES, ""]))
+def test_an_override_is_used_exactly_as_it_is(text, has_apply_patch, family) -> None:
+    """S000-09, S000-12: nothing is appended, not even to an empty text."""
+    assert full_instructions(text, has_apply_patch=has_apply_patch, family=family) is text
+
+
+def test_without_an_override_the_built_in_text_is_used() -> None:
+    """S000-09, S000-40"""
+    made = full_instructions(None, has_apply_patch=True, family=NEEDS_PATCH_TEXT)
+    assert made == builtin("prompt")
+    assert "Tertulia" in made
+
+
+@pytest.mark.parametrize(
+    ("override", "has_apply_patch", "family", "appended"),
+    [
+        (None, False, NEEDS_PATCH_TEXT, True),
+        (None, True, NEEDS_PATCH_TEXT, False),
+        (None, False, KNOWS_PATCHES, False),
+        (None, True, KNOWS_PATCHES, False),
+        ("mine", False, NEEDS_PATCH_TEXT, False),
+        ("mine", True, NEEDS_PATCH_TEXT, False),
+        ("mine", False, KNOWS_PATCHES, False),
+        ("", False, NEEDS_PATCH_TEXT, False),
+    ],
+)
+def test_the_patch_text_is_appended_only_without_override_tool_and_knowledge(
+    override, has_apply_patch, family, appended
+) -> None:
+    """S000-11, S000-12, S000-40, X-21: None override AND tool absent AND family needs it."""
+    made = full_instructions(override, has_apply_patch=has_apply_patch, family=family)
+    assert made.endswith(builtin("apply_patch")) is appended
+    assert made.count("*** Begin Patch") == appended
+
+
+def test_the_patch_text_stands_apart_from_the_built_in_text() -> None:
+    """S000-11: a heading of its own, after a blank line."""
+    made = full_instructions(None, has_apply_patch=False, family=NEEDS_PATCH_TEXT)
+    before, _, after = made.partition("\n\nEditing files")
+    assert builtin("prompt").startswith(before)
+    assert after
+
+
+def test_making_instructions_leaves_the_override_as_it_was() -> None:
+    """S000-10: a compact turn brings its own text, and the conversation's is byte-identical before and after."""
+    own = "You review Python code. ñ😀\r\n\0"
+    before = own.encode()
+    compact = full_instructions(builtin("compact"), has_apply_patch=False, family=NEEDS_PATCH_TEXT)
+    assert compact == builtin("compact") != own
+    assert full_instructions(own, has_apply_patch=False, family=NEEDS_PATCH_TEXT).encode() == before
+
+
+# ---- the texts that ship
+
+
+@pytest.mark.parametrize("name", ["prompt", "compact", "apply_patch"])
+def test_the_texts_ship_with_the_package_and_are_short(name) -> None:
+    """A few hundred tokens: every request pays for them."""
+    text = builtin(name)
+    assert 200 < len(text.encode()) < 4 * 800
+    assert text.endswith("\n")
+    assert builtin(name) is text
+
+
+# ---- the cache key
+
+
+def test_the_cache_key_is_the_same_for_the_same_parts() -> None:
+    """S000-45, X-68"""
+    again = assemble([mcp("fs", "read", path="string"), spec("shell")])
+    assert cache_key("be brief", TOOLS.digest, "gpt") == cache_key("be brief", again.digest, "gpt")
+    assert len(cache_key("be brief", TOOLS.digest, "gpt")) == 32
+
+
+@pytest.mark.parametrize(
+    ("text", "tools", "family"),
+    [
+        ("be brief.", TOOLS, "gpt"),
+        ("", TOOLS, "gpt"),
+        ("be brief", TOOLS, "gpt-5"),
+        ("be brief", assemble([]), "gpt"),
+        ("be brief", assemble([spec("shell")]), "gpt"),
+        ("be brief", assemble([spec("shell"), mcp("fs", "read2", path="string")]), "gpt"),
+        ("be brief", assemble([spec("shell"), mcp("fs", "read", path="integer")]), "gpt"),
+        ("be brief", assemble([spec("shell"), mcp("fs", "read", "reads", path="string")]), "gpt"),
+    ],
+    ids=["text", "no-text", "family", "no-tools", "fewer-tools", "name", "schema", "description"],
+)
+def test_the_cache_key_changes_with_each_part(text, tools, family) -> None:
+    """S000-45, X-68: names, schemas, base instructions, family."""
+    assert cache_key(text, tools.digest, family) != cache_key("be brief", TOOLS.digest, "gpt")
+
+
+def test_the_parts_of_a_cache_key_cannot_pass_for_one_another() -> None:
+    """X-68: what moves from one part to the next makes another key."""
+    keys = {cache_key("a", "b", "c"), cache_key("ab", "", "c"), cache_key("a", "bc", ""), cache_key("", "ab", "c")}
+    assert len(keys) == 4
+
+
+@pytest.mark.parametrize("seed", ["0", "4711"])
+def test_the_cache_key_is_the_same_in_another_process(seed) -> None:
+    """S000-45, X-68, C18"""
+    code = (
+        "from tertulia.prompt.instructions import cache_key\n"
+        "from tertulia.prompt.tool_list import assemble\n"
+        "from tests.prompt.specs import mcp, spec\n"
+        "tools = assemble([mcp('fs', 'read', path='string'), spec('shell')])\n"
+        "print(cache_key('be brief', tools.digest, 'gpt'), end='')"
+    )
+    environment = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(filter(None, sys.path))}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=50, check=True
+    )
+    assert run.stdout == cache_key("be brief", TOOLS.digest, "gpt")
+
+
+def test_no_memo_keeps_the_instructions_of_a_conversation() -> None:
+    """G1: a text of 16 MB must be gone with the conversation that brought it."""
+    memos = [name for name, value in vars(instructions).items() if hasattr(value, "cache_info")]
+    assert sorted(memos) == ["_with_patch_text", "builtin"]

@@ -1,0 +1,479 @@
+"""Dispatch: all calls are checked before any runs, and whatever a tool does, the model gets one output for each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from tertulia.errors import ApprovalDenied, Closed
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.items import ToolCall
+from tertulia.tools.dispatch import MAX_ARGUMENTS, MAX_CALLS, MAX_PARALLEL, Checked, Dispatch, Ended, check_calls
+from tertulia.tools.function import tool
+from tertulia.tools.registry import ToolRegistry
+from tertulia.tools.tool import CallContext, Handoff, Result, Tool
+from tests.tools.calling import HandClock, StubTool, call, context
+
+DEADLINE = 10.0
+HANDOFF = Handoff(ConversationId("other"), (), lambda result: Result(result.text or ""))
+
+
+class Answer:
+    """Checks and runs the calls of one answer, and remembers what was told."""
+
+    def __init__(self, *tools: Tool, offered: set[str] | None = None, **context: Any) -> None:
+        self.registry = ToolRegistry(tools)
+        self.offered = {each.spec.name for each in tools} if offered is None else offered
+        self.news: list[str] = []
+        self.dropped: list[ToolCall] = []
+        self.dispatch: Dispatch | None = None
+        self._context = context
+
+    def context_for(self, call: ToolCall) -> CallContext:
+        return context(call_id=call.call_id, **self._context)
+
+    def check(self, *calls: ToolCall) -> list[Checked]:
+        checked, self.dropped = check_calls(calls, self.registry, self.offered, self.context_for)
+        return checked
+
+    def prepare(self, *calls: ToolCall, timeout_s: float | None = DEADLINE) -> Dispatch:
+        self.dispatch = Dispatch(
+            self.check(*calls),
+            self.context_for,
+            began=lambda call: self.news.append(f"{call.call_id} began"),
+            ended=lambda ended: self.news.append(f"{ended.call.call_id} ended"),
+            timeout_s=timeout_s,
+        )
+        return self.dispatch
+
+    async def __call__(self, *calls: ToolCall, timeout_s: float | None = DEADLINE) -> list[Ended]:
+        dispatch = self.prepare(*calls, timeout_s=timeout_s)
+        await dispatch.run()
+        return dispatch.outputs
+
+
+def failing(error: BaseException) -> Callable[[Any, CallContext], Result]:
+    def run(arguments: Any, call: CallContext) -> Result:
+        raise error
+
+    return run
+
+
+def code(result: Result) -> str:
+    assert not result.success
+    refusal = msgspec.json.decode(result.text)
+    assert refusal["ok"] is False
+    assert refusal["reason"]
+    return refusal["code"]
+
+
+TEXT = {
+    "type": "object",
+    "properties": {"text": {"type": "string", "maxLength": 10}},
+    "required": ["text"],
+    "additionalProperties": False,
+}
+
+# ---- checking
+
+
+@pytest.mark.parametrize(
+    ("refused", "expected"),
+    [
+        (call("nothing"), "not_found"),
+        (call("hidden"), "not_found"),
+        (call("searched"), "not_found"),
+        (call("x" * 1_000_000), "not_found"),
+        (call("echo", "{"), "invalid_params"),
+        (call("echo", '{"text": NaN}'), "invalid_params"),
+        (call("echo", '{"text": "\ud800"}'), "invalid_params"),
+        (call("echo", "[1]"), "invalid_params"),
+        (call("echo", '"text"'), "invalid_params"),
+        (call("echo", "null"), "invalid_params"),
+        (call("echo", ""), "invalid_params"),
+        (call("echo", "{}"), "invalid_params"),
+        (call("echo", {"text": 3}), "invalid_params"),
+        (call("echo", {"text": "long enough to be too long"}), "invalid_params"),
+        (call("echo", {"text": "a", "more": 1}), "invalid_params"),
+        (call("echo", "[" * 100_000 + "]" * 100_000), "invalid_params"),
+        (call("echo", '{"text":' + "[" * 100_000), "invalid_params"),
+        (call("echo", " " * (MAX_ARGUMENTS + 1)), "invalid_params"),
+        (call("looping", "{}"), "invalid_params"),
+        (call("bomb", {"text": "a" * 200_000 + "!"}), "invalid_params"),
+        (call("denied"), "approval_denied"),
+        (call("broken"), "internal"),
+    ],
+)
+async def test_a_refused_call_gets_its_error_and_the_others_run(refused: ToolCall, expected: str) -> None:
+    """X-12, C14: each is an error output, refused in time; valid siblings on both sides run."""
+    echo = StubTool("echo", parameters=TEXT)
+    quiet = [
+        StubTool("hidden"),
+        StubTool("searched", kind="hosted"),
+        StubTool("looping", parameters={"$ref": "#"}),
+        StubTool("bomb", parameters={"type": "object", "properties": {"text": {"pattern": "^((a|b)*c?)*$"}}}),
+        StubTool("denied", check=failing(ApprovalDenied("not this one"))),
+        StubTool("broken", check=failing(ValueError("a fault of the tool"))),
+    ]
+    answer = Answer(echo, *quiet)
+    answer.offered.discard("hidden")
+    refused = msgspec.structs.replace(refused, call_id="refused")
+    calls = [call("echo", {"text": "a"}, "first"), refused, call("echo", {"text": "b"}, "last")]
+
+    began = time.thread_time()
+    checked = answer.check(*calls)
+    assert time.thread_time() - began < 0.1
+    assert [each.refusal is None for each in checked] == [True, False, True]
+    assert echo.runs == []
+
+    first, second, third = await answer(*calls)
+    assert first.result.success
+    assert code(second.result) == expected
+    assert third.result.success
+    assert len(second.result.text) < 3_000
+    assert echo.runs == [{"text": "a"}, {"text": "b"}]
+    assert all(each.runs == [] for each in quiet)
+    assert answer.news == [f"{name} {what}" for name in ("first", "refused", "last") for what in ("began", "ended")]
+
+
+def test_the_reason_names_the_place_in_the_arguments() -> None:
+    (checked,) = Answer(StubTool("echo", parameters=TEXT)).check(call("echo", {"text": 3}))
+    assert checked.refusal is not None
+    assert msgspec.json.decode(checked.refusal.text)["reason"] == "$.text: expected string, got integer"
+
+
+async def test_all_calls_are_checked_before_any_runs() -> None:
+    """X-12."""
+    seen: list[str] = []
+    tools = [
+        StubTool(
+            name,
+            lambda arguments, call, name=name: seen.append(f"{name} runs") or Result(""),
+            check=lambda arguments, call, name=name: seen.append(f"{name} is checked"),
+        )
+        for name in ("a", "b")
+    ]
+    await Answer(*tools)(call("a", call_id="1"), call("b", call_id="2"))
+    assert seen == ["a is checked", "b is checked", "a runs", "b runs"]
+
+
+async def test_a_second_call_with_the_same_id_is_dropped_and_never_runs() -> None:
+    """X-12, DESIGN: duplicate call ids."""
+    echo = StubTool("echo", parameters=TEXT)
+    answer = Answer(echo)
+    again = call("echo", {"text": "again"}, "1")
+    ended = await answer(call("echo", {"text": "once"}, "1"), again, call("echo", {"text": "other"}, "2"), again)
+    assert [each.call.call_id for each in ended] == ["1", "2"]
+    assert answer.dropped == [again, again]
+    assert echo.runs == [{"text": "once"}, {"text": "other"}]
+    assert echo.checks == 2
+
+
+async def test_a_call_after_a_refused_one_of_the_same_id_is_dropped_too() -> None:
+    answer = Answer(StubTool("echo"))
+    ended = await answer(call("nothing", call_id="1"), call("echo", call_id="1"))
+    assert [code(each.result) for each in ended] == ["not_found"]
+    assert len(answer.dropped) == 1
+
+
+async def test_an_answer_has_so_many_calls_and_the_rest_is_refused() -> None:
+    echo = StubTool("echo", parallel_safe=True)
+    ended = await Answer(echo)(*(call("echo", call_id=str(n)) for n in range(MAX_CALLS + 2)))
+    assert [each.result.success for each in ended] == [True] * MAX_CALLS + [False] * 2
+    assert code(ended[-1].result) == "limit"
+    assert len(echo.runs) == MAX_CALLS
+
+
+async def test_a_dotted_name_finds_a_conversation_tool() -> None:
+    create = StubTool("conv_create")
+    (ended,) = await Answer(create)(call("conv.create"))
+    assert ended.result.success
+
+
+async def test_no_arguments_at_all_are_an_empty_object() -> None:
+    echo = StubTool("echo")
+    await Answer(echo)(call("echo", ""))
+    assert echo.runs == [{}]
+
+
+async def test_a_custom_tool_gets_its_text_whichever_way_it_comes() -> None:
+    patch = StubTool("apply_patch", kind="custom")
+    answer = Answer(patch)
+    ended = await answer(
+        call("apply_patch", "*** {not json", "1", "custom"),
+        call("apply_patch", {"input": "*** Begin"}, "2"),
+        call("apply_patch", {"input": 3}, "3"),
+        call("apply_patch", {"input": "x", "more": 1}, "4"),
+    )
+    assert [each.result.success for each in ended] == [True, True, False, False]
+    assert patch.runs == ["*** {not json", "*** Begin"]
+
+
+# ---- running: order, siblings, handoffs
+
+
+async def test_siblings_run_one_after_another_and_neighbours_that_are_parallel_safe_together() -> None:
+    meeting = asyncio.Barrier(2)
+
+    async def meet(arguments: Any, call: CallContext) -> Result:
+        await meeting.wait()
+        return Result("met")
+
+    answer = Answer(StubTool("alone"), StubTool("meet", meet, parallel_safe=True))
+    ended = await answer(
+        call("alone", call_id="1"), call("meet", call_id="2"), call("meet", call_id="3"), call("alone", call_id="4")
+    )
+    assert [each.result.text for each in ended] == ["done", "met", "met", "done"]
+    assert answer.news[:4] == ["1 began", "1 ended", "2 began", "3 began"]
+    assert answer.news[-2:] == ["4 began", "4 ended"]
+
+
+async def test_outputs_are_in_the_order_of_calls_and_ends_in_the_order_of_ending() -> None:
+    last_ended = asyncio.Event()
+
+    async def first(arguments: Any, call: CallContext) -> Result:
+        await last_ended.wait()
+        return Result("first")
+
+    async def last(arguments: Any, call: CallContext) -> Result:
+        last_ended.set()
+        return Result("last")
+
+    answer = Answer(StubTool("first", first, parallel_safe=True), StubTool("last", last, parallel_safe=True))
+    ended = await answer(call("first", call_id="1"), call("last", call_id="2"))
+    assert [each.result.text for each in ended] == ["first", "last"]
+    assert answer.news == ["1 began", "2 began", "2 ended", "1 ended"]
+
+
+async def test_only_so_many_run_at_once() -> None:
+    running: list[int] = []
+    most = 0
+
+    async def count(arguments: Any, call: CallContext) -> Result:
+        nonlocal most
+        running.append(1)
+        most = max(most, len(running))
+        await asyncio.sleep(0)
+        running.pop()
+        return Result("")
+
+    ended = await Answer(StubTool("count", count, parallel_safe=True))(
+        *(call("count", call_id=str(n)) for n in range(50))
+    )
+    assert len(ended) == 50
+    assert most == MAX_PARALLEL
+
+
+async def test_ordinary_calls_run_before_any_handoff_which_begins_and_does_not_end() -> None:
+    """X-12: later ordinary siblings run before the switch, in order."""
+    echo = StubTool("echo")
+    answer = Answer(StubTool("conv_send", lambda arguments, call: HANDOFF), echo)
+    send, between, again = call("conv_send", call_id="1"), call("echo", call_id="2"), call("conv_send", call_id="3")
+    ended = await answer(send, between, again)
+    assert [each.call for each in ended] == [between]
+    assert answer.dispatch is not None
+    assert answer.dispatch.handoffs == [(send, HANDOFF), (again, HANDOFF)]
+    assert answer.news == ["1 began", "2 began", "2 ended", "3 began"]
+
+
+async def test_nothing_runs_after_a_call_that_ended_the_task() -> None:
+    echo = StubTool("echo")
+    answer = Answer(StubTool("conv_destroy", lambda arguments, call: Result("gone", ends_task=True)), echo)
+    ended = await answer(call("conv_destroy", call_id="1"), call("echo", call_id="2"))
+    assert [each.result.ends_task for each in ended] == [True]
+    assert echo.runs == []
+    assert answer.dispatch is not None
+    assert [each.begun for each in answer.dispatch.progress] == [True, False]
+
+
+async def test_the_duration_is_that_of_the_injected_clock() -> None:
+    clock = HandClock()
+
+    def work(arguments: Any, call: CallContext) -> Result:
+        clock.seconds += 1.2345
+        return Result("")
+
+    (ended,) = await Answer(StubTool("work", work), clock=clock)(call("work"))
+    assert ended.duration_ms == 1234
+
+
+# ---- running: whatever a tool does
+
+
+class Mute(Exception):
+    """An error that cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class Cruel(BaseException):
+    """Not an Exception, and none of those that Python knows."""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("no such city"), "ValueError: no such city"),
+        (KeyError(), "KeyError"),
+        (Mute(), "Mute"),
+        (OSError("x" * 10_000_000), "OSError: xxx"),
+        (ValueError("\ud800"), "ValueError: \ufffd"),
+        (TimeoutError("its own"), "TimeoutError: its own"),
+        (RecursionError(), "RecursionError"),
+        (MemoryError(), "MemoryError"),
+        (SystemExit(3), "SystemExit: 3"),
+        (Cruel(), "Cruel"),
+        (BaseExceptionGroup("several", [Cruel()]), "BaseExceptionGroup: several"),
+        (asyncio.CancelledError("its own"), "CancelledError: its own"),
+    ],
+)
+@pytest.mark.parametrize("parallel_safe", [False, True])
+async def test_a_tool_that_raises_gets_an_output_without_a_traceback(
+    error: BaseException, said: str, parallel_safe: bool
+) -> None:
+    bad = StubTool("bad", failing(error), parallel_safe=parallel_safe)
+    ended = await Answer(bad, StubTool("echo"))(
+        call("bad", call_id="1"), call("bad", call_id="2"), call("echo", call_id="3")
+    )
+    for each in ended[:2]:
+        assert not each.result.success
+        assert each.result.text.startswith(said)
+        assert "Traceback" not in each.result.text
+        assert len(each.result.text) <= 2_000
+    assert ended[2].result.success
+
+
+async def test_an_error_of_ours_keeps_its_code() -> None:
+    (ended,) = await Answer(StubTool("bad", failing(Closed("it was closed"))))(call("bad"))
+    assert code(ended.result) == "closed"
+
+
+async def test_ctrl_c_is_not_a_tools_business() -> None:
+    answer = Answer(StubTool("bad", failing(KeyboardInterrupt())))
+    with pytest.raises(KeyboardInterrupt):
+        answer.prepare(call("bad")).run().send(None)
+
+
+async def test_a_function_that_exits_its_thread_is_an_error_output() -> None:
+    @tool
+    def leave(how: str) -> None:
+        raise KeyboardInterrupt if how == "interrupt" else SystemExit(how)
+
+    ended = await Answer(leave)(call("leave", {"how": "interrupt"}, "1"), call("leave", {"how": "exit"}, "2"))
+    assert [code(each.result) for each in ended] == ["internal", "internal"]
+
+
+async def test_a_tool_that_hangs_is_timed_out_and_the_rest_runs() -> None:
+    async def hang(arguments: Any, call: CallContext) -> Result:
+        await asyncio.Event().wait()
+        return Result("never")
+
+    async def hang_and_fail(arguments: Any, call: CallContext) -> Result:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("while it was stopped")
+
+    answer = Answer(StubTool("hang", hang), StubTool("fail", hang_and_fail), StubTool("echo"))
+    ended = await answer(
+        call("hang", call_id="1"), call("fail", call_id="2"), call("echo", call_id="3"), timeout_s=0.001
+    )
+    assert [each.result.text for each in ended] == ["timed out after 0.001 s", "timed out after 0.001 s", "done"]
+    assert [each.result.success for each in ended] == [False, False, True]
+
+
+async def test_without_a_timeout_a_call_may_take_its_time() -> None:
+    (ended,) = await Answer(StubTool("echo"))(call("echo"), timeout_s=None)
+    assert ended.result.success
+
+
+@pytest.mark.parametrize("returned", [None, b"bytes", "text", 3, Result(b"bytes"), Result(None)])
+async def test_a_tool_that_returns_something_else_gets_an_output(returned: Any) -> None:
+    (ended,) = await Answer(StubTool("bad", lambda arguments, call: returned))(call("bad"))
+    assert not ended.result.success
+    assert ended.result.text == f"the tool returned {type(returned).__name__} instead of a result"
+
+
+LINES = "".join(f"{n}\n" for n in range(1_000_000))
+
+
+@pytest.mark.parametrize("text", [LINES, "x" * 10_000_000, "\ud800" * 100_000, "\0" * 100_000, "é" * 5_000_000])
+@pytest.mark.parametrize("limit", [1_000, 65_536])
+async def test_an_output_is_bounded_and_says_its_true_size(text: str, limit: int) -> None:
+    """G3."""
+    (ended,) = await Answer(StubTool("big", lambda arguments, call: Result(text)), max_output_bytes=limit)(call("big"))
+    assert ended.truncated
+    assert ended.result.success
+    assert limit - 8 < len(ended.result.text.encode()) <= limit
+    assert f"{len(text.encode('utf-8', 'surrogatepass')):,} bytes" in ended.result.text
+
+
+async def test_without_a_limit_an_output_is_bounded_all_the_same() -> None:
+    (ended,) = await Answer(StubTool("big", lambda arguments, call: Result("x" * 2_000_000)))(call("big"))
+    assert ended.truncated
+    assert len(ended.result.text) <= 1_048_576
+
+
+async def test_a_short_output_is_as_it_was() -> None:
+    result = Result("as it was\0", success=False)
+    (ended,) = await Answer(StubTool("small", lambda arguments, call: result), max_output_bytes=10)(call("small"))
+    assert ended.result == result
+    assert not ended.truncated
+
+
+# ---- cancelling
+
+
+async def cancelled_while_running(answer: Answer, *calls: ToolCall) -> Dispatch:
+    dispatch = answer.prepare(*calls)
+    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+        running = group.create_task(dispatch.run())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait([running])
+        assert running.cancelled()
+    return dispatch
+
+
+async def hang(arguments: Any, call: CallContext) -> Result:
+    await asyncio.Event().wait()
+    return Result("never")
+
+
+async def test_after_a_cancellation_it_is_known_what_ended_what_began_and_what_never_did() -> None:
+    answer = Answer(StubTool("echo"), StubTool("hang", hang), StubTool("conv_send", lambda arguments, call: HANDOFF))
+    dispatch = await cancelled_while_running(
+        answer, *(call(name, call_id=name) for name in ("echo", "conv_send", "nothing", "hang")), call("echo")
+    )
+    states = [(each.begun, type(each.outcome)) for each in dispatch.progress]
+    assert states == [
+        (True, Ended),
+        (True, Handoff),
+        (True, Ended),
+        (True, type(None)),
+        (False, type(None)),
+    ]
+    assert answer.news[-1] == "hang began"
+
+
+async def test_a_cancellation_stops_all_that_run_together() -> None:
+    stopped: list[str] = []
+
+    async def hang_until_stopped(arguments: Any, call: CallContext) -> Result:
+        try:
+            return await hang(arguments, call)
+        finally:
+            stopped.append(call.call_id)
+
+    answer = Answer(StubTool("hang", hang_until_stopped, parallel_safe=True))
+    dispatch = await cancelled_while_running(answer, call("hang", call_id="1"), call("hang", call_id="2"))
+    assert sorted(stopped) == ["1", "2"]
+    assert dispatch.outputs == []
+    assert [each.begun for each in dispatch.progress] == [True, True]

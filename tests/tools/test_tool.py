@@ -1,0 +1,111 @@
+"""What every tool promises; a new member of the family is added to `MEMBERS` and runs through all of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from tertulia.errors import InvalidParams
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.tool_names import is_legal
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools.dispatch import Checked, Dispatch, check_calls
+from tertulia.tools.function import tool
+from tertulia.tools.plan import UpdatePlan
+from tertulia.tools.registry import ToolRegistry
+from tertulia.tools.schema import Schema
+from tertulia.tools.tool import Handoff, Result, TargetResult, Tool
+from tests.tools.calling import call, context
+
+
+@tool
+async def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+MEMBERS: list[tuple[Tool, Any]] = [
+    (UpdatePlan(), {"plan": [{"step": "look", "status": "pending"}]}),
+    (double, {"number": 2}),
+]
+"""Each with arguments that it takes."""
+members = pytest.mark.parametrize(
+    ("member", "arguments"), MEMBERS, ids=lambda each: "" if isinstance(each, dict) else each.spec.name
+)
+
+
+def checked_by(member: Tool, arguments: Any) -> Checked:
+    registry = ToolRegistry([member])
+    (checked,), _ = check_calls([call(member.spec.name, arguments)], registry, {member.spec.name}, lambda _: context())
+    return checked
+
+
+@members
+def test_a_tool_is_well_described(member: Tool, arguments: Any) -> None:
+    assert is_legal(member.spec.name)
+    assert member.spec.description
+    Schema.compile(member.spec.schema).validate(arguments)
+    assert isinstance(member.parallel_safe, bool)
+    assert isinstance(member.read_only, bool)
+
+
+@members
+def test_a_description_is_the_same_every_time(member: Tool, arguments: Any) -> None:
+    """C18: a view pins the digest."""
+    spec = member.spec
+    again = ToolSpec.define(spec.name, spec.description, msgspec.json.decode(spec.schema), source=spec.source)
+    assert again == member.spec == spec
+
+
+@members
+def test_a_tool_takes_what_its_schema_takes_and_check_has_no_effect(member: Tool, arguments: Any) -> None:
+    published: list[object] = []
+    for _ in range(2):
+        member.check(arguments, context(published.append))
+    assert published == []
+
+
+@members
+@pytest.mark.parametrize("arguments_text", ["", "{}", "[]", "null", '{"x": 1}', "[" * 100_000, "{", '"\ud800"'])
+def test_a_tool_is_never_run_with_what_its_schema_refuses(member: Tool, arguments: Any, arguments_text: str) -> None:
+    """C14."""
+    assert checked_by(member, arguments_text).refusal is not None
+
+
+@members
+async def test_a_tool_answers_and_stops_when_it_is_cancelled(member: Tool, arguments: Any) -> None:
+    async def run() -> list[bool]:
+        dispatch = Dispatch([checked_by(member, arguments)], lambda _: context(), began=str, ended=str)
+        await dispatch.run()
+        return [each.result.success for each in dispatch.outputs]
+
+    assert await run() == [True]
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        running = group.create_task(run())
+        running.cancel()
+        await asyncio.wait([running])
+
+
+def test_a_handoff_knows_how_to_close_its_call() -> None:
+    handoff = Handoff(
+        ConversationId("b"), (), lambda result: Result(result.text or "", success=result.status == "completed")
+    )
+    assert handoff.render(TargetResult(ConversationId("b"), "completed", "yes")) == Result("yes")
+    assert handoff.render(TargetResult(ConversationId("b"), "failed", None, "timeout")) == Result("", success=False)
+
+
+def test_a_result_is_good_and_goes_on_unless_it_says_otherwise() -> None:
+    result = Result("done")
+    assert result.success
+    assert not result.ends_task
+    assert result.storage is None
+    with pytest.raises(AttributeError):
+        result.text = "changed"  # type: ignore[misc]
+
+
+def test_a_refusal_of_a_check_is_an_error_of_ours() -> None:
+    with pytest.raises(InvalidParams):
+        double.check({"number": "two"}, context())
