@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -26,6 +29,14 @@ class HandClock:
 
     def monotonic(self) -> float:
         return self.seconds
+
+
+@contextmanager
+def at_most_100_ms() -> Iterator[None]:
+    """Of this thread's own CPU time, so that a busy machine does not fail a test; a tracer gets ten times that."""
+    began = time.thread_time()
+    yield
+    assert time.thread_time() - began < (0.1 if sys.gettrace() is None else 1.0)
 
 
 def call(name: str, arguments: Any = "{}", call_id: str = "call-1", kind: Any = "function") -> ToolCall:

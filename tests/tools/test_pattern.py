@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from tertulia.errors import InvalidParams
 from tertulia.tools.pattern import MAX_NESTING, MAX_SOURCE, Pattern
 from tertulia.tools.verdict import MAX_STEPS
+from tests.tools.calling import at_most_100_ms
 
 
 def free(steps: int) -> None:
@@ -160,9 +160,8 @@ class Purse:
 def test_a_pattern_that_explodes_elsewhere_is_answered_at_once(source: str, text: str) -> None:
     """C14: regex bomb."""
     pattern = Pattern(source)
-    began = time.thread_time()
-    assert not pattern.occurs_in(text, Purse())
-    assert time.thread_time() - began < 0.1
+    with at_most_100_ms():
+        assert not pattern.occurs_in(text, Purse())
 
 
 @pytest.mark.parametrize(
@@ -178,7 +177,5 @@ def test_a_pattern_that_explodes_elsewhere_is_answered_at_once(source: str, text
 def test_what_costs_too_much_is_given_up_in_time(source: str, text: str) -> None:
     """C14: huge."""
     pattern = Pattern(source)
-    began = time.thread_time()
-    with pytest.raises(Empty):
+    with at_most_100_ms(), pytest.raises(Empty):
         pattern.occurs_in(text, Purse())
-    assert time.thread_time() - began < 0.1

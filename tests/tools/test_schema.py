@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import jsonschema
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from tertulia.errors import InvalidParams
 from tertulia.tools.schema import MAX_BYTES, MAX_NODES, Schema
+from tests.tools.calling import at_most_100_ms
 
 
 def schema(document: Any) -> Schema:
@@ -112,6 +112,12 @@ def test_a_schema_may_contain_itself() -> None:
     assert not fits(TREE, {"value": 1, "children": [leaf, {"value": 2, "children": [{}]}]})
 
 
+def test_a_reference_may_lead_into_a_list() -> None:
+    document = {"prefixItems": [{"type": "string"}, {"$ref": "#/prefixItems/0"}]}
+    assert fits(document, ["a", "b"])
+    assert not fits(document, ["a", 1])
+
+
 def test_a_property_that_the_schema_does_not_know_is_allowed_unless_it_says_otherwise() -> None:
     """C14: extra."""
     assert fits({"properties": {"a": {}}}, {"b": 1})
@@ -206,10 +212,8 @@ LOOP = {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"anyOf": [{"$re
 )
 def test_a_schema_that_cannot_be_used_is_refused_in_time(text: str, why: str) -> None:
     """C14: `$ref` loop."""
-    began = time.thread_time()
-    with pytest.raises(InvalidParams) as caught:
+    with at_most_100_ms(), pytest.raises(InvalidParams) as caught:
         Schema.compile(text)
-    assert time.thread_time() - began < 0.1
     assert why in caught.value.message
 
 
@@ -261,10 +265,8 @@ def test_no_pair_of_schema_and_value_holds_the_process(case: str) -> None:
     """C14: extra, huge, deep, `$ref` loop, regex bomb: refused within 100 ms."""
     document, value = HOSTILE[case]
     compiled = schema(document)
-    began = time.thread_time()
-    with pytest.raises(InvalidParams, match="to be checked"):
+    with at_most_100_ms(), pytest.raises(InvalidParams, match="to be checked"):
         compiled.validate(value)
-    assert time.thread_time() - began < 0.1
 
 
 def test_a_long_text_costs_nothing_where_only_its_type_and_length_are_asked() -> None:

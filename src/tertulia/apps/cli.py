@@ -57,7 +57,11 @@ class _Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=_Verbs, invoke_without_command=True, epilog=_EXAMPLES)
+_LOOK = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+"""Verbs inherit it."""
+
+
+@click.group(cls=_Verbs, invoke_without_command=True, epilog=_EXAMPLES, context_settings=_LOOK)
 @global_flags
 @click.version_option(__version__, message="tertulia %(version)s")
 @click.pass_context

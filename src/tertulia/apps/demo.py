@@ -45,7 +45,7 @@ _ENOUGH = 24
 def command(given: Given) -> int:
     """Watch two isolated conversations in one session; needs no key.
 
-    The session is a real one and runs under your settings; only the model is played from a script.
+    The session is a real one and runs under your settings. Only the model is played, from a script: -m is not heeded.
     """
     loaded = given.load()
     out = Terminal(sys.stdout, loaded.environment.variables)
@@ -120,8 +120,8 @@ async def _describe(conversation: Conversation, stage: Stage) -> None:
     stage.row(conversation.id, "told", context.base_instructions or "")
     stage.row(conversation.id, "has", f"tools: {tools} · storage: {context.storage_policy}")
     for cut in context.narrowed:
-        given = f"asked for {cut.field} {cut.asked}, given {cut.given}, as the {cut.because} has it"
-        stage.row(conversation.id, "narrowed", given, "yellow")
+        told = f"{cut.field}: asked {cut.asked}, given {cut.given} (by the {cut.because})"
+        stage.row(conversation.id, "narrowed", told, "yellow")
 
 
 async def _talk(conversation: Conversation, text: str, stage: Stage, enough: int | None = None) -> None:

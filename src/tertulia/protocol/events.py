@@ -50,9 +50,9 @@ class Event(msgspec.Struct, frozen=True, dict=True):
     def json(self) -> bytes:
         """The envelope as one line of JSON."""
         kept: dict[str, bytes] = vars(self)
-        encoded = kept.get("json")
+        encoded = kept.get("_json")
         if encoded is None:
-            encoded = kept["json"] = _encoder.encode(self)
+            encoded = kept["_json"] = _encoder.encode(self)
         return encoded
 
 

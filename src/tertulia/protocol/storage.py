@@ -7,7 +7,6 @@ On the wire: "full", "headers_only", "none", {"ttl": seconds}.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import cast
 
@@ -79,13 +78,18 @@ def storage_from_wire(value: object) -> StoragePolicy:
         return value
     if isinstance(value, str):
         return _from_word(value)
-    if isinstance(value, Mapping):
-        table = cast("Mapping[object, object]", value)
-        seconds = table.get("ttl")
-        if len(table) == 1 and isinstance(seconds, int | float) and not isinstance(seconds, bool):
-            with suppress(OverflowError):
-                return Ttl(float(seconds))
+    seconds = _seconds(value)
+    if seconds is not None:
+        with suppress(OverflowError):
+            return Ttl(float(seconds))
     raise InvalidParams(_EXPECTED.format(value))
+
+
+def _seconds(value: object) -> float | None:
+    table = cast("dict[object, object]", value) if isinstance(value, dict) else {}
+    seconds = table.get("ttl")
+    given = len(table) == 1 and isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    return cast(float, seconds) if given else None
 
 
 _EXPECTED = 'storage_policy must be "full", "headers_only", "none" or {{"ttl": seconds}}, not {!r}'

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from tertulia.protocol.items import ImagePart, Part, TextPart
+from tertulia.protocol.items import Part, TextPart
 from tertulia.tools.tool import Result
 
 MAX_IMAGE_BYTES = 16 * 1024 * 1024
@@ -51,18 +51,17 @@ def bound_result(result: Result, max_bytes: int) -> tuple[Result, bool]:
     image_room = MAX_IMAGE_BYTES
     parts: list[Part] = []
     for part in result.parts[:MAX_PARTS]:
-        match part:
-            case TextPart():
-                kept = bound(part.text, room)
-                room = max(0, room - kept.total_bytes)
-                parts.append(TextPart(kept.text))
-                truncated |= kept.truncated
-            case ImagePart() if len(part.image_url) <= image_room:
-                image_room -= len(part.image_url)
-                parts.append(part)
-            case ImagePart():
-                parts.append(TextPart(f"[a picture of {len(part.image_url):,} bytes is left out]"))
-                truncated = True
+        if isinstance(part, TextPart):
+            kept = bound(part.text, room)
+            room = max(0, room - kept.total_bytes)
+            parts.append(TextPart(kept.text))
+            truncated |= kept.truncated
+        elif len(part.image_url) <= image_room:
+            image_room -= len(part.image_url)
+            parts.append(part)
+        else:
+            parts.append(TextPart(f"[a picture of {len(part.image_url):,} bytes is left out]"))
+            truncated = True
     return msgspec.structs.replace(result, text=text.text, parts=tuple(parts)), truncated
 
 
