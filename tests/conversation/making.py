@@ -69,9 +69,7 @@ class KeepingJournal:
         return [item for _, items, _ in self.kept for item in items]
 
 
-def talk(
-    given: Terms | None = None, *, clock: StillClock | None = None, journal: KeepingJournal | None = None
-) -> Talk:
+def talk(given: Terms | None = None, *, clock: StillClock | None = None, journal: KeepingJournal | None = None) -> Talk:
     """A talk that has not been seeded."""
     return Talk(
         ConversationId("c"), given or terms(), clock=clock or StillClock(1.0), journal=journal or KeepingJournal()

@@ -202,7 +202,9 @@ def test_a_reset_asks_for_nothing_and_is_met_with_the_ceiling() -> None:
 
 
 _words = {
-    "mcp_tool_allowlist": st.lists(st.sampled_from(["fs__read", "fs__write", "web__get", "fs__*", "web__*", "fs/read"])),
+    "mcp_tool_allowlist": st.lists(
+        st.sampled_from(["fs__read", "fs__write", "web__get", "fs__*", "web__*", "fs/read"])
+    ),
     "include_plan_tool": st.booleans(),
     "include_apply_patch_tool": st.booleans(),
     "include_conv_tools": st.booleans(),
@@ -309,7 +311,9 @@ def test_a_wrong_value_is_refused_and_leaves_nothing_behind(field, wrong, said) 
     watched, current = WatchedGround(), terms(base="base")
     before = values(current)
     with pytest.raises(InvalidParams) as refused:
-        settle(asked(**{field: wrong, "model": "acme/two"}), current, Ground(current, TOP, "session", watched.find_wire))
+        settle(
+            asked(**{field: wrong, "model": "acme/two"}), current, Ground(current, TOP, "session", watched.find_wire)
+        )
     assert said in refused.value.message
     assert values(current) == before
     assert watched.made == []

@@ -21,7 +21,9 @@ PATCHING = assemble([spec("shell"), spec("apply_patch")])
 
 
 def asking(override: str | None = "be brief", tools: ToolList = TOOLS, **fields) -> Asking:
-    return Asking(ConversationId("c"), fields.pop("wire", WIRE), override, tools, fields.pop("storage", Full()), **fields)
+    return Asking(
+        ConversationId("c"), fields.pop("wire", WIRE), override, tools, fields.pop("storage", Full()), **fields
+    )
 
 
 def test_a_request_has_all_that_a_wire_needs() -> None:

@@ -146,7 +146,9 @@ def test_two_servers_that_share_a_name_conflict_even_with_one_signature() -> Non
     assert tools.conflicts == ("tool 'a__b__c' is claimed by MCP server 'a' and MCP server 'a__b'",)
 
 
-@pytest.mark.parametrize(("source", "claimant"), [("injector", "a context provider"), ("function", "a Python function")])
+@pytest.mark.parametrize(
+    ("source", "claimant"), [("injector", "a context provider"), ("function", "a Python function")]
+)
 @pytest.mark.parametrize(("name", "ours"), [("shell", "builtin"), ("conv_send", "conv")])
 def test_a_built_in_keeps_its_name_and_the_other_is_named(name, ours, source, claimant) -> None:
     """X-26, C5: built-ins always win, and it is said."""

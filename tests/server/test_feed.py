@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 import pytest
 
@@ -37,8 +38,8 @@ class Stage:
         self.jobs.append(asyncio.create_task(feed.run()))
         return feed
 
-    def start(self, coroutine: object) -> asyncio.Task[None]:
-        self.jobs.append(asyncio.create_task(coroutine))  # pyright: ignore
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        self.jobs.append(asyncio.create_task(coroutine))
         return self.jobs[-1]
 
     @property

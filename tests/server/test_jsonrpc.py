@@ -166,6 +166,7 @@ async def test_a_fault_of_ours_is_answered_logged_and_survived(
         assert (error["code"], error["data"]) == (-32000, {"code": "internal"})
         assert "secret" not in error["message"]
         assert "ZeroDivisionError: secret detail" in caplog.text
+        caplog.clear()  # its traceback would keep the session alive
         await client.call("conversation/list")
 
 
@@ -180,6 +181,7 @@ async def test_an_answer_that_cannot_be_encoded_is_a_fault_of_ours(
             patch.setattr(jsonrpc, "call", strange)
             assert (await client.fail("conversation/list"))["data"]["code"] == "internal"
         assert "object" in caplog.text
+        caplog.clear()
 
 
 # ── side by side ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -224,9 +226,7 @@ async def test_all_events_of_a_task_come_before_its_answer() -> None:
             task_id = (await client.answer(id))["result"]["task_id"]
             answered = client.place(lambda m, id=id: m.get("id") == id)
             places = [
-                n
-                for n, m in enumerate(client.sink.messages)
-                if is_event(m) and m["params"]["task_id"] == task_id  # noqa: B023
+                n for n, m in enumerate(client.sink.messages) if is_event(m) and m["params"]["task_id"] == task_id
             ]
             assert places
             assert max(places) < answered

@@ -102,6 +102,7 @@ TEXT = {
         (call("echo", "[" * 100_000 + "]" * 100_000), "invalid_params"),
         (call("echo", '{"text":' + "[" * 100_000), "invalid_params"),
         (call("echo", " " * (MAX_ARGUMENTS + 1)), "invalid_params"),
+        (call("echo", f'{{"text": [{"[]," * (MAX_ARGUMENTS // 3 - 9)}0]}}'), "invalid_params"),
         (call("looping", "{}"), "invalid_params"),
         (call("bomb", {"text": "a" * 200_000 + "!"}), "invalid_params"),
         (call("denied"), "approval_denied"),

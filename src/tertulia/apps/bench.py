@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from tertulia.apps.global_flags import Given, global_flags
-from tertulia.apps.terminal import Style, Terminal
+from tertulia.apps.terminal import Piece, Terminal
 
 _MORE = """
 \b
@@ -98,11 +98,9 @@ def _measure(name: str, folder: Path) -> list[Row]:
 
 def _show(row: Row, out: Terminal) -> None:
     digits = 0 if row.value >= 1000 else 2
-    verdict, style = _verdict(row)
-    out.line(f"  {row.name:46} {row.value:>14,.{digits}f} {row.unit:14}", (f"{row.target:10}", "dim"), (verdict, style))
-
-
-def _verdict(row: Row) -> tuple[str, Style]:
+    measured = f"  {row.name:46} {row.value:>14,.{digits}f} {row.unit}"
     if row.met is None:
-        return "", "plain"
-    return ("met", "green") if row.met else ("missed", "red")
+        out.line(measured)
+    else:
+        verdict: Piece = ("met", "green") if row.met else ("missed", "red")
+        out.line(f"{measured:76} ", (f"{row.target:10}", "dim"), verdict)

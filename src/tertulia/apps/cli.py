@@ -77,6 +77,7 @@ def program(context: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and give back its exit code."""
+    _have_somewhere_to_write()
     try:
         return _run(arguments)
     except OSError as error:
@@ -102,6 +103,15 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def _say(sentence: str) -> None:
     print(sentence.encode("utf-8", "backslashreplace").decode(), file=sys.stderr)
+
+
+def _have_somewhere_to_write() -> None:
+    """A stream that was closed before we started (`2>&-`) swallows what it gets."""
+    # They stay open until the process ends, like those they stand for.
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def _let_go_of_output() -> None:

@@ -19,5 +19,6 @@ def explained(error: click.ClickException | AgentError) -> tuple[str, int]:
         return f"tertulia: {error.message}", MISUSED if isinstance(error, _MISTAKES) else FAILED
     context = error.ctx if isinstance(error, click.UsageError) else None
     command = context.command_path if context is not None else "tertulia"
-    problem = error.format_message().rstrip(".")
-    return f"{command}: {problem}; see `{command} --help`.", MISUSED
+    problem = error.format_message()
+    stop = "" if problem.endswith((".", "?", "!")) else "."
+    return f"{command}: {problem}{stop} See `{command} --help`.", MISUSED

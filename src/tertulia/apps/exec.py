@@ -18,6 +18,7 @@ from tertulia.apps.exec_jsonl import JsonView
 from tertulia.apps.exec_text import TextView
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.terminal import Terminal
+from tertulia.conversation.inbox import to_message
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
 from tertulia.session.settings import Loaded
 
@@ -77,9 +78,11 @@ def command(
     if answer_file is not None:
         _check_writable(answer_file)
     schema = None if schema_file is None else _read_schema(schema_file)
-    pictures = (LocalImageInput(str(image)) for image in images)
     loaded = given.load()
-    errand = Errand((TextInput(_read_prompt(prompt)), *pictures), schema, timeout_s)
+    items = (TextInput(_read_prompt(prompt)), *(LocalImageInput(str(image)) for image in images))
+    # What cannot be sent is refused here, while nothing has been printed yet.
+    to_message(None, items, cwd="/")
+    errand = Errand(items, schema, timeout_s)
     ending = asyncio.run(run_errand(loaded.settings, errand, _view(loaded, as_json)))
     if answer_file is not None and ending.status == "completed" and ending.reply is not None:
         answer_file.write_text(ending.reply.text or "", encoding="utf-8")

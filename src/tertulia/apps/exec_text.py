@@ -27,7 +27,9 @@ class TextView:
         self._notes = notes
         self._root: ConversationId | None = None
         self._open: ItemId | None = None
-        """The answer that is being shown, piece by piece."""
+        """The answer that the cursor stands behind."""
+        self._shown: set[ItemId] = set()
+        """Answers of which the pieces were shown, and that are not whole yet."""
         self._held: str | None = None
         """The newest whole answer, while it may still turn out to be the final one."""
         for warning in warnings:
@@ -43,7 +45,7 @@ class TextView:
 
     def stopping(self, reason: StopReason) -> None:
         """Say so at once: stopping may take a while."""
-        self._note("stopping", "yellow", "our own timeout has passed" if reason == "timeout" else "once more to kill")
+        self._note("stopping", "yellow", "the timeout has passed" if reason == "timeout" else "a second signal kills")
 
     def end(self, ending: Ending) -> None:
         """The final answer, and what it cost."""
@@ -70,6 +72,7 @@ class TextView:
             if self._open != data.item_id:
                 self._break_line()
             self._open = data.item_id
+            self._shown.add(data.item_id)
             self._out.write(data.text)
 
     def _message(self, event: e.Event, data: e.AgentMessage) -> None:
@@ -78,7 +81,8 @@ class TextView:
         elif not self._out.live:
             self._pass_held()
             self._held = data.text
-        elif self._open == data.item_id:
+        elif data.item_id in self._shown:
+            self._shown.discard(data.item_id)
             self._break_line()
         else:
             self._out.line(data.text)
@@ -99,7 +103,7 @@ class TextView:
         self._note("call", "cyan", f"{data.name} {shortened(data.arguments)}")
 
     def _called(self, event: e.Event, data: t.ToolCallEnd) -> None:
-        word, style = ("result", "green") if data.success else ("refused", "red")
+        word, style = ("result", "green") if data.success else ("failed", "red")
         self._note(word, style, shortened(data.output))
 
     def _plan(self, event: e.Event, data: t.PlanUpdate) -> None:
@@ -108,7 +112,9 @@ class TextView:
 
     # ── what is not as it should be ──────────────────────────────────────────────────────────────────────────
 
-    def _narrowed(self, event: e.Event, data: e.BackgroundEvent) -> None:
+    def _background(self, event: e.Event, data: e.BackgroundEvent) -> None:
+        if data.discard_deltas:
+            self._shown.clear()
         self._note("narrowed" if data.narrowed else "note", "yellow", data.message)
 
     def _error(self, event: e.Event, data: e.Error) -> None:
@@ -131,6 +137,6 @@ class TextView:
         t.ToolCallBegin: _call,
         t.ToolCallEnd: _called,
         t.PlanUpdate: _plan,
-        e.BackgroundEvent: _narrowed,
+        e.BackgroundEvent: _background,
         e.Error: _error,
     }

@@ -146,7 +146,6 @@ class EventBus:
         Flush first: what is held now is still written, but nobody hears of it.
         """
         self._closed = True
-        self._sweep()
         for box in self._everybody():
             box.end()
         self._boxes = {}
@@ -226,6 +225,7 @@ class EventBus:
             self._ring.add(event)
 
     def _everybody(self) -> list[Mailbox]:
+        self._sweep()
         return [box for boxes in self._boxes.values() for box in boxes]
 
     def _sweep(self) -> None:

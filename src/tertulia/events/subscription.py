@@ -13,6 +13,7 @@ Loop thread only, like the bus.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
@@ -43,7 +44,6 @@ class Mailbox:
         "behind",
         "conversation",
         "ended",
-        "finishing",
         "queue",
     )
 
@@ -61,9 +61,8 @@ class Mailbox:
         self.queue: deque[Event] = deque()
         self.behind = cursor < ring.last
         """Durable events above the cursor wait in the ring, or are owed."""
-        self.finishing = False
         self.ended = False
-        """Nothing is put in any more; what is still there may be taken."""
+        """Nothing is put in any more; what is in the queue may still be taken. Never while behind."""
         self._ring = ring
         self._limit = limit
         self._notice = notice
@@ -81,8 +80,6 @@ class Mailbox:
 
     def put(self, event: Event) -> None:
         """Lay an event ready, before it is in the ring. Never waits, never raises."""
-        if self.finishing:
-            return
         if self.behind:
             if event.seq is None:
                 self._dropped += 1
@@ -108,14 +105,11 @@ class Mailbox:
         else:
             self._cut(seq)
 
-    def finish(self) -> None:
-        """The reader wants nothing more: what lies ready can still be taken, then it is over."""
-        self.finishing = True
-        if self._waiter is not None:
-            self._wake(self._waiter)
-
     def end(self) -> None:
-        """The bus closes: what is ready, owed or in the ring can still be taken, then it is over."""
+        """Nothing more is put in; what is ready, owed or in the ring until now can still be taken."""
+        if self.behind:
+            # All at once, and so for once beyond the limit: the ring goes on without us and would forget it.
+            self._read_on(sys.maxsize)
         self.ended = True
         if self._waiter is not None:
             self._wake(self._waiter)
@@ -129,7 +123,7 @@ class Mailbox:
     async def wait(self) -> bool:
         """Until `take` would give something, or nothing will ever come (False)."""
         while not self._ready():
-            if self.ended or self.finishing:
+            if self.ended:
                 return False
             if self._waiter is not None:
                 raise RuntimeError("a subscription has one reader; another task is already waiting")
@@ -146,16 +140,20 @@ class Mailbox:
             for event in self.queue:
                 if event.seq is not None:
                     return event.seq > seq
-        return not self.behind and (self.ended or seq <= self._ring.last)
+        return self.ended or (not self.behind and seq <= self._ring.last)
 
-    def close(self) -> None:
-        """The reader is done: forget everything."""
-        self.queue.clear()
-        self._owed.clear()
-        self._lost, self._dropped, self.behind = None, 0, False
+    def finish(self) -> None:
+        """The reader wants nothing more than what there is now."""
         if not self.ended:
             self.end()
             self._gone(self)
+
+    def close(self) -> None:
+        """The reader is done: forget everything."""
+        self._leave_ring()
+        self._owed.clear()
+        self.queue.clear()
+        self.finish()
 
     def vanish(self) -> None:
         """The reader was garbage collected: say so, and touch nothing, for this may be any thread."""
@@ -169,7 +167,7 @@ class Mailbox:
 
     def _ready(self) -> bool:
         if self.behind and not self.queue:
-            self._read_on()
+            self._read_on(self._limit)
         return bool(self.queue)
 
     def _begin_replay(self) -> None:
@@ -179,7 +177,7 @@ class Mailbox:
             self._cursor = oldest - 1
         self._ring.behind.add(self)
         # At once, so that a replay shorter than the queue loses no delta that is published before the first read.
-        self._read_on()
+        self._read_on(self._limit)
 
     def _fall_behind(self) -> None:
         self.behind = True
@@ -190,16 +188,17 @@ class Mailbox:
         self.queue.clear()
         self.queue.extend(kept)
 
-    def _read_on(self) -> None:
+    def _read_on(self, limit: int) -> None:
         self._settle_arrears()
-        room = self._limit - len(self.queue)
         for event in self._ring.after(self._cursor):
-            if room <= 0:
+            if len(self.queue) >= limit:
                 return
             self._cursor += 1
             if self._matches(event):
                 self.queue.append(event)
-                room -= 1
+        self._leave_ring()
+
+    def _leave_ring(self) -> None:
         self.behind = False
         self._ring.behind.discard(self)
 
@@ -219,9 +218,8 @@ class Mailbox:
         # more than a promise to the dead. One that does come back is told how far it got and where the rest begins.
         self._settle_arrears()
         self._announce((seq, self._ring.last), 0)
-        self.behind = False
-        self.ended = True
-        self._gone(self)
+        self._leave_ring()
+        self.finish()
 
     def _wake(self, waiter: asyncio.Future[None]) -> None:
         if waiter.done():
@@ -236,7 +234,7 @@ class Subscription:
     """Events for one reader: iterate, or ask with `next_nowait` and `wait`. Made by `EventBus.subscribe`.
 
     Per subscription, events come in the order they were published and `seq` strictly grows. Iteration ends
-    after a close of the bus when everything was taken, after `close`, and after a last `subscriber_lagged` when the
+    after `finish` or a close of the bus when everything was taken, after `close`, and after a last `subscriber_lagged` when the
     reader left more than `limit` terminal events unread that the ring has forgotten. A subscription that is
     dropped without a close is cleaned up by the bus.
     """
@@ -264,6 +262,10 @@ class Subscription:
     ) -> None:
         self.close()
 
+    async def aclose(self) -> None:
+        """As `close`: for `contextlib.aclosing`."""
+        self.close()
+
     def __del__(self) -> None:
         self._box.vanish()
 
@@ -284,7 +286,7 @@ class Subscription:
         return self._box.passed(seq)
 
     def finish(self) -> None:
-        """Take nothing more in; iteration ends when what is there was taken. Close it all the same."""
+        """Take nothing more in; iteration ends when what there is now, queued or in the ring, was taken. Idempotent."""
         self._box.finish()
 
     def close(self) -> None:

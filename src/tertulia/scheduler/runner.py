@@ -22,7 +22,16 @@ from tertulia.errors import AgentError
 from tertulia.events.bus import Scope
 from tertulia.events.clock import Timestamps
 from tertulia.policy.narrowing import Rights, meet
-from tertulia.protocol.events import AbortReason, ConversationCloseForced, Error, TaskComplete, TaskStarted, TurnAborted
+from tertulia.protocol.events import (
+    AbortReason,
+    ConversationCloseForced,
+    Error,
+    EventData,
+    TaskComplete,
+    TaskStarted,
+    TurnAborted,
+    Warning,
+)
 from tertulia.protocol.ids import new_span_id
 from tertulia.scheduler.interrupts import Interrupts
 from tertulia.scheduler.nursery import Nursery
@@ -144,7 +153,7 @@ class Runner:
 
     def _close(self, floor: Floor, handle: TaskHandle, end: TaskEnd) -> TaskEnd:
         if handle.forced.done():
-            floor.publish(ConversationCloseForced(handle.grace_s))
+            floor.publish(_abandoned(floor.talk, handle))
         match end:
             case TaskEnd("handed"):
                 floor.publish(TurnAborted("replaced", end.handed[0].call.call_id))
@@ -185,3 +194,10 @@ class Runner:
         if seconds is None:
             return None
         return asyncio.get_running_loop().call_later(seconds, handle.abort, "timeout", self._grace_s)
+
+
+def _abandoned(talk: Talk, handle: TaskHandle) -> EventData:
+    """A task that did not stop in time is said, whoever wanted it to stop."""
+    if talk.closed or handle.reason == "shutdown":
+        return ConversationCloseForced(handle.grace_s)
+    return Warning(f"the task did not stop within {handle.grace_s:g} s and was abandoned", "abandoned")

@@ -43,7 +43,7 @@ class Feed:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     async def run(self) -> None:
-        """Until the session is closed and its last event sent, or the feed is replaced."""
+        """Until the session is closed and its last event sent, or the feed is closed or replaced."""
         try:
             while await self._news.wait():
                 await self._sink.drain()
@@ -66,8 +66,12 @@ class Feed:
         heir = Feed(news, self._sink)
         heir._waiting, self._waiting = self._waiting, []
         heir._release()
-        self._news.close()
+        self.close()
         return heir
+
+    def close(self) -> None:
+        """Send no more events; nobody has to wait for them any longer."""
+        self._news.close()
 
     def _send_burst(self) -> int:
         messages: list[bytes] = []

@@ -104,6 +104,9 @@ class Connection:
         Whether it took everything. The sink is left open; nothing is sent to it any more.
         """
         self._closing = True
+        started = {session.id for session in self._sessions}
+        for session_id in self._feeds.keys() - started:
+            self._feeds[session_id].close()
         closing = [self._close(session) for session in self._sessions if not session.closed]
         if closing:
             await asyncio.wait(closing)

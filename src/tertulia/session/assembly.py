@@ -17,7 +17,7 @@ from tertulia.mcp.view import McpView, NoServers
 from tertulia.models.scripted import ScriptedModel
 from tertulia.models.wire import Wire
 from tertulia.protocol.events import SessionConfigured, Warning
-from tertulia.protocol.ids import new_session_id
+from tertulia.protocol.ids import new_conversation_id, new_session_id
 from tertulia.protocol.tool_events import McpServerStatus
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.scheduler.interrupts import Interrupts
@@ -33,6 +33,7 @@ from tertulia.tools.function import FunctionTool
 from tertulia.tools.plan import UpdatePlan
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import Tool
+from tertulia.version import __version__
 
 _NO_MCP = "this build does not start MCP servers yet"
 _TOUR = "no model is configured: answers come from the built-in script; set `model`, or use `-m scripted/FILE`"
@@ -61,9 +62,14 @@ def assemble(settings: Settings, *, clock: Clock | None = None, journal: Journal
     journal = journal or NoJournal()
     session_id = new_session_id()
     bus = EventBus(session_id, clock, journal)
+    root_id = new_conversation_id()
+    default = _default_terms(settings)
+    policy = describe.policy(settings.rights())
+    bus.publish(SessionConfigured(root_id, describe.PROTOCOL_VERSION, __version__, default.wire.name, policy))
     toolbox = Toolbox(ToolRegistry([UpdatePlan(), *(_as_tool(function) for function in settings.tools)]))
     conversations = Conversations(
-        default=_default_terms(settings),
+        root_id,
+        default=default,
         ceiling=settings.rights(),
         find_wire=find_wire,
         toolbox=toolbox,
@@ -114,8 +120,6 @@ def _default_terms(settings: Settings) -> Terms:
 
 def _announce(parts: Parts) -> None:
     root = parts.conversations.root
-    info = describe.session(parts)
-    parts.bus.publish(SessionConfigured(root.id, info.protocol_version, info.version, info.model, info.policy))
     if parts.settings.model is None:
         parts.bus.publish(Warning(_TOUR, "no_model"))
     for name, _, error in parts.mcp:

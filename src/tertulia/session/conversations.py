@@ -37,6 +37,7 @@ class Conversations:
 
     def __init__(
         self,
+        root_id: ConversationId,
         *,
         default: Terms,
         ceiling: Rights,
@@ -58,7 +59,7 @@ class Conversations:
         self._open: dict[ConversationId, Talk] = {}
         self._gone = Tombstones()
         self._narrowed: dict[ConversationId, tuple[Narrowed, ...]] = {}
-        self.root = self._add(Settled(default, (), ()), NewConversation(), parent=None)
+        self.root = self._add(root_id, Settled(default, (), ()), NewConversation(), parent=None)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -86,9 +87,15 @@ class Conversations:
         return self._narrowed.get(talk.id, ())
 
     def open(self, spec: NewConversation) -> tuple[Talk, Settled]:
-        """A conversation under root, narrowed to the session."""
+        """A conversation under root, narrowed to the session; or under another one, and narrowed to that."""
         parent = self.root if spec.parent_id in (UNSET, None) else self.find(str(spec.parent_id))
-        return self._make(spec, Ground(self._default, self._ceiling, "session", self._find_wire), parent)
+        if parent is self.root:
+            return self._make(spec, Ground(self._default, self._ceiling, "session", self._find_wire), parent)
+        # It gets its parent's rights and place of work, but what the parent was told is not for it.
+        blank = replace(parent.terms.context, base_instructions=None, user_instructions=None)
+        default = replace(parent.terms, context=blank)
+        ground = Ground(default, parent.terms.rights, f"ancestor:{parent.id}", self._find_wire)
+        return self._make(spec, ground, parent)
 
     def open_child(self, spec: NewConversation, caller: Talk) -> Talk:
         """A conversation that inherits from its caller and can only be narrower."""
@@ -140,13 +147,13 @@ class Conversations:
             raise InvalidParams("agent: this build has no context injector yet; open the conversation without it")
         _title(spec, None)
         settled = self._check_tools(settle(spec, ground.default, ground))
-        talk = self._add(settled, spec, parent=parent)
+        talk = self._add(new_conversation_id(), settled, spec, parent=parent)
         if ground.because != "session":
             talk.default, talk.ceiling, talk.because = ground.default, ground.ceiling, ground.because
         return talk, settled
 
-    def _add(self, settled: Settled, spec: NewConversation, parent: Talk | None) -> Talk:
-        talk = Talk(new_conversation_id(), settled.terms, clock=self._clock, journal=self._journal)
+    def _add(self, id: ConversationId, settled: Settled, spec: NewConversation, parent: Talk | None) -> Talk:
+        talk = Talk(id, settled.terms, clock=self._clock, journal=self._journal)
         talk.default, talk.ceiling = self._default, self._ceiling
         talk.title = _title(spec, None)
         talk.seed()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any
 
 from tertulia.errors import Closed
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
-from tertulia.protocol.events import Event
+from tertulia.events.subscription import Subscription
 from tertulia.protocol.ids import SessionId
 from tertulia.protocol.inputs import NewConversation
+from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
 from tertulia.session.answers import ClosedAnswer, SessionInfo
 from tertulia.session.assembly import assemble
@@ -31,7 +31,8 @@ class Session:
         self._clock = clock
         self._journal = journal
         self._parts: Parts | None = None
-        self._closed: asyncio.Future[bool] | None = None
+        self._closer = Nursery()
+        self._closed: asyncio.Task[bool] | None = None
 
     @classmethod
     def start(
@@ -95,26 +96,25 @@ class Session:
         """All open ones, root first, then by creation."""
         return [Conversation(self.parts, talk.id) for talk in self.parts.conversations]
 
-    async def events(self, after: int | None = None, conversation: str | None = None) -> AsyncIterator[Event]:
-        """Every event from now on, or from the one after number `after` on; ends when the session closes."""
+    def events(self, after: int | None = None, conversation: str | None = None) -> Subscription:
+        """Every event from this call on, or from the one after number `after` on; ends when the session closes.
+
+        Iterate with `async for`. One that is no longer held is cleaned up; `async with` does it at once.
+        """
         wanted = None if conversation is None else self.parts.conversations.find(conversation).id
-        async with self.parts.bus.subscribe(after=after, conversation=wanted) as news:
-            async for event in news:
-                yield event
+        return self.parts.bus.subscribe(after=after, conversation=wanted)
 
     async def close(self, timeout: float | None = None) -> ClosedAnswer:
         """Stop everything, in order, within the timeout; what will not stop is abandoned. Idempotent."""
-        if self._closed is not None:
-            await asyncio.shield(self._closed)
-            return ClosedAnswer(closed=True, already_closed=True, forced=False)
-        self._closed = asyncio.get_running_loop().create_future()
-        forced = False
-        try:
-            if self._parts is not None:
-                forced = await close_session(self._parts, timeout)
-        finally:
-            self._closed.set_result(forced)
-        return ClosedAnswer(closed=True, already_closed=False, forced=forced)
+        already = self._closed is not None
+        if self._closed is None:
+            # A coroutine of its own: whoever gives up waiting, a tool of this session perhaps, does not stop the closing.
+            self._closed = self._closer.start(self._shut(timeout), "close the session")
+        forced = await asyncio.shield(self._closed)
+        return ClosedAnswer(closed=True, already_closed=already, forced=forced and not already)
+
+    async def _shut(self, timeout: float | None) -> bool:
+        return self._parts is not None and await close_session(self._parts, timeout)
 
     def _check_open(self) -> None:
         if self._closed is not None:

@@ -25,8 +25,8 @@ from tertulia.tools.verdict import is_object
 TOOL_TIMEOUT_S = 300.0
 MAX_CALLS = 128
 """Of one answer; checking them all must not take seconds, whatever the schemas."""
-MAX_ARGUMENTS = 4 * 1024 * 1024
-"""Characters of one call's arguments."""
+MAX_ARGUMENTS = 1024 * 1024
+"""Characters of one call's arguments: what can be decoded within some tens of milliseconds, whatever it is."""
 MAX_OUTPUT_BYTES = 1024 * 1024
 """Of one output's text, where no limit is set."""
 MAX_PARALLEL = 16

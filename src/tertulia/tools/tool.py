@@ -74,9 +74,9 @@ Outcome = Result | Handoff
 class Tool(Protocol):
     """One thing a model can do.
 
-    Contract: `check` raises an AgentError to refuse, has no side effect and does not wait; all calls of an answer are checked
-    before any runs. `run` may raise anything: dispatch turns it into an output with success=False. `run` must
-    stop when it is cancelled. Arguments were validated against the schema before `check`.
+    Contract: `check` raises an AgentError to refuse, has no side effect and does not wait; all calls of an answer
+    are checked before any runs. `run` may raise anything: dispatch turns it into an output with success=False.
+    `run` must stop when it is cancelled. Arguments were validated against the schema before `check`.
     """
 
     @property

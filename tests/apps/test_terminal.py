@@ -1,0 +1,72 @@
+"""Colours where they are shown, and no text that steers a terminal. HARDENING A22."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from tertulia.apps.terminal import Terminal, harmless, shortened
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(stream: io.StringIO, variables: dict[str, str] | None = None) -> str:
+    Terminal(stream, variables or {}).line("plain ", ("red", "red"), (" plain", "plain"), ("", "red"))
+    return stream.getvalue()
+
+
+def test_a_terminal_gets_colours() -> None:
+    assert shown(Screen()) == "plain \x1b[31mred\x1b[0m plain\n"
+
+
+def test_a_pipe_gets_none() -> None:
+    assert shown(io.StringIO()) == "plain red plain\n"
+
+
+def test_no_color_is_heeded_unless_it_is_empty() -> None:
+    assert "\x1b" not in shown(Screen(), {"NO_COLOR": "1"})
+    assert "\x1b" in shown(Screen(), {"NO_COLOR": ""})
+
+
+def test_a_dumb_terminal_gets_none() -> None:
+    assert "\x1b" not in shown(Screen(), {"TERM": "dumb"})
+
+
+def test_what_a_model_says_cannot_steer_the_terminal() -> None:
+    screen = Screen()
+    Terminal(screen, {"NO_COLOR": "1"}).write("a\x1b]0;title\x07b\rc\x9bd\x7f\x00 \tkept\r\nkept\n")
+    assert screen.getvalue() == "a␛]0;title␇b␍c\ufffdd␡␀ \tkept\nkept\n"
+
+
+def test_a_pipe_gets_every_byte() -> None:
+    pipe = io.StringIO(newline="")
+    Terminal(pipe, {}).write("a\x1b[31mb\r\n")
+    assert pipe.getvalue() == "a\x1b[31mb\r\n"
+
+
+def test_a_character_that_the_encoding_lacks_is_spelled_out() -> None:
+    raw = io.BytesIO()
+    Terminal(io.TextIOWrapper(raw, encoding="ascii"), {}).write("café")
+    assert raw.getvalue() == b"caf\\xe9"
+
+
+def test_harmless_text_is_left_alone() -> None:
+    assert harmless("Grüße, 世界\n\tok") == "Grüße, 世界\n\tok"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("short", "short"),
+        ("two\n  lines", "two lines"),
+        ("0123456789", "0123456789"),
+        ("01234567890", "012345678…"),
+        ("x" + " " * 100 + "y", "x…"),
+    ],
+)
+def test_a_preview_is_one_line_of_bounded_length(text: str, line: str) -> None:
+    assert shortened(text, 10) == line

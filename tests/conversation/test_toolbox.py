@@ -1,0 +1,184 @@
+"""Which tools a conversation is offered, made of its terms and its rights and of nothing else."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from tertulia.conversation import toolbox as module
+from tertulia.conversation.context import Terms
+from tertulia.conversation.toolbox import Toolbox
+from tertulia.mcp.view import McpView
+from tertulia.policy.approval_policy import NEVER, ON_REQUEST
+from tertulia.policy.narrowing import TOP, Rights
+from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools.registry import ToolRegistry
+from tertulia.tools.tool import CallContext, Result
+from tests.conversation.making import terms
+from tests.prompt.specs import BUILTINS, mcp, spec
+
+SHELLS = {"shell", "local_shell", "exec_command", "write_stdin"}
+OWN = [
+    *(spec(name) for name in BUILTINS),
+    *(spec(name, "conv") for name in CONV_TOOLS),
+    spec("canvas", "injector"),
+    spec("greet", "function"),
+]
+
+
+class Named:
+    """A tool that is only looked at."""
+
+    parallel_safe = read_only = True
+
+    def __init__(self, definition: ToolSpec) -> None:
+        self.spec = definition
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        raise AssertionError("nothing is run here")
+
+    async def run(self, arguments: Any, call: CallContext) -> Result:
+        raise AssertionError("nothing is run here")
+
+
+def toolbox() -> Toolbox:
+    return Toolbox(ToolRegistry(Named(one) for one in OWN))
+
+
+def offered(given: Terms, rights: Rights | None = None) -> list[str]:
+    return [tool.name for tool in toolbox().offered(given, rights or given.rights).specs]
+
+
+# ---- what is offered
+
+
+def test_a_conversation_that_asks_for_nothing_is_offered_everything_in_order() -> None:
+    """S000-15, S002-29, X-27: one form of shell, and every other tool."""
+    assert offered(terms()) == [
+        *("shell", "apply_patch", "update_plan", "view_image", "web_search"),
+        *CONV_TOOLS,
+        *("canvas", "greet", "fs__read", "fs__write", "web__get"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("right", "gone"),
+    [
+        ("include_plan_tool", {"update_plan"}),
+        ("include_apply_patch_tool", {"apply_patch"}),
+        ("tools_web_search_request", {"web_search"}),
+        ("include_conv_tools", set(CONV_TOOLS)),
+        ("shell", {"shell"}),
+    ],
+)
+def test_each_switch_takes_its_tools_away_and_no_other(right, gone) -> None:
+    """S000-08, S000-16, X-20"""
+    assert set(offered(terms())) - set(offered(terms(replace(TOP, **{right: False})))) == gone
+
+
+@pytest.mark.parametrize(
+    ("shell_mode", "shells"),
+    [
+        ("default", {"shell"}),
+        ("with_request", {"shell"}),
+        ("local", {"local_shell"}),
+        ("streamable", {"exec_command", "write_stdin"}),
+        ("none", set()),
+    ],
+)
+def test_the_form_of_the_shell_decides_which_tools_it_has(shell_mode, shells) -> None:
+    """X-19"""
+    assert SHELLS & set(offered(terms(shell_mode=shell_mode))) == shells
+
+
+def test_the_view_of_a_conversation_decides_which_mcp_tools_it_has() -> None:
+    """S000-08, S000-38"""
+    narrow = terms(replace(TOP, mcp_tool_allowlist=frozenset({"fs__*"})))
+    assert [name for name in offered(narrow) if "__" in name] == ["fs__read", "fs__write"]
+
+
+def test_the_rights_of_the_whole_chain_hold_and_not_only_the_conversations() -> None:
+    """S000-16, B11: no confused deputy."""
+    chain = replace(TOP, include_plan_tool=False, shell=False, mcp_tool_allowlist=frozenset({"web__get"}))
+    names = offered(terms(TOP), chain)
+    assert "update_plan" not in names
+    assert not SHELLS & set(names)
+    assert [name for name in names if "__" in name] == ["web__get"]
+
+
+def test_a_function_with_the_name_of_a_switched_off_tool_is_offered() -> None:
+    """A switch is about our tools; what a user registers is the user's."""
+    box = Toolbox(ToolRegistry([Named(spec("web_search", "function"))]))
+    off = replace(TOP, tools_web_search_request=False)
+    assert "web_search" in box.offered(terms(off), off).names
+
+
+def test_tools_are_assembled_from_terms_and_rights_alone() -> None:
+    """S000-08: there is no tools_config of a session or a turn to ask."""
+    assert list(inspect.signature(Toolbox.offered).parameters) == ["self", "terms", "rights"]
+
+
+# ---- one list for many
+
+
+def test_conversations_with_the_same_preferences_share_one_list() -> None:
+    """G1"""
+    box, view = toolbox(), McpView((mcp("fs", "read"),))
+    one, other = (_viewing(view, base=base) for base in ("one", "other"))
+    assert box.offered(one, TOP) is box.offered(other, TOP)
+    assert box.offered(one, replace(TOP, include_plan_tool=False)) is not box.offered(one, TOP)
+
+
+def _viewing(view: McpView, base: str | None = None) -> Terms:
+    given = terms(base=base)
+    return replace(given, context=replace(given.context, mcp_view=view))
+
+
+def test_the_derived_form_of_the_shell_follows_the_rights_of_the_chain() -> None:
+    """X-19"""
+    box, given = toolbox(), terms()
+    asking = box.offered(given, replace(TOP, approval_policy=ON_REQUEST))
+    assert asking is not box.offered(given, replace(TOP, approval_policy=NEVER))
+
+
+def test_a_tool_that_is_added_or_removed_is_seen_at_once() -> None:
+    box, given = toolbox(), terms()
+    before = box.offered(given, TOP)
+    box.registry.add(Named(spec("late", "function")))
+    assert "late" in box.offered(given, TOP).names
+    box.registry.remove("late")
+    assert box.offered(given, TOP) == before
+
+
+def test_a_view_that_is_gone_leaves_its_list_to_no_other() -> None:
+    """A list belongs to the snapshot it was made of, not to the place where that lay in memory."""
+    box = toolbox()
+    for number in range(300):
+        view = McpView((mcp("fs", f"tool{number}"),))
+        assert f"fs__tool{number}" in box.offered(_viewing(view), TOP).names
+        del view
+        gc.collect(0)
+
+
+def test_the_lists_that_are_kept_are_bounded_and_the_oldest_unused_go_first(monkeypatch) -> None:
+    monkeypatch.setattr(module, "_KEPT_LISTS", 3)
+    box = toolbox()
+    views = [_viewing(McpView((mcp("fs", f"tool{number}"),))) for number in range(4)]
+    first, second, *_ = (box.offered(view, TOP) for view in views[:3])
+    assert box.offered(views[0], TOP) is first
+    box.offered(views[3], TOP)
+    assert box.offered(views[0], TOP) is first
+    assert box.offered(views[1], TOP) is not second
+    assert box.offered(views[1], TOP) == second
+
+
+def test_what_is_offered_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        toolbox().offered(terms(), TOP).specs = ()  # pyright: ignore[reportAttributeAccessIssue]
+    assert isinstance(toolbox().offered(terms(), TOP), msgspec.Struct)
