@@ -57,7 +57,7 @@ class Shell:
             out, err = process.communicate(input, timeout=DEADLINE_S)
         return Ran(process.returncode, (out or b"").decode(), (err or b"").decode())
 
-    def script(self, *replies: Any, name: str = "script.json") -> str:
+    def script(self, *replies: Any, repeat: bool = False) -> str:
         """A script of these replies, as a model's name."""
-        (self.folder / name).write_text(json.dumps(list(replies)))
-        return f"scripted/{name}"
+        (self.folder / "script.json").write_text(json.dumps({"replies": replies, "repeat": repeat}))
+        return "scripted/script.json"

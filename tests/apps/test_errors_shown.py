@@ -20,7 +20,9 @@ def test_what_went_wrong_is_exit_code_1(error: AgentError) -> None:
 
 
 def test_a_wrong_command_line_points_to_the_help_of_its_verb() -> None:
-    context = click.Context(click.Command("exec"), info_name="exec", parent=click.Context(click.Command("t"), info_name="t"))
+    context = click.Context(
+        click.Command("exec"), info_name="exec", parent=click.Context(click.Command("t"), info_name="t")
+    )
     sentence, code = explained(click.UsageError("there is no PROMPT", context))
     assert sentence == "t exec: there is no PROMPT. See `t exec --help`."
     assert code == 2

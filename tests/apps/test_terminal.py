@@ -50,7 +50,8 @@ def test_a_pipe_gets_every_byte() -> None:
 
 def test_a_character_that_the_encoding_lacks_is_spelled_out() -> None:
     raw = io.BytesIO()
-    Terminal(io.TextIOWrapper(raw, encoding="ascii"), {}).write("café")
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    Terminal(stream, {}).write("café")
     assert raw.getvalue() == b"caf\\xe9"
 
 

@@ -131,7 +131,7 @@ def test_lone_surrogates_are_refused_with_the_field(text) -> None:
     assert refused("a", [TextInput("b"), TextInput(text)]).startswith("items[1].text has a lone surrogate")
     assert refused(None, [ImageInput("https://" + text)]).startswith("items[0].image_url has a lone surrogate")
     assert refused(None, [LocalImageInput(text)]).startswith("items[0].path has a lone surrogate")
-    with pytest.raises(InvalidParams, match="^sender has a lone surrogate"):
+    with pytest.raises(InvalidParams, match=r"^sender has a lone surrogate"):
         to_message("a", None, cwd="/", sender=text)
 
 

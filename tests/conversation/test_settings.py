@@ -64,7 +64,9 @@ def values(found: Terms) -> dict[str, Any]:
     return {
         **{name: getattr(found.context, name) for name in ("base_instructions", "user_instructions")},
         **{name: getattr(found.rights, name) for name in CHANGED if hasattr(found.rights, name)},
-        **{"model": found.wire, "cwd": found.cwd, "shell_mode": found.shell_mode},
+        "model": found.wire,
+        "cwd": found.cwd,
+        "shell_mode": found.shell_mode,
     }
 
 

@@ -196,6 +196,21 @@ async def test_the_shorter_of_two_graces_holds(first, second, holds) -> None:
     running.end()
 
 
+async def test_a_grace_that_is_long_over_forces_no_second_time() -> None:
+    """H2: closing again, even with a deadline in the past."""
+    running, job = handle(), StubbornJob()
+    running.attach(job.task)
+    await ticks()
+    running.abort("interrupted", 0.0)
+    async with asyncio.timeout(10):
+        await running.forced
+    assert running.abort("shutdown", -5.0) is False
+    await ticks()
+    assert (running.reason, running.abandoned) == ("interrupted", True)
+    await job.finish()
+    running.end()
+
+
 async def test_whoever_waits_for_the_end_is_woken() -> None:
     running = handle()
     waiting = asyncio.ensure_future(running.ended.wait())

@@ -273,6 +273,16 @@ def test_a_subscription_that_nobody_holds_vanishes() -> None:
     assert bus._ring.behind == {kept._box}
 
 
+def test_subscriptions_that_come_and_go_leave_nothing_behind_even_when_nothing_is_published() -> None:
+    """G8"""
+    bus = a_bus()
+    for index in range(100):
+        bus.subscribe(conversation=ConversationId(str(index)))
+        bus.subscribe().close()
+        assert listeners(bus) <= 2
+        assert len(bus._boxes) <= 2
+
+
 async def test_a_subscription_in_a_dead_cycle_vanishes_with_it() -> None:
     """G8"""
     bus = a_bus()

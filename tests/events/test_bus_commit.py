@@ -274,6 +274,16 @@ async def test_a_failure_is_told_to_every_listener_whatever_its_filter(bus, jour
     assert heard[1].data == SubscriberLagged(None, None, 1), "one that is behind hears that it missed something"
 
 
+async def test_a_failure_is_not_told_to_those_who_left(bus, journal) -> None:
+    closed, finished = bus.subscribe(), bus.subscribe()
+    bus.publish(message())
+    closed.close()
+    finished.finish()
+    journal.fail(FULL)
+    await ticks()
+    assert drain(closed) == drain(finished) == []
+
+
 async def test_the_notice_of_a_failure_that_is_already_queued_outlives_a_lag(bus, journal) -> None:
     slow = bus.subscribe(limit=2)
     bus.publish(message())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import tracemalloc
 
@@ -90,9 +91,10 @@ async def test_a_close_forgets_what_was_queued_and_is_idempotent() -> None:
         subscription.close()
         assert subscription.next_nowait() is None
         assert not await subscription.wait()
+        assert not subscription._box._owed
+    assert bus._ring.behind == set()
     publish(bus, "m")
     assert listeners(bus) == 0
-    assert bus._ring.behind == set()
     assert subscription.passed(1000)
 
 
@@ -105,6 +107,60 @@ async def test_a_second_reader_at_the_same_time_is_refused_and_the_first_goes_on
         await anext(subscription)
     event = bus.publish(message())
     assert await asyncio.wait_for(first, 5) is event
+
+
+async def test_it_can_be_closed_the_way_generators_are() -> None:
+    bus = a_bus()
+    async with contextlib.aclosing(bus.subscribe()) as subscription:
+        publish(bus, "m")
+    assert subscription.next_nowait() is None
+    publish(bus, "m")
+    assert listeners(bus) == 0
+
+
+# ---- finishing
+
+
+async def test_a_finished_subscription_gives_what_there_is_and_ends() -> None:
+    bus = a_bus()
+    subscription = bus.subscribe()
+    publish(bus, "mdm")
+    subscription.finish()
+    subscription.finish()
+    assert not subscription.passed(2)
+    publish(bus, "mdm")
+    assert listeners(bus) == 0
+    assert [event.seq async for event in subscription] == [1, None, 2]
+    assert subscription.passed(4), "nothing is still to come"
+    assert not await subscription.wait()
+
+
+async def test_finishing_ends_a_reader_that_waits() -> None:
+    subscription = a_bus().subscribe()
+    waiting = asyncio.Task(anext(subscription, None))
+    await ticks()
+    subscription.finish()
+    assert await asyncio.wait_for(waiting, 5) is None
+
+
+def test_a_reader_that_is_behind_when_it_is_finished_gets_what_there_was_then_and_no_more() -> None:
+    """S002-45: also when the ring forgets it before the reader comes."""
+    bus = a_bus(ring_events=3)
+    slow = bus.subscribe(limit=2)
+    publish(bus, "mmd" + "mtmtm")
+    slow.finish()
+    publish(bus, "mtmtmt")
+    assert told(slow) == [1, 2, SubscriberLagged(3, 3, 1), 4, 5, 6, 7]
+    assert slow.passed(1000)
+
+
+def test_a_finished_subscription_can_be_closed() -> None:
+    bus = a_bus()
+    subscription = bus.subscribe()
+    publish(bus, "mm")
+    subscription.finish()
+    subscription.close()
+    assert told(subscription) == []
 
 
 # ---- slow
@@ -206,6 +262,15 @@ def test_a_reader_that_owes_the_bus_too_much_is_cut_and_told_where() -> None:
     assert told(dead) == []
     assert numbers(drain(prompt)) == list(range(1, 12))
     assert listeners(bus) == 1
+
+
+def test_a_reader_is_cut_once_however_much_the_ring_forgets_at_a_time() -> None:
+    bus = a_bus(ring_bytes=8 * weight(ending()))
+    dead = bus.subscribe(limit=1)
+    publish(bus, "mttttttt")
+    bus.publish(message("x" * 100_000))
+    assert told(dead) == [1, 2, SubscriberLagged(3, 9, 0)]
+    assert bus._ring.behind == set()
 
 
 async def test_the_iteration_of_a_reader_that_was_cut_ends() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import pty
 import socket
+import struct
 import tempfile
 from collections.abc import Callable
 from contextlib import aclosing
@@ -64,6 +65,15 @@ async def test_a_terminal_is_read_until_it_is_hung_up() -> None:
         os.close(controller)
         assert [chunk async for chunk in incoming] == []
     os.close(terminal)
+
+
+async def test_a_connection_that_is_reset_ends_like_one_that_is_closed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as there:
+        here, _ = listener.accept()
+        with here:
+            there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            there.close()
+            assert await read_all(here.fileno()) == b""
 
 
 @ENDS

@@ -12,7 +12,16 @@ import pytest
 from tertulia.errors import ApprovalDenied, Closed
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import ToolCall
-from tertulia.tools.dispatch import MAX_ARGUMENTS, MAX_CALLS, MAX_PARALLEL, Checked, Dispatch, Ended, check_calls
+from tertulia.tools.dispatch import (
+    MAX_ARGUMENTS,
+    MAX_BRACKETS,
+    MAX_CALLS,
+    MAX_PARALLEL,
+    Checked,
+    Dispatch,
+    Ended,
+    check_calls,
+)
 from tertulia.tools.function import tool
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Handoff, Result, Tool
@@ -103,6 +112,8 @@ TEXT = {
         (call("echo", '{"text":' + "[" * 100_000), "invalid_params"),
         (call("echo", " " * (MAX_ARGUMENTS + 1)), "invalid_params"),
         (call("echo", f'{{"text": [{"[]," * (MAX_ARGUMENTS // 3 - 9)}0]}}'), "invalid_params"),
+        (call("echo", f'{{"text": [{"[]," * (MAX_BRACKETS - 2)}0]}}'), "invalid_params"),
+        (call("echo", '{"text": [' + '"a",' * (MAX_ARGUMENTS // 4 - 9) + "0]}"), "invalid_params"),
         (call("looping", "{}"), "invalid_params"),
         (call("bomb", {"text": "a" * 200_000 + "!"}), "invalid_params"),
         (call("denied"), "approval_denied"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import jsonschema
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tertulia.errors import InvalidParams
+from tertulia.tools.keywords import BUILDERS
 from tertulia.tools.schema import MAX_BYTES, MAX_NODES, Schema
 from tests.tools.calling import at_most_100_ms
 
@@ -112,6 +114,11 @@ def test_a_schema_may_contain_itself() -> None:
     assert not fits(TREE, {"value": 1, "children": [leaf, {"value": 2, "children": [{}]}]})
 
 
+def test_a_pattern_may_be_used_as_often_as_one_likes() -> None:
+    document = {"properties": {str(n): {"pattern": f"^({'a' * 1000}|x)$"} for n in range(100)}}
+    assert fits(document, dict.fromkeys(map(str, range(100)), "x"))
+
+
 def test_a_reference_may_lead_into_a_list() -> None:
     document = {"prefixItems": [{"type": "string"}, {"$ref": "#/prefixItems/0"}]}
     assert fits(document, ["a", "b"])
@@ -194,7 +201,7 @@ LOOP = {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"anyOf": [{"$re
         ('{"prefixItems": {}}', "`prefixItems` is not a list"),
         ('{"minLength": "3"}', "without a number"),
         ('{"multipleOf": 0}', "positive number"),
-        ('{"pattern": 3}', "`pattern` is not a text"),
+        ('{"pattern": 3}', "a pattern is not a text"),
         ('{"pattern": "("}', "without its )"),
         ('{"patternProperties": {"(": {}}}', "without its )"),
         ('{"$ref": 3}', "`$ref` is not a text"),
@@ -203,10 +210,13 @@ LOOP = {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"anyOf": [{"$re
         ('{"$ref": "#anchor"}', "is not inside it"),
         ('{"$ref": "#/$defs/none"}', "there is no"),
         ('{"allOf": [{"$ref": "#/allOf/9"}]}', "there is no"),
+        ('{"allOf": [{"$ref": "#/allOf/' + "9" * 5_000 + '"}]}', "there is no"),
+        ('{"$ref": "#/\\u0000/%zz/~2/٣"}', "there is no"),
         ('{"$ref": "#"}', "back to itself"),
         (json.dumps({**LOOP, "properties": {"p": {"$ref": "#/$defs/a"}}}), "back to itself"),
         ('{"not": {"$ref": "#"}}', "back to itself"),
         (" " * (MAX_BYTES + 1), "longer than"),
+        (json.dumps({"allOf": [{"pattern": str(n) * 1000} for n in range(60)]}), "its patterns are longer"),
         ('{"anyOf": [' + ",".join(["{}"] * MAX_NODES) + "]}", "more than"),
     ],
 )
@@ -215,6 +225,20 @@ def test_a_schema_that_cannot_be_used_is_refused_in_time(text: str, why: str) ->
     with at_most_100_ms(), pytest.raises(InvalidParams) as caught:
         Schema.compile(text)
     assert why in caught.value.message
+
+
+KEYWORDS = st.sampled_from([*BUILDERS, "$defs", "a"])
+ANYTHING = st.recursive(
+    SCALARS | st.sampled_from(["#", "#/a", "#/allOf/0", "string", "^a(b", "a*", 10**300, 5e-324, -1]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYWORDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=1000)
+@given(st.dictionaries(KEYWORDS, ANYTHING, max_size=5), VALUES)
+def test_any_document_is_a_schema_or_refused_and_nothing_else(document: Any, value: Any) -> None:
+    assert fits(document, value) in {True, False}
 
 
 def test_a_loop_that_nothing_refers_to_does_no_harm() -> None:
@@ -239,31 +263,30 @@ BRANCHING = {
     "$defs": {"t": {"type": "array", "oneOf": [{"items": {"$ref": "#/$defs/t"}}] * 9}},
     "$ref": "#/$defs/t",
 }
-NUMBERS = [n * ((1 << 61) - 1) for n in range(200_000)]
-HOSTILE = {
-    "deep": ({"items": {"$ref": "#"}}, nested(900, lambda inner: [inner])),
-    "deep in an enum": ({"enum": [[1]]}, nested(900, lambda inner: [inner])),
-    "deep in unique items": ({"uniqueItems": True}, nested(900, lambda inner: [{"a": inner}])),
-    "wide": ({"items": {"type": "integer"}}, [1] * 1_000_000),
-    "wide object": ({"additionalProperties": {"type": "integer"}}, {str(n): 1 for n in range(200_000)}),
-    "names": ({"propertyNames": {"maxLength": 9}}, {str(n): 1 for n in range(200_000)}),
-    "numbers that collide in a set": ({"uniqueItems": True}, NUMBERS),
-    "multiples": ({"items": {"multipleOf": 0.001}}, [0.1] * 100_000),
-    "alternatives that double": (DOUBLING, nested(60, lambda inner: [inner, inner], [])),
-    "alternatives that multiply": (BRANCHING, nested(60, lambda inner: [inner], [])),
-    "a bomb in every item": ({"items": {"pattern": "^((a|b)*c?)*d?$"}}, ["ab" * 500] * 10_000),
-    "a bomb in every name": ({"patternProperties": {"^(a|b)*$": True}}, {"a" * n: 1 for n in range(1_000)}),
-    "many names wanted": ({"items": {"required": ["a"] * 10_000}}, [{"a": 1}] * 10_000),
-    "many names known": ({"items": {"properties": {str(n): True for n in range(4_000)}}}, [{}] * 10_000),
-    "large constants": ({"items": {"enum": [["x" * 1000] * 50]}}, [["x" * 1000] * 50] * 10_000),
-    "long texts in an enum": ({"items": {"not": {"const": ["x"]}}}, [["x" * 1_000_000]] * 1_000),
+HOSTILE: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "deep": lambda: ({"items": {"$ref": "#"}}, nested(900, lambda inner: [inner])),
+    "deep in an enum": lambda: ({"enum": [[1]]}, nested(900, lambda inner: [inner])),
+    "deep in unique items": lambda: ({"uniqueItems": True}, nested(900, lambda inner: [{"a": inner}])),
+    "wide": lambda: ({"items": {"type": "integer"}}, [1] * 1_000_000),
+    "wide object": lambda: ({"additionalProperties": {"type": "integer"}}, {str(n): 1 for n in range(200_000)}),
+    "names": lambda: ({"propertyNames": {"maxLength": 9}}, {str(n): 1 for n in range(200_000)}),
+    "numbers that collide in a set": lambda: ({"uniqueItems": True}, [n * ((1 << 61) - 1) for n in range(200_000)]),
+    "multiples": lambda: ({"items": {"multipleOf": 0.001}}, [0.1] * 100_000),
+    "alternatives that double": lambda: (DOUBLING, nested(60, lambda inner: [inner, inner], [])),
+    "alternatives that multiply": lambda: (BRANCHING, nested(60, lambda inner: [inner], [])),
+    "a bomb in every item": lambda: ({"items": {"pattern": "^((a|b)*c?)*d?$"}}, ["ab" * 500] * 10_000),
+    "a bomb in every name": lambda: ({"patternProperties": {"^(a|b)*$": True}}, {"a" * n: 1 for n in range(1_000)}),
+    "many names wanted": lambda: ({"items": {"required": ["a"] * 10_000}}, [{"a": 1}] * 10_000),
+    "many names known": lambda: ({"items": {"properties": {str(n): True for n in range(4_000)}}}, [{}] * 10_000),
+    "large constants": lambda: ({"items": {"enum": [["x" * 1000] * 50]}}, [["x" * 1000] * 50] * 10_000),
+    "long texts in an enum": lambda: ({"items": {"not": {"const": ["x"]}}}, [["x" * 1_000_000]] * 1_000),
 }
 
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_no_pair_of_schema_and_value_holds_the_process(case: str) -> None:
     """C14: extra, huge, deep, `$ref` loop, regex bomb: refused within 100 ms."""
-    document, value = HOSTILE[case]
+    document, value = HOSTILE[case]()
     compiled = schema(document)
     with at_most_100_ms(), pytest.raises(InvalidParams, match="to be checked"):
         compiled.validate(value)

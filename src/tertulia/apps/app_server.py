@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import click
 
 from tertulia.apps.global_flags import Given, global_flags
+from tertulia.apps.terminal import Terminal
 from tertulia.server.stdio import serve_stdio
 
 _MORE = """
@@ -26,6 +28,7 @@ def command(given: Given) -> int:
     One JSON object a line, both ways; standard error is for logs. Ends when standard input does.
     """
     loaded = given.load()
+    notes = Terminal(sys.stderr, loaded.environment.variables)
     for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        notes.line(("warning", "yellow"), f" {warning}")
     return asyncio.run(serve_stdio(loaded.settings))

@@ -16,6 +16,7 @@ import click
 
 from tertulia.apps.errors_shown import explained
 from tertulia.apps.global_flags import global_flags
+from tertulia.apps.terminal import harmless
 from tertulia.errors import AgentError
 from tertulia.version import __version__
 
@@ -102,7 +103,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _say(sentence: str) -> None:
-    print(sentence.encode("utf-8", "backslashreplace").decode(), file=sys.stderr)
+    print(harmless(sentence.encode("utf-8", "backslashreplace").decode()), file=sys.stderr)
 
 
 def _have_somewhere_to_write() -> None:

@@ -33,6 +33,7 @@ Examples:
 
 _SECRET = "Alba"
 _TO_GUIDE = f"Plan my walk from Sol to the Prado. My guest is called {_SECRET}."
+_TO_CRITIC = "Plan the same for my guest. And what is the name?"
 _PACE_S = 0.025
 """A word's time on a terminal: the eye should be able to follow."""
 _ENOUGH = 24
@@ -104,9 +105,7 @@ async def _play(settings: Settings, model: Wiretap, out: Terminal) -> None:
         for conversation in (guide, critic):
             await _describe(conversation, stage)
         stage.heading("Both get a message at the same time. They share a model and a session, and speak in turn.")
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_talk(guide, _TO_GUIDE, stage))
-            group.create_task(_talk(critic, "Plan the same for my guest. And what is the name?", stage))
+        await asyncio.gather(_talk(guide, _TO_GUIDE, stage), _talk(critic, _TO_CRITIC, stage))
         stage.heading("A task can be stopped at any word.")
         await _talk(guide, "Tell me the history of Madrid.", stage, enough=_ENOUGH)
         stage.heading("What each of them remembers, and what its model was sent.")

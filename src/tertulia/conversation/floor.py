@@ -110,9 +110,13 @@ class Floor:
         return self.talk.take_pending()
 
     async def commit(self) -> None:
-        """Wait until all that was said and published is written down."""
+        """Wait until all that was said and published is written down. A task that was to stop stops here at last."""
         await self.around.bus.flush()
         self._check()
+        job = asyncio.current_task()
+        if job is not None and job.cancelling():
+            # A tool or wire kept the cancellation to itself; the task is stopped all the same.
+            raise asyncio.CancelledError
 
     def charge(self, usage: Usage) -> None:
         """Count what a model request cost, here and for the chain."""

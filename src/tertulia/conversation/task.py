@@ -37,6 +37,11 @@ class TaskHandle:
         """Whether it did not stop in time."""
         return self.forced.done() and not self.forced.cancelled()
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it runs any more; its end may still have to be told."""
+        return self.status != "running" or (self._job is not None and self._job.done())
+
     def attach(self, job: asyncio.Task[Any]) -> None:
         """The coroutine that runs it. An abort that came before is carried out now."""
         self._job = job
@@ -45,7 +50,7 @@ class TaskHandle:
 
     def abort(self, reason: AbortReason, grace_s: float) -> bool:
         """Ask it to stop; whether this was the first to ask. A shorter grace than an earlier one is honoured."""
-        if self.status != "running" or (self._job is not None and self._job.done()):
+        if self.over:
             return False
         first = self.reason is None
         if first:

@@ -134,12 +134,12 @@ async def _act(floor: Floor, checked: list[Checked], admit: Admit) -> tuple[tupl
         timeout_s=floor.around.tool_timeout_s,
     )
     await dispatch.run()
+    if any(ended.result.ends_task for ended in dispatch.outputs):
+        floor.tidy("not run: another call ended the task")
+        return (), True
     handed = [h for call, handoff in dispatch.handoffs if (h := _hand_over(floor, call, handoff, admit))]
-    over = any(ended.result.ends_task for ended in dispatch.outputs)
-    if over:
-        floor.tidy("not run: an earlier call ended the task")
     floor.settle_calls()
-    return tuple(handed), over
+    return tuple(handed), False
 
 
 def _hand_over(floor: Floor, call: ToolCall, handoff: Handoff, admit: Admit) -> Handed | None:

@@ -234,9 +234,9 @@ class Subscription:
     """Events for one reader: iterate, or ask with `next_nowait` and `wait`. Made by `EventBus.subscribe`.
 
     Per subscription, events come in the order they were published and `seq` strictly grows. Iteration ends
-    after `finish` or a close of the bus when everything was taken, after `close`, and after a last `subscriber_lagged` when the
-    reader left more than `limit` terminal events unread that the ring has forgotten. A subscription that is
-    dropped without a close is cleaned up by the bus.
+    after `close`; after `finish`, or a close of the bus, when everything was taken; and after a last
+    `subscriber_lagged` when the reader left more than `limit` terminal events unread that the ring has forgotten. A
+    subscription that is dropped without a close is cleaned up by the bus.
     """
 
     __slots__ = ("__weakref__", "_box")
@@ -286,7 +286,7 @@ class Subscription:
         return self._box.passed(seq)
 
     def finish(self) -> None:
-        """Take nothing more in; iteration ends when what there is now, queued or in the ring, was taken. Idempotent."""
+        """Take nothing more in; iteration ends when what there is now was taken. Idempotent."""
         self._box.finish()
 
     def close(self) -> None:

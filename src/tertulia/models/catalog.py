@@ -1,6 +1,7 @@
-"""Where models are reached: `provider/model` names a model, and a provider is an entry here.
+"""Where models are reached, and what is known of them: `provider/model` names a model.
 
-What is known of a provider is plain data; the wires that speak to it are its siblings.
+Plain data and how it is read; the wires that speak to providers are its siblings. Whoever is not listed works all the
+same: a provider is described in the settings, and an unknown model has its provider's window.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from tertulia.errors import InvalidParams
+
+DEFAULT_WINDOW = 128_000
 
 WireName = Literal["responses", "chat", "messages"]
 
@@ -27,7 +31,7 @@ class ModelProvider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     wire: WireName
     env_key: str | None = None
     """The environment variable that holds the key; never the key."""
-    context_window: _Positive = 128_000
+    context_window: _Positive = DEFAULT_WINDOW
     """In tokens."""
     request_max_retries: _Count = 4
     """After a refusal that may pass: 5xx and 429."""
@@ -52,3 +56,103 @@ def provider_from_wire(name: str, value: object) -> ModelProvider:
     if not provider.base_url.startswith(("http://", "https://")):
         raise InvalidParams(f"model_providers.{name}.base_url must start with http:// or https://")
     return provider
+
+
+PROVIDERS: Mapping[str, ModelProvider] = {
+    "openai": ModelProvider(base_url="https://api.openai.com/v1", wire="responses", env_key="OPENAI_API_KEY"),
+    "anthropic": ModelProvider(base_url="https://api.anthropic.com", wire="messages", env_key="ANTHROPIC_API_KEY"),
+    "openrouter": ModelProvider(base_url="https://openrouter.ai/api/v1", wire="chat", env_key="OPENROUTER_API_KEY"),
+    "ollama": ModelProvider(base_url="http://127.0.0.1:11434/v1", wire="chat"),
+    "lmstudio": ModelProvider(base_url="http://127.0.0.1:1234/v1", wire="chat"),
+    "vllm": ModelProvider(base_url="http://127.0.0.1:8000/v1", wire="chat"),
+    "llamacpp": ModelProvider(base_url="http://127.0.0.1:8080/v1", wire="chat"),
+}
+"""Those that need no table in the settings; a table of the same name takes their place."""
+
+LOCAL_SERVERS = ("ollama", "lmstudio", "vllm", "llamacpp")
+"""Asked in this order for `--model local`."""
+
+_BASE_URL_VARIABLES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
+
+DEFAULT_MODELS = (("OPENAI_API_KEY", "openai/gpt-5.2"), ("ANTHROPIC_API_KEY", "anthropic/claude-sonnet-4-5"))
+"""Which model is meant where only a key is there, in this order."""
+
+
+class ModelFacts(msgspec.Struct, frozen=True):
+    """What a model can do, as far as it is known."""
+
+    context_window: int | None = None
+    images: bool = True
+    reasoning: bool = False
+    price: tuple[float, float] | None = None
+    """US dollars a million tokens of input and of output, where a public list price was known."""
+
+
+_FACTS: tuple[tuple[str, ModelFacts], ...] = (
+    ("gpt-5", ModelFacts(400_000, reasoning=True, price=(1.25, 10.0))),
+    ("gpt-4.1", ModelFacts(1_047_576, price=(2.0, 8.0))),
+    ("gpt-4o-mini", ModelFacts(128_000, price=(0.15, 0.60))),
+    ("gpt-4o", ModelFacts(128_000, price=(2.5, 10.0))),
+    ("o3", ModelFacts(200_000, reasoning=True)),
+    ("o4", ModelFacts(200_000, reasoning=True)),
+    ("claude-opus-4", ModelFacts(200_000, reasoning=True, price=(15.0, 75.0))),
+    ("claude-sonnet-4", ModelFacts(200_000, reasoning=True, price=(3.0, 15.0))),
+    ("claude-", ModelFacts(200_000)),
+)
+"""By the longest matching beginning of the model's name. A model that is not here has its provider's window."""
+
+
+def facts(model: str) -> ModelFacts:
+    """What is known of a model, by its name without the provider."""
+    name = model.rsplit("/", 1)[-1].lower()
+    fitting = [(prefix, known) for prefix, known in _FACTS if name.startswith(prefix)]
+    return max(fitting, key=lambda entry: len(entry[0]))[1] if fitting else ModelFacts()
+
+
+def family(model: str) -> str:
+    """Models of one family share prompts: the name up to its version's last part."""
+    name = model.rsplit("/", 1)[-1].lower()
+    return name.split(":", 1)[0].split("@", 1)[0]
+
+
+class Located(msgspec.Struct, frozen=True):
+    """A model, and how to reach it."""
+
+    provider_name: str
+    model: str
+    provider: ModelProvider
+
+    @property
+    def name(self) -> str:
+        """`provider/model`."""
+        return f"{self.provider_name}/{self.model}"
+
+    @property
+    def context_window(self) -> int:
+        """In tokens: the provider's own word where the settings say more than the default, else what is known."""
+        if self.provider.context_window != DEFAULT_WINDOW:
+            return self.provider.context_window
+        return facts(self.model).context_window or self.provider.context_window
+
+
+def locate(model: str, configured: Mapping[str, ModelProvider], variables: Mapping[str, str]) -> Located:
+    """Find the provider of `provider/model`; InvalidParams says which providers there are."""
+    provider_name, slash, name = model.partition("/")
+    if not slash or not name:
+        raise InvalidParams(f"model {model[:80]!r} must be written `provider/model`")
+    provider = configured.get(provider_name) or PROVIDERS.get(provider_name)
+    if provider is None:
+        known = ", ".join(sorted({*PROVIDERS, *configured}))
+        raise InvalidParams(
+            f"model {model[:80]!r}: unknown provider {provider_name[:40]!r}; there are {known}; "
+            "describe others under [model_providers.NAME]"
+        )
+    address = variables.get(_BASE_URL_VARIABLES.get(provider_name, ""))
+    if address and provider_name not in configured:
+        provider = replace(provider, base_url=address.rstrip("/"))
+    return Located(provider_name, name, provider)
+
+
+def model_for_keys(variables: Mapping[str, str]) -> str | None:
+    """The model that is meant by the first key that is there."""
+    return next((model for key, model in DEFAULT_MODELS if variables.get(key)), None)

@@ -14,7 +14,8 @@ from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import TextPart, ToolOutput
 from tertulia.protocol.tool_events import ToolCallEnd
 from tertulia.scheduler.plan import Chain, Closure, Frame, House, TaskPlan
-from tertulia.tools.tool import Handoff, Result, TargetResult
+from tertulia.tools.dispatch import rendered
+from tertulia.tools.tool import Handoff, TargetResult
 
 
 class Interrupts:
@@ -64,27 +65,40 @@ class Interrupts:
                 output_schema=plan.output_schema,
             ),
             reports_to=frame.reports_to,
+            deadline=frame.deadline,
         )
         continuation.wait_for(tuple(Closure(h.call, h.handoff.render, floor.scope, h.begun) for h in handed))
         chain.frames.append(continuation)
         chain.task_ids.add(continuation.plan.task_id)
+        chain.handing = False
         floor.talk.awaiting += 1
         for index in reversed(range(len(handed))):
-            target = self._target(floor, handed[index], (continuation, index))
+            target = self._target(floor, handed[index], (continuation, index), frame.deadline)
             if target is not None:
                 chain.frames.append(target)
                 chain.task_ids.add(target.plan.task_id)
 
-    def _target(self, floor: Floor, handed: Handed, reports_to: tuple[Frame, int]) -> Frame | None:
+    def _target(
+        self, floor: Floor, handed: Handed, reports_to: tuple[Frame, int], deadline: float | None
+    ) -> Frame | None:
         target = handed.handoff.target
         try:
             if isinstance(target, NewConversation):
-                target = self._house.open_child(target, floor.talk).id
+                talk = self._house.open_child(target, floor.talk)
+            else:
+                talk = self._house.find(target)
         except AgentError as error:
             waiting, index = reports_to
             waiting.results[index] = TargetResult(floor.talk.id, "failed", None, error.code, error.message)
             return None
-        return Frame(TaskPlan(target, "target", input=(handed.message,)), reports_to=reports_to)
+        return Frame(TaskPlan(talk.id, "target", input=(handed.message,)), reports_to=reports_to, deadline=deadline)
+
+    def lost(self, chain: Chain) -> int | None:
+        """Where on the stack the first continuation stands whose conversation was closed while it waited."""
+        for position, frame in enumerate(chain.frames):
+            if frame.closures and self._house.peek(frame.plan.conversation_id) is None:
+                return position
+        return None
 
     def answer_calls(self, frame: Frame, floor: Floor) -> None:
         """The continuation runs: each call it stands for gets its output, in order, under its own task."""
@@ -100,15 +114,12 @@ class Interrupts:
         if talk is None:
             return
         talk.awaiting -= 1
-        for closure, result in zip(frame.closures, frame.results, strict=True):
-            known = result or TargetResult(frame.plan.conversation_id, "cancelled", None, code, reason)
-            rendered = closure.render(known)
+        for closure, reported in zip(frame.closures, frame.results, strict=True):
+            known = reported or TargetResult(frame.plan.conversation_id, "cancelled", None, code, reason)
+            result, truncated = rendered(closure.render, known, talk.terms.rights.limits.max_output_bytes)
             call = closure.call
-            parts = (TextPart(rendered.text), *rendered.parts)
-            talk.say([ToolOutput(new_item_id(), call.call_id, parts, rendered.success, call.kind, rendered.storage)])
-            self._bus.publish(self._end(closure, rendered), scope or closure.made_by)
-
-    def _end(self, closure: Closure, result: Result) -> ToolCallEnd:
-        elapsed = int((self._clock.monotonic() - closure.begun) * 1000)
-        call = closure.call
-        return ToolCallEnd(call.call_id, call.name, result.success, result.text, False, elapsed)
+            parts = (TextPart(result.text), *result.parts)
+            talk.say([ToolOutput(new_item_id(), call.call_id, parts, result.success, call.kind, result.storage)])
+            elapsed = round((self._clock.monotonic() - closure.begun) * 1000)
+            end = ToolCallEnd(call.call_id, call.name, result.success, result.text, truncated, elapsed)
+            self._bus.publish(end, scope or closure.made_by)

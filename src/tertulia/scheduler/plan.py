@@ -55,10 +55,14 @@ class Closure(msgspec.Struct, frozen=True):
 class Frame:
     """A plan on a chain's stack, and where its result goes."""
 
-    __slots__ = ("closures", "plan", "reports_to", "results")
+    __slots__ = ("closures", "deadline", "plan", "reports_to", "results")
 
-    def __init__(self, plan: TaskPlan, *, reports_to: tuple[Frame, int] | None = None) -> None:
+    def __init__(
+        self, plan: TaskPlan, *, reports_to: tuple[Frame, int] | None = None, deadline: float | None = None
+    ) -> None:
         self.plan = plan
+        self.deadline = deadline
+        """On the loop's clock; handed on to everything that a target causes."""
         self.reports_to = reports_to
         """The continuation that waits for this frame, and which of its calls this is."""
         self.closures: tuple[Closure, ...] = ()
@@ -80,7 +84,7 @@ class Chain:
     """What one message causes, from its first task to its answer."""
 
     __slots__ = (
-        "answer", "conversation_id", "cut", "frames", "handle", "interrupts", "message_id", "opened", "running",
+        "answer", "conversation_id", "frames", "handing", "handle", "interrupts", "message_id", "opened", "running",
         "started", "stopped", "tally", "task_id", "task_ids", "trace_id", "waiters",
     )  # fmt: skip
 
@@ -99,8 +103,8 @@ class Chain:
         """Of the task that runs, or of the last one that did."""
         self.stopped: AbortReason | None = None
         """Set once the whole chain is to end."""
-        self.cut: Frame | None = None
-        """A waiting frame whose conversation was closed: it and all above it are dropped."""
+        self.handing = False
+        """The task that runs is done and its handoffs are not on the stack yet."""
         self.opened = 0
         self.interrupts = 0
         self.waiters = 0

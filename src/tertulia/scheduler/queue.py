@@ -68,6 +68,13 @@ class Scheduler:
             self._driver = self._nursery.start(self._drive(), "scheduler")
         return chain
 
+    def find(self, task_id: TaskId) -> Chain | None:
+        """The chain that a task belongs to; one that was answered lately is known by its first task."""
+        for chain in (self.current, *self._ready):
+            if chain is not None and task_id in chain.task_ids:
+                return chain
+        return self.ledger.by_task(task_id)
+
     def queued(self) -> list[Chain]:
         """Chains that wait for the slot, the next one first."""
         return list(self._ready)
@@ -83,10 +90,8 @@ class Scheduler:
 
     def cancel(self, task_id: TaskId) -> bool:
         """Stop the chain that this task belongs to, whether it runs or still waits."""
-        for chain in (self.current, *self._ready):
-            if chain is not None and task_id in chain.task_ids:
-                return self.stop(chain)
-        return False
+        chain = self.find(task_id)
+        return chain is not None and self.stop(chain)
 
     def stop(self, chain: Chain) -> bool:
         """Stop a chain wherever it is; whether it was still to be stopped."""
@@ -106,12 +111,8 @@ class Scheduler:
         chain = self.current
         if chain is None or talk.id not in chain.members:
             return False
-        waiting = next((f for f in chain.frames if f.closures and f.plan.conversation_id == talk.id), None)
-        if waiting is not None:
-            chain.cut = waiting
         handle = chain.handle
-        if handle is None:
-            return False
+        assert handle is not None, "a chain with members has begun to run"
         handle.abort("interrupted", timeout_s)
         await handle.ended.wait()
         return handle.abandoned
@@ -143,34 +144,37 @@ class Scheduler:
             self._driver = None
 
     async def _run(self, chain: Chain) -> None:
-        end = TaskEnd("aborted", reason="interrupted")
+        own = TaskEnd("aborted", reason="interrupted")
         try:
             while chain.frames and chain.stopped is None:
-                frame = chain.frames.pop()
-                chain.running = frame
+                chain.running = frame = chain.frames.pop()
                 end = await self._runner.run(chain, frame)
                 chain.running = None
+                if frame.reports_to is None:
+                    # What a target said is for its caller; the message is answered by the conversation it went to.
+                    own = end
                 self._settle(chain, frame, end)
             self._abandon(chain, 0, chain.stopped or "interrupted")
+            if chain.stopped is not None or own.handed:
+                own = TaskEnd("aborted", own.text, reason=chain.stopped or "interrupted")
             await self._bus.flush()
-            if chain.stopped is not None:
-                end = TaskEnd("aborted", end.text, reason=chain.stopped)
         except AgentError as error:
             # Not the task's own failure (the runner keeps those) but the journal's: nothing may be acknowledged.
-            self._abandon(chain, 0, "crash")
-            end = TaskEnd("failed", end.text, Failure(error.code, error.message))
+            own = TaskEnd("failed", own.text, Failure(error.code, error.message))
         finally:
             chain.running = None
-            chain.finish(self._reply(chain, end))
+            self._abandon(chain, 0, "crash")
+            chain.finish(self._reply(chain, own))
 
     def _settle(self, chain: Chain, frame: Frame, end: TaskEnd) -> None:
-        if chain.cut is not None and chain.cut in chain.frames:
-            cut, chain.cut = chain.cut, None
-            position = chain.frames.index(cut)
-            self._abandon(chain, position, "interrupted")
-            cut.report(TaskEnd("aborted", reason="interrupted").for_caller(cut))
-        elif not end.handed:
+        if not end.handed:
             frame.report(end.for_caller(frame))
+        position = self._interrupts.lost(chain)
+        if position is not None:
+            # Its conversation was closed while it waited: it and all above it are dropped, its caller goes on.
+            lost = chain.frames[position]
+            self._abandon(chain, position, "interrupted")
+            lost.report(TaskEnd("aborted", reason="interrupted").for_caller(lost))
 
     def _abandon(self, chain: Chain, position: int, reason: AbortReason) -> None:
         """Drop the frames from this position up, the inner ones first; every call they stand for is answered."""
@@ -180,7 +184,7 @@ class Scheduler:
     def _stop(self, chain: Chain, reason: AbortReason, grace_s: float) -> bool:
         """Whether there was anything left to stop."""
         running = chain.handle is not None and chain.handle.abort(reason, grace_s)
-        if chain.stopped is not None or not (running or chain.frames):
+        if chain.stopped is not None or not (running or chain.handing or chain.frames):
             return False
         chain.stopped = reason
         return True
@@ -190,7 +194,16 @@ class Scheduler:
         plan = chain.frames.pop().plan
         sub_id = plan.sub_id or f"conv/{plan.task_id}"
         self._bus.publish(TurnAborted(reason), Scope(sub_id, plan.conversation_id, plan.task_id, chain.trace_id))
-        chain.finish(self._reply(chain, TaskEnd("aborted", reason=reason)))
+        self._nursery.start(self._answer(chain, TaskEnd("aborted", reason=reason)), "answer")
+
+    async def _answer(self, chain: Chain, end: TaskEnd) -> None:
+        """Answer when all that was published is written down."""
+        try:
+            await self._bus.flush()
+        except AgentError as error:
+            end = TaskEnd("failed", failure=Failure(error.code, error.message))
+        finally:
+            chain.finish(self._reply(chain, end))
 
     def _reply(self, chain: Chain, end: TaskEnd) -> Reply:
         status: Literal["completed", "failed", "interrupted"] = "interrupted"

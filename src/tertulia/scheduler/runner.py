@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.conversation.floor import Floor, Surroundings
 from tertulia.conversation.talk import Talk
@@ -94,7 +95,7 @@ class Runner:
         floor = self._open(chain, frame, talk, handle)
         job = self._nursery.start(self._work(chain, floor, frame.plan), f"task {frame.plan.task_id}")
         handle.attach(job)
-        deadline = self._deadline(frame.plan, floor.rights(), handle)
+        deadline = self._deadline(frame, floor.rights(), handle)
         try:
             await asyncio.wait((job, handle.forced), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -130,11 +131,11 @@ class Runner:
             await floor.commit()
             if plan.work is not None:
                 await plan.work(floor)
+                await floor.commit()
                 return TaskEnd("completed", floor.last_text)
             handed = await run_turns(floor, plan, lambda handoff: self._interrupts.admit(chain, floor, handoff))
-            return (
-                TaskEnd("handed", floor.last_text, handed=handed) if handed else TaskEnd("completed", floor.last_text)
-            )
+            chain.handing = bool(handed)
+            return TaskEnd("handed" if handed else "completed", floor.last_text, handed=handed)
         except AgentError as error:
             return TaskEnd("failed", floor.last_text, Failure(error.code, error.message))
         except Exception as error:
@@ -144,8 +145,11 @@ class Runner:
 
     def _judge(self, job: asyncio.Task[TaskEnd], handle: TaskHandle, floor: Floor) -> TaskEnd:
         if job.done() and not job.cancelled():
-            return job.result()
-        if handle.reason is None and job.done():
+            end = job.result()
+            # To fail while being stopped is to be stopped.
+            if handle.reason is None or end.failure is None:
+                return end
+        elif handle.reason is None and job.done():
             return TaskEnd("failed", floor.last_text, Failure("cancelled", "the task was cancelled from inside"))
         reason = handle.reason or "shutdown"
         late = Failure(reason, _SAID[reason]) if reason in ("timeout", "limit") else None
@@ -161,13 +165,13 @@ class Runner:
                 floor.publish(TaskComplete("completed", end.text, floor.spent))
             case TaskEnd("failed", _, Failure(code, message)):
                 floor.tidy(f"failed: {message}")
-                end = msgspec.structs.replace(end, text=floor.last_text)
+                end = replace(end, text=floor.last_text)
                 floor.publish(Error(code, message))
                 floor.publish(TaskComplete("failed", floor.last_text, floor.spent))
             case _:
                 reason = end.reason or "interrupted"
                 floor.tidy(_SAID[reason])
-                end = msgspec.structs.replace(end, text=floor.last_text)
+                end = replace(end, text=floor.last_text)
                 floor.publish(TurnAborted(reason))
         floor.revoke()
         handle.end()
@@ -188,12 +192,15 @@ class Runner:
 
         return strictest
 
-    def _deadline(self, plan: TaskPlan, rights: Rights, handle: TaskHandle) -> asyncio.TimerHandle | None:
-        limits = rights.limits
-        seconds = limits.target_timeout_s if plan.kind == "target" else limits.task_timeout_s
-        if seconds is None:
-            return None
-        return asyncio.get_running_loop().call_later(seconds, handle.abort, "timeout", self._grace_s)
+    def _deadline(self, frame: Frame, rights: Rights, handle: TaskHandle) -> asyncio.TimerHandle | None:
+        loop, limits = asyncio.get_running_loop(), rights.limits
+        is_target = frame.plan.kind == "target"
+        seconds = limits.target_timeout_s if is_target else limits.task_timeout_s
+        own = None if seconds is None else loop.time() + seconds
+        earliest = min((when for when in (own, frame.deadline) if when is not None), default=None)
+        if is_target:
+            frame.deadline = earliest
+        return None if earliest is None else loop.call_at(earliest, handle.abort, "timeout", self._grace_s)
 
 
 def _abandoned(talk: Talk, handle: TaskHandle) -> EventData:

@@ -56,7 +56,7 @@ class Connection:
 
     Each request gets exactly one answer, whatever happens to it, and a notification none. Requests begin in the order
     they came and run side by side. An answer is sent as soon as there is one, but a task's after all events of that
-    task. What a client can make us hold is bounded; one that does not read its answers is not read either.
+    task. Requests in flight are bounded, and a client that does not read its answers is not read either.
     """
 
     def __init__(self, host: Host, sink: Sink) -> None:
@@ -104,9 +104,9 @@ class Connection:
         Whether it took everything. The sink is left open; nothing is sent to it any more.
         """
         self._closing = True
-        started = {session.id for session in self._sessions}
-        for session_id in self._feeds.keys() - started:
-            self._feeds[session_id].close()
+        for session in self._host.sessions():
+            if session not in self._sessions and (feed := self._feeds.get(session.id)) is not None:
+                feed.close()
         closing = [self._close(session) for session in self._sessions if not session.closed]
         if closing:
             await asyncio.wait(closing)
@@ -155,18 +155,21 @@ class Connection:
             deliver(line)
 
     async def _answer(self, request: Request) -> bytes | None:
-        match request.method, self._own:
-            case "initialize", own:
-                done = Done(await self._initialize(own, request.params))
-            case "initialized", _:
-                done = Done({})
-            case _, None:
-                raise NotInitialized("say `initialize` first")
-            case "events/subscribe", own:
-                done = Done(self._subscribe(own, request.params))
-            case _, own:
-                done = await self._operate(own, request)
+        done = await self._perform(request, self._own)
         return None if request.id is None else answer(request.id, done.answer)
+
+    async def _perform(self, request: Request, own: Session | None) -> Done:
+        match request.method:
+            case "initialize":
+                return Done(await self._initialize(own, request.params))
+            case "initialized":
+                return Done({})
+            case _ if own is None:
+                raise NotInitialized("say `initialize` first")
+            case "events/subscribe":
+                return Done(self._subscribe(own, request.params))
+            case _:
+                return await self._operate(own, request)
 
     async def _initialize(self, own: Session | None, params: dict[str, Any]) -> dict[str, Any]:
         if own is not None:

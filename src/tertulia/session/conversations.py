@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,6 +29,7 @@ from tertulia.protocol.ids import ConversationId, ItemId, new_conversation_id
 from tertulia.protocol.inputs import ContextFields, NewConversation, SetContext, check_text
 from tertulia.session.tombstones import Tombstones
 
+_log = logging.getLogger(__name__)
 ROOT = "root"
 MAX_TITLE = 200
 
@@ -59,6 +61,8 @@ class Conversations:
         self._open: dict[ConversationId, Talk] = {}
         self._gone = Tombstones()
         self._narrowed: dict[ConversationId, tuple[Narrowed, ...]] = {}
+        self.closed = False
+        """Nothing is opened or changed any more."""
         self.root = self._add(root_id, Settled(default, (), ()), NewConversation(), parent=None)
 
     def __len__(self) -> int:
@@ -104,6 +108,7 @@ class Conversations:
 
     def change(self, talk: Talk, asked: SetContext) -> Settled:
         """New terms for a conversation, from its next model request on."""
+        self._check_open()
         title = _title(asked, talk.title)
         ground = Ground(talk.default, talk.ceiling, talk.because, self._find_wire)
         settled = self._check_tools(settle(asked, talk.terms, ground))
@@ -134,6 +139,10 @@ class Conversations:
         self._gone.add(talk.id)
         self._narrowed.pop(talk.id, None)
         self._bus.publish(ConversationClosed(forced), Scope("", talk.id))
+
+    def close(self) -> None:
+        """The session closes: what is there may still be read."""
+        self.closed = True
 
     def was_closed(self, conversation_id: str) -> bool:
         """Whether there was a conversation of that id."""
@@ -168,7 +177,12 @@ class Conversations:
         opened = ConversationOpened(parent_id, talk.title, talk.terms.wire.name, talk.terms.backend)
         self._bus.publish(opened, Scope("", talk.id))
 
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Closed("the session is closed")
+
     def _check_room(self) -> None:
+        self._check_open()
         most = self._ceiling.limits.max_conversations
         if most is not None and len(self._open) > most:
             raise Limit(f"the session holds {most:,} conversations besides root (max_conversations); close some")
@@ -190,6 +204,7 @@ class Conversations:
     def _tell_narrowed(self, settled: Settled, scope: Scope) -> None:
         for cut in settled.narrowed:
             message = f"{cut.field}: asked for {cut.asked}, given {cut.given}, because of the {cut.because}"
+            _log.info("conversation %s: %s", scope.conversation_id, message)
             listed: dict[str, Any] = {name: getattr(cut, name) for name in cut.__struct_fields__}
             self._bus.publish(BackgroundEvent(message, [listed]), scope)
 

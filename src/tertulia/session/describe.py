@@ -129,9 +129,12 @@ def task(parts: Parts, task_id: str) -> TaskInfo:
     for info in tasks(parts):
         if info.task_id == task_id:
             return info
-    chain = parts.scheduler.ledger.by_task(TaskId(task_id))
-    if chain is None or not chain.answer.done():
+    chain = parts.scheduler.find(TaskId(task_id))
+    if chain is None:
         raise NotFound(f"task not found: {task_id[:64]!r}")
+    if not chain.answer.done():
+        # It was replaced, and what it caused goes on.
+        return TaskInfo(chain.task_id, chain.conversation_id, "user", "running", None, list(chain.members))
     reply = chain.answer.result()
     ended = (chain.task_id, chain.conversation_id, "user", reply.status, None, [chain.conversation_id])
     return TaskInfo(*ended, last_assistant_message=reply.text)

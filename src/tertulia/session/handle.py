@@ -89,7 +89,7 @@ class Conversation:
     async def steer(self, text: str) -> None:
         """Put in a word while a task runs; the model reads it before its next request."""
         talk = self._parts.conversations.find(self.id)
-        if talk.task is None and not talk.awaiting:
+        if not talk.awaiting and (talk.task is None or talk.task.over):
             raise NotRunning("there is no running task to steer; send a message instead")
         talk.queue_input(to_message(text, None, cwd=talk.terms.cwd))
 
@@ -107,7 +107,7 @@ class Conversation:
             results.append(await compact_by_model(floor))
 
         scheduler = self._parts.scheduler
-        chain = scheduler.submit(TaskPlan(talk.id, "user", work=work))
+        chain = scheduler.submit(TaskPlan(talk.id, "user", work=work, sub_id=submission.new_sub_id()))
         reply = await submission.answer(scheduler, chain)
         if results:
             done = results[0]
@@ -121,6 +121,7 @@ class Conversation:
         asked = parse(SetContext, {**changes, "conversation_id": self.id})
         talk = self._parts.conversations.find(self.id)
         settled = self._parts.conversations.change(talk, asked)
+        await self._parts.bus.flush()
         return describe.opened(self._parts, talk, settled)
 
     async def history(self, limit: int | None = None) -> list[HistoryEntry]:
@@ -137,7 +138,9 @@ class Conversation:
         """A new conversation that shares this history up to an item, the end of a round, or now."""
         talk = self._parts.conversations.find(self.id)
         point = ItemId(at) if isinstance(at, str) else at
-        return Conversation(self._parts, self._parts.conversations.fork(talk, point).id)
+        fork = self._parts.conversations.fork(talk, point)
+        await self._parts.bus.flush()
+        return Conversation(self._parts, fork.id)
 
     async def context(self) -> ContextInfo:
         """Everything that decides what the model sees and may do."""

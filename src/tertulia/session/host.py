@@ -46,7 +46,8 @@ class Host:
         try:
             answer = await session.close(timeout)
         finally:
-            if self._sessions.pop(session.id, None) is not None:
+            # Not when the timeout was refused: then nothing has happened.
+            if session.closed and self._sessions.pop(session.id, None) is not None:
                 self._gone.add(session.id)
         return answer.forced
 

@@ -72,7 +72,9 @@ async def _open(host: Host, session: Session, asked: i.NewConversation) -> Any:
 async def _set_context(host: Host, session: Session, asked: i.SetContext) -> Any:
     parts = session.parts
     talk = parts.conversations.find(asked.conversation_id)
-    return describe.opened(parts, talk, parts.conversations.change(talk, asked))
+    settled = parts.conversations.change(talk, asked)
+    await parts.bus.flush()
+    return describe.opened(parts, talk, settled)
 
 
 async def _context(host: Host, session: Session, asked: i.OfConversation) -> Any:
@@ -83,6 +85,8 @@ async def _message(host: Host, session: Session, asked: i.Message) -> Any:
     parts = session.parts
     chain = submission.submit(parts.scheduler, parts.conversations.find(asked.conversation_id), asked)
     if asked.detach:
+        # Counts as one who waits and never gives up, so that others who do cannot stop it.
+        chain.waiters += 1
         return {"task_id": chain.task_id}
     reply: Reply = await submission.answer(parts.scheduler, chain)
     return Done(message_answer(reply), reply.last_seq)

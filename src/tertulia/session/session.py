@@ -20,7 +20,7 @@ from tertulia.session.handle import Conversation
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
 from tertulia.session.settings import Settings
-from tertulia.session.shutdown import close_session
+from tertulia.session.shutdown import close_seconds, close_session
 
 
 class Session:
@@ -46,7 +46,14 @@ class Session:
             raise Closed("the session was closed before it was entered")
         if self._parts is None:
             self._parts = assemble(self._settings, clock=self._clock, journal=self._journal)
-            await self._parts.bus.flush()
+            try:
+                await self._parts.bus.flush()
+            except BaseException:
+                # It was never entered, so nobody else will close it.
+                await self.close()
+                raise
+        if self._closed is not None:
+            raise Closed("the session was closed while it started")
         return self
 
     async def __aexit__(
@@ -83,7 +90,6 @@ class Session:
 
     async def open(self, **fields: Any) -> Conversation:
         """A new isolated conversation. Fields are those of `conversation/open`; none gives one like root."""
-        self._check_open()
         talk, _ = self.parts.conversations.open(parse(NewConversation, fields))
         await self.parts.bus.flush()
         return Conversation(self.parts, talk.id)
@@ -106,16 +112,13 @@ class Session:
 
     async def close(self, timeout: float | None = None) -> ClosedAnswer:
         """Stop everything, in order, within the timeout; what will not stop is abandoned. Idempotent."""
+        seconds = close_seconds(self._settings, timeout)
         already = self._closed is not None
         if self._closed is None:
-            # A coroutine of its own: whoever gives up waiting, a tool of this session perhaps, does not stop the closing.
-            self._closed = self._closer.start(self._shut(timeout), "close the session")
+            # A coroutine of its own: whoever gives up waiting, a tool of this session perhaps, does not stop it.
+            self._closed = self._closer.start(self._shut(seconds), "close the session")
         forced = await asyncio.shield(self._closed)
         return ClosedAnswer(closed=True, already_closed=already, forced=forced and not already)
 
-    async def _shut(self, timeout: float | None) -> bool:
-        return self._parts is not None and await close_session(self._parts, timeout)
-
-    def _check_open(self) -> None:
-        if self._closed is not None:
-            raise Closed("the session is closed")
+    async def _shut(self, seconds: float) -> bool:
+        return self._parts is not None and await close_session(self._parts, seconds)

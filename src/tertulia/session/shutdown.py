@@ -10,6 +10,7 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ToolCallEnd
 from tertulia.session.answers import ClosedAnswer
 from tertulia.session.parts import Parts
+from tertulia.session.settings import Settings
 
 _LAST_GRACE_S = 0.5
 """For background work that is left when everything else has stopped."""
@@ -18,9 +19,9 @@ _ALREADY = ClosedAnswer(closed=True, already_closed=True, forced=False)
 
 async def close_conversation(parts: Parts, conversation_id: str, timeout: float | None) -> ClosedAnswer:
     """Stop its task within the timeout, or abandon it and say so; then let the conversation go."""
-    seconds = _seconds(parts, timeout)
+    seconds = close_seconds(parts.settings, timeout)
     conversations = parts.conversations
-    if conversations.was_closed(conversation_id):
+    if conversations.closed or conversations.was_closed(conversation_id):
         return _ALREADY
     under_way = parts.closing.get(ConversationId(conversation_id))
     if under_way is not None:
@@ -49,23 +50,27 @@ async def close_conversation(parts: Parts, conversation_id: str, timeout: float 
     return answer
 
 
-async def close_session(parts: Parts, timeout: float | None) -> bool:
+async def close_session(parts: Parts, seconds: float) -> bool:
     """Stop everything in order, within the timeout and a little; whether something had to be abandoned."""
-    forced = await parts.scheduler.close(_seconds(parts, timeout))
+    parts.conversations.close()
     try:
-        await parts.bus.flush()
-    except AgentError:
-        # The journal could not keep the last events. The tasks they belong to have answered so; closing goes on.
+        async with asyncio.timeout(seconds + _LAST_GRACE_S):
+            forced = await parts.scheduler.close(seconds)
+            await parts.bus.flush()
+    except (AgentError, TimeoutError):
+        # The journal could not keep the last events, or does not answer. Closing goes on all the same.
         forced = True
-    for wire in {id(talk.terms.wire): talk.terms.wire for talk in parts.conversations}.values():
-        await wire.close()
+    wires = {id(talk.terms.wire): talk.terms.wire for talk in parts.conversations}.values()
+    # As tasks, so that one that fails or hangs does not keep the others open.
+    await asyncio.wait([parts.nursery.start(w.close(), f"close {w.name}") for w in wires], timeout=_LAST_GRACE_S)
     left = await parts.nursery.close(_LAST_GRACE_S)
     parts.bus.close()
     return forced or left > 0
 
 
-def _seconds(parts: Parts, timeout: float | None) -> float:
-    seconds = parts.settings.close_timeout_s if timeout is None else timeout
+def close_seconds(settings: Settings, timeout: float | None) -> float:
+    """How long a close may take; InvalidParams for what is no such time."""
+    seconds = settings.close_timeout_s if timeout is None else timeout
     if not 0 <= seconds <= 86_400:
         raise InvalidParams(f"timeout must be between 0 and 86,400 seconds, not {seconds}")
     return seconds

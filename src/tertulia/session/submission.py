@@ -28,8 +28,13 @@ def submit(scheduler: Scheduler, talk: Talk, message: Message) -> Chain:
         raise InvalidParams(f"message_id must have 1 to {MAX_MESSAGE_ID} characters")
     said = to_message(message.text, message.items, cwd=talk.terms.cwd, sender=message.sender)
     schema = None if message.output_schema is None else msgspec.json.encode(message.output_schema).decode()
-    plan = TaskPlan(talk.id, "user", (said,), output_schema=schema, sub_id=f"sub/{new_item_id()}")
+    plan = TaskPlan(talk.id, "user", (said,), output_schema=schema, sub_id=new_sub_id())
     return scheduler.submit(plan, message_id=message_id, if_busy=message.if_busy)
+
+
+def new_sub_id() -> str:
+    """The id of one submission; its first task's events carry it."""
+    return f"sub/{new_item_id()}"
 
 
 async def answer(scheduler: Scheduler, chain: Chain) -> Reply:

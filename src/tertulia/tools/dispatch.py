@@ -19,14 +19,17 @@ from tertulia.protocol.items import ToolCall
 from tertulia.protocol.tool_names import canonical
 from tertulia.tools.output import bound, bound_result
 from tertulia.tools.registry import ToolRegistry
-from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, Tool
+from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, TargetResult, Tool
 from tertulia.tools.verdict import is_object
 
 TOOL_TIMEOUT_S = 300.0
 MAX_CALLS = 128
 """Of one answer; checking them all must not take seconds, whatever the schemas."""
 MAX_ARGUMENTS = 1024 * 1024
-"""Characters of one call's arguments: what can be decoded within some tens of milliseconds, whatever it is."""
+"""Characters of one call's arguments."""
+MAX_BRACKETS = 100_000
+"""In one call's arguments. Those inside texts count as well, but nobody writes so many; decoding a million empty
+lists takes longer than all the rest."""
 MAX_OUTPUT_BYTES = 1024 * 1024
 """Of one output's text, where no limit is set."""
 MAX_PARALLEL = 16
@@ -112,6 +115,8 @@ def _read_arguments(call: ToolCall, tool: Tool, registry: ToolRegistry) -> Any:
         raise InvalidParams(f"the arguments are longer than {MAX_ARGUMENTS:,} characters")
     if tool.spec.kind == call.kind == "custom":
         return call.arguments
+    if call.arguments.count("[") + call.arguments.count("{") > MAX_BRACKETS:
+        raise InvalidParams(f"the arguments have more than {MAX_BRACKETS:,} lists and objects")
     try:
         # Some models write nothing at all where there is nothing to say.
         arguments = msgspec.json.decode(call.arguments or "{}")
@@ -182,6 +187,9 @@ class Dispatch:
     async def run(self) -> None:
         """Run them all; a call that ends the task is the last that runs. Only a cancellation comes through."""
         for batch in self._batches():
+            if _is_cancelled():
+                # A tool kept the cancellation to itself; no other begins after it.
+                raise asyncio.CancelledError
             if len(batch) == 1:
                 await self._handle(batch[0])
             else:
@@ -206,8 +214,7 @@ class Dispatch:
         if isinstance(outcome, Handoff):
             progress.outcome = outcome
             return
-        max_bytes = context.rights.limits.max_output_bytes
-        result, truncated = bound_result(outcome, MAX_OUTPUT_BYTES if max_bytes is None else max_bytes)
+        result, truncated = _bounded(outcome, context.rights.limits.max_output_bytes)
         duration_ms = round((context.clock.monotonic() - started) * 1000)
         progress.outcome = Ended(call, result, truncated, duration_ms)
         self._ended(progress.outcome)
@@ -230,6 +237,25 @@ class Dispatch:
                 return Result(f"timed out after {self._timeout_s:g} s", success=False)
             return Result(_describe(error), success=False)
         return _settled(outcome)
+
+
+def rendered(
+    render: Callable[[TargetResult], Result], result: TargetResult, max_bytes: int | None
+) -> tuple[Result, bool]:
+    """(what the model reads of a call that was handed over, whether anything was left out). Never raises."""
+    try:
+        match _settled(render(result)):
+            case Result() as answer:
+                return _bounded(answer, max_bytes)
+            case Handoff():
+                failure = "the tool answered a handoff with another one"
+    except Exception as error:
+        failure = _describe(error)
+    return Result(failure, success=False), False
+
+
+def _bounded(result: Result, max_bytes: int | None) -> tuple[Result, bool]:
+    return bound_result(result, MAX_OUTPUT_BYTES if max_bytes is None else max_bytes)
 
 
 def _is_parallel_safe(checked: Checked) -> bool:

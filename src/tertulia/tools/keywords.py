@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Any
 
 from tertulia.tools import members
-from tertulia.tools.pattern import Pattern
 from tertulia.tools.verdict import (
     KINDS,
     Budget,
@@ -193,10 +192,8 @@ def _multiple_of(site: Site, unit: Any) -> Check:
 
 
 def _pattern(site: Site, source: Any) -> Check:
-    if not isinstance(source, str):
-        site.refuse("`pattern` is not a text")
-    pattern = Pattern(source)
-    expected = f"text that matches {source[:200]}"
+    pattern = site.pattern(source)
+    expected = f"text that matches {pattern.source[:200]}"
 
     def check(value: Any, budget: Budget) -> Problem | None:
         if not isinstance(value, str) or pattern.occurs_in(value, budget.spend):

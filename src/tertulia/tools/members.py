@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tertulia.tools.pattern import Pattern
 from tertulia.tools.verdict import Budget, Check, Problem, Site, is_array, is_object, kind, listed, same, shortened
 
 _Members = Iterator[tuple[str | int, Any, Check]]
@@ -61,7 +60,7 @@ def properties(site: Site, _: Any) -> Check:
 def pattern_properties(site: Site, _: Any) -> Check:
     """What is expected of properties whose name matches."""
     table = _table(site, "patternProperties")
-    checks = [(Pattern(source), site.below(schema)) for source, schema in table.items()]
+    checks = [(site.pattern(source), site.below(schema)) for source, schema in table.items()]
 
     def matching(value: Any, budget: Budget) -> _Members:
         if is_object(value):
@@ -76,7 +75,7 @@ def pattern_properties(site: Site, _: Any) -> Check:
 def additional_properties(site: Site, schema: Any) -> Check:
     """What is expected of every other property; mostly that there is none."""
     known = _table(site, "properties").keys()
-    patterns = [Pattern(source) for source in _table(site, "patternProperties")]
+    patterns = [site.pattern(source) for source in _table(site, "patternProperties")]
     expected = f"no such property (there are {listed(known)})" if known else "no property at all"
 
     def forbidden(value: Any, budget: Budget) -> Problem | None:

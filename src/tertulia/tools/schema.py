@@ -7,6 +7,7 @@ bounds what a pair of them may cost: loops of references, patterns that explode,
 from __future__ import annotations
 
 import graphlib
+import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 from urllib.parse import unquote
@@ -15,12 +16,17 @@ import msgspec
 
 from tertulia.errors import InvalidParams
 from tertulia.tools.keywords import BUILDERS
+from tertulia.tools.pattern import Pattern
 from tertulia.tools.verdict import Budget, Check, Problem, is_array, is_object, kind
 
 MAX_BYTES = 256 * 1024
 """Of a schema's text."""
 MAX_NODES = 10_000
 """Schemas inside a schema."""
+MAX_PATTERNS = 32 * 1024
+"""Characters of all different patterns of a schema."""
+
+_INDEX = re.compile(r"[0-9]{1,9}")
 
 
 class Schema:
@@ -83,8 +89,15 @@ class _Node:
     def target(self, reference: str) -> Check:
         return self.beside(self._compiler.resolve(reference))
 
+    def pattern(self, source: Any) -> Pattern:
+        return self._compiler.pattern(source)
+
     def refuse(self, why: str) -> NoReturn:
-        raise InvalidParams(f"the schema cannot be used: {why}")
+        raise _unusable(why)
+
+
+def _unusable(why: str) -> InvalidParams:
+    return InvalidParams(f"the schema cannot be used: {why}")
 
 
 def _never(value: Any, budget: Budget) -> Problem | None:
@@ -94,12 +107,14 @@ def _never(value: Any, budget: Budget) -> Problem | None:
 class _Compiler:
     """Makes nodes first and fills them afterwards, one by one: however deep a schema, nothing recurses."""
 
-    __slots__ = ("_document", "_nodes", "_unfilled")
+    __slots__ = ("_document", "_nodes", "_pattern_room", "_patterns", "_unfilled")
 
     def __init__(self, document: Any) -> None:
         self._document = document
         self._nodes: dict[int, _Node] = {}
         self._unfilled: list[_Node] = []
+        self._patterns: dict[str, Pattern] = {}
+        self._pattern_room = MAX_PATTERNS
 
     def compile(self) -> Check:
         root = self.node(self._document)
@@ -110,7 +125,7 @@ class _Compiler:
         try:
             graphlib.TopologicalSorter({node: node.same_value for node in self._nodes.values()}).prepare()
         except graphlib.CycleError:
-            root.refuse("a reference leads back to itself without going into the value")
+            raise _unusable("a reference leads back to itself without going into the value") from None
         return root
 
     def node(self, schema: Any) -> _Node:
@@ -120,27 +135,39 @@ class _Compiler:
             node.checks = () if schema else (_never,)
             return node
         if not is_object(schema):
-            raise InvalidParams("the schema cannot be used: a part of it is neither an object nor true or false")
+            raise _unusable("a part of it is neither an object nor true or false")
         node = self._nodes.get(id(schema))
         if node is None:
             if len(self._nodes) >= MAX_NODES:
-                raise InvalidParams(f"the schema cannot be used: it has more than {MAX_NODES:,} parts")
+                raise _unusable(f"it has more than {MAX_NODES:,} parts")
             node = self._nodes[id(schema)] = _Node(self, schema)
             self._unfilled.append(node)
         return node
+
+    def pattern(self, source: Any) -> Pattern:
+        """Read, or known already."""
+        if not isinstance(source, str):
+            raise _unusable("a pattern is not a text")
+        pattern = self._patterns.get(source)
+        if pattern is None:
+            self._pattern_room -= len(source)
+            if self._pattern_room < 0:
+                raise _unusable(f"its patterns are longer than {MAX_PATTERNS:,} characters")
+            pattern = self._patterns[source] = Pattern(source)
+        return pattern
 
     def resolve(self, reference: str) -> Any:
         """The schema at a JSON pointer of this document."""
         head, *steps = reference.split("/")
         if head != "#":
-            raise InvalidParams(f"the schema cannot be used: {reference[:80]!r} is not inside it")
+            raise _unusable(f"{reference[:80]!r} is not inside it")
         found = self._document
         for step in steps:
             name = unquote(step).replace("~1", "/").replace("~0", "~")
             if is_object(found) and name in found:
                 found = found[name]
-            elif is_array(found) and name.isdecimal() and int(name) < len(found):
+            elif is_array(found) and _INDEX.fullmatch(name) and int(name) < len(found):
                 found = found[int(name)]
             else:
-                raise InvalidParams(f"the schema cannot be used: there is no {reference[:80]!r} in it")
+                raise _unusable(f"there is no {reference[:80]!r} in it")
         return found

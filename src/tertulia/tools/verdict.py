@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, Protocol, TypeGuard
 
 from tertulia.errors import InvalidParams
+from tertulia.tools.pattern import Pattern
 
 MAX_STEPS = 50_000
 """Of about half a microsecond: what checking one value may cost."""
@@ -83,6 +84,10 @@ class Site(Protocol):
 
     def target(self, reference: str) -> Check:
         """The schema that a reference names, for the value itself."""
+        ...
+
+    def pattern(self, source: Any) -> Pattern:
+        """A regular expression; read once, however often the schema has it."""
         ...
 
     def refuse(self, why: str) -> NoReturn:

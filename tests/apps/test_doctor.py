@@ -1,0 +1,51 @@
+"""Where settings come from; and no secret is shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.apps.running import Shell
+
+SECRET = "hunter2hunter2"
+
+
+def row(out: str, name: str) -> list[str]:
+    return next(line.split() for line in out.splitlines() if line.split()[:1] == [name])
+
+
+def test_every_setting_has_its_source(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERTULIA_MODEL", "scripted/tour")
+    ran = shell.run("doctor", "-s", "read-only", "-c", "limits.max_conversations=7")
+    assert ran.code == 0
+    assert row(ran.out, "sandbox") == ["sandbox", "read-only", "flag", "--sandbox"]
+    assert row(ran.out, "model") == ["model", "scripted/tour", "environment", "TERTULIA_MODEL"]
+    assert row(ran.out, "limits.max_conversations") == ["limits.max_conversations", "7", "-c"]
+    assert row(ran.out, "network") == ["network", "False", "default"]
+    assert "Nothing to complain about." in ran.out
+
+
+def test_files_are_listed_whether_they_are_there_or_not(shell: Shell) -> None:
+    config = shell.folder / ".tertulia" / "config.toml"
+    config.parent.mkdir()
+    config.write_text('model = "other/model"\n[mcp_servers.fs]\ncommand = "x"\n')
+    out = shell.run("doctor").out
+    assert f"project's file                   found                    {config}" in out
+    assert "user's file                      not there" in out
+    assert f"warning {config}: model is ignored" in out
+    assert f"untrusted MCP server fs, defined by {config}" in out
+
+
+def test_no_secret_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    config = shell.folder.parent / "home" / ".config" / "tertulia" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(
+        f'notify = ["tell", "{SECRET}"]\n'
+        f'[mcp_servers.fs]\ncommand = "x"\nenv = {{ TOKEN = "{SECRET}" }}\n'
+        f'[model_providers.mine]\nbase_url = "https://me:{SECRET}@example.com"\nwire = "chat"\n'
+        f'[shell_environment]\nset = {{ KEY = "{SECRET}" }}\n'
+    )
+    ran = shell.run("doctor")
+    assert ran.code == 0
+    assert SECRET not in ran.out + ran.err
+    assert row(ran.out, "mcp_servers.fs.env.TOKEN") == ["mcp_servers.fs.env.TOKEN", str(config)]
