@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -79,7 +80,7 @@ class SessionWatch:
     """Sees every session that a test makes, and what is left of it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        module: ModuleType = sys.modules["tertulia.session.session"]
+        module: ModuleType = import_module("tertulia.session.session")
         real = module.assemble
         self._parts: list[Any] = []
 
@@ -106,3 +107,15 @@ class SessionWatch:
 
 def _open_fds() -> int:
     return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+
+@pytest.fixture(autouse=True)
+def watch_sessions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """S002-10: whatever a test does with sessions, nothing of them is left. Imported by the conftest of each stage."""
+    if request.cls is not None:
+        # A hypothesis machine: thousands of sessions, each of which it checks itself.
+        yield
+        return
+    watch = SessionWatch(monkeypatch)
+    yield
+    watch.check()

@@ -419,6 +419,6 @@ class BusMachine(RuleBasedStateMachine):
 
 TestBusMachine = BusMachine.TestCase
 TestBusMachine.settings = settings(
-    max_examples=2000, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=2000, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )
-TestBusMachine.pytestmark = [pytest.mark.slow]
+TestBusMachine.pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -21,10 +21,11 @@ from tertulia.tools.dispatch import (
     Dispatch,
     Ended,
     check_calls,
+    rendered,
 )
 from tertulia.tools.function import tool
 from tertulia.tools.registry import ToolRegistry
-from tertulia.tools.tool import CallContext, Handoff, Result, Tool
+from tertulia.tools.tool import CallContext, Handoff, Result, TargetResult, Tool
 from tests.tools.calling import HandClock, StubTool, at_most_100_ms, call, context
 
 DEADLINE = 10.0
@@ -487,3 +488,47 @@ async def test_a_cancellation_stops_all_that_run_together() -> None:
     assert sorted(stopped) == ["1", "2"]
     assert dispatch.outputs == []
     assert [each.begun for each in dispatch.progress] == [True, True]
+
+
+async def test_a_tool_that_keeps_a_cancellation_to_itself_is_the_last_that_runs() -> None:
+    async def swallow(arguments: Any, call: CallContext) -> Result:
+        try:
+            return await hang(arguments, call)
+        except asyncio.CancelledError:
+            return Result("cancelled? who?")
+
+    echo = StubTool("echo")
+    answer = Answer(StubTool("swallow", swallow), echo)
+    dispatch = await cancelled_while_running(answer, call("swallow", call_id="1"), call("echo", call_id="2"))
+    assert [each.result.text for each in dispatch.outputs] == ["cancelled? who?"]
+    assert echo.runs == []
+
+
+# ---- what becomes of a handoff
+
+TARGET = TargetResult(ConversationId("other"), "completed", "the answer")
+
+
+def test_a_handoff_is_answered_with_what_its_tool_makes_of_the_result() -> None:
+    assert rendered(lambda target: Result(target.text or ""), TARGET, None) == (Result("the answer"), False)
+
+
+def test_the_answer_of_a_handoff_is_bounded_like_any_output() -> None:
+    result, truncated = rendered(lambda target: Result("x" * 10_000), TARGET, 1_000)
+    assert truncated
+    assert len(result.text) <= 1_000
+
+
+@pytest.mark.parametrize(
+    ("render", "said"),
+    [
+        (lambda target: 1 // 0, "ZeroDivisionError: "),
+        (lambda target: HANDOFF, "the tool answered a handoff with another one"),
+        (lambda target: None, "the tool returned NoneType instead of a result"),
+    ],
+)
+def test_a_handoff_that_cannot_be_rendered_is_an_error_output(render: Any, said: str) -> None:
+    result, truncated = rendered(render, TARGET, None)
+    assert result.text.startswith(said)
+    assert not result.success
+    assert not truncated

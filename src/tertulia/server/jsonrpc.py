@@ -43,7 +43,6 @@ MAX_REQUEST_BYTES = 256 * 1024 * 1024
 
 _LAST_GRACE_S = 1.0
 """For what is cancelled when a connection ends."""
-_NEED_NO_SESSION = frozenset({"session/start", "session/list", "session/close"})
 
 Deliver = Callable[[bytes | None], None]
 """Takes what a request comes to: its answer, or None where none is due."""
@@ -180,8 +179,6 @@ class Connection:
         return {**asdict(session.info), "server": {"name": "tertulia", "version": __version__}}
 
     async def _operate(self, own: Session, request: Request) -> Done:
-        if request.method not in _NEED_NO_SESSION:
-            self._session(own, request.params)
         done = await call(self._host, own, request.method, request.params)
         if request.method == "session/start":
             self._adopt(self._host.find(done.answer.session_id))

@@ -62,7 +62,7 @@ class Conversations:
         self._gone = Tombstones()
         self._narrowed: dict[ConversationId, tuple[Narrowed, ...]] = {}
         self.closed = False
-        """Nothing is opened or changed any more."""
+        """The session closes: nothing is opened or changed any more, what is there may still be read."""
         self.root = self._add(root_id, Settled(default, (), ()), NewConversation(), parent=None)
 
     def __len__(self) -> int:
@@ -139,10 +139,6 @@ class Conversations:
         self._gone.add(talk.id)
         self._narrowed.pop(talk.id, None)
         self._bus.publish(ConversationClosed(forced), Scope("", talk.id))
-
-    def close(self) -> None:
-        """The session closes: what is there may still be read."""
-        self.closed = True
 
     def was_closed(self, conversation_id: str) -> bool:
         """Whether there was a conversation of that id."""

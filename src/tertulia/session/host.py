@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from tertulia.errors import Closed, NotFound
+from tertulia.errors import Closed, Limit, NotFound
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings
 from tertulia.session.tombstones import Tombstones
+
+
+MAX_SESSIONS = 10_000
 
 
 class Host:
@@ -23,19 +26,25 @@ class Host:
         return len(self._sessions)
 
     async def start(self, settings: Settings | None = None) -> Session:
-        """A running session."""
+        """A running session; Limit when there are too many."""
+        if len(self._sessions) >= MAX_SESSIONS:
+            raise Limit(f"this process holds {MAX_SESSIONS:,} sessions already; close some")
         session = await Session.start(settings or self.settings).__aenter__()
         self._sessions[session.id] = session
         return session
 
     def find(self, session_id: str) -> Session:
-        """The session of that id; NotFound or Closed."""
+        """The running session of that id; NotFound or Closed."""
         session = self._sessions.get(session_id)
         if session is not None:
             return session
         if session_id in self._gone:
             raise Closed(f"session {session_id} is closed")
         raise NotFound(f"session not found: {session_id[:64]!r}")
+
+    def was_closed(self, session_id: str) -> bool:
+        """Whether there was a session of that id."""
+        return session_id in self._gone
 
     def sessions(self) -> list[Session]:
         """All of them, by start."""

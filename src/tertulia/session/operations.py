@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams, MethodNotFound
+from tertulia.errors import Closed, InvalidParams, MethodNotFound
 from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.narrowing import Narrowed, narrow
 from tertulia.protocol import inputs as i
@@ -56,10 +56,10 @@ async def _session_info(host: Host, session: Session, asked: i.Nothing) -> Sessi
     return session.info
 
 
-async def _session_close(host: Host, session: Session, asked: i.CloseSession) -> ClosedAnswer:
+async def _session_close(host: Host, session: Session, asked: i.CloseSession) -> Done:
     already = session.closed
     forced = await host.close_session(session, asked.timeout_s)
-    return ClosedAnswer(closed=True, already_closed=already, forced=forced)
+    return Done(ClosedAnswer(closed=True, already_closed=already, forced=forced), session.parts.bus.last_seq)
 
 
 async def _open(host: Host, session: Session, asked: i.NewConversation) -> Any:
@@ -168,6 +168,9 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
+_EVEN_CLOSED = frozenset({"session/start", "session/list", "session/close"})
+
+
 async def call(host: Host, own: Session, name: str, params: Mapping[str, Any]) -> Done:
     """Run one operation, on the caller's own session unless `session_id` names another."""
     operation = OPERATIONS.get(name)
@@ -177,7 +180,11 @@ async def call(host: Host, own: Session, name: str, params: Mapping[str, Any]) -
     session_id = fields.pop("session_id", None)
     if session_id is not None and not isinstance(session_id, str):
         raise InvalidParams("session_id must be a string")
+    if name == "session/close" and session_id is not None and host.was_closed(session_id):
+        return Done(ClosedAnswer(closed=True, already_closed=True, forced=False))
     session = own if session_id is None else host.find(session_id)
+    if session.closed and name not in _EVEN_CLOSED:
+        raise Closed(f"session {session.id} is closed; name another one, or start one")
     answer = await operation.run(host, session, parse(operation.kind, fields))
     return answer if isinstance(answer, Done) else Done(answer)
 

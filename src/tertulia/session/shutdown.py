@@ -52,7 +52,7 @@ async def close_conversation(parts: Parts, conversation_id: str, timeout: float 
 
 async def close_session(parts: Parts, seconds: float) -> bool:
     """Stop everything in order, within the timeout and a little; whether something had to be abandoned."""
-    parts.conversations.close()
+    parts.conversations.closed = True
     try:
         async with asyncio.timeout(seconds + _LAST_GRACE_S):
             forced = await parts.scheduler.close(seconds)

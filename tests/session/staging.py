@@ -1,0 +1,150 @@
+"""A session with a scripted model, recorded from its first event to its last, whose promises are checked at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import msgspec
+
+import tertulia
+from tertulia.events.clock import Clock
+from tertulia.events.journal import Journal
+from tertulia.protocol.events import Event
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.inputs import NewConversation, TextInput
+from tertulia.protocol.items import ToolOutput
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.session.session import Session
+from tertulia.testing import RecordedEvents, ScriptedModel, check_invariants
+from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, TargetResult
+
+T = TypeVar("T")
+
+
+class Stage:
+    """What a test acts on."""
+
+    def __init__(self, session: Session, model: ScriptedModel, events: RecordedEvents) -> None:
+        self.session = session
+        self.root = session.root
+        self.model = model
+        self.events = events
+        self.begun: list[asyncio.Task[Any]] = []
+
+    @property
+    def parts(self) -> Any:
+        return self.session.parts
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Do it beside the test."""
+        task = asyncio.create_task(work)
+        self.begun.append(task)
+        return task
+
+    async def until(self, kind: str) -> Event:
+        return await self.events.until(kind)
+
+    def story(self, *names: tertulia.Conversation) -> list[str]:
+        """Tasks and calls in order, as `a started`, `b complete`; conversations are called a, b, c."""
+        called = {conversation.id: "abcdefghij"[number] for number, conversation in enumerate(names)}
+        return [
+            f"{called.get(event.conversation_id, '?')} {said}"
+            for event in self.events.drain()
+            if (said := _said(event))
+        ]
+
+    def outputs(self, conversation: tertulia.Conversation) -> list[ToolOutput]:
+        """The outputs in a conversation's history."""
+        history = self.parts.conversations.find(conversation.id).history
+        return [item for item in history.snapshot() if isinstance(item, ToolOutput)]
+
+    def check_idle(self) -> None:
+        """Nothing runs, nothing waits, nothing is half done."""
+        assert self.parts.scheduler.current is None
+        assert not self.parts.scheduler.queued()
+        assert len(self.parts.registry) == 0
+        for talk in self.parts.conversations:
+            assert (talk.task, talk.awaiting, talk.history.open_calls) == (None, 0, ())
+
+
+def _said(event: Event) -> str | None:
+    match event.type:
+        case "task_started":
+            return f"started {event.data.kind}"
+        case "task_complete":
+            return event.data.status
+        case "turn_aborted":
+            return event.data.reason
+        case "tool_call_begin":
+            return f"begin {event.data.call_id}"
+        case "tool_call_end":
+            return f"end {event.data.call_id}"
+        case _:
+            return None
+
+
+@asynccontextmanager
+async def stage(
+    *replies: Any,
+    tools: Sequence[Any] = (),
+    model: ScriptedModel | None = None,
+    clock: Clock | None = None,
+    journal: Journal | None = None,
+    invariants: bool = True,
+    **settings: Any,
+) -> AsyncIterator[Stage]:
+    """A running session; on leaving it is closed, and its events must keep every promise."""
+    model = model or ScriptedModel(replies)
+    chosen = tertulia.Settings(model=model, tools=list(tools), **settings)
+    session = await tertulia.Session.start(chosen, clock=clock, journal=journal).__aenter__()
+    async with RecordedEvents(session) as events:
+        acting = Stage(session, model, events)
+        try:
+            yield acting
+        finally:
+            await session.close()
+            await asyncio.wait_for(asyncio.gather(*acting.begun, return_exceptions=True), 10)
+    if invariants:
+        check_invariants(events.seen)
+
+
+async def ticks(count: int = 10) -> None:
+    """Let the loop run what is due, and what that made due."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def told(result: TargetResult) -> Result:
+    """All that a continuation hears, as JSON."""
+    text = msgspec.json.encode(result).decode()
+    return Result(text, success=result.status == "completed")
+
+
+class Ask:
+    """Hands its call to the conversation `to`, or to a new one."""
+
+    parallel_safe = False
+    read_only = False
+
+    def __init__(
+        self, name: str = "ask", *, render: Callable[[TargetResult], Any] = told, new: NewConversation | None = None
+    ) -> None:
+        kinds = {"to": {"type": "string"}, "text": {"type": "string"}}
+        self.spec = ToolSpec.define(name, "Ask another conversation.", {"type": "object", "properties": kinds})
+        self._render = render
+        self._new = new
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        pass
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        target = self._new or ConversationId(arguments["to"])
+        return Handoff(target, (TextInput(arguments.get("text", "please")),), self._render)
+
+
+def heard(output: ToolOutput) -> dict[str, Any]:
+    """What `told` made."""
+    return msgspec.json.decode(output.text)
