@@ -93,16 +93,20 @@ class SessionWatch:
         self._fds = _open_fds()
 
     def check(self) -> None:
-        talks = [weakref.ref(talk) for parts in self._parts for talk in parts.conversations]
-        while self._parts:
-            parts = self._parts.pop()
-            assert len(parts.registry) == 0, "a task is left in the registry"
-            assert len(parts.nursery) == 0, "a coroutine is left running"
-            assert parts.scheduler.current is None, "the slot is still taken"
-            del parts
-        gc.collect()
+        talks = [talk for parts in self._parts for talk in _check_empty(parts)]
+        self._parts.clear()
+        if any(talk() is not None for talk in talks):
+            gc.collect()
         assert not [talk for talk in talks if talk() is not None], "a conversation outlived its session"
         assert _open_fds() <= self._fds, "file descriptors were left open"
+
+
+def _check_empty(parts: Any) -> list[weakref.ref[Any]]:
+    """Nothing of a session runs any more; its conversations, in a way that does not keep them."""
+    assert len(parts.registry) == 0, "a task is left in the registry"
+    assert len(parts.nursery) == 0, "a coroutine is left running"
+    assert parts.scheduler.current is None, "the slot is still taken"
+    return [weakref.ref(talk) for talk in parts.conversations]
 
 
 def _open_fds() -> int:

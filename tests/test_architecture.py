@@ -48,7 +48,7 @@ FREED_FOR = {
     "src/tertulia/session/settings.py": ("os.",),
     "bench/**": ("datetime.", "os.", "time."),
     "examples/**": ("datetime.", "os.", "time."),
-    "tests/**": ("aiohttp.web", "datetime.", "os.", "time."),
+    "tests/**": ("aiohttp.web", "asyncio.", "datetime.", "os.", "time."),
 }
 MAX_BROAD_CATCHERS = 5
 NOQA_OF_A_HELD_RULE = re.compile(
