@@ -37,7 +37,7 @@ FRAMES = {
     "executors": {"continuity", "executor"},
     "models": {"catalog", "cues", "plain_yaml", "script", "script_form", "sse", "wire"},
     "rollout": {"recorder", "retention", "store"},
-    "tools": {"dispatch", "registry", "tool"},
+    "tools": {"dispatch", "docstring", "output", "registry", "threads", "tool"},
 }
 COMPOSITION_ROOT = {"tertulia", "tertulia.session.assembly", "tertulia.testing"}
 

@@ -30,7 +30,7 @@ class StillClock:
 
 
 class ScriptedJournal:
-    """Keeps the contract of `Journal` to the letter, and holds the bus to its side of it."""
+    """Keeps the contract of `Journal.write` to the letter, and holds the bus to its side of it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.holding = True

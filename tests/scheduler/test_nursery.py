@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 import pytest
@@ -102,11 +103,9 @@ async def test_what_will_not_end_is_counted_and_left_behind() -> None:
     nursery, release = Nursery(), asyncio.Event()
 
     async def stubborn() -> None:
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                continue
+        with contextlib.suppress(asyncio.CancelledError):
+            await release.wait()
+        await release.wait()
 
     left = nursery.start(stubborn(), "stubborn")
     nursery.start(forever(), "willing")

@@ -14,8 +14,8 @@ import pytest
 
 from tertulia.errors import InvalidParams
 from tertulia.protocol.ids import ConversationId
+from tertulia.schema.schema import Schema
 from tertulia.tools.function import FunctionTool, tool
-from tertulia.tools.schema import Schema
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result
 from tests.tools.calling import context
 

@@ -12,11 +12,11 @@ from tertulia.errors import InvalidParams
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_names import is_legal
 from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.schema.schema import Schema
 from tertulia.tools.dispatch import Checked, Dispatch, check_calls
 from tertulia.tools.function import tool
 from tertulia.tools.plan import UpdatePlan
 from tertulia.tools.registry import ToolRegistry
-from tertulia.tools.schema import Schema
 from tertulia.tools.tool import Handoff, Result, TargetResult, Tool
 from tests.tools.calling import call, context
 

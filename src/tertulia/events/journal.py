@@ -17,8 +17,9 @@ class Journal(Protocol):
 
     Contract of `write`: called in order of `seq`, on the loop's thread; never blocks or raises. It returns None
     when the event is already as durable as it will be, else a future that completes in the same order. When
-    a future fails, so do all those written after it and not yet completed: the numbers of failed events are
-    given out again, so that what was acknowledged has no gaps.
+    a future fails, so do all those written after it and not yet completed, and events written after it that
+    were answered with None are taken back too: all these numbers are given out again, so that what was
+    acknowledged has no gaps.
 
     Contract of `keep`: called when items join a history; never blocks or raises. They are committed with, or
     before, the next event written; where they cannot be, that event's write fails.

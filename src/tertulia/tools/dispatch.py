@@ -17,10 +17,10 @@ from tertulia.errors import AgentError, Internal, InvalidParams, Limit, NotFound
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import ToolCall
 from tertulia.protocol.tool_names import canonical
+from tertulia.schema.verdict import is_object
 from tertulia.tools.output import bound, bound_result
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, TargetResult, Tool
-from tertulia.tools.verdict import is_object
 
 TOOL_TIMEOUT_S = 300.0
 MAX_CALLS = 128

@@ -8,7 +8,7 @@ from functools import lru_cache
 from tertulia.errors import InvalidParams, ToolConflict
 from tertulia.protocol.tool_names import canonical, is_legal
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.tools.schema import Schema
+from tertulia.schema.schema import Schema
 from tertulia.tools.tool import Tool
 
 # By text and for the whole process: a thousand conversations see the same tools, and a schema that is refused

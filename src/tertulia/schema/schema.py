@@ -15,9 +15,9 @@ from urllib.parse import unquote
 import msgspec
 
 from tertulia.errors import InvalidParams
-from tertulia.tools.keywords import BUILDERS
-from tertulia.tools.pattern import Pattern
-from tertulia.tools.verdict import Budget, Check, Problem, is_array, is_object, kind
+from tertulia.schema.keywords import BUILDERS
+from tertulia.schema.pattern import Pattern
+from tertulia.schema.verdict import Budget, Check, Problem, is_array, is_object, kind
 
 MAX_BYTES = 256 * 1024
 """Of a schema's text."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.errors import InvalidParams
-from tertulia.tools.verdict import MAX_DEPTH, MAX_STEPS, Budget, Problem, kind, listed, same, shortened
+from tertulia.schema.verdict import MAX_DEPTH, MAX_STEPS, Budget, Problem, kind, listed, same, shortened
 
 SCALARS = [None, False, True, -1, 0, 1, 0.0, -0.0, 1.0, 1.5, 1e300, "", "1", "a'", '"']
 VALUES = st.recursive(

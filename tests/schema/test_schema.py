@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tertulia.errors import InvalidParams
-from tertulia.tools.keywords import BUILDERS
-from tertulia.tools.schema import MAX_BYTES, MAX_NODES, Schema
+from tertulia.schema.keywords import BUILDERS
+from tertulia.schema.schema import MAX_BYTES, MAX_NODES, Schema
 from tests.tools.calling import at_most_100_ms
 
 

@@ -12,7 +12,7 @@ import re
 from typing import NoReturn
 
 from tertulia.errors import InvalidParams
-from tertulia.tools.positions import (
+from tertulia.schema.positions import (
     Chars,
     Part,
     Spend,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from tertulia.tools import members
-from tertulia.tools.verdict import (
+from tertulia.schema import members
+from tertulia.schema.verdict import (
     KINDS,
     Budget,
     Check,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, Protocol, TypeGuard
 
 from tertulia.errors import InvalidParams
-from tertulia.tools.pattern import Pattern
+from tertulia.schema.pattern import Pattern
 
 MAX_STEPS = 50_000
 """Of about half a microsecond: what checking one value may cost."""

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tertulia.errors import InvalidParams
-from tertulia.tools.schema import Schema
+from tertulia.schema.schema import Schema
 
 TEXT = {"type": "string"}
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tertulia.errors import InvalidParams
-from tertulia.tools.keywords import BUILDERS
-from tertulia.tools.schema import Schema
+from tertulia.schema.keywords import BUILDERS
+from tertulia.schema.schema import Schema
 
 BIG = 10**300
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tertulia.tools.verdict import Budget, Check, Problem, Site, is_array, is_object, kind, listed, same, shortened
+from tertulia.schema.verdict import Budget, Check, Problem, Site, is_array, is_object, kind, listed, same, shortened
 
 _Members = Iterator[tuple[str | int, Any, Check]]
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tertulia.errors import InvalidParams
-from tertulia.tools.pattern import MAX_NESTING, MAX_SOURCE, Pattern
-from tertulia.tools.verdict import MAX_STEPS
+from tertulia.schema.pattern import MAX_NESTING, MAX_SOURCE, Pattern
+from tertulia.schema.verdict import MAX_STEPS
 from tests.tools.calling import at_most_100_ms
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tertulia.tools.positions import (
+from tertulia.schema.positions import (
     Chars,
     Part,
     Subject,

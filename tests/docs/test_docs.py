@@ -1,0 +1,360 @@
+"""The pages say what is so: every example runs, every complete table is complete, every link leads somewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+
+import tertulia
+from tertulia import errors
+from tertulia.apps.cli import VERBS, program
+from tertulia.policy.approval_policy import PRESETS
+from tertulia.policy.limits import Limits
+from tertulia.policy.narrowing import Rights, to_wire
+from tertulia.protocol.inputs import ContextFields, NewConversation
+from tertulia.protocol.storage import storage_to_wire
+from tertulia.protocol.tool_events import EVENT_TYPES
+from tertulia.scheduler.reply import Reply
+from tertulia.server import envelopes
+from tertulia.session import operations
+from tertulia.session.setting_values import PYTHON_ONLY
+from tertulia.testing import RecordedEvents, ScriptedModel, say
+from tests.docs import pages
+from tests.docs.pages import PAGES, README, ROOT, names, table
+
+TIMEOUT_S = 45
+OPEN_FIELDS = "session.md#what-a-conversation-can-be-given"
+
+
+def each(*pages: Path) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("page", pages, ids=lambda page: page.name)
+
+
+each_page = each(README, *PAGES)
+
+
+# ── examples ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path) -> dict[str, str]:
+    """The environment of a reader who has installed Tertulia and nothing else."""
+    binaries, home = tmp_path / "bin", tmp_path / "home"
+    binaries.mkdir()
+    home.mkdir()
+    (tmp_path / "work").mkdir()
+    installed = binaries / "tertulia"
+    installed.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tertulia "$@"\n')
+    installed.chmod(0o755)
+    path = f"{binaries}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT / "src")}
+
+
+@each(*(page for page in (README, *PAGES) if pages.program(page).strip()))
+def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, surroundings: dict[str, str]) -> None:
+    runner = str(Path(__file__).with_name("run_page.py"))
+    run = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", runner, page.name],
+        input=pages.program(page),
+        cwd=tmp_path / "work",
+        env=surroundings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert run.returncode == 0, f"{page.name}:\n{run.stdout}"
+
+
+@each(*(page for page in (README, *PAGES) if pages.transcript(page)))
+def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path, surroundings: dict[str, str]) -> None:
+    for step in pages.transcript(page):
+        run = subprocess.run(
+            ["/bin/sh", "-c", step.command],
+            cwd=tmp_path / "work",
+            env=surroundings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert pages.fits(run.stdout, step.expected), f"$ {step.command}\n{run.stdout}\ninstead of\n{step.expected}"
+
+
+# ── links ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@each_page
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    for address in pages.links(page):
+        if address.startswith("https://"):
+            continue
+        path, _, anchor = address.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name} links to {address}"
+        assert not anchor or anchor in pages.anchors(target), f"{page.name} links to {address}"
+
+
+def test_the_index_names_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    assert sorted(link for link in pages.links(index) if "/" not in link) == sorted(
+        page.name for page in PAGES if page != index
+    )
+
+
+# ── sessions ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_every_member_of_a_session_and_of_a_conversation_is_described() -> None:
+    session = [name for row in table("session.md", "of a session", "") for name in names(row[0])]
+    shown = {re.split(r"[(]", name)[0].removeprefix("Session.") for name in session}
+    assert shown == public(tertulia.Session) - {"parts"}  # which says itself that it is not for users
+    conversation = [name for row in table("session.md", "of a conversation", "") for name in names(row[0])]
+    assert {name.partition("(")[0] for name in conversation} == public(tertulia.Conversation)
+
+
+def test_every_field_of_a_reply_and_of_open_is_described() -> None:
+    reply = [name for row in table("session.md", "of a reply", "") for name in names(row[0])]
+    assert sorted(reply) == sorted(Reply.__struct_fields__)
+    fields = [name for row in table("session.md", "field", "what it is") for name in names(row[0])]
+    assert sorted(fields) == sorted(NewConversation.__struct_fields__)
+
+
+async def wait(session: tertulia.Session) -> None:
+    """It ends by itself."""
+
+
+async def interrupt(session: tertulia.Session) -> None:
+    await session.conversations()[-1].interrupt()
+
+
+async def close_conversation(session: tertulia.Session) -> None:
+    await session.conversations()[-1].close()
+
+
+async def close_session(session: tertulia.Session) -> None:
+    await session.close()
+
+
+ENDINGS: dict[str, tuple[Any, Callable[[tertulia.Session], Awaitable[None]]]] = {
+    "the model had nothing more to do": ("Yes.", wait),
+    "the model, or the way to it, failed": (errors.ModelError("overloaded"), wait),
+    "`task_timeout_s` has passed": (None, wait),
+    "it was interrupted, or nobody waits for it any more": (None, interrupt),
+    "its conversation was closed": (None, close_conversation),
+    "its session was closed": (None, close_session),
+}
+
+
+@pytest.mark.parametrize(
+    "row", table("session.md", "what happened", "`status`", "`error.code`", "last event"), ids=lambda row: row[0]
+)
+async def test_a_task_ends_as_the_table_says(row: tuple[str, ...]) -> None:
+    reply, act = ENDINGS[row[0]]
+    never = say("Never.", gate=asyncio.Event())
+    settings = tertulia.Settings(model=ScriptedModel([never if reply is None else reply]))
+    limits = {"task_timeout_s": 0.01} if "timeout" in row[2] else {}
+    async with tertulia.Session.start(settings) as session, RecordedEvents(session) as events:
+        conversation = await session.open(limits=limits)
+        asking = asyncio.create_task(conversation.message("Well?"))
+        await events.until("task_started")
+        await asyncio.wait_for(act(session), 10)
+        answer = await asyncio.wait_for(asking, 10)
+        of_task = [event for event in events.drain() if event.task_id == answer.task_id and event.seq is not None]
+    last = of_task[-1]
+    shown = [last.type] if last.type == "task_complete" else [last.type, last.data.reason]
+    code = [answer.error.code] if answer.error else []
+    assert ([answer.status], code, shown) == tuple(map(names, row[1:]))
+
+
+async def test_a_task_is_stopped_when_nobody_waits_for_it_any_more() -> None:
+    settings = tertulia.Settings(model=ScriptedModel([say("Never.", gate=asyncio.Event())]))
+    async with tertulia.Session.start(settings) as session, RecordedEvents(session) as events:
+        asking = asyncio.create_task(session.root.message("Well?"))
+        await events.until("task_started")
+        asking.cancel()
+        aborted = await events.until("turn_aborted")
+    assert aborted.data.reason == "interrupted"
+
+
+# ── rights ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_right_has_its_order() -> None:
+    rows = table("rights.md", "right", "narrower ← → wider")
+    assert [names(row[0])[0] for row in rows] == list(Rights.__struct_fields__)
+
+
+def test_the_approval_policies_are_those_shown() -> None:
+    rows = table("rights.md", "name", "`auto_run`: what runs unasked", "`may_ask`", "`retry_outside_on_failure`")
+    shown = {names(name)[0]: (*names(run), ask == "true", retry == "true") for name, run, ask, retry in rows}
+    assert shown == {name: msgspec.structs.astuple(policy) for name, policy in PRESETS.items()}
+
+
+def test_the_storage_policies_are_those_shown() -> None:
+    rows = table("rights.md", "policy", "in Python", "what may be written down")
+    assert [names(row[1])[0] for row in rows] == ["Full()", "Ttl(seconds)", "HeadersOnly()", "NoStorage()"]
+    known = (tertulia.Full(), tertulia.Ttl(5), tertulia.HeadersOnly(), tertulia.NoStorage())
+    assert [json.loads(names(row[0])[0].replace("seconds", "5.0")) for row in rows] == [
+        storage_to_wire(policy) for policy in known
+    ]
+
+
+# ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_event_type_is_listed_once_with_its_data() -> None:
+    sent = [(kind, data) for kind, _, data in table("events.md", "type", "when", "data")]
+    reserved = table("events.md", "type", "data")
+    shown = {names(kind)[0]: ("~" in kind, names(data)) for kind, data in [*sent, *reserved]}
+    assert shown == {kind: (not data.durable, list(data.__struct_fields__)) for kind, data in EVENT_TYPES.items()}
+    assert len(shown) == len(sent) + len(reserved)
+
+
+def test_reserved_event_types_are_those_that_nothing_sends() -> None:
+    source = "".join(
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "src" / "tertulia").rglob("*.py")
+        if path.parent.name != "protocol"
+    )
+    unsent = {kind for kind, data in EVENT_TYPES.items() if not re.search(rf"\b{data.__name__}\(", source)}
+    assert {names(kind)[0] for kind, _ in table("events.md", "type", "data")} == unsent
+
+
+def test_every_field_of_the_envelope_is_described() -> None:
+    rows = table("events.md", "field", "what it is")
+    assert [name for row in rows for name in names(row[0])] == list(tertulia.Event.__struct_fields__)
+
+
+# ── configuration ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def default_shown(value: Any, unset: str) -> str:
+    return unset if value is None else f"`{json.dumps(value)}`"
+
+
+def test_every_setting_is_listed_with_its_default() -> None:
+    rows = table("configuration.md", "setting", "default", "what it is")
+    expected: dict[str, str] = {}
+    for name, value in msgspec.structs.asdict(tertulia.Settings()).items():
+        right = name in ("approval_policy", "sandbox", "storage_policy")
+        expected[name] = (
+            "see below" if name == "limits" else default_shown(to_wire(name, value) if right else value, "unset")
+        )
+    assert {names(row[0])[0]: row[1] for row in rows} == expected
+    assert {names(row[0])[0] for row in rows if "Python" in row[2] and "only" in row[2]} == PYTHON_ONLY
+
+
+def test_every_limit_is_listed_with_its_default() -> None:
+    rows = table("configuration.md", "limit", "default", "what it bounds")
+    assert {names(row[0])[0]: row[1] for row in rows} == {
+        name: default_shown(value, "none") for name, value in msgspec.structs.asdict(Limits()).items()
+    }
+    in_history = {names(row[0])[0]: row[1] for row in table("history.md", "limit", "default", "")}
+    assert in_history == {"max_history_tokens": "no limit", "max_history_items": f"{Limits().max_history_items:,}"}
+
+
+# ── the command line ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def options(command: click.Command) -> set[str]:
+    return {name for option in command.params if isinstance(option, click.Option) for name in option.opts}
+
+
+def listed_options(*header: str) -> set[str]:
+    return {name.split()[0] for row in table("command-line.md", *header) for name in names(row[0])}
+
+
+def test_every_command_and_every_option_is_listed() -> None:
+    rows = table("command-line.md", "command", "what it does")
+    assert [names(row[0])[0].split()[1] for row in rows] == list(VERBS)
+    everywhere = options(program) - {"--version"}
+    assert listed_options("flag", "") == everywhere
+    verb = program.get_command(click.Context(program), "exec")
+    assert verb is not None
+    assert listed_options("option of `exec`", "") == options(verb) - everywhere
+
+
+# ── JSON-RPC ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+OPERATIONS = {names(row[0])[0]: row[1:] for row in table("json-rpc.md", "operation", "parameters", "answer")}
+
+
+def parameters(kind: type[msgspec.Struct]) -> list[str]:
+    shared = ContextFields.__struct_fields__ if issubclass(kind, ContextFields) else ()
+    fields = [field for field in msgspec.structs.fields(kind) if field.name not in shared]
+    return [field.name if field.required else f"{field.name}?" for field in fields]
+
+
+def test_every_operation_is_listed_with_its_parameters() -> None:
+    expected = {name: parameters(operation.kind) for name, operation in operations.OPERATIONS.items()}
+    assert {name: names(row[0]) for name, row in OPERATIONS.items()} == expected
+    with_fields = {name for name, row in OPERATIONS.items() if OPEN_FIELDS in row[0]}
+    assert with_fields == {n for n, o in operations.OPERATIONS.items() if issubclass(o.kind, ContextFields)}
+
+
+def answer_of(name: str) -> list[str]:
+    cell = OPERATIONS[name][1]
+    return answer_of(names(cell)[0]) if cell.startswith("as ") else names(cell)
+
+
+async def test_every_operation_answers_with_the_fields_shown() -> None:
+    gate = asyncio.Event()
+    model = ScriptedModel([say("Late.", gate=gate), say("Yes.", repeat=True)])
+    host = tertulia.Host(tertulia.Settings(model=model))
+    own = await host.start()
+
+    async def answered(name: str, **params: Any) -> dict[str, Any]:
+        return msgspec.to_builtins((await asyncio.wait_for(operations.call(host, own, name, params), 10)).answer)
+
+    conversation = {"conversation_id": (await answered("conversation/open"))["conversation_id"]}
+    task = await answered("conversation/message", **conversation, text="Hello", detach=True)
+    assert list(task) == ["task_id"]
+    given = {
+        "conversation/steer": {**conversation, "text": "Faster"},
+        "conversation/message": {**conversation, "text": "Hello again"},
+    }
+    usual = {"conversation_id": conversation, "task_id": task}
+    async with RecordedEvents(own) as events:
+        await events.until("task_started")
+        # Steering needs a task that runs; after closing there is nothing left to ask.
+        for name in sorted(
+            OPERATIONS, key=lambda name: (name != "conversation/steer", "close" in name, "session/" in name)
+        ):
+            fields = operations.OPERATIONS[name].kind.__struct_fields__
+            params = given.get(name) or next((usual[field] for field in fields if field in usual), {})
+            fields_shown = [field for field in answer_of(name) if not field.endswith("?")]
+            assert list(await answered(name, **params)) == fields_shown, name
+            gate.set()
+    await host.close()
+
+
+def test_every_error_is_listed_with_its_number() -> None:
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.AgentError)]
+    expected = {
+        kind.code: json.loads(envelopes.refusal(1, kind("")))["error"]["code"]
+        for kind in kinds
+        if kind is not errors.AgentError
+    }
+    assert {
+        names(code)[0]: int(number) for code, number, _ in table("json-rpc.md", "code", "number", "when")
+    } == expected
