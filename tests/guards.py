@@ -120,6 +120,8 @@ def watch_sessions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         # A hypothesis machine: thousands of sessions, each of which it checks itself.
         yield
         return
-    watch = SessionWatch(monkeypatch)
+    watch, failures = SessionWatch(monkeypatch), request.session.testsfailed
     yield
-    watch.check()
+    if request.session.testsfailed == failures:
+        # The traceback of a failed test keeps everything alive, and one failure is enough to read.
+        watch.check()

@@ -39,7 +39,7 @@ OPEN_FIELDS = "session.md#what-a-conversation-can-be-given"
 
 
 def each(*pages: Path) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("page", pages, ids=lambda page: page.name)
+    return pytest.mark.parametrize("page", pages, ids=lambda page: page.relative_to(ROOT).as_posix())
 
 
 each_page = each(README, *PAGES)
@@ -62,38 +62,34 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
     return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT / "src")}
 
 
-@each(*(page for page in (README, *PAGES) if pages.program(page).strip()))
-def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, surroundings: dict[str, str]) -> None:
-    runner = str(Path(__file__).with_name("run_page.py"))
-    run = subprocess.run(
-        [sys.executable, "-W", "error::ResourceWarning", runner, page.name],
-        input=pages.program(page),
-        cwd=tmp_path / "work",
-        env=surroundings,
+def run(command: list[str], cwd: Path, env: dict[str, str], said: str = "") -> subprocess.CompletedProcess[str]:
+    """Standard error is part of what is printed."""
+    return subprocess.run(
+        command,
+        input=said,
+        cwd=cwd,
+        env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert run.returncode == 0, f"{page.name}:\n{run.stdout}"
+
+
+@each(*(page for page in (README, *PAGES) if pages.program(page).strip()))
+def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, surroundings: dict[str, str]) -> None:
+    runner = str(Path(__file__).with_name("run_page.py"))
+    command = [sys.executable, "-W", "error::ResourceWarning", runner, page.name]
+    done = run(command, tmp_path / "work", surroundings, pages.program(page))
+    assert done.returncode == 0, f"{page.name}:\n{done.stdout}"
 
 
 @each(*(page for page in (README, *PAGES) if pages.transcript(page)))
 def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path, surroundings: dict[str, str]) -> None:
     for step in pages.transcript(page):
-        run = subprocess.run(
-            ["/bin/sh", "-c", step.command],
-            cwd=tmp_path / "work",
-            env=surroundings,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        assert pages.fits(run.stdout, step.expected), f"$ {step.command}\n{run.stdout}\ninstead of\n{step.expected}"
+        done = run(["/bin/sh", "-c", step.command], tmp_path / "work", surroundings)
+        assert pages.fits(done.stdout, step.expected), f"$ {step.command}\n{done.stdout}\ninstead of\n{step.expected}"
 
 
 # ── links ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -139,29 +135,20 @@ def test_every_field_of_a_reply_and_of_open_is_described() -> None:
     assert sorted(fields) == sorted(NewConversation.__struct_fields__)
 
 
-async def wait(session: tertulia.Session) -> None:
-    """It ends by itself."""
+async def by_itself(session: tertulia.Session) -> None:
+    """Nobody has to do anything."""
 
 
-async def interrupt(session: tertulia.Session) -> None:
-    await session.conversations()[-1].interrupt()
-
-
-async def close_conversation(session: tertulia.Session) -> None:
-    await session.conversations()[-1].close()
-
-
-async def close_session(session: tertulia.Session) -> None:
-    await session.close()
-
-
-ENDINGS: dict[str, tuple[Any, Callable[[tertulia.Session], Awaitable[None]]]] = {
-    "the model had nothing more to do": ("Yes.", wait),
-    "the model, or the way to it, failed": (errors.ModelError("overloaded"), wait),
-    "`task_timeout_s` has passed": (None, wait),
-    "it was interrupted, or nobody waits for it any more": (None, interrupt),
-    "its conversation was closed": (None, close_conversation),
-    "its session was closed": (None, close_session),
+ENDINGS: dict[str, tuple[Any, Callable[[tertulia.Session], Awaitable[Any]]]] = {
+    "the model had nothing more to do": ("Yes.", by_itself),
+    "the model, or the way to it, failed": (errors.ModelError("overloaded"), by_itself),
+    "`task_timeout_s` has passed": (None, by_itself),
+    "it was interrupted, or nobody waits for it any more": (
+        None,
+        lambda session: session.conversations()[-1].interrupt(),
+    ),
+    "its conversation was closed": (None, lambda session: session.conversations()[-1].close()),
+    "its session was closed": (None, lambda session: session.close()),
 }
 
 
@@ -326,19 +313,19 @@ async def test_every_operation_answers_with_the_fields_shown() -> None:
     async def answered(name: str, **params: Any) -> dict[str, Any]:
         return msgspec.to_builtins((await asyncio.wait_for(operations.call(host, own, name, params), 10)).answer)
 
-    conversation = {"conversation_id": (await answered("conversation/open"))["conversation_id"]}
-    task = await answered("conversation/message", **conversation, text="Hello", detach=True)
-    assert list(task) == ["task_id"]
-    given = {
-        "conversation/steer": {**conversation, "text": "Faster"},
-        "conversation/message": {**conversation, "text": "Hello again"},
-    }
-    usual = {"conversation_id": conversation, "task_id": task}
     async with RecordedEvents(own) as events:
+        conversation = {"conversation_id": (await answered("conversation/open"))["conversation_id"]}
+        task = await answered("conversation/message", **conversation, text="Hello", detach=True)
+        assert list(task) == ["task_id"]
         await events.until("task_started")
+        given = {
+            "conversation/steer": {**conversation, "text": "Faster"},
+            "conversation/message": {**conversation, "text": "Hello again"},
+        }
+        usual = {"conversation_id": conversation, "task_id": task}
         # Steering needs a task that runs; after closing there is nothing left to ask.
         for name in sorted(
-            OPERATIONS, key=lambda name: (name != "conversation/steer", "close" in name, "session/" in name)
+            OPERATIONS, key=lambda name: (name != "conversation/steer", "close" in name, name[0] == "s")
         ):
             fields = operations.OPERATIONS[name].kind.__struct_fields__
             params = given.get(name) or next((usual[field] for field in fields if field in usual), {})

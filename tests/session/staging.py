@@ -47,6 +47,14 @@ class Stage:
     async def until(self, kind: str) -> Event:
         return await self.events.until(kind)
 
+    async def asked(self, count: int) -> None:
+        """Until the model has been asked so often."""
+        for _ in range(10_000):
+            if len(self.model.requests) >= count:
+                return
+            await asyncio.sleep(0)
+        raise AssertionError(f"the model was asked {len(self.model.requests)} times, not {count}")
+
     def story(self, *names: tertulia.Conversation) -> list[str]:
         """Tasks and calls in order, as `a started`, `b complete`; conversations are called a, b, c."""
         called = {conversation.id: "abcdefghij"[number] for number, conversation in enumerate(names)}

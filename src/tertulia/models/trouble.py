@@ -77,10 +77,11 @@ def refused(place: Place, status: int, headers: Mapping[str, str], body: bytes) 
             f"{place.provider} answered with a redirect ({status}), which is not followed, so that no key goes "
             "anywhere else; set base_url to the right address"
         )
-    if _overflows(told) or status == 413:
+    if status == 413 or (status != 429 and _overflows(told)):
         return Trouble(f"{place.provider}: the request is too long for {place.model} ({status}){said}", overflow=True)
     if status == 404:
-        return Trouble(f"{place.provider} knows no model {place.model!r} at {place.host} (404){said}")
+        found = f"{place.provider} found nothing for the model {place.model!r} at {place.host} (404){said}"
+        return Trouble(f"{found}. Are model and base_url right?")
     passing = status >= 500 or (status in (408, 429) and told.code not in _NEVER_PASSES)
     return Trouble(
         f"{place.provider} answered {status}{said}",
@@ -89,15 +90,15 @@ def refused(place: Place, status: int, headers: Mapping[str, str], body: bytes) 
     )
 
 
-def reported(place: Place, code: str, message: str) -> Trouble:
-    """A failure that the provider reports inside a stream."""
-    told = _Told(message, code)
-    said = told.shown or code or "no reason was given"
+def reported(place: Place, body: bytes) -> Trouble:
+    """A failure that the provider reports inside a stream, as JSON."""
+    told = _read(body)
+    said = told.shown or told.code[:_SHOWN] or "no reason was given"
     if _overflows(told):
         return Trouble(f"{place.provider}: the request is too long for {place.model}: {said}", overflow=True)
-    passing = _PASSING.search(code) is not None and code not in _NEVER_PASSES
+    passing = _PASSING.search(told.code) is not None and told.code not in _NEVER_PASSES
     return Trouble(
-        f"{place.provider} gave up: {said}", retry="stream" if passing else None, after=_advised(message)
+        f"{place.provider} gave up: {said}", retry="stream" if passing else None, after=_advised(told.message)
     )
 
 

@@ -1,0 +1,163 @@
+"""One provider's address over HTTP. The only module that imports aiohttp, and imported with the first request.
+
+Knows requests and events as bytes; what they mean is the wire's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+
+from tertulia.models.sse import MAX_EVENT_BYTES, EventSplitter, EventTooLarge
+from tertulia.models.trouble import Place, Trouble, cut, malformed, refused
+
+CONNECT_TIMEOUT_S = 10.0
+_DRAIN_S = 0.5
+_MAX_ERROR_BYTES = 64 * 1024
+_SLICE = 1 << 20
+
+
+class EventStream:
+    """The events of one answer, as far as they have come."""
+
+    __slots__ = ("_content", "_splitter")
+
+    def __init__(self, content: aiohttp.StreamReader) -> None:
+        self._content = content
+        self._splitter = EventSplitter()
+
+    async def next_events(self) -> list[bytes]:
+        """The data of the next events, at least of one; none when the stream is over."""
+        while chunk := await self._content.readany():
+            if events := self._splitter.feed(chunk):
+                return events
+        return []
+
+    async def drain(self) -> None:
+        """Wait a moment for the end of a stream that has said all: then its connection can be used again."""
+        with suppress(TimeoutError, OSError, aiohttp.ClientError):
+            async with asyncio.timeout(_DRAIN_S):
+                while await self._content.readany():
+                    pass
+
+
+class Connection:
+    """One address and the connections that are open to it. Keeps no cookies and follows no redirects."""
+
+    def __init__(self, url: str, place: Place, idle_s: float) -> None:
+        self._url = url
+        self._place = place
+        self._idle_s = idle_s
+        self._session: aiohttp.ClientSession | None = None
+
+    @asynccontextmanager
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[EventStream]:
+        """Send, and give the events of the answer; raises Trouble for any other answer, also while they are read.
+
+        Whoever leaves before the stream is over has hung up when this returns.
+        """
+        session, payload = self._opened(), _Body(body)
+        response: aiohttp.ClientResponse | None = None
+        try:
+            response = await session.post(self._url, data=payload, headers=headers, allow_redirects=False)
+            await self._check(response)
+            yield EventStream(response.content)
+        except EventTooLarge:
+            raise malformed(self._place, f"an event of more than {MAX_EVENT_BYTES:,} bytes") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # What these say can hold the whole address; none of it is passed on but what the system said.
+            raise self._ours() if session.closed else _trouble(error, self._place) from None
+        finally:
+            if response is None or not response.content.at_eof():
+                await payload.hang_up(response)
+
+    async def close(self) -> None:
+        """Hang up everywhere. A later request connects anew."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=self._idle_s),
+            )
+        return self._session
+
+    def _ours(self) -> Trouble:
+        return Trouble(f"the connection to {self._place.provider} was closed on our side")
+
+    async def _check(self, response: aiohttp.ClientResponse) -> None:
+        if response.status != 200:
+            body = bytearray()
+            while len(body) < _MAX_ERROR_BYTES and (chunk := await response.content.readany()):
+                body += chunk
+            raise refused(self._place, response.status, response.headers, bytes(body[:_MAX_ERROR_BYTES]))
+        if response.headers.get("Content-Type") and response.content_type != "text/event-stream":
+            raise malformed(self._place, f"{response.content_type[:60]} instead of an event stream")
+
+
+class _Body(aiohttp.Payload):
+    """The bytes of a request, and the connection that they go out on.
+
+    Cancelled in the middle of a request, aiohttp closes its connection only when all that waits to be sent has been
+    sent, which on a slow line may take minutes. So we remember the transport and cut it ourselves.
+    """
+
+    def __init__(self, value: bytes) -> None:
+        super().__init__(value, content_type="application/json")
+        self._size = len(value)
+        self._transport: asyncio.Transport | None = None
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The whole as text."""
+        return bytes(self._value).decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Send it, piece by piece: one write of many megabytes would hold up everybody else."""
+        if isinstance(writer, aiohttp.http.StreamWriter):
+            self._transport = writer.transport
+        view = memoryview(self._value)
+        for start in range(0, len(view), _SLICE):
+            await writer.write(view[start : start + _SLICE])
+
+    async def hang_up(self, response: aiohttp.ClientResponse | None) -> None:
+        """Cut the connection; when this returns, the socket is closed."""
+        if response is not None:
+            response.close()
+        if self._transport is not None:
+            self._transport.abort()
+        # The loop closes sockets in its next round.
+        await asyncio.sleep(0)
+
+
+def _trouble(error: Exception, place: Place) -> Trouble:
+    match error:
+        case aiohttp.ClientSSLError():
+            return Trouble(f"no trusted connection to {place.provider} at {place.host}: {_reason(error)}")
+        case aiohttp.ConnectionTimeoutError():
+            return Trouble(f"{place.provider} at {place.host} does not answer: no connection in {CONNECT_TIMEOUT_S:g} s")
+        case aiohttp.ClientConnectorError():
+            return Trouble(f"cannot connect to {place.provider} at {place.host}: {_reason(error)}")
+        case aiohttp.ServerTimeoutError():
+            return cut(place, "nothing came for too long (stream_idle_timeout_ms)")
+        case aiohttp.ClientResponseError():
+            return malformed(place, "something that is not HTTP")
+        case aiohttp.ClientPayloadError() | aiohttp.ClientConnectionError() | OSError():
+            return cut(place, "the connection was lost")
+        case _:
+            return Trouble(f"{place.provider} cannot be asked: its base_url is not usable")
+
+
+def _reason(error: aiohttp.ClientConnectorError | aiohttp.ClientSSLError) -> str:
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return "its certificate is not valid here"
+        case _:
+            return error.os_error.strerror or type(error.os_error).__name__

@@ -1,0 +1,209 @@
+"""What the three HTTP wires share: a key, a request, the patience to ask again. Each API fills in its own words."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+from tertulia.errors import InvalidParams
+from tertulia.models.catalog import ModelProvider
+from tertulia.models.reading import Reader
+from tertulia.models.trouble import Place, Trouble, missing_key, unusable_key, without_key
+from tertulia.models.wire import Dialect, Failed, Piece, Request, Retrying
+from tertulia.version import __version__
+
+MAX_WAITING_S = 30.0
+"""Between the attempts of one request, all together."""
+_FIRST_PAUSE_S = 0.5
+_FAMILY = re.compile(r"(?:.*/)?(gpt-\d+|o\d|claude)(?:.*(-codex))?")
+
+KeyOf = Callable[[str], str | None]
+"""The value of an environment variable. Asked at each request, and kept nowhere."""
+Sleeper = Callable[[float], Awaitable[object]]
+
+
+class Events(Protocol):
+    """An answer that is coming in."""
+
+    async def next_events(self) -> list[bytes]:
+        """The data of the next events; none when the stream is over."""
+        ...
+
+    async def drain(self) -> None:
+        """Nothing more is expected: let the stream end, if it does so soon."""
+        ...
+
+
+class Line(Protocol):
+    """A way to a provider."""
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Events]:
+        """Send a request; Trouble where no answer comes. Leaving early hangs up."""
+        ...
+
+    async def close(self) -> None:
+        """Hang up everywhere. Idempotent."""
+        ...
+
+
+class Patience:
+    """How often one request is made again: as often as the provider's settings say, and 30 s of waiting in all."""
+
+    __slots__ = ("_left", "_limits", "made")
+
+    def __init__(self, provider: ModelProvider) -> None:
+        self._limits = {"request": provider.request_max_retries, "stream": provider.stream_max_retries}
+        self._left = MAX_WAITING_S
+        self.made = 0
+        """How often it has been made again."""
+
+    def pause(self, trouble: Trouble) -> float | None:
+        """Seconds to wait before the next attempt; None when there shall be none."""
+        if trouble.retry is None or self.made >= self._limits[trouble.retry]:
+            return None
+        # Spread out, so that conversations that were cut together do not come back together.
+        pause = _FIRST_PAUSE_S * 2**self.made * random.uniform(0.8, 1.2) if trouble.after is None else trouble.after
+        if pause > self._left:
+            return None
+        self._left -= pause
+        self.made += 1
+        return pause
+
+
+class HttpWire(ABC):
+    """A Wire to one model of one provider. Opens nothing, and imports nothing heavy, before its first request."""
+
+    path: str
+    """What follows the provider's base_url."""
+
+    def __init__(
+        self,
+        provider_name: str,
+        model: str,
+        provider: ModelProvider,
+        key_of: KeyOf,
+        *,
+        sleep: Sleeper = asyncio.sleep,
+    ) -> None:
+        """`sleep`: how pauses between attempts are waited for. InvalidParams for a base_url that is no address."""
+        self.provider_name = provider_name
+        self.model = model
+        self.provider = provider
+        self._key_of = key_of
+        self._sleep = sleep
+        self._url = _joined(provider_name, provider.base_url, self.path)
+        self.place = Place(provider_name, model, urlsplit(self._url).hostname or "", provider.env_key)
+        self._line: Line | None = None
+
+    @property
+    def name(self) -> str:
+        """`provider/model`."""
+        return f"{self.provider_name}/{self.model}"
+
+    @property
+    def family(self) -> str:
+        """`gpt-5`, `gpt-5-codex`, `claude` and the like; the provider's name for any other model."""
+        found = _FAMILY.match(self.model.lower())
+        return "".join(filter(None, found.groups())) if found else self.provider_name
+
+    @property
+    def context_window(self) -> int:
+        """As configured for the provider."""
+        return self.provider.context_window
+
+    @property
+    @abstractmethod
+    def dialect(self) -> Dialect:
+        """How this API spells items; reasoning of another provider is left out."""
+
+    @abstractmethod
+    def body_of(self, request: Request) -> bytes:
+        """The request as it is sent. The history in it is joined and never encoded anew."""
+
+    @abstractmethod
+    def headers_for(self, key: str | None) -> dict[str, str]:
+        """The headers that this API wants besides the usual ones."""
+
+    @abstractmethod
+    def reader(self) -> Reader:
+        """One who understands an answer."""
+
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """Ask, and ask again where that may help; see Wire for what is promised."""
+        key = (self._key_of(self.provider.env_key) or "").strip() if self.provider.env_key else None
+        patience = Patience(self.provider)
+        body = self.body_of(request)
+        while True:
+            reader = self.reader()
+            try:
+                async with self._connected().post(body, self._headers(key)) as events:
+                    while not reader.whole and (news := await events.next_events()):
+                        for data in news:
+                            for piece in reader.take(data):
+                                yield piece
+                    last = [*reader.end()]
+                    await events.drain()
+            except Trouble as trouble:
+                pause = patience.pause(trouble)
+                if pause is None:
+                    yield self._failed(trouble, patience.made, key)
+                    return
+                yield Retrying(without_key(f"{trouble.message}; trying again in {pause:.1f} s", key))
+                await self._sleep(pause)
+            else:
+                for piece in last:
+                    yield piece
+                return
+
+    async def close(self) -> None:
+        """Let go of connections. A later request opens new ones."""
+        if self._line is not None:
+            await self._line.close()
+
+    def _connected(self) -> Line:
+        if self._line is None:
+            # Here and not above: aiohttp takes a quarter of a second to import.
+            from tertulia.models.connection import Connection
+
+            self._line = Connection(self._url, self.place, self.provider.stream_idle_timeout_ms / 1000)
+        return self._line
+
+    def _headers(self, key: str | None) -> dict[str, str]:
+        if key == "":
+            raise missing_key(self.place)
+        if key is not None and not (key.isascii() and key.isprintable()):
+            raise unusable_key(self.place)
+        return {
+            "Accept": "text/event-stream",
+            "Accept-Encoding": "identity",
+            "User-Agent": f"tertulia/{__version__}",
+            **self.headers_for(key),
+        }
+
+    def _failed(self, trouble: Trouble, retries: int, key: str | None) -> Failed:
+        message = trouble.message
+        if retries:
+            message += f" (after {retries} {'retry' if retries == 1 else 'retries'})"
+        if trouble.after is not None and trouble.after > MAX_WAITING_S:
+            message += f" (it asks to wait {trouble.after:.0f} s)"
+        return Failed(without_key(message, key), overflow=trouble.overflow)
+
+
+def _joined(provider_name: str, base_url: str, path: str) -> str:
+    """The address of the API; a query, as some gateways want one, stays behind it."""
+    try:
+        base = urlsplit(base_url)
+        if base.scheme not in ("http", "https") or not base.hostname or base.port == 0:
+            raise ValueError
+    except ValueError:
+        raise InvalidParams(f"model_providers.{provider_name}.base_url is not an address") from None
+    before = base.path.rstrip("/")
+    if path.startswith("/v1/"):
+        before = before.removesuffix("/v1")
+    return urlunsplit(base._replace(path=before + path, fragment=""))

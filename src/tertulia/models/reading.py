@@ -1,0 +1,139 @@
+"""Reading an answer as it comes: what the three APIs have in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable
+from math import isfinite
+from typing import Protocol, TypeVar, cast
+
+import msgspec
+
+from tertulia.models.trouble import Place, Trouble, malformed
+from tertulia.models.wire import Piece
+from tertulia.protocol.ids import new_item_id
+from tertulia.protocol.inputs import MAX_TEXT_BYTES
+from tertulia.protocol.usage import Usage
+
+NOTHING = msgspec.Raw(b"")
+"""Stands for a field that was not sent."""
+
+_MOST = 1 << 53
+"""No request has more tokens, and larger numbers do not pass through JSON everywhere."""
+
+T = TypeVar("T")
+
+
+class _Kind(msgspec.Struct):
+    type: str = ""
+
+
+_kind = msgspec.json.Decoder(_Kind)
+
+
+class Reader(Protocol):
+    """Understands one answer, event by event; made anew for each attempt. Raises Trouble, and nothing else."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the event came after which nothing follows."""
+        ...
+
+    def take(self, data: bytes) -> Iterable[Piece]:
+        """What one event says. Never how the answer ends."""
+        ...
+
+    def end(self) -> Iterable[Piece]:
+        """The stream is over: what is left to say, `Finished` last."""
+        ...
+
+
+class Room:
+    """How much may still be said: an answer that never ends must not fill the memory."""
+
+    __slots__ = ("_left", "_place")
+
+    def __init__(self, place: Place) -> None:
+        self._left = MAX_TEXT_BYTES
+        self._place = place
+
+    def take(self, text: str) -> str:
+        """The text, for which there was room."""
+        self._left -= len(text)
+        if self._left < 0:
+            raise Trouble(f"the answer of {self._place.provider} is longer than {MAX_TEXT_BYTES:,} characters")
+        return text
+
+
+class Draft:
+    """A text while it is being said, under the id that its item will have."""
+
+    __slots__ = ("_pieces", "_room", "item_id")
+
+    def __init__(self, room: Room) -> None:
+        self.item_id = new_item_id()
+        self._room = room
+        self._pieces: list[str] = []
+
+    def add(self, text: str) -> None:
+        """One piece more."""
+        self._pieces.append(self._room.take(text))
+
+    @property
+    def text(self) -> str:
+        """All of it so far."""
+        return "".join(self._pieces)
+
+
+def parse(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw, place: Place) -> T:
+    """An event, or a part of one, as its type; Trouble when it is none.
+
+    Half of a surrogate pair, which some servers cut emoji into, becomes a question mark, and so do bytes that are
+    not UTF-8: an answer is not lost for one character.
+    """
+    try:
+        return _parse(decoder, data)
+    except msgspec.ValidationError:
+        raise malformed(place, "an event of an unknown form") from None
+    except (ValueError, RecursionError):
+        raise malformed(place, "an event that is not JSON") from None
+
+
+def parse_known(decoder: msgspec.json.Decoder[T], data: bytes, place: Place, known: Container[str]) -> T | None:
+    """The same for an event that names its type. One of another type than the known is None, whatever its form."""
+    try:
+        return _parse(decoder, data)
+    except (ValueError, RecursionError):
+        if parse(_kind, data, place).type in known:
+            raise malformed(place, "an event of an unknown form") from None
+        return None
+
+
+def _parse(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        raise
+    except ValueError:
+        loose = json.loads(bytes(data).decode("utf-8", "replace"))
+        return decoder.decode(json.dumps(loose, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def read_loosely(data: msgspec.Raw) -> object:
+    """Plain values; None for what is missing or broken. For what must not cost us an answer."""
+    try:
+        return msgspec.json.decode(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def count(counts: object, *path: str) -> int:
+    """The number at the end of the path; 0 where there is none, or none that could be one."""
+    for name in path:
+        counts = cast("dict[str, object]", counts).get(name) if isinstance(counts, dict) else None
+    return min(max(int(counts), 0), _MOST) if isinstance(counts, int | float) and isfinite(counts) else 0
+
+
+def usage(input_tokens: int, cached: int, output_tokens: int, reasoning: int, total: int = 0) -> Usage:
+    """Counts that add up, whatever the provider's total is."""
+    return Usage(input_tokens, cached, output_tokens, reasoning, max(total, input_tokens + output_tokens))

@@ -1,0 +1,53 @@
+"""What the dialects of the three APIs have in common: strings as JSON, ids that fit, tools for APIs without free text."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from tertulia.protocol.items import ToolCall
+from tertulia.protocol.tool_spec import ToolSpec
+
+encode = msgspec.json.Encoder().encode
+"""Any value as compact JSON: no whitespace but within strings, so whitespace can mark what is ours."""
+
+_FREE_TEXT = msgspec.Raw(
+    b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}'
+)
+
+
+def schema_of(tool: ToolSpec) -> msgspec.Raw:
+    """The schema of its arguments; where an API knows no custom tools, their text is the one argument `input`."""
+    return _FREE_TEXT if tool.kind == "custom" else msgspec.Raw(tool.schema.encode())
+
+
+def explained(tool: ToolSpec) -> str:
+    """What the tool is, and the grammar of its text where only words can tell."""
+    if tool.kind == "custom" and tool.grammar:
+        return f"{tool.description}\n\nThe input follows this grammar:\n{tool.grammar}"
+    return tool.description
+
+
+def arguments_of(call: ToolCall) -> str:
+    """The arguments as the text of a JSON object, for APIs that know no custom tools."""
+    return encode({"input": call.arguments}).decode() if call.kind == "custom" else call.arguments
+
+
+def fitting(call_id: str, legal: re.Pattern[str]) -> str:
+    """The call id, or, where the API would refuse it, another that follows from it alone: a call and its output agree."""
+    if legal.fullmatch(call_id):
+        return call_id
+    return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
+
+
+def member(name: str, value: bytes) -> bytes:
+    """One more member of a JSON object that has some already."""
+    return b',"%b":%b' % (name.encode(), value)
+
+
+def joined(chunks: Sequence[bytes]) -> bytes:
+    """A history's chunks as one row of JSON values."""
+    return chunks[0] if len(chunks) == 1 else b",".join(chunks)

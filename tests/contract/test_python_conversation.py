@@ -1,0 +1,372 @@
+"""One conversation from Python: messages and replies, history, steering, stopping, forking, compacting."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any
+
+import pytest
+
+import tertulia
+from tertulia import errors
+from tertulia.testing import ScriptedModel, fail, say
+from tests.contract.talking import becomes, past, session, soon, told
+
+NEVER = ScriptedModel  # a gate that nobody opens, made inside each test's own loop
+
+
+def held(text: str) -> Any:
+    return say(text, gate=asyncio.Event())
+
+
+def house_of(model: ScriptedModel, **settings: Any) -> Any:
+    return tertulia.Session.start(tertulia.Settings(model=model, **settings))
+
+
+# ---- replies
+
+
+async def test_a_reply_has_text_status_and_statistics() -> None:
+    """S002-47."""
+    usage = {"input_tokens": 30, "cached_input_tokens": 10, "output_tokens": 7, "reasoning_output_tokens": 2}
+    async with session({"text": "Good morning.", "usage": {**usage, "total_tokens": 37}}) as house:
+        reply = await house.root.message("Hello")
+    assert reply.text == "Good morning."
+    assert reply.status == "completed"
+    assert reply.tool_calls == 0
+    assert isinstance(reply.duration, float)
+    assert 0 <= reply.duration < 10
+    assert str(uuid.UUID(reply.task_id)) == reply.task_id
+    assert reply.trace_id
+    assert reply.usage.input_tokens == 30
+    assert reply.usage.cached_input_tokens == 10
+    assert reply.usage.output_tokens == 7
+    assert reply.usage.reasoning_output_tokens == 2
+    assert reply.usage.total_tokens == 37
+
+
+async def test_the_usage_of_a_reply_sums_every_request_of_its_task() -> None:
+    usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+    plan = {"plan": [{"step": "Look", "status": "pending"}]}
+    first = {"tool_calls": [{"name": "update_plan", "arguments": plan}], "usage": usage}
+    async with session(first, {"text": "Done.", "usage": usage}) as house:
+        reply = await house.root.message("Plan it")
+    assert reply.usage.total_tokens == 30
+    assert reply.tool_calls == 1
+
+
+async def test_a_failed_task_is_a_reply_and_the_conversation_still_works() -> None:
+    """`error`, then task_complete{failed}; a failed task is a result."""
+    async with session(fail("The provider is overloaded"), "Now I can.") as house:
+        reply = await house.root.message("Hello")
+        assert reply.status == "failed"
+        assert reply.error
+        assert reply.error.code == "model_error"
+        assert "overloaded" in reply.error.message
+        events = await past(house, task_id=reply.task_id)
+        assert [event.type for event in events[-2:]] == ["error", "task_complete"]
+        assert events[-2].data.code == "model_error"
+        assert events[-1].data.status == "failed"
+        assert (await house.root.message("Again")).text == "Now I can."
+
+
+async def test_a_stream_that_ends_early_fails_the_task_and_nothing_else() -> None:
+    async with session({"text": "Half a", "cut": True}, "Whole.") as house:
+        assert (await house.root.message("Hello")).status == "failed"
+        assert (await house.root.message("Again")).text == "Whole."
+
+
+async def test_items_are_texts_and_pictures() -> None:
+    model = ScriptedModel(["I see."])
+    picture = "data:image/png;base64,iVBORw0KGgo="
+    async with house_of(model) as house:
+        await house.root.message([{"type": "text", "text": "Look"}, {"type": "image", "image_url": picture}])
+        entry = (await house.root.history())[0]
+    assert entry.role == "user"
+    assert entry.text == "Look"
+    assert entry.attachments == [{"type": "image", "image_url": picture}]
+
+
+@pytest.mark.parametrize(
+    "empty", ["", [], [{"type": "text"}], [{"type": "song", "text": "la"}], [{"type": "image", "image_url": "ftp://x"}]]
+)
+async def test_an_empty_or_unknown_input_is_refused_and_leaves_nothing_behind(empty: Any) -> None:
+    model = ScriptedModel(["Hello."])
+    async with house_of(model) as house:
+        with pytest.raises(errors.InvalidParams):
+            await house.root.message(empty)
+        assert await house.root.history() == []
+        assert not model.requests
+        assert not await past(house, type="task_started")
+        assert (await house.root.message("Hello")).text == "Hello."
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
+async def test_a_lone_surrogate_is_refused(text: str) -> None:
+    async with session("Hello.") as house:
+        with pytest.raises(errors.InvalidParams):
+            await house.root.message(text)
+        assert (await house.root.message("Hello")).text == "Hello."
+
+
+async def test_a_text_of_sixteen_megabytes_is_taken_and_a_longer_one_is_refused() -> None:
+    megabytes = 16 * 1000 * 1000
+    async with session("Long.", "Hello.") as house:
+        assert (await soon(house.root.message("x" * megabytes))).text == "Long."
+        other = await house.open()
+        with pytest.raises(errors.InvalidParams):
+            await other.message("x" * (16 * 1024 * 1024 + 1))
+        assert (await other.message("Hello")).text == "Hello."
+
+
+# ---- history
+
+
+async def test_history_holds_what_was_said_and_not_what_was_injected() -> None:
+    """S000-13, S004-09: instructions and environment are sent to the model, and left out here."""
+    model = ScriptedModel(["First.", "Second."])
+    async with house_of(model) as house:
+        talk = await house.open(base_instructions="BASE", user_instructions="Always in Spanish.")
+        await talk.message("One")
+        await talk.message("Two")
+        said = [(entry.role, entry.text) for entry in await talk.history()]
+        newest = [(entry.role, entry.text) for entry in await talk.history(limit=3)]
+    assert said == [("user", "One"), ("assistant", "First."), ("user", "Two"), ("assistant", "Second.")]
+    assert newest == said[-3:]
+    seen = told(model)
+    assert seen[0].startswith("<")
+    assert "Always in Spanish." in seen[0]
+    assert seen[1].startswith("<environment_context>")
+    assert seen[2:] == ["One", "First.", "Two"]
+    assert not any("BASE" in text for text in seen), "base instructions are never in history"
+
+
+async def test_without_instructions_the_model_sees_the_environment_and_the_input() -> None:
+    """S000-15."""
+    model = ScriptedModel(["Hi."])
+    async with house_of(model) as house:
+        await house.root.message("Hello")
+    seen = told(model)
+    assert len(seen) == 2
+    assert seen[0].startswith("<environment_context>")
+    assert seen[1] == "Hello"
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "two", True])
+async def test_a_limit_of_history_is_a_positive_whole_number(limit: Any) -> None:
+    """S004-10."""
+    async with session("Hi.") as house:
+        await house.root.message("Hello")
+        with pytest.raises((errors.InvalidParams, TypeError)):
+            await house.root.history(limit=limit)
+
+
+async def test_two_conversations_know_nothing_of_each_other() -> None:
+    """S000-37, S002-03."""
+    model = ScriptedModel(["I like tea.", "I know nothing."])
+    async with house_of(model) as house:
+        one = await house.open(base_instructions="You are ONE.", user_instructions="Drink tea.")
+        two = await house.open(base_instructions="You are TWO.")
+        await one.message("The word is saffron.")
+        await two.message("What is the word?")
+    first, second = model.requests
+    assert "You are ONE." in first.instructions
+    assert "You are TWO." in second.instructions
+    assert "ONE" not in second.instructions
+    assert not any("saffron" in text or "tea" in text for text in told(model, 1))
+
+
+async def test_base_instructions_replace_the_built_in_prompt_and_nothing_is_added() -> None:
+    """S000-09, S000-12."""
+    model = ScriptedModel(["1", "2"])
+    async with house_of(model) as house:
+        await (await house.open(base_instructions="Only this.")).message("Go")
+        await house.root.message("Go")
+    assert model.requests[0].instructions == "Only this."
+    assert len(model.requests[1].instructions) > 100
+
+
+# ---- one after another
+
+
+async def test_messages_at_the_same_time_are_answered_one_after_another_in_order() -> None:
+    """S002-35, S004-13: at most one task at any moment in a session."""
+    async with session(*[str(number) for number in range(6)]) as house:
+        talks = [house.root, await house.open(), await house.open()] * 2
+        replies = await soon(asyncio.gather(*(talk.message("Go") for talk in talks)))
+        assert [reply.text for reply in replies] == ["0", "1", "2", "3", "4", "5"]
+        turns = [event for event in await past(house) if event.type in {"task_started", "task_complete"}]
+        assert [event.type for event in turns] == ["task_started", "task_complete"] * 6
+        assert [event.task_id for event in turns[::2]] == [event.task_id for event in turns[1::2]]
+
+
+async def test_the_same_message_id_gets_the_same_answer_and_not_a_second_run() -> None:
+    model = ScriptedModel(["First.", "Second."])
+    async with house_of(model) as house:
+        first = await house.root.message("Hello", message_id="m1")
+        again = await house.root.message("Hello", message_id="m1")
+        other = await house.root.message("Hello", message_id="m2")
+        assert (again.text, again.task_id, again.status) == (first.text, first.task_id, first.status)
+        assert other.text == "Second."
+        assert len(await past(house, type="task_started")) == 2
+        assert len(await house.root.history()) == 4
+
+
+async def test_the_same_message_id_while_it_still_runs_joins_the_first() -> None:
+    gate = asyncio.Event()
+    model = ScriptedModel([say("Once.", gate=gate), "Twice."])
+    async with house_of(model) as house:
+        asked = [asyncio.create_task(house.root.message("Hello", message_id="m")) for _ in range(3)]
+        await becomes(lambda: len(model.requests) == 1)
+        gate.set()
+        replies = await soon(asyncio.gather(*asked))
+        assert {reply.text for reply in replies} == {"Once."}
+        assert len({reply.task_id for reply in replies}) == 1
+        assert len(model.requests) == 1
+
+
+async def test_who_does_not_want_to_wait_is_told_that_the_session_is_busy() -> None:
+    """X-37: `if_busy: fail` looks at the session's slot and leaves nothing behind."""
+    gate = asyncio.Event()
+    model = ScriptedModel([say("Done.", gate=gate), "Free."])
+    async with house_of(model) as house:
+        other = await house.open()
+        running = asyncio.create_task(house.root.message("Work"))
+        await becomes(lambda: len(model.requests) == 1)
+        with pytest.raises(errors.Busy) as caught:
+            await other.message("Quick", if_busy="fail")
+        assert caught.value.code == "busy"
+        assert await other.history() == []
+        gate.set()
+        await soon(running)
+        assert (await soon(other.message("Quick", if_busy="fail"))).text == "Free."
+        assert len(await past(house, type="task_started")) == 2
+
+
+# ---- steering and stopping
+
+
+async def test_steering_an_idle_conversation_is_refused() -> None:
+    async with session("Hello.") as house:
+        with pytest.raises(errors.NotRunning) as caught:
+            await house.root.steer("Be quick")
+        assert caught.value.code == "not_running"
+        assert await house.root.history() == []
+
+
+async def test_what_is_steered_into_a_running_task_reaches_the_model_in_the_same_task() -> None:
+    gate = asyncio.Event()
+    plan = {"plan": [{"step": "Look", "status": "pending"}]}
+    model = ScriptedModel([{"tool_calls": [{"name": "update_plan", "arguments": plan}]}, say("Quick.", gate=gate)])
+    model = ScriptedModel([say("Thinking.", gate=gate), "Quick."])
+    async with house_of(model) as house:
+        running = asyncio.create_task(house.root.message("Work"))
+        await becomes(lambda: len(model.requests) == 1)
+        await house.root.steer("Be quick")
+        gate.set()
+        reply = await soon(running)
+        assert reply.text == "Quick."
+        assert model.last_request.last_input == "Be quick"
+        assert len(await past(house, type="task_started")) == 1
+        assert [entry.text for entry in await house.root.history()] == ["Work", "Thinking.", "Be quick", "Quick."]
+
+
+async def test_interrupting_ends_the_task_once_and_the_conversation_goes_on() -> None:
+    """H1: one terminal event, and the message answers interrupted."""
+    model = ScriptedModel([held("never"), "Back again."])
+    async with house_of(model) as house:
+        running = asyncio.create_task(house.root.message("Work"))
+        await becomes(lambda: len(model.requests) == 1)
+        assert (await soon(house.root.interrupt())).interrupted is True
+        reply = await soon(running)
+        assert reply.status == "interrupted"
+        events = await past(house, task_id=reply.task_id)
+        ends = [event for event in events if event.type in {"turn_aborted", "task_complete"}]
+        assert [(event.type, event.data.reason) for event in ends] == [("turn_aborted", "interrupted")]
+        assert (await soon(house.root.message("Again"))).text == "Back again."
+
+
+async def test_interrupting_an_idle_conversation_says_that_there_was_nothing_to_stop() -> None:
+    async with session() as house:
+        assert (await house.root.interrupt()).interrupted is False
+        assert not await past(house, type="turn_aborted")
+
+
+async def test_a_task_past_its_time_fails_with_timeout() -> None:
+    """turn_aborted{timeout}; the message answers failed with that code."""
+    model = ScriptedModel([held("never"), "In time."])
+    async with house_of(model, limits={"task_timeout_s": 0.05}) as house:
+        reply = await soon(house.root.message("Work"))
+        assert reply.status == "failed"
+        assert reply.error.code == "timeout"
+        ends = [event for event in await past(house) if event.type in {"turn_aborted", "task_complete"}]
+        assert [(event.type, event.data.reason) for event in ends] == [("turn_aborted", "timeout")]
+        assert (await soon(house.root.message("Again"))).text == "In time."
+
+
+# ---- forking and compacting
+
+
+async def three_rounds(talk: tertulia.Conversation) -> None:
+    for word in ("one", "two", "three"):
+        await talk.message(word)
+
+
+async def test_a_fork_has_the_same_past_and_its_own_future() -> None:
+    async with session("1", "2", "3", "fork says", "origin says") as house:
+        talk = await house.open(base_instructions="Count.")
+        await three_rounds(talk)
+        before = await talk.history()
+        fork = await talk.fork()
+        assert fork.id != talk.id
+        assert await fork.history() == before
+        await fork.message("to the fork")
+        assert await talk.history() == before
+        await talk.message("to the origin")
+        assert [entry.text for entry in (await fork.history())[-2:]] == ["to the fork", "fork says"]
+        assert (await fork.context()).base_instructions == "Count."
+        assert fork.id in [one.id for one in house.conversations()]
+
+
+async def test_a_fork_at_a_round_ends_with_that_round() -> None:
+    """A round is a user message and all that followed it."""
+    async with session("1", "2", "3") as house:
+        await three_rounds(house.root)
+        fork = await house.root.fork(at=2)
+        assert [entry.text for entry in await fork.history()] == ["one", "1", "two", "2"]
+
+
+@pytest.mark.parametrize("at", [0, -1, 4, 99, "nothing", 1.5])
+async def test_a_fork_where_nothing_is_is_refused_and_makes_nothing(at: Any) -> None:
+    async with session("1", "2", "3") as house:
+        await three_rounds(house.root)
+        with pytest.raises(errors.AgentError) as caught:
+            await house.root.fork(at=at)
+        assert caught.value.code in {"invalid_params", "not_found"}
+        assert len(house.conversations()) == 1
+
+
+async def test_compacting_shrinks_any_conversation_and_says_by_how_much() -> None:
+    """X-22, S000-10: not only the root; base instructions are as before."""
+    long = "word " * 2_000
+    async with session(*["ok"] * 12, "In short: words.", "Still here.") as house:
+        talk = await house.open(base_instructions="Count words.")
+        for _ in range(12):
+            await talk.message(long)
+        answer = await soon(talk.compact())
+        assert answer.compacted is True
+        assert answer.after_tokens < answer.before_tokens
+        assert (await talk.context()).base_instructions == "Count words."
+        assert len(await past(house, type="history_compacted", conversation_id=talk.id)) == 1
+        assert (await soon(talk.message("Still there?"))).status == "completed"
+
+
+async def test_compacting_what_is_short_changes_nothing() -> None:
+    async with session("Hi.") as house:
+        await house.root.message("Hello")
+        before = await house.root.history()
+        answer = await house.root.compact()
+        assert answer.compacted is False
+        assert answer.before_tokens == answer.after_tokens
+        assert await house.root.history() == before

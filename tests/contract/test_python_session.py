@@ -1,0 +1,221 @@
+"""The session as the public page shows it to a Python program: start, open, find, list, close."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+
+import pytest
+
+import tertulia
+from tertulia import errors
+from tertulia.testing import ScriptedModel, say
+from tests.contract.talking import becomes, past, session, soon
+
+
+async def test_the_example_of_the_public_page_runs() -> None:
+    """S002-04, S002-46, S002-47: the root is there, others are opened beside it, an answer has its statistics."""
+    async with session("It holds notes.", "Fine.") as house:
+        reply = await house.root.message("What does this repository do?")
+        assert reply.text == "It holds notes."
+        assert reply.usage.total_tokens > 0
+
+        reviewer = await house.open(
+            base_instructions="You review Python code. Be brief.",
+            storage_policy=tertulia.HeadersOnly(),
+        )
+        types = [event.type async for event in reviewer.stream("Review src/app.py")]
+        assert types[0] == "task_started"
+        assert types[-1] == "task_complete"
+        await reviewer.close()
+
+
+async def test_which_calls_are_plain_and_which_are_awaited_is_as_the_page_says() -> None:
+    manager = tertulia.Session.start(tertulia.Settings(model=ScriptedModel([])))
+    assert not inspect.isawaitable(manager) or hasattr(manager, "__aenter__")
+    assert hasattr(manager, "__aenter__")
+    async with manager as house:
+        assert isinstance(house.conversations(), list)
+        assert house.conversation(house.root.id).id == house.root.id
+        assert isinstance(house.root.tools(), list)
+        for name in ("open", "close"):
+            assert inspect.iscoroutinefunction(getattr(house, name)), name
+        for name in ("message", "steer", "interrupt", "compact", "set_context", "history", "fork", "context", "close"):
+            assert inspect.iscoroutinefunction(getattr(house.root, name)), name
+
+
+def test_every_field_of_config_toml_is_a_field_of_settings() -> None:
+    settings = tertulia.Settings(model=ScriptedModel([]))
+    for name in (
+        "model", "model_providers", "approval_policy", "sandbox", "network", "writable_roots", "storage_policy",
+        "mcp_servers", "limits", "shell_environment", "retention", "notify", "executors", "providers", "tools",
+    ):  # fmt: skip
+        assert hasattr(settings, name), name
+
+
+async def test_the_defaults_are_those_of_the_page() -> None:
+    """Sandbox workspace_write, approval on_request, network off, storage full."""
+    async with session() as house:
+        context = await house.root.context()
+        assert context.policy == {
+            "approval": "on-request", "sandbox": "workspace-write", "network": False, "storage": "full",
+        }  # fmt: skip
+        assert context.base_instructions is None
+        assert context.user_instructions is None
+        assert context.additions == []
+        assert context.narrowed == []
+        assert context.mcp_tool_allowlist is None
+        assert context.limits["max_interrupt_chain_depth"] == 8
+        assert context.limits["max_chain_conversations"] == 64
+        assert context.limits["max_task_interrupts"] == 64
+
+
+async def test_the_conversations_are_the_root_and_then_the_others_as_they_were_opened() -> None:
+    async with session() as house:
+        opened = [await house.open(title=str(number)) for number in range(3)]
+        assert [talk.id for talk in house.conversations()] == [house.root.id, *(talk.id for talk in opened)]
+
+
+async def test_the_root_is_not_called_like_the_session() -> None:
+    """X-40: distinct ids, and the root's is told by session_configured."""
+    async with session() as house:
+        first = (await past(house))[0]
+        assert first.type == "session_configured"
+        assert first.seq == 1
+        assert first.session_id != house.root.id
+        assert first.data.root_conversation_id == house.root.id
+
+
+async def test_a_conversation_is_found_by_its_id_and_the_root_by_its_name() -> None:
+    async with session() as house:
+        talk = await house.open()
+        assert house.conversation(talk.id).id == talk.id
+        assert house.conversation("root").id == house.root.id
+
+
+@pytest.mark.parametrize("id", ["nobody", "", "../x", "\0", "x" * 4096, "00000000-0000-0000-0000-000000000000"])
+async def test_an_id_that_never_existed_is_not_found(id: str) -> None:
+    """E9: whatever it looks like."""
+    async with session() as house:
+        with pytest.raises(errors.AgentError) as caught:
+            house.conversation(id)
+        assert caught.value.code in {"not_found", "invalid_params"}
+        assert [talk.id for talk in house.conversations()] == [house.root.id]
+
+
+async def test_a_closed_conversation_says_closed_and_not_that_it_never_was() -> None:
+    async with session("unheard") as house:
+        talk = await house.open()
+        await talk.close()
+        with pytest.raises(errors.Closed) as found:
+            house.conversation(talk.id)
+        with pytest.raises(errors.Closed) as asked:
+            await talk.message("Still there?")
+        assert found.value.code == asked.value.code == "closed"
+
+
+async def test_a_second_close_is_harmless_and_says_so() -> None:
+    """S002-48, X-71, H2."""
+    async with session() as house:
+        talk = await house.open()
+        first, second = await talk.close(), await talk.close()
+        assert (first.closed, first.already_closed, first.forced) == (True, False, False)
+        assert (second.closed, second.already_closed) == (True, True)
+        assert len(await past(house, type="conversation_closed")) == 1
+
+
+async def test_two_closes_at_once_agree() -> None:
+    """H2: one of them closes, both say closed."""
+    async with session() as house:
+        talk = await house.open()
+        answers = await soon(asyncio.gather(talk.close(), talk.close(), talk.close()))
+        assert all(answer.closed for answer in answers)
+        assert [answer.already_closed for answer in answers].count(False) == 1
+
+
+async def test_the_root_cannot_be_closed_alone() -> None:
+    async with session("I am still here.") as house:
+        with pytest.raises(errors.InvalidParams) as caught:
+            await house.root.close()
+        assert caught.value.code == "invalid_params"
+        assert (await house.root.message("Hello?")).text == "I am still here."
+
+
+async def test_closing_a_running_conversation_ends_its_task_as_interrupted() -> None:
+    """S002-48: turn_aborted{interrupted}, and the message answers interrupted."""
+    model = ScriptedModel([say("never", gate=asyncio.Event()), "The root is free."])
+    async with tertulia.Session.start(tertulia.Settings(model=model)) as house:
+        talk = await house.open()
+        waiting = asyncio.create_task(talk.message("Go"))
+        await becomes(lambda: len(model.requests) == 1)
+        await soon(talk.close())
+        reply = await soon(waiting)
+        assert reply.status == "interrupted"
+        ends = [event for event in await past(house) if event.type in {"task_complete", "turn_aborted"}]
+        assert [(event.type, event.data.reason) for event in ends] == [("turn_aborted", "interrupted")]
+        assert (await soon(house.root.message("And you?"))).text == "The root is free."
+
+
+async def test_leaving_the_session_stops_what_runs_and_a_second_close_is_harmless() -> None:
+    """H2, H4: shutdown is a turn_aborted, its message answers interrupted."""
+    async with session(say("never", gate=asyncio.Event())) as house:
+        events = house.events(after=0)
+        waiting = asyncio.create_task(house.root.message("Go"))
+        await soon(anext(event async for event in house.events(after=0) if event.type == "task_started"))
+    reply = await soon(waiting)
+    assert reply.status == "interrupted"
+    seen = await soon(collect(events))
+    assert [event.data.reason for event in seen if event.type == "turn_aborted"] == ["shutdown"]
+    again = await house.close()
+    assert again.already_closed
+    with pytest.raises(errors.Closed):
+        await house.root.message("Hello?")
+    with pytest.raises(errors.Closed):
+        await house.open()
+
+
+async def collect(events: object) -> list[tertulia.Event]:
+    return [event async for event in events]
+
+
+async def test_closing_a_parent_leaves_its_children() -> None:
+    async with session("I am well.") as house:
+        parent = await house.open()
+        child = await house.open(parent_id=parent.id)
+        await parent.close()
+        assert (await child.message("How are you?")).text == "I am well."
+
+
+async def test_open_refuses_what_it_does_not_know_by_name_and_leaves_nothing_behind() -> None:
+    """S000-32: a misspelt field is an error, never ignored."""
+    async with session() as house:
+        before = len(await past(house))
+        with pytest.raises((errors.InvalidParams, TypeError), match="base_instruction"):
+            await house.open(base_instruction="typo")
+        with pytest.raises(errors.NotFound):
+            await house.open(parent_id="nobody")
+        with pytest.raises(errors.InvalidParams):
+            await house.open(mcp_tool_allowlist=["nobody__nothing"])
+        with pytest.raises(errors.InvalidParams):
+            await house.open(sandbox="wide-open")
+        with pytest.raises(errors.AgentError):
+            await house.open(model="nobody/nothing")
+        with pytest.raises(errors.AgentError):
+            await house.open(backend="nobody")
+        assert len(house.conversations()) == 2  # the root, and the mark of `past`
+        assert len(await past(house)) == before + 1
+
+
+def test_every_code_of_the_page_is_an_error_of_that_name() -> None:
+    """S002-06, X-38."""
+    codes = (
+        "not_found invalid_params busy closed depth_exceeded tool_conflict parse_error invalid_request method_not_found "
+        "awaiting_result approval_denied no_approver not_initialized sandbox_error sandbox_unavailable mcp_error "
+        "model_error storage_policy_violation not_running unsupported_by_backend cancelled timeout internal"
+    )
+    for code in codes.split():
+        cls = getattr(errors, "".join(word.capitalize() for word in code.split("_")))
+        assert issubclass(cls, errors.AgentError)
+        assert cls.code == code
+        assert cls("why").code == code
+    assert tertulia.AgentError is errors.AgentError
