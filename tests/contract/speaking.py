@@ -132,8 +132,8 @@ def surroundings(home: Path) -> dict[str, str]:
 
 
 def write_script(folder: Path, replies: list[Any], **rest: Any) -> str:
-    """A script as a model's name."""
-    (folder / "script.json").write_text(json.dumps({"replies": replies, **rest}))
+    """A script as a model's name. A script of no replies is none, so an unasked one says a word."""
+    (folder / "script.json").write_text(json.dumps({"replies": replies or ["Hello."], **rest}))
     return "scripted/script.json"
 
 

@@ -13,10 +13,9 @@ from tertulia import errors
 from tertulia.testing import ScriptedModel, fail, say
 from tests.contract.talking import becomes, past, session, soon, told
 
-NEVER = ScriptedModel  # a gate that nobody opens, made inside each test's own loop
-
 
 def held(text: str) -> Any:
+    """What a model will never come to say."""
     return say(text, gate=asyncio.Event())
 
 
@@ -257,8 +256,6 @@ async def test_steering_an_idle_conversation_is_refused() -> None:
 
 async def test_what_is_steered_into_a_running_task_reaches_the_model_in_the_same_task() -> None:
     gate = asyncio.Event()
-    plan = {"plan": [{"step": "Look", "status": "pending"}]}
-    model = ScriptedModel([{"tool_calls": [{"name": "update_plan", "arguments": plan}]}, say("Quick.", gate=gate)])
     model = ScriptedModel([say("Thinking.", gate=gate), "Quick."])
     async with house_of(model) as house:
         running = asyncio.create_task(house.root.message("Work"))

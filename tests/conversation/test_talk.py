@@ -223,10 +223,8 @@ def test_new_instructions_are_appended_as_a_new_message_and_nothing_is_rewritten
     [
         {},
         {"user_instructions": "first"},
-        {"user_instructions": None},
-        {"user_instructions": ""},
-        {"base_instructions": "other", "model": "acme/two", "cwd": "/elsewhere"},
-        {"sandbox": "read-only", "include_plan_tool": False},
+        {"base_instructions": "other", "model": "acme/two"},
+        {"include_plan_tool": False},
     ],
 )
 def test_what_brings_no_new_instructions_adds_no_message(fields) -> None:
@@ -236,6 +234,27 @@ def test_what_brings_no_new_instructions_adds_no_message(fields) -> None:
     before = said(conversation)
     conversation.adopt(changed(conversation, **fields))
     assert said(conversation) == before
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"user_instructions": None}, "no longer hold"),
+        ({"user_instructions": ""}, "no longer hold"),
+        ({"cwd": "/elsewhere"}, "<cwd>/elsewhere</cwd>"),
+        ({"sandbox": "read-only"}, "<sandbox_mode>read-only</sandbox_mode>"),
+    ],
+)
+def test_the_model_is_told_of_what_no_longer_holds_and_trimming_keeps_it(fields, told) -> None:
+    """X-67, S002-24: a history is added to, never rewritten; the newest word is pinned like the one it replaces."""
+    conversation = talk(terms(user="first"))
+    conversation.seed()
+    conversation.adopt(changed(conversation, **fields))
+    added = said(conversation)[-1]
+    assert isinstance(added, UserMessage)
+    assert told in added.text
+    assert added.injected
+    assert list(conversation.history.snapshot().segments())[-1].pinned
 
 
 def test_new_terms_hold_from_the_next_request_on() -> None:

@@ -165,7 +165,15 @@ async def test_a_client_drives_a_whole_session_over_pipes(command: list[str]) ->
         assert durable == list(range(1, len(durable) + 1))
 
 
-async def test_when_the_input_ends_running_requests_are_answered_and_the_process_ends_well(command: list[str]) -> None:
+async def test_when_the_input_ends_what_was_asked_is_still_answered(command: list[str]) -> None:
+    asked = HELLO + line("conversation/message", 1, conversation_id="root", text="hello")
+    done = await asyncio.to_thread(subprocess.run, command, input=asked, capture_output=True, timeout=20, check=True)
+    answers = [m for m in map(json.loads, done.stdout.splitlines()) if m.get("id") == 1]
+    assert [m["result"]["status"] for m in answers] == ["completed"]
+
+
+async def test_when_the_input_ends_a_task_that_goes_on_and_on_is_interrupted(command: list[str]) -> None:
+    command[-1] = "0.2"
     async with running(command) as server:
         await server.call("initialize")
         message = server.ask("conversation/message", conversation_id="root", text="slow")
@@ -284,7 +292,9 @@ TALK = b"".join(
 
 
 def settings() -> Settings:
-    return Settings(model=model([say("late", match="slow", gate=asyncio.Event(), repeat=True), "hello"]))
+    slow = say("late", match="slow", gate=asyncio.Event(), repeat=True)
+    # What still runs at the end of the input is stopped soon: it never ends by itself.
+    return Settings(model=model([slow, "hello"]), close_timeout_s=0.05)
 
 
 @pytest.fixture

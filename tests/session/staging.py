@@ -15,11 +15,13 @@ from tertulia.events.journal import Journal
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import NewConversation, TextInput
-from tertulia.protocol.items import ToolOutput
+from tertulia.protocol.items import Item, ToolOutput
+from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.session.session import Session
 from tertulia.testing import RecordedEvents, ScriptedModel, check_invariants
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, TargetResult
+from tests.events.scripted import ScriptedJournal
 
 T = TypeVar("T")
 
@@ -156,3 +158,15 @@ class Ask:
 def heard(output: ToolOutput) -> dict[str, Any]:
     """What `told` made."""
     return msgspec.json.decode(output.text)
+
+
+class Disk(ScriptedJournal):
+    """A journal that the test commits, or breaks; it takes everything at once until it is told to hold."""
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.get_running_loop())
+        self.holding = False
+        self.items: list[Item] = []
+
+    def keep(self, conversation: ConversationId, items: Sequence[Item], policy: StoragePolicy) -> None:
+        self.items.extend(items)

@@ -29,6 +29,8 @@ from tertulia.protocol.items import AssistantMessage, ImagePart, Part, Reasoning
 from tertulia.protocol.tool_events import WebSearchBegin, WebSearchEnd
 
 SaidItem = AssistantMessage | Reasoning | ToolCall
+_CALL_COST = 1_000
+"""Characters that a tool call counts for besides its arguments, so that their number is bounded too."""
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_.-]")
 
 
@@ -54,13 +56,13 @@ class ProviderFailed(ModelError):
         """The history does not fit the model's window: met once with trimming, then told."""
 
 
-async def ask(floor: Floor, wire: Wire, request: Request) -> Answer:
-    """One request, one answer; ModelError when there is none.
+async def ask(floor: Floor, wire: Wire, request: Request, *, aloud: bool = True) -> Answer:
+    """One request, one answer; ModelError when there is none. Not aloud, nobody hears it as it comes.
 
     Nothing of an answer counts before it is whole: items are given back at the end, so that a stream that is
     cut or made again leaves no call behind.
     """
-    reader = _Reader(floor)
+    reader = _Reader(floor, aloud=aloud)
     # A generator is closed here and not by the collector: closing is what hangs up on the provider.
     async with aclosing(wire.stream(request)) as stream:
         async for piece in stream:
@@ -73,24 +75,20 @@ async def ask(floor: Floor, wire: Wire, request: Request) -> Answer:
 class _Reader:
     """Sorts the pieces of one stream."""
 
-    def __init__(self, floor: Floor) -> None:
+    def __init__(self, floor: Floor, *, aloud: bool) -> None:
         self.items: list[SaidItem] = []
         self._floor = floor
+        self._aloud = aloud
         self._offsets: dict[ItemId, int] = {}
         self._size = 0
 
     def take(self, piece: Piece) -> Finished | None:
         match piece:
-            case TextDelta(item_id, text):
-                text = self._text(text)
-                offset = self._floor.hear(item_id, text)
-                self._floor.publish(AgentMessageDelta(text, item_id, offset))
-            case ReasoningDelta(item_id, text):
-                text = self._text(text)
-                offset = self._offsets.get(item_id, 0)
-                self._offsets[item_id] = offset + len(text)
-                self._floor.publish(AgentReasoningDelta(text, item_id, offset))
+            case TextDelta() | ReasoningDelta():
+                self._hear(piece)
             case Said(item):
+                if isinstance(item, ToolCall):
+                    self._bounded(len(item.arguments) + _CALL_COST)
                 self.items.append(_clean(item))
             case Searched(call_id, query):
                 self._floor.publish(WebSearchBegin(call_id) if query is None else WebSearchEnd(call_id, query))
@@ -105,11 +103,22 @@ class _Reader:
                 raise ProviderFailed(piece)
         return None
 
-    def _text(self, text: str) -> str:
-        self._size += len(text)
+    def _hear(self, piece: TextDelta | ReasoningDelta) -> None:
+        self._bounded(len(piece.text))
+        if not self._aloud:
+            return
+        text, item_id = _valid(piece.text), piece.item_id
+        if isinstance(piece, TextDelta):
+            self._floor.publish(AgentMessageDelta(text, item_id, self._floor.hear(item_id, text)))
+        else:
+            offset = self._offsets.get(item_id, 0)
+            self._offsets[item_id] = offset + len(text)
+            self._floor.publish(AgentReasoningDelta(text, item_id, offset))
+
+    def _bounded(self, size: int) -> None:
+        self._size += size
         if self._size > MAX_TEXT_BYTES:
             raise ModelError(f"the answer is longer than {MAX_TEXT_BYTES:,} characters")
-        return _valid(text)
 
 
 def _valid(text: str) -> str:

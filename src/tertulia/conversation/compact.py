@@ -44,7 +44,7 @@ class ModelSummariser:
             storage=floor.rights().storage_policy,
         )
         request = build_request(asking, older, [question])
-        answer = await ask(floor, terms.wire, request)
+        answer = await ask(floor, terms.wire, request, aloud=False)
         floor.charge(answer.finished.usage)
         floor.publish(TokenCount(answer.finished.usage, terms.wire.context_window, request.cache_key))
         return "\n\n".join(item.text for item in answer.items if isinstance(item, AssistantMessage))

@@ -153,6 +153,7 @@ class Floor:
 
     def end(self, call: ToolCall, result: Result, *, truncated: bool = False) -> None:
         """The one end of a call that has begun. Its output waits for its turn, see `settle_calls`."""
+        self._check()
         elapsed = round((self.around.clock.monotonic() - self._begun.pop(call.call_id)) * 1000)
         parts = (TextPart(result.text), *result.parts)
         self._outputs[call.call_id] = ToolOutput(

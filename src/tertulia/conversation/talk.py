@@ -15,7 +15,7 @@ from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.policy.narrowing import Rights
-from tertulia.prompt.seeds import seeds, user_instructions_message
+from tertulia.prompt.seeds import NO_LONGER, environment_message, seeds, user_instructions_message
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
 
@@ -69,10 +69,10 @@ class Talk:
             return "running"
         return "waiting" if self.awaiting else "idle"
 
-    def say(self, items: Sequence[Item]) -> None:
+    def say(self, items: Sequence[Item], *, pinned: bool = False) -> None:
         """Append what was just said, once, and hand it to the journal."""
         if items:
-            self.history.append(items)
+            self.history.append(items, pinned=pinned)
             self._keep(items)
 
     def close_open_calls(self, reason: str) -> tuple[ToolOutput, ...]:
@@ -102,15 +102,18 @@ class Talk:
     def take_pending(self) -> bool:
         """Move pending input into the history; whether there was any."""
         pending, self._pending = self._pending, None
-        if pending:
-            self.say(pending)
+        for message in pending or ():
+            self.say([message], pinned=message.injected)
         return bool(pending)
 
     def adopt(self, terms: Terms) -> None:
         """Run under new terms from the next request on. History is added to, never rewritten."""
-        text = terms.context.user_instructions
-        if text and text != self.terms.context.user_instructions:
-            self._instruct(user_instructions_message(text))
+        before, text = self.terms, terms.context.user_instructions
+        if text != before.context.user_instructions:
+            self._instruct(user_instructions_message(text or NO_LONGER))
+        environment = environment_message(terms.cwd, terms.rights)
+        if environment.parts != environment_message(before.cwd, before.rights).parts:
+            self._instruct(environment)
         self.terms = terms
         self.history.limits = _limits(terms.rights)
 
@@ -126,11 +129,12 @@ class Talk:
         )
 
     def _instruct(self, message: UserMessage) -> None:
+        """Pinned like the seeds it takes the place of: trimming must not leave only what no longer holds."""
         # Between a call and its output some models accept nothing: then it is read after the output.
         if self.history.open_calls:
             self.queue_input(message)
         else:
-            self.say([message])
+            self.say([message], pinned=True)
 
     def _keep(self, items: Sequence[Item]) -> None:
         self._journal.keep(self.id, items, self.terms.rights.storage_policy)

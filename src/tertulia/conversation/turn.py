@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from tertulia.conversation.answer import Answer, ProviderFailed, ask
+from tertulia.conversation.context import TurnContext
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.inbox import to_message
 from tertulia.conversation.trimming import make_room, trim_to_limits
@@ -70,35 +71,44 @@ async def run_turns(floor: Floor, script: Script, admit: Admit) -> tuple[Handed,
 async def _one_answer(floor: Floor, script: Script) -> tuple[Answer, ToolList]:
     """Ask once; if the history does not fit, make room and ask once more."""
     trim_to_limits(floor)
-    request, tools = _request(floor, script)
+    turn = _prepare(floor, script)
     try:
-        answer = await _asked(floor, request)
+        answer = await _asked(floor, turn)
     except ProviderFailed as failure:
         if not (failure.overflow and make_room(floor)):
             raise
-        request, tools = _request(floor, script)
-        answer = await _asked(floor, request)
-    return answer, tools
+        turn = _prepare(floor, script)
+        answer = await _asked(floor, turn)
+    return answer, turn.tools
 
 
-def _request(floor: Floor, script: Script) -> tuple[Request, ToolList]:
+class _Turn(msgspec.Struct, frozen=True):
+    """One request, and what it was made from."""
+
+    context: TurnContext
+    tools: ToolList
+    request: Request
+
+
+def _prepare(floor: Floor, script: Script) -> _Turn:
     # Terms and rights are read anew for each request: that is when a change takes effect.
-    terms, rights = floor.talk.terms, floor.rights()
-    tools = floor.around.toolbox.offered(terms, rights)
+    talk, rights = floor.talk, floor.rights()
+    context = talk.turn_context(rights, floor.around.shell_environment)
+    tools = floor.around.toolbox.offered(talk.terms, rights)
     override = script.base_instructions_override
     asking = Asking(
-        conversation_id=floor.talk.id,
-        wire=terms.wire,
-        override=terms.context.base_instructions if override is None else override,
+        conversation_id=talk.id,
+        wire=context.client,
+        override=talk.terms.context.base_instructions if override is None else override,
         tools=tools,
-        storage=rights.storage_policy,
+        storage=context.storage_policy,
         output_schema=script.output_schema,
     )
-    return build_request(asking, floor.talk.history), tools
+    return _Turn(context, tools, build_request(asking, talk.history))
 
 
-async def _asked(floor: Floor, request: Request) -> Answer:
-    wire = floor.talk.terms.wire
+async def _asked(floor: Floor, turn: _Turn) -> Answer:
+    wire, request = turn.context.client, turn.request
     # What goes out besides the history counts too, or short histories would look dear.
     estimate = floor.talk.history.approx_tokens + (len(request.instructions) + len(request.tools_json)) // 4
     answer = await ask(floor, wire, request)

@@ -6,7 +6,7 @@ Knows requests and events as bytes; what they mean is the wire's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
@@ -55,7 +55,7 @@ class Connection:
         self._session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
-    async def post(self, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[EventStream]:
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[EventStream]:
         """Send, and give the events of the answer; raises Trouble for any other answer, also while they are read.
 
         Whoever leaves before the stream is over has hung up when this returns.
@@ -142,7 +142,9 @@ def _trouble(error: Exception, place: Place) -> Trouble:
         case aiohttp.ClientSSLError():
             return Trouble(f"no trusted connection to {place.provider} at {place.host}: {_reason(error)}")
         case aiohttp.ConnectionTimeoutError():
-            return Trouble(f"{place.provider} at {place.host} does not answer: no connection in {CONNECT_TIMEOUT_S:g} s")
+            return Trouble(
+                f"{place.provider} at {place.host} does not answer: no connection in {CONNECT_TIMEOUT_S:g} s"
+            )
         case aiohttp.ClientConnectorError():
             return Trouble(f"cannot connect to {place.provider} at {place.host}: {_reason(error)}")
         case aiohttp.ServerTimeoutError():

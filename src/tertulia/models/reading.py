@@ -11,7 +11,7 @@ import msgspec
 
 from tertulia.models.trouble import Place, Trouble, malformed
 from tertulia.models.wire import Piece
-from tertulia.protocol.ids import new_item_id
+from tertulia.protocol.ids import ItemId, new_item_id
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.usage import Usage
 
@@ -20,6 +20,8 @@ NOTHING = msgspec.Raw(b"")
 
 _MOST = 1 << 53
 """No request has more tokens, and larger numbers do not pass through JSON everywhere."""
+
+_ITEM_SIZE = 1_000
 
 T = TypeVar("T")
 
@@ -59,10 +61,18 @@ class Room:
 
     def take(self, text: str) -> str:
         """The text, for which there was room."""
-        self._left -= len(text)
+        self._use(len(text))
+        return text
+
+    def item(self) -> ItemId:
+        """The id of an item, for which there was room; even an empty one takes some."""
+        self._use(_ITEM_SIZE)
+        return new_item_id()
+
+    def _use(self, size: int) -> None:
+        self._left -= size
         if self._left < 0:
             raise Trouble(f"the answer of {self._place.provider} is longer than {MAX_TEXT_BYTES:,} characters")
-        return text
 
 
 class Draft:
@@ -71,7 +81,7 @@ class Draft:
     __slots__ = ("_pieces", "_room", "item_id")
 
     def __init__(self, room: Room) -> None:
-        self.item_id = new_item_id()
+        self.item_id = room.item()
         self._room = room
         self._pieces: list[str] = []
 
@@ -127,10 +137,15 @@ def read_loosely(data: msgspec.Raw) -> object:
         return None
 
 
+def fields(value: object) -> dict[str, object]:
+    """The members of an object; none of anything else."""
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
 def count(counts: object, *path: str) -> int:
     """The number at the end of the path; 0 where there is none, or none that could be one."""
     for name in path:
-        counts = cast("dict[str, object]", counts).get(name) if isinstance(counts, dict) else None
+        counts = fields(counts).get(name)
     return min(max(int(counts), 0), _MOST) if isinstance(counts, int | float) and isfinite(counts) else 0
 
 

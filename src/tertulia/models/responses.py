@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
 import msgspec
 
 from tertulia.models.http_wire import HttpWire
-from tertulia.models.reading import NOTHING, Draft, Room, count, parse, parse_known, read_loosely, usage
+from tertulia.models.responses_answer import ResponsesAnswer
 from tertulia.models.spelling import encode, fitting, joined, member
-from tertulia.models.trouble import Place, cut, reported
-from tertulia.models.wire import (
-    Finished,
-    Piece,
-    ReasoningDelta,
-    Request,
-    Said,
-    Searched,
-    StopReason,
-    TextDelta,
-)
-from tertulia.protocol.ids import CallId, new_item_id
+from tertulia.models.wire import Request
 from tertulia.protocol.items import (
     AssistantMessage,
     Item,
@@ -33,10 +21,8 @@ from tertulia.protocol.items import (
     ToolCall,
     ToolOutput,
     UserMessage,
-    text_parts,
 )
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.protocol.usage import NO_USAGE, Usage
 
 _LEGAL_ID = re.compile(r".{1,64}", re.DOTALL)
 _CANNOT_REASON = ("gpt-3", "gpt-4", "chatgpt")
@@ -118,9 +104,9 @@ class ResponsesWire(HttpWire):
         parts += [b',"input":[', joined(request.chunks), b"]}"]
         return b"".join(parts)
 
-    def reader(self) -> _Reader:
+    def reader(self) -> ResponsesAnswer:
         """One who understands an answer."""
-        return _Reader(self.place, self.dialect.name)
+        return ResponsesAnswer(self.place, self.dialect.name)
 
 
 def _content(parts: tuple[Part, ...]) -> str | list[dict[str, str]]:
@@ -151,185 +137,3 @@ def _spell_tool(tool: ToolSpec) -> dict[str, object]:
             return {**named, "format": {"type": "text"}}
         case "hosted":
             return {"type": tool.name}
-
-
-# ---- reading an answer
-
-
-class _Event(msgspec.Struct):
-    type: str = ""
-    output_index: int = 0
-    summary_index: int = 0
-    delta: str = ""
-    item: msgspec.Raw = NOTHING
-    response: msgspec.Raw = NOTHING
-
-
-class _ContentPart(msgspec.Struct):
-    text: str = ""
-    refusal: str = ""
-
-
-class _Action(msgspec.Struct):
-    query: str | None = None
-
-
-class _Item(msgspec.Struct):
-    type: str = ""
-    id: str | None = None
-    call_id: str | None = None
-    name: str = ""
-    arguments: str = ""
-    input: str = ""
-    content: list[_ContentPart] | None = None
-    summary: list[_ContentPart] | None = None
-    encrypted_content: str | None = None
-    action: _Action | None = None
-
-
-class _Incomplete(msgspec.Struct):
-    reason: str | None = None
-
-
-class _Response(msgspec.Struct):
-    usage: msgspec.Raw = NOTHING
-    incomplete_details: _Incomplete | None = None
-
-
-_event = msgspec.json.Decoder(_Event)
-_item = msgspec.json.Decoder(_Item)
-_response = msgspec.json.Decoder(_Response)
-
-
-class _Reader:
-    """Deltas become drafts, whole items take their place, and the last event has the tokens."""
-
-    __slots__ = ("_dialect", "_place", "_room", "_stop", "_texts", "_thoughts", "_usage", "whole")
-
-    def __init__(self, place: Place, dialect: str) -> None:
-        self.whole = False
-        self._place = place
-        self._dialect = dialect
-        self._room = Room(place)
-        # By their place in the output and not by the provider's ids: some gateways change these on the way.
-        self._texts: dict[int, Draft] = {}
-        self._thoughts: dict[int, Draft] = {}
-        self._usage: Usage = NO_USAGE
-        self._stop: StopReason = "stop"
-
-    def take(self, data: bytes) -> Iterable[Piece]:
-        event = parse_known(_event, data, self._place, _ACTS)
-        act = None if event is None else _ACTS.get(event.type)
-        return () if event is None or act is None else act(self, event)
-
-    def end(self) -> Iterable[Piece]:
-        if not self.whole:
-            raise cut(self._place, "the stream ended before the answer did")
-        # A server that ends an answer without ending its items has said them nevertheless.
-        for draft in self._thoughts.values():
-            yield Said(Reasoning(draft.item_id, draft.text, self._dialect))
-        for draft in self._texts.values():
-            yield Said(AssistantMessage(draft.item_id, text_parts(draft.text)))
-        yield Finished(self._usage, self._stop)
-
-    def text(self, event: _Event) -> Iterable[Piece]:
-        if not event.delta:
-            return ()
-        draft = self._texts.get(event.output_index)
-        if draft is None:
-            draft = self._texts[event.output_index] = Draft(self._room)
-        draft.add(event.delta)
-        return (TextDelta(draft.item_id, event.delta),)
-
-    def refusal(self, event: _Event) -> Iterable[Piece]:
-        self._stop = "refusal"
-        return self.text(event)
-
-    def thought(self, event: _Event) -> Iterable[Piece]:
-        if not event.delta:
-            return ()
-        draft = self._thoughts.get(event.output_index)
-        if draft is None:
-            draft = self._thoughts[event.output_index] = Draft(self._room)
-        draft.add(event.delta)
-        return (ReasoningDelta(draft.item_id, event.delta),)
-
-    def next_thought(self, event: _Event) -> Iterable[Piece]:
-        """A summary comes in parts; between two of them stands an empty line."""
-        if event.output_index not in self._thoughts:
-            return ()
-        return self.thought(msgspec.structs.replace(event, delta="\n\n"))
-
-    def began(self, event: _Event) -> Iterable[Piece]:
-        item = parse(_item, event.item, self._place)
-        return (Searched(CallId(item.id or "")),) if item.type == "web_search_call" else ()
-
-    def ended(self, event: _Event) -> Iterable[Piece]:
-        item = parse(_item, event.item, self._place)
-        match item.type:
-            case "message":
-                draft = self._texts.pop(event.output_index, None) or self._drafted(item.content)
-                if text := draft.text:
-                    yield Said(AssistantMessage(draft.item_id, text_parts(text)))
-            case "reasoning":
-                draft = self._thoughts.pop(event.output_index, None) or self._drafted(item.summary or item.content)
-                if (text := draft.text) or item.encrypted_content:
-                    yield Said(Reasoning(draft.item_id, text, self._dialect, item.encrypted_content))
-            case "function_call":
-                yield self._called(item, item.arguments, "function")
-            case "custom_tool_call":
-                yield self._called(item, item.input, "custom")
-            case "web_search_call":
-                query = item.action.query if item.action else None
-                yield Searched(CallId(item.id or ""), query or "")
-            case _:
-                pass
-
-    def finished(self, event: _Event) -> Iterable[Piece]:
-        self.whole = True
-        response = parse(_response, event.response, self._place)
-        counts = read_loosely(response.usage)
-        self._usage = usage(
-            count(counts, "input_tokens"),
-            count(counts, "input_tokens_details", "cached_tokens"),
-            count(counts, "output_tokens"),
-            count(counts, "output_tokens_details", "reasoning_tokens"),
-            count(counts, "total_tokens"),
-        )
-        if event.type == "response.incomplete":
-            reason = response.incomplete_details and response.incomplete_details.reason
-            self._stop = _INCOMPLETE.get(reason or "", "other")
-        return ()
-
-    def failed(self, event: _Event) -> Iterable[Piece]:
-        raise reported(self._place, bytes(event.response))
-
-    def _called(self, item: _Item, arguments: str, kind: Literal["function", "custom"]) -> Said:
-        self._stop = "tool_calls"
-        item_id = new_item_id()
-        call_id = CallId(item.call_id or f"call_{item_id}")
-        return Said(ToolCall(item_id, call_id, item.name, self._room.take(arguments), kind))
-
-    def _drafted(self, parts: list[_ContentPart] | None) -> Draft:
-        draft = Draft(self._room)
-        for part in parts or ():
-            if part.refusal:
-                self._stop = "refusal"
-            draft.add(part.text or part.refusal)
-        return draft
-
-
-_INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
-_ACTS: dict[str, Callable[[_Reader, _Event], Iterable[Piece]]] = {
-    "response.output_text.delta": _Reader.text,
-    "response.refusal.delta": _Reader.refusal,
-    "response.reasoning_summary_text.delta": _Reader.thought,
-    "response.reasoning_text.delta": _Reader.thought,
-    "response.reasoning_summary_part.added": _Reader.next_thought,
-    "response.output_item.added": _Reader.began,
-    "response.output_item.done": _Reader.ended,
-    "response.completed": _Reader.finished,
-    "response.incomplete": _Reader.finished,
-    "response.failed": _Reader.failed,
-    "error": _Reader.failed,
-}

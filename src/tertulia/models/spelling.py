@@ -1,4 +1,4 @@
-"""What the dialects of the three APIs have in common: strings as JSON, ids that fit, tools for APIs without free text."""
+"""What the dialects of the three APIs have in common: compact JSON, ids that fit, tools where there is no free text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def arguments_of(call: ToolCall) -> str:
 
 
 def fitting(call_id: str, legal: re.Pattern[str]) -> str:
-    """The call id, or, where the API would refuse it, another that follows from it alone: a call and its output agree."""
+    """The call id, or, where the API would refuse it, one that follows from it: a call and its output agree."""
     if legal.fullmatch(call_id):
         return call_id
     return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"

@@ -60,7 +60,8 @@ def _limit(name: str, value: object) -> float | None:
         raise InvalidParams(f"limits has no {name!r}; {hint}")
     whole = name in _WHOLE
     match value:
-        case None:
+        case None | "none":
+            # The word, because TOML knows no null.
             return None
         case bool():
             pass
@@ -72,4 +73,4 @@ def _limit(name: str, value: object) -> float | None:
         case _:
             pass
     kind = "positive whole number" if whole else "positive number"
-    raise InvalidParams(f"limits.{name} must be a {kind} or null for no limit, not {value!r}")
+    raise InvalidParams(f"limits.{name} must be a {kind} or `none` for no limit, not {value!r}")

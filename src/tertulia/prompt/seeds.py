@@ -15,6 +15,9 @@ from tertulia.policy.sandbox_mode import sandbox_to_wire
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import Part, TextPart, UserMessage
 
+NO_LONGER = "The instructions above no longer hold."
+"""Said when a user takes instructions back: a history is added to, never rewritten."""
+
 
 def user_instructions_message(text: str) -> UserMessage:
     """The user's standing instructions in their standard wrapper."""

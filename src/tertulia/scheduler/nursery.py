@@ -41,5 +41,10 @@ class Nursery:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        try:
+            error = task.exception()
+        except asyncio.CancelledError:
+            # Asked for all the same: as long as nobody does, the task holds its traceback, and that holds the task.
+            return
+        if error is not None:
             _log.error("a background task failed: %s: %s", task.get_name(), type(error).__name__, exc_info=error)

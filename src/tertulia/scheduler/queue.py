@@ -65,7 +65,7 @@ class Scheduler:
         self._ready.append(chain)
         self.ledger.note(chain)
         if self._driver is None:
-            self._driver = self._nursery.start(self._drive(), "scheduler")
+            self._wake()
         return chain
 
     def find(self, task_id: TaskId) -> Chain | None:
@@ -132,6 +132,9 @@ class Scheduler:
 
     # ── running ──────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _wake(self) -> None:
+        self._driver = self._nursery.start(self._drive(), "scheduler")
+
     async def _drive(self) -> None:
         try:
             while self._ready:
@@ -142,6 +145,9 @@ class Scheduler:
                     self.current = None
         finally:
             self._driver = None
+            if self._ready:
+                # It died with a chain. Those behind it have not.
+                self._wake()
 
     async def _run(self, chain: Chain) -> None:
         own = TaskEnd("aborted", reason="interrupted")

@@ -70,6 +70,8 @@ class Connection:
         self._feeds: dict[str, Feed] = {}
         """By session, also of sessions that others started."""
         self._requests = 0
+        self._all_answered = asyncio.Event()
+        self._all_answered.set()
         self._request_bytes = 0
         self._closing = False
 
@@ -96,6 +98,10 @@ class Connection:
         """Answer a message that cannot be read. Returns like `receive`."""
         self._send(refusal(None, error))
         await self._sink.drain()
+
+    async def idle(self) -> None:
+        """Wait until every request that was received is answered."""
+        await self._all_answered.wait()
 
     async def close(self, timeout_s: float) -> bool:
         """Close the sessions that were started here, then wait at most so long for the client to take what is left.
@@ -125,6 +131,7 @@ class Connection:
             deliver(_failed(request, Busy("too many requests in flight on this connection", retry_after_s=1)))
             return
         self._requests += 1
+        self._all_answered.clear()
         self._request_bytes += size
         job = self._start(self._serve(request, size, deliver), "request")
         if request.method == "initialize":
@@ -152,6 +159,8 @@ class Connection:
             self._requests -= 1
             self._request_bytes -= size
             deliver(line)
+            if not self._requests:
+                self._all_answered.set()
 
     async def _answer(self, request: Request) -> bytes | None:
         done = await self._perform(request, self._own)

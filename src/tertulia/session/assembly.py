@@ -76,6 +76,7 @@ def assemble(settings: Settings, *, clock: Clock | None = None, journal: Journal
         bus=bus,
         clock=clock,
         journal=journal,
+        mcp=NoServers(),
         skip_conflicts=settings.on_tool_conflict == "skip",
     )
     nursery, registry = Nursery(), TaskRegistry()

@@ -17,6 +17,7 @@ from tertulia.errors import Closed, InvalidParams, Limit, NotFound
 from tertulia.events.bus import EventBus, Scope
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
+from tertulia.mcp.view import McpManager, McpView
 from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import Narrowed, Rights
 from tertulia.protocol.events import (
@@ -48,6 +49,7 @@ class Conversations:
         bus: EventBus,
         clock: Clock,
         journal: Journal,
+        mcp: McpManager,
         skip_conflicts: bool = False,
     ) -> None:
         self._default = default
@@ -57,6 +59,7 @@ class Conversations:
         self._bus = bus
         self._clock = clock
         self._journal = journal
+        self._mcp = mcp
         self._skip_conflicts = skip_conflicts
         self._open: dict[ConversationId, Talk] = {}
         self._gone = Tombstones()
@@ -94,32 +97,39 @@ class Conversations:
         """A conversation under root, narrowed to the session; or under another one, and narrowed to that."""
         parent = self.root if spec.parent_id in (UNSET, None) else self.find(str(spec.parent_id))
         if parent is self.root:
-            return self._make(spec, Ground(self._default, self._ceiling, "session", self._find_wire), parent)
+            ground = Ground(self._default, self._ceiling, "session", self._find_wire)
+            return self._make(spec, self._default, ground, parent)
         # It gets its parent's rights and place of work, but what the parent was told is not for it.
         blank = replace(parent.terms.context, base_instructions=None, user_instructions=None)
-        default = replace(parent.terms, context=blank)
-        ground = Ground(default, parent.terms.rights, f"ancestor:{parent.id}", self._find_wire)
-        return self._make(spec, ground, parent)
+        return self._make(spec, replace(parent.terms, context=blank), self._below(parent), parent)
 
     def open_child(self, spec: NewConversation, caller: Talk) -> Talk:
         """A conversation that inherits from its caller and can only be narrower."""
-        ground = Ground(caller.terms, caller.terms.rights, f"ancestor:{caller.id}", self._find_wire)
-        return self._make(spec, ground, caller)[0]
+        return self._make(spec, caller.terms, self._below(caller), caller)[0]
+
+    def _below(self, caller: Talk) -> Ground:
+        # What is inherited is a snapshot of the caller; what null goes back to is the session's, under that ceiling.
+        return Ground(self._default, caller.terms.rights, f"ancestor:{caller.id}", self._find_wire)
 
     def change(self, talk: Talk, asked: SetContext) -> Settled:
         """New terms for a conversation, from its next model request on."""
         self._check_open()
         title = _title(asked, talk.title)
         ground = Ground(talk.default, talk.ceiling, talk.because, self._find_wire)
-        settled = self._check_tools(settle(asked, talk.terms, ground))
-        talk.title = title
+        current = self._refreshed(talk.terms) if asked.refresh_mcp_view else talk.terms
+        settled = self._check_tools(settle(asked, current, ground))
         talk.adopt(settled.terms)
-        self._note(talk, settled)
+        talk.title = title
+        self._note(talk, settled, asked)
         changed = [name for name in ContextFields.__struct_fields__ if getattr(asked, name) is not UNSET]
         scope = Scope("", talk.id)
         self._bus.publish(ConversationContextChanged(changed), scope)
-        self._tell_narrowed(settled, scope)
+        self._tell(settled, scope)
         return settled
+
+    def _refreshed(self, terms: Terms) -> Terms:
+        view = McpView.new_from_manager(self._mcp).with_allowlist(terms.context.mcp_view.allowlist)
+        return replace(terms, context=replace(terms.context, mcp_view=view))
 
     def fork(self, talk: Talk, at: ItemId | int | None) -> Talk:
         """A conversation that shares this one's history up to a point, and its terms."""
@@ -129,6 +139,8 @@ class Conversations:
         fork.default, fork.ceiling, fork.because = talk.default, talk.ceiling, talk.because
         fork.history = history
         fork.title = talk.title
+        if cuts := self.narrowed(talk):
+            self._narrowed[fork.id] = cuts
         self._journal.keep(fork.id, list(history.snapshot()), talk.terms.rights.storage_policy)
         self._admit(fork, talk.parent_id or self.root.id, talk.depth or 1)
         return fork
@@ -146,12 +158,12 @@ class Conversations:
 
     # ── making one ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _make(self, spec: NewConversation, ground: Ground, parent: Talk) -> tuple[Talk, Settled]:
+    def _make(self, spec: NewConversation, inherited: Terms, ground: Ground, parent: Talk) -> tuple[Talk, Settled]:
         self._check_room()
         if spec.agent not in (UNSET, None):
             raise InvalidParams("agent: this build has no context injector yet; open the conversation without it")
         _title(spec, None)
-        settled = self._check_tools(settle(spec, ground.default, ground))
+        settled = self._check_tools(settle(spec, inherited, ground))
         talk = self._add(new_conversation_id(), settled, spec, parent=parent)
         if ground.because != "session":
             talk.default, talk.ceiling, talk.because = ground.default, ground.ceiling, ground.because
@@ -163,8 +175,8 @@ class Conversations:
         talk.title = _title(spec, None)
         talk.seed()
         self._admit(talk, parent.id if parent else None, parent.depth + 1 if parent else 0)
-        self._note(talk, settled)
-        self._tell_narrowed(settled, Scope("", talk.id))
+        self._note(talk, settled, spec)
+        self._tell(settled, Scope("", talk.id))
         return talk
 
     def _admit(self, talk: Talk, parent_id: ConversationId | None, depth: int) -> None:
@@ -191,13 +203,17 @@ class Conversations:
         tools.require()
         return settled
 
-    def _note(self, talk: Talk, settled: Settled) -> None:
-        if settled.narrowed:
-            self._narrowed[talk.id] = settled.narrowed
-        else:
-            self._narrowed.pop(talk.id, None)
+    def _note(self, talk: Talk, settled: Settled, asked: ContextFields) -> None:
+        """Keep what was cut; of earlier cuts, those of fields that were not asked for anew."""
+        earlier = (cut for cut in self.narrowed(talk) if getattr(asked, cut.field, UNSET) is UNSET)
+        cuts = (*earlier, *settled.narrowed)
+        self._narrowed.pop(talk.id, None)
+        if cuts:
+            self._narrowed[talk.id] = cuts
 
-    def _tell_narrowed(self, settled: Settled, scope: Scope) -> None:
+    def _tell(self, settled: Settled, scope: Scope) -> None:
+        for warning in settled.warnings:
+            _log.warning("conversation %s: %s", scope.conversation_id, warning)
         for cut in settled.narrowed:
             message = f"{cut.field}: asked for {cut.asked}, given {cut.given}, because of the {cut.because}"
             _log.info("conversation %s: %s", scope.conversation_id, message)

@@ -77,9 +77,17 @@ class Conversation:
         chain = submission.submit(scheduler, self._parts.conversations.find(self.id), asked)
         return await submission.answer(scheduler, chain)
 
-    async def stream(self, content: Content, *, sender: str | None = None) -> AsyncGenerator[Event, None]:
+    async def stream(
+        self,
+        content: Content,
+        *,
+        message_id: str | None = None,
+        sender: str | None = None,
+        if_busy: Literal["wait", "fail"] = "wait",
+        output_schema: dict[str, Any] | None = None,
+    ) -> AsyncGenerator[Event, None]:
         """Say something and get every event of the answer as it comes. Leaving the loop early stops the task."""
-        asked = self._asked(content, sender=sender)
+        asked = self._asked(content, message_id=message_id, sender=sender, if_busy=if_busy, output_schema=output_schema)
         parts = self._parts
         talk = parts.conversations.find(self.id)
         async with aclosing(submission.follow(parts.scheduler, parts.bus, talk, asked)) as events:

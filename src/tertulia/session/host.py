@@ -9,7 +9,6 @@ from tertulia.session.session import Session
 from tertulia.session.settings import Settings
 from tertulia.session.tombstones import Tombstones
 
-
 MAX_SESSIONS = 10_000
 
 

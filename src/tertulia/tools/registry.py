@@ -38,7 +38,8 @@ class ToolRegistry:
         if present is None:
             self._tools[spec.name] = tool
             self._changed()
-        elif present.spec.signature != spec.signature:
+        elif present.spec.signature != spec.signature or (spec.source == "function" and present is not tool):
+            # Two functions may look the same to a model and do different things.
             raise ToolConflict(
                 f"two different tools are called {spec.name!r}: one of {_origin(present.spec)}, one of {_origin(spec)}",
                 tool=spec.name,

@@ -1,0 +1,194 @@
+"""What a streamed turn costs over a real wire: CPU of the client, against the floor and against the usual SDK.
+
+The floor is a bare aiohttp POST of the same bytes that reads the same stream and looks at none of it. The provider is a
+process of its own on the loopback and sends its 300 deltas one by one, as providers do; its CPU is not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import multiprocessing
+import socket
+import statistics
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from multiprocessing.connection import Connection
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from tertulia.history.store import HistoryLimits, HistoryStore
+from tertulia.models.catalog import ModelProvider
+from tertulia.models.chat import ChatWire
+from tertulia.models.http_wire import HttpWire
+from tertulia.models.messages import MessagesWire
+from tertulia.models.responses import ResponsesWire
+from tertulia.models.wire import Finished, Piece, Request
+from tertulia.protocol.ids import CallId, new_conversation_id, new_item_id
+from tertulia.protocol.items import ToolCall, ToolOutput, UserMessage, text_parts
+from tests.models.mock_provider import Told, chat_events, messages_events, responses_events
+
+Row = tuple[str, float, str, str]
+Turn = Callable[[], Awaitable[object]]
+
+DELTAS = 300
+SIZES = (10, 100, 1_000)
+TURNS = 21
+SDK_TURNS = 3
+PAUSE_S = 0.0001
+TEXT = "A tertulia is one table where many conversations are held in turn. " * 10
+WIRES = {"responses": ResponsesWire, "chat": ChatWire, "messages": MessagesWire}
+
+
+def run() -> list[Row]:
+    """All rows: name, value, unit, target."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    provider = context.Process(target=serve, args=(theirs,), daemon=True)
+    provider.start()
+    try:
+        return asyncio.run(_measure(f"http://127.0.0.1:{ours.recv()}"))
+    finally:
+        provider.terminate()
+        provider.join()
+
+
+async def _measure(url: str) -> list[Row]:
+    rows: list[Row] = []
+    at_last: dict[str, float] = {}
+    for name, kind in WIRES.items():
+        wire = kind("bench", "gpt-5.2", ModelProvider(base_url=url, wire=name), lambda _: None)
+        for size in SIZES:
+            floor, at_last[name] = await _compare(wire, f"{url}{wire.path}", _request(wire, size))
+            of = f"{name}, {size:,} items"
+            rows.append((of, at_last[name], "ms CPU", ""))
+            rows.append((f"{of} : the floor", at_last[name] / floor, "x", "<= 1.5"))
+        await wire.close()
+    return rows + await _against_sdk(url, at_last)
+
+
+async def _compare(wire: HttpWire, url: str, request: Request) -> tuple[float, float]:
+    """CPU of the floor and of the wire; taken in turns, so that a busy moment meets both."""
+    floors: list[float] = []
+    ours: list[float] = []
+    async with aiohttp.ClientSession() as session:
+        for _ in range(TURNS):
+            floors.append(await _cpu_ms(lambda: _post(session, url, wire.body_of(request))))
+            ours.append(await _cpu_ms(lambda: _stream(wire, request)))
+    return statistics.median(floors), statistics.median(ours)
+
+
+async def _cpu_ms(turn: Turn) -> float:
+    begun = time.process_time_ns()
+    await turn()
+    return (time.process_time_ns() - begun) / 1e6
+
+
+async def _post(session: aiohttp.ClientSession, url: str, body: bytes) -> None:
+    async with session.post(url, data=body, headers={"Content-Type": "application/json"}) as response:
+        while await response.content.readany():
+            pass
+
+
+async def _stream(wire: HttpWire, request: Request) -> None:
+    pieces: list[Piece] = []
+    async with aclosing(wire.stream(request)) as stream:
+        async for piece in stream:
+            pieces.append(piece)  # noqa: PERF401  as a conversation reads it
+    assert len(pieces) > DELTAS
+    assert isinstance(pieces[-1], Finished)
+
+
+async def _against_sdk(url: str, ours: dict[str, float]) -> list[Row]:
+    if importlib.util.find_spec("openai") is None:
+        return [("the openai SDK is not installed: not compared", 0.0, "", "")]
+    import openai
+
+    async def whole(stream: Awaitable[AsyncIterator[object]]) -> None:
+        async for _ in await stream:
+            pass
+
+    rows: list[Row] = []
+    async with openai.AsyncOpenAI(api_key="none", base_url=url) as client:
+        asked: dict[str, tuple[str, Callable[[Any], Turn]]] = {
+            "responses": (
+                "input",
+                lambda said: lambda: whole(client.responses.create(model="gpt-5.2", input=said, stream=True)),
+            ),
+            "chat": (
+                "messages",
+                lambda said: lambda: whole(
+                    client.chat.completions.create(model="gpt-5.2", messages=said, stream=True)
+                ),
+            ),
+        }
+        for name, (field, ask) in asked.items():
+            wire = WIRES[name]("bench", "gpt-5.2", ModelProvider(base_url=url, wire="chat"), lambda _: None)
+            said = msgspec.json.decode(wire.body_of(_request(wire, SIZES[-1])))[field]
+            theirs = min([await _cpu_ms(ask(said)) for _ in range(SDK_TURNS)])
+            rows.append((f"{name}, {SIZES[-1]:,} items, openai SDK", theirs, "ms CPU", ""))
+            rows.append((f"openai SDK : {name}, {SIZES[-1]:,} items", theirs / ours[name], "x", ">= 50"))
+    return rows
+
+
+# ---- what is asked
+
+
+def _request(wire: HttpWire, count: int) -> Request:
+    """As a conversation makes it: its history was encoded turn by turn."""
+    store = HistoryStore(HistoryLimits())
+    for number in range((count - 1) // 3):
+        call_id = CallId(f"call_{number}")
+        store.append([UserMessage(new_item_id(), text_parts(TEXT))])
+        store.append([ToolCall(new_item_id(), call_id, "shell", '{"command":["ls"]}')])
+        store.append([ToolOutput(new_item_id(), call_id, text_parts(TEXT))])
+    store.append([UserMessage(new_item_id(), text_parts(TEXT))])
+    return Request(
+        conversation_id=new_conversation_id(),
+        model=wire.name,
+        instructions=TEXT,
+        items=store.snapshot(),
+        chunks=store.encoded(wire.dialect),
+        tools=(),
+        tools_json=b"[]",
+        cache_key="key",
+        store=False,
+    )
+
+
+# ---- who answers
+
+
+def serve(told: Connection) -> None:
+    """A provider that blocks, thread by thread, and measures nothing; says its port first."""
+    answer = Told(text=" ".join(["word"] * DELTAS))
+    events = {
+        b"/responses": responses_events(answer),
+        b"/chat/completions": chat_events(answer),
+        b"/v1/messages": messages_events(answer),
+    }
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        told.send(server.getsockname()[1])
+        while True:
+            peer, _ = server.accept()
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=_answer, args=(peer, events), daemon=True).start()
+
+
+def _answer(peer: socket.socket, events: dict[bytes, list[bytes]]) -> None:
+    with peer, peer.makefile("rb") as stream:
+        while line := stream.readline():
+            length = 0
+            while (header := stream.readline()) not in (b"\r\n", b""):
+                name, _, value = header.partition(b":")
+                length = int(value) if name.lower() == b"content-length" else length
+            stream.read(length)
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+            for event in events[line.split()[1]]:
+                peer.sendall(b"%x\r\n%b\r\n" % (len(event), event))
+                time.sleep(PAUSE_S)
+            peer.sendall(b"0\r\n\r\n")

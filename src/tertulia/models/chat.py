@@ -1,0 +1,143 @@
+"""Chat Completions: OpenAI, and all the servers that speak like it.
+
+Reasoning that such a server shows is kept and not sent back: the API has no word for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tertulia.models.chat_answer import ChatAnswer
+from tertulia.models.http_wire import HttpWire
+from tertulia.models.spelling import arguments_of, encode, explained, joined, member, schema_of
+from tertulia.models.wire import Request
+from tertulia.protocol.items import (
+    AssistantMessage,
+    ImagePart,
+    Item,
+    Part,
+    Reasoning,
+    Summary,
+    TextPart,
+    ToolCall,
+    ToolOutput,
+    UserMessage,
+)
+from tertulia.protocol.tool_spec import ToolSpec
+
+_OPENAI_HOSTS = (".openai.com", ".openai.azure.com")
+_NO_IMAGE = "(a picture that this API does not take from a tool)"
+
+# The API wants what the model said and all its calls in one message, and encoding is free of context. So each item
+# is a message of its own, written with spaces where JSON of ours has none elsewhere, and messages that belong together
+# are glued where they meet when a request is put together.
+_TEXT, _TEXT_END = b'{ "role":"assistant","content":"', b'" }'
+_CALLS, _CALLS_END = b'{ "role":"assistant","tool_calls":[', b"] }"
+_GLUE = (
+    (_CALLS_END + b"," + _CALLS, b","),
+    (_TEXT_END + b"," + _TEXT, rb"\n\n"),
+    (_TEXT_END + b"," + _CALLS, b'","tool_calls":['),
+    (_CALLS_END + b"," + _TEXT, b'],"content":"'),
+)
+
+
+class ChatDialect:
+    """Items as messages, one each; see `glued` for what becomes of neighbours."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, provider_name: str) -> None:
+        self.name = f"chat/{provider_name}"
+
+    def encode_items(self, items: Sequence[Item]) -> bytes:
+        """Each as one JSON value, reasoning left out."""
+        return b",".join(spelled for item in items if (spelled := _spell(item)))
+
+    def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
+        """All as functions; what the provider would have to host is left out."""
+        return encode([_spell_tool(tool) for tool in tools if tool.kind != "hosted"])
+
+
+class ChatWire(HttpWire):
+    """One model over Chat Completions."""
+
+    path = "/chat/completions"
+
+    @property
+    def dialect(self) -> ChatDialect:
+        """How this API spells items."""
+        return ChatDialect(self.provider_name)
+
+    def headers_for(self, key: str | None) -> dict[str, str]:
+        """The key as a bearer token."""
+        return {} if key is None else {"Authorization": f"Bearer {key}"}
+
+    def body_of(self, request: Request) -> bytes:
+        """The request. What only OpenAI knows is said only to OpenAI: others may refuse it."""
+        parts = [b'{"stream":true,"stream_options":{"include_usage":true},"model":', encode(self.model)]
+        if self.provider_name == "openai" or f".{self.place.host}".endswith(_OPENAI_HOSTS):
+            parts += [member("store", encode(request.store)), member("prompt_cache_key", encode(request.cache_key))]
+        if request.tools_json != b"[]":
+            parts.append(member("tools", request.tools_json))
+        if request.output_schema is not None:
+            form = b'{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":%b}}'
+            parts.append(member("response_format", form % request.output_schema.encode()))
+        system = encode({"role": "system", "content": request.instructions}) if request.instructions else b""
+        messages = b",".join(filter(None, (system, glued(joined(request.chunks)))))
+        return b"".join((*parts, b',"messages":[', messages, b"]}"))
+
+    def reader(self) -> ChatAnswer:
+        """One who understands an answer."""
+        return ChatAnswer(self.place, self.dialect.name)
+
+
+def glued(messages: bytes) -> bytes:
+    """The same messages, where what the model said in one answer is one message."""
+    for meeting, inside in _GLUE:
+        messages = messages.replace(meeting, inside)
+    return messages
+
+
+def _spell(item: Item) -> bytes:
+    match item:
+        case UserMessage():
+            return encode({"role": "user", "content": _content(item.parts)})
+        case Summary():
+            return encode({"role": "user", "content": item.text})
+        case AssistantMessage():
+            return b"%b%b%b" % (_TEXT, encode(item.text)[1:-1], _TEXT_END) if item.text else b""
+        case ToolCall():
+            function = {"name": item.name, "arguments": arguments_of(item)}
+            return b"%b%b%b" % (
+                _CALLS,
+                encode({"id": item.call_id, "type": "function", "function": function}),
+                _CALLS_END,
+            )
+        case ToolOutput():
+            text = "\n".join(part.text if isinstance(part, TextPart) else _NO_IMAGE for part in item.parts)
+            return encode({"role": "tool", "tool_call_id": item.call_id, "content": text})
+        case Reasoning():
+            return b""
+
+
+def _content(parts: tuple[Part, ...]) -> str | list[dict[str, object]]:
+    match parts:
+        case ():
+            return ""
+        case (TextPart(text),):
+            return text
+        case _:
+            return [_spell_part(part) for part in parts]
+
+
+def _spell_part(part: Part) -> dict[str, object]:
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text}
+        case ImagePart(image_url):
+            return {"type": "image_url", "image_url": {"url": image_url}}
+
+
+def _spell_tool(tool: ToolSpec) -> dict[str, object]:
+    function = {"name": tool.name, "description": explained(tool), "parameters": schema_of(tool)}
+    return {"type": "function", "function": function}

@@ -1,0 +1,153 @@
+"""An answer of Chat Completions, read as it comes. Servers differ, and this reads them all as well as it can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tertulia.models.reading import NOTHING, Draft, Room, count, parse, read_loosely, usage
+from tertulia.models.trouble import Place, cut, reported
+from tertulia.models.wire import Finished, Piece, ReasoningDelta, Said, StopReason, TextDelta
+from tertulia.protocol.ids import CallId
+from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, text_parts
+from tertulia.protocol.usage import NO_USAGE, Usage
+
+
+class _FunctionDelta(msgspec.Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _CallDelta(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _FunctionDelta | None = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[_CallDelta] | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: msgspec.Raw = NOTHING
+    error: msgspec.Raw = NOTHING
+
+
+_chunk = msgspec.json.Decoder(_Chunk)
+
+_STOPS: dict[str, StopReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "refusal",
+}
+
+
+class _Call:
+    """A tool call while it is being said."""
+
+    __slots__ = ("arguments", "call_id", "name")
+
+    def __init__(self, room: Room) -> None:
+        self.call_id = ""
+        self.name = ""
+        self.arguments = Draft(room)
+
+
+class ChatAnswer:
+    """One text, one row of thoughts and any number of calls grow side by side and are said at the end."""
+
+    __slots__ = ("_by_index", "_calls", "_dialect", "_place", "_room", "_stop", "_text", "_thought", "_usage", "whole")
+
+    def __init__(self, place: Place, dialect: str) -> None:
+        self.whole = False
+        self._place = place
+        self._dialect = dialect
+        self._room = Room(place)
+        self._text: Draft | None = None
+        self._thought: Draft | None = None
+        self._calls: list[_Call] = []
+        self._by_index: dict[int | None, _Call] = {}
+        self._usage: Usage = NO_USAGE
+        self._stop: StopReason | None = None
+
+    def take(self, data: bytes) -> Iterable[Piece]:
+        if data == b"[DONE]":
+            self.whole = True
+            return ()
+        chunk = parse(_chunk, data, self._place)
+        if bytes(chunk.error) not in (b"", b"null"):
+            raise reported(self._place, data)
+        if (counts := read_loosely(chunk.usage)) is not None:
+            self._count(counts)
+        return self._choose(chunk.choices[0]) if chunk.choices else ()
+
+    def end(self) -> Iterable[Piece]:
+        # Some servers close the stream after the reason why they stopped, others give no reason.
+        if not self.whole and self._stop is None:
+            raise cut(self._place, "the stream ended before the answer did")
+        if self._thought is not None:
+            yield Said(Reasoning(self._thought.item_id, self._thought.text, self._dialect))
+        if self._text is not None:
+            yield Said(AssistantMessage(self._text.item_id, text_parts(self._text.text)))
+        for call in self._calls:
+            item_id = call.arguments.item_id
+            call_id = CallId(call.call_id or f"call_{item_id}")
+            yield Said(ToolCall(item_id, call_id, call.name, call.arguments.text or "{}"))
+        yield Finished(self._usage, "tool_calls" if self._calls else self._stop or "stop")
+
+    def _choose(self, choice: _Choice) -> Iterable[Piece]:
+        if choice.finish_reason is not None and self._stop != "refusal":
+            self._stop = _STOPS.get(choice.finish_reason, "other")
+        delta = choice.delta
+        if delta is None:
+            return
+        if thought := delta.reasoning_content or delta.reasoning:
+            self._thought = self._thought or Draft(self._room)
+            self._thought.add(thought)
+            yield ReasoningDelta(self._thought.item_id, thought)
+        if delta.refusal:
+            self._stop = "refusal"
+        if text := delta.content or delta.refusal:
+            self._text = self._text or Draft(self._room)
+            self._text.add(text)
+            yield TextDelta(self._text.item_id, text)
+        for call in delta.tool_calls or ():
+            self._call(call)
+
+    def _call(self, delta: _CallDelta) -> None:
+        call = self._meant(delta)
+        call.call_id = call.call_id or delta.id or ""
+        if delta.function is not None:
+            call.name = call.name or delta.function.name or ""
+            call.arguments.add(delta.function.arguments or "")
+
+    def _meant(self, delta: _CallDelta) -> _Call:
+        """The call that a piece belongs to: the last of its index, or the last of all where a server does not count."""
+        call = self._calls[-1] if self._calls and delta.index is None else self._by_index.get(delta.index)
+        # Another id is another call, because some servers give every call the same index.
+        if call is None or (delta.id and call.call_id and delta.id != call.call_id):
+            call = self._by_index[delta.index] = _Call(self._room)
+            self._calls.append(call)
+        return call
+
+    def _count(self, counts: object) -> None:
+        self._usage = usage(
+            count(counts, "prompt_tokens"),
+            count(counts, "prompt_tokens_details", "cached_tokens"),
+            count(counts, "completion_tokens"),
+            count(counts, "completion_tokens_details", "reasoning_tokens"),
+            count(counts, "total_tokens"),
+        )

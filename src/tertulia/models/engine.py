@@ -1,0 +1,128 @@
+"""llama.cpp in a process of its own, as those see it who ask it.
+
+The program is `llama`. Each request has a socket of its own, which is handed to that process: streams cannot mix, any
+event loop may ask, and hanging up is what stops a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from tertulia.errors import ModelError
+
+UNLOADABLE = 3
+"""How the process ends that cannot read its weights."""
+
+_PROGRAM = Path(__file__).with_name("llama.py")
+_STOP_S = 2.0
+"""A model that has not stopped by then is ended with its process. It looks up once a token, and once in 64 tokens read."""
+_LONGEST_LINE = 1 << 20
+
+
+class EngineEnded(ModelError):
+    """The process ended before the answer did."""
+
+
+class Engine:
+    """A process with weights in memory. It ends when nobody holds its Engine any more, and with our own process."""
+
+    def __init__(self, weights: Path, context_window: int) -> None:
+        """Start it, and wait for nothing: requests wait until it has loaded."""
+        self._control, theirs = socket.socketpair()
+        arguments = [str(theirs.fileno()), str(weights), str(context_window)]
+        with theirs:
+            # A session of its own: a Ctrl-C at the terminal is for us, and how its model stops is for us to say.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(_PROGRAM), *arguments],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self.end = weakref.finalize(self, _end, self._process, self._control)
+        """Stop everything, now. Idempotent."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
+    @asynccontextmanager
+    async def ask(self, body: bytes) -> AsyncGenerator[asyncio.StreamReader]:
+        """Send a body of Chat Completions; what comes are its chunks, a line each, and `[DONE]`.
+
+        On leaving, the model has stopped. EngineEnded where there is nobody to ask.
+        """
+        reader, writer = await self._connect()
+        try:
+            writer.write(body + b"\n")
+            yield reader
+        finally:
+            await self._hang_up(reader, writer)
+
+    async def exit_code(self) -> int:
+        """How it ended; one that hangs is ended."""
+        with suppress(subprocess.TimeoutExpired):
+            return await asyncio.to_thread(self._process.wait, _STOP_S)
+        self.end()
+        return self._process.wait()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self._control, [b"?"], [theirs.fileno()])
+                return await asyncio.open_unix_connection(sock=ours, limit=_LONGEST_LINE)
+            except BaseException as error:
+                ours.close()
+                if isinstance(error, OSError):
+                    raise EngineEnded("the embedded model's process has ended") from None
+                raise
+
+    async def _hang_up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        stopped = False
+        try:
+            async with asyncio.timeout(_STOP_S):
+                writer.write_eof()
+                while await reader.read(_LONGEST_LINE):
+                    pass
+            stopped = True
+        except (TimeoutError, OSError):
+            pass
+        finally:
+            if not stopped:
+                self.end()
+            writer.close()
+
+
+def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
+    control.close()
+    process.kill()
+    process.wait()
+
+
+_engines: weakref.WeakValueDictionary[Path, Engine] = weakref.WeakValueDictionary()
+_starting = threading.Lock()
+
+
+def engine_for(weights: Path, context_window: int) -> Engine:
+    """The one engine of this process for a file; started where there is none, or none that lives."""
+    with _starting:
+        engine = _engines.get(weights)
+        if engine is None or not engine.alive:
+            engine = _engines[weights] = Engine(weights, context_window)
+        return engine

@@ -1,0 +1,131 @@
+"""The program that runs llama.cpp. `engine` starts it in a process of its own; nothing imports it.
+
+A process of its own, because loading holds the interpreter's lock for half a second, because a fault in native code
+ends the process that it happens in, and because a process can always be stopped. It knows the standard library and
+xllamacpp, and nothing of ours.
+
+Its one inherited socket brings it a connection for each request. A line comes in, the body of a Chat Completions
+request; lines go out, its chunks, and at last `[DONE]`. Whoever asked shuts its sending half to have the model stopped,
+and sees the connection closed once it has. When the inherited socket ends, so does the program.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import secrets
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+UNLOADABLE = 3
+
+_TEMPLATE = Path(__file__).with_name("chatml.jinja")
+_STEP = 64
+"""Tokens of a prompt that are read before we look up again. A third of a second on a slow core, and no slower."""
+_REMEMBERED_MIB = 256
+"""For prompts of conversations that take turns; what is remembered is not read again."""
+_PATIENCE_S = 0.05
+
+
+def load(weights: str, context_window: int) -> Any:
+    """The server that has the weights in memory. RuntimeError when they cannot be read."""
+    params = importlib.import_module("xllamacpp").CommonParams()
+    params.model.path = weights
+    params.chat_template = _TEMPLATE.read_text(encoding="utf-8")
+    params.prefill_assistant = False
+    params.n_ctx = context_window
+    params.n_batch = params.n_ubatch = _STEP
+    params.cache_ram_mib = _REMEMBERED_MIB
+    params.warmup = False
+    params.verbosity = -1
+    # With as many threads as cores, one busy neighbour makes a model ten times slower: each step waits for all.
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, min(4, (os.cpu_count() or 1) // 2))
+    # There is no server without an HTTP server. It listens on a socket file that is gone before anybody could knock,
+    # in a directory that is ours alone, and wants a key that nobody knows.
+    params.api_keys = [secrets.token_hex(32)]
+    params.endpoint_slots = params.ui = False
+    with tempfile.TemporaryDirectory() as place:
+        # The name is a relative one, because those of sockets may not be long.
+        os.chdir(place)
+        params.hostnames = ["llama.sock"]
+        try:
+            return importlib.import_module("xllamacpp").Server(params)
+        finally:
+            os.chdir("/")
+
+
+def serve(control: socket.socket, server: Any) -> None:
+    """Answer requests, one at a time, until nobody can bring any more."""
+    turn = threading.Lock()
+    while True:
+        message, handles, _, _ = socket.recv_fds(control, 1, 1)
+        if not message:
+            return
+        for handle in handles:
+            threading.Thread(target=answer, args=(socket.socket(fileno=handle), server, turn), daemon=True).start()
+
+
+def answer(connection: socket.socket, server: Any, turn: threading.Lock) -> None:
+    """Read one request and answer it when it is its turn, unless nobody waits for it any more."""
+    with connection, connection.makefile("rb") as incoming:
+        body = incoming.readline()
+        while not turn.acquire(timeout=_PATIENCE_S):
+            if hung_up(connection):
+                return
+        try:
+            if body.endswith(b"\n") and not hung_up(connection):
+                speak(connection, server, body)
+        finally:
+            turn.release()
+
+
+def speak(connection: socket.socket, server: Any, body: bytes) -> None:
+    """Have the model answer, and pass on what it says."""
+
+    def send(line: bytes) -> bool:
+        """True stops the model."""
+        if hung_up(connection):
+            return True
+        try:
+            connection.sendall(line + b"\n")
+        except OSError:
+            return True
+        return False
+
+    try:
+        server.handle_chat_completions(body, send)
+    except (RuntimeError, ValueError) as error:
+        send(json.dumps({"error": {"message": str(error), "type": "invalid_request_error"}}).encode())
+    send(b"[DONE]")
+
+
+def hung_up(connection: socket.socket) -> bool:
+    """Whether the other side has shut its half. After its one line it sends nothing, so there is only the end to see."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Load, then serve: a socket's number, the weights, the window."""
+    control = socket.socket(fileno=int(arguments[0]))
+    try:
+        server = load(arguments[1], int(arguments[2]))
+    except (ImportError, RuntimeError, ValueError):
+        return UNLOADABLE
+    serve(control, server)
+    return 0
+
+
+if __name__ == "__main__":
+    # Not sys.exit: an answer that is still being given would be waited for.
+    os._exit(main(sys.argv[1:]))

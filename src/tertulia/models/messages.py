@@ -1,0 +1,182 @@
+"""The Anthropic Messages API, as Anthropic and others serve it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import cast
+
+import msgspec
+
+from tertulia.models.http_wire import HttpWire
+from tertulia.models.messages_answer import REDACTED, SIGNED, MessagesAnswer
+from tertulia.models.spelling import arguments_of, encode, explained, fitting, joined, member, schema_of
+from tertulia.models.wire import Request
+from tertulia.protocol.items import (
+    AssistantMessage,
+    Item,
+    Part,
+    Reasoning,
+    Summary,
+    TextPart,
+    ToolCall,
+    ToolOutput,
+    UserMessage,
+    text_parts,
+)
+from tertulia.protocol.tool_spec import ToolSpec
+
+_MAX_OUTPUT = 32_000
+"""What every model of today can say at once; but never more than a quarter of the window."""
+_LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_PICTURE = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/=]+)")
+_NO_IMAGE = "(a picture of a kind that this API does not take)"
+
+# The API wants roles to take turns, and all results of an answer's calls in the one message after it, and encoding is
+# free of context. So each item is a message of its own, written with spaces where JSON of ours has none elsewhere, one
+# for users and two for the model, and messages of one role are glued where they meet when a request is put together.
+_USER, _USER_END = b'{ "role":"user","content":[', b"] }"
+_MODEL, _MODEL_END = b'{ "role":"assistant","content":[', b"]  }"
+_MARK = b',"cache_control":{"type":"ephemeral"}}]'
+"""In the place of the end of the last of several blocks: up to here the provider shall remember."""
+
+
+class MessagesDialect:
+    """Items as messages, one each; see `glued` for what becomes of neighbours."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, provider_name: str) -> None:
+        self.name = f"messages/{provider_name}"
+
+    def encode_items(self, items: Sequence[Item]) -> bytes:
+        """Each as one JSON value. Blank texts, which the API refuses, and thoughts without a seal are left out."""
+        return b",".join(spelled for item in items if (spelled := self._spell(item)))
+
+    def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
+        """Custom tools as functions, and the search that the provider hosts."""
+        return encode([_spell_tool(tool) for tool in tools])
+
+    def _spell(self, item: Item) -> bytes:
+        match item:
+            case UserMessage():
+                return _message(_USER, _content(item.parts), _USER_END)
+            case Summary():
+                return _message(_USER, _content(text_parts(item.text)), _USER_END)
+            case ToolOutput():
+                return _message(_USER, [_spell_output(item)], _USER_END)
+            case AssistantMessage():
+                return _message(_MODEL, _content(text_parts(item.text)), _MODEL_END)
+            case ToolCall():
+                return _message(_MODEL, [_spell_call(item)], _MODEL_END)
+            case Reasoning():
+                return _message(_MODEL, self._thought(item), _MODEL_END)
+
+    def _thought(self, item: Reasoning) -> list[dict[str, object]]:
+        sealed = item.opaque or ""
+        if item.dialect != self.name:
+            return []
+        if sealed.startswith(SIGNED):
+            return [{"type": "thinking", "thinking": item.text, "signature": sealed.removeprefix(SIGNED)}]
+        if sealed.startswith(REDACTED):
+            return [{"type": "redacted_thinking", "data": sealed.removeprefix(REDACTED)}]
+        return []
+
+
+class MessagesWire(HttpWire):
+    """One model over the Messages API."""
+
+    path = "/v1/messages"
+
+    @property
+    def dialect(self) -> MessagesDialect:
+        """How this API spells items."""
+        return MessagesDialect(self.provider_name)
+
+    def headers_for(self, key: str | None) -> dict[str, str]:
+        """The version of the API, and the key under its name for it."""
+        version = {"anthropic-version": "2023-06-01"}
+        return version if key is None else {**version, "x-api-key": key}
+
+    def body_of(self, request: Request) -> bytes:
+        """The request. What stays the same from one to the next is marked for the provider's cache, here and now."""
+        most = min(_MAX_OUTPUT, self.context_window // 4)
+        parts = [b'{"stream":true,"model":', encode(self.model), member("max_tokens", encode(most))]
+        tools = request.tools_json
+        if request.instructions:
+            system = b'[{"type":"text","text":%b}]' % encode(request.instructions)
+            parts.append(member("system", _marked(system)))
+        elif tools != b"[]":
+            tools = _marked(tools)
+        if tools != b"[]":
+            parts.append(member("tools", tools))
+        if request.output_schema is not None:
+            form = b'{"format":{"type":"json_schema","schema":%b}}'
+            parts.append(member("output_config", form % request.output_schema.encode()))
+        said, end = glued(joined(request.chunks)), b"}" + _USER_END
+        parts += [b',"messages":[', said.removesuffix(end)]
+        if said.endswith(end):
+            parts += [_MARK, b" }"]
+        return b"".join((*parts, b"]}"))
+
+    def reader(self) -> MessagesAnswer:
+        """One who understands an answer."""
+        return MessagesAnswer(self.place, self.dialect.name)
+
+
+def glued(messages: bytes) -> bytes:
+    """The same messages, where neighbours of one role are one message."""
+    messages = messages.replace(_USER_END + b"," + _USER, b",")
+    return messages.replace(_MODEL_END + b"," + _MODEL, b",")
+
+
+def _marked(blocks: bytes) -> bytes:
+    return blocks.removesuffix(b"}]") + _MARK
+
+
+def _message(begin: bytes, blocks: Sequence[dict[str, object]], end: bytes) -> bytes:
+    return begin + encode(blocks)[1:-1] + end if blocks else b""
+
+
+def _content(parts: tuple[Part, ...]) -> list[dict[str, object]]:
+    return [_spell_part(part) for part in parts if not isinstance(part, TextPart) or part.text.strip()]
+
+
+def _spell_part(part: Part) -> dict[str, object]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if part.image_url.startswith("https://"):
+        return {"type": "image", "source": {"type": "url", "url": part.image_url}}
+    if picture := _PICTURE.fullmatch(part.image_url):
+        return {"type": "image", "source": {"type": "base64", "media_type": picture[1], "data": picture[2]}}
+    return {"type": "text", "text": _NO_IMAGE}
+
+
+def _spell_call(call: ToolCall) -> dict[str, object]:
+    call_id = fitting(call.call_id, _LEGAL_ID)
+    return {"type": "tool_use", "id": call_id, "name": call.name, "input": _input_of(call)}
+
+
+def _input_of(call: ToolCall) -> object:
+    """The arguments as an object, which is all the API takes; those that are none stand in one as text."""
+    try:
+        given: object = msgspec.json.decode(arguments_of(call))
+    except (ValueError, RecursionError):
+        given = None
+    # Decoded and not passed through: what a model wrote must not look like the seam between two messages.
+    return cast("dict[str, object]", given) if isinstance(given, dict) else {"input": call.arguments}
+
+
+def _spell_output(output: ToolOutput) -> dict[str, object]:
+    spelled: dict[str, object] = {"type": "tool_result", "tool_use_id": fitting(output.call_id, _LEGAL_ID)}
+    if content := _content(output.parts):
+        spelled["content"] = content
+    if not output.success:
+        spelled["is_error"] = True
+    return spelled
+
+
+def _spell_tool(tool: ToolSpec) -> dict[str, object]:
+    if tool.kind == "hosted":
+        return {"type": "web_search_20250305", "name": tool.name}
+    return {"name": tool.name, "description": explained(tool), "input_schema": schema_of(tool)}

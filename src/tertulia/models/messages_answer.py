@@ -1,0 +1,210 @@
+"""An answer of the Anthropic Messages API, read as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from tertulia.models.reading import NOTHING, Draft, Room, count, fields, parse_known, read_loosely, usage
+from tertulia.models.trouble import Place, cut, reported
+from tertulia.models.wire import Finished, Piece, ReasoningDelta, Said, Searched, StopReason, TextDelta
+from tertulia.protocol.ids import CallId
+from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, text_parts
+
+SIGNED, REDACTED = "signature:", "redacted:"
+"""How a sealed thought begins, for each of the two blocks that hold one."""
+
+
+class _Block(msgspec.Struct):
+    type: str = ""
+    id: str = ""
+    name: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str = ""
+    input: msgspec.Raw = NOTHING
+
+
+class _Delta(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    partial_json: str = ""
+    stop_reason: str | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    index: int = 0
+    content_block: _Block | None = None
+    delta: _Delta | None = None
+    message: msgspec.Raw = NOTHING
+    usage: msgspec.Raw = NOTHING
+
+
+_event = msgspec.json.Decoder(_Event)
+
+_STOPS: dict[str, StopReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+}
+
+
+class _Open:
+    """A block while it is being said."""
+
+    __slots__ = ("block", "draft", "signature")
+
+    def __init__(self, block: _Block, room: Room) -> None:
+        self.block = block
+        self.draft = Draft(room)
+        self.signature = Draft(room)
+
+
+class MessagesAnswer:
+    """Blocks open, grow and close. Texts that follow one another directly are one text: citations cut them up."""
+
+    __slots__ = ("_counts", "_dialect", "_open", "_place", "_room", "_stop", "_text", "whole")
+
+    def __init__(self, place: Place, dialect: str) -> None:
+        self.whole = False
+        self._place = place
+        self._dialect = dialect
+        self._room = Room(place)
+        self._text: Draft | None = None
+        self._open: dict[int, _Open] = {}
+        self._counts: dict[str, object] = {}
+        self._stop: StopReason | None = None
+
+    def take(self, data: bytes) -> Iterable[Piece]:
+        event = parse_known(_event, data, self._place, _ACTS)
+        if event is None:
+            return ()
+        if event.type == "error":
+            raise reported(self._place, data)
+        act = _ACTS.get(event.type)
+        return () if act is None else act(self, event)
+
+    def end(self) -> Iterable[Piece]:
+        # Some servers close the stream after the reason why they stopped.
+        if not self.whole and self._stop is None:
+            raise cut(self._place, "the stream ended before the answer did")
+        for index in list(self._open):
+            yield from self._close(index)
+        yield from self._close_text()
+        counts = self._counts
+        cached = count(counts, "cache_read_input_tokens")
+        # Here what came from the cache, or went into it, is not counted among the input.
+        read = count(counts, "input_tokens") + count(counts, "cache_creation_input_tokens") + cached
+        thought = count(counts, "output_tokens_details", "thinking_tokens")
+        yield Finished(usage(read, cached, count(counts, "output_tokens"), thought), self._stop or "stop")
+
+    def began(self, event: _Event) -> Iterable[Piece]:
+        self._count(fields(read_loosely(event.message)).get("usage"))
+        return ()
+
+    def opened(self, event: _Event) -> Iterable[Piece]:
+        block = event.content_block
+        if block is None:
+            return
+        if block.type == "text":
+            yield from self._say(block.text or "")
+            return
+        yield from self._close_text()
+        yield from self._close(event.index)
+        opened = self._open[event.index] = _Open(block, self._room)
+        opened.signature.add(block.signature or "")
+        if block.type == "server_tool_use":
+            yield Searched(CallId(block.id))
+        elif block.thinking:
+            yield from self._think(opened, block.thinking)
+
+    def grew(self, event: _Event) -> Iterable[Piece]:
+        delta = event.delta
+        if delta is None:
+            return ()
+        if delta.type == "text_delta":
+            return self._say(delta.text)
+        opened = self._open.get(event.index)
+        if opened is None:
+            return ()
+        match delta.type:
+            case "thinking_delta":
+                return self._think(opened, delta.thinking)
+            case "input_json_delta":
+                opened.draft.add(delta.partial_json)
+            case "signature_delta":
+                opened.signature.add(delta.signature)
+            case _:
+                pass
+        return ()
+
+    def closed(self, event: _Event) -> Iterable[Piece]:
+        return self._close(event.index)
+
+    def told(self, event: _Event) -> Iterable[Piece]:
+        if event.delta is not None and event.delta.stop_reason is not None:
+            self._stop = _STOPS.get(event.delta.stop_reason, "other")
+        self._count(read_loosely(event.usage))
+        return ()
+
+    def stopped(self, event: _Event) -> Iterable[Piece]:
+        self.whole = True
+        return ()
+
+    def _say(self, text: str) -> Iterable[Piece]:
+        if text:
+            self._text = self._text or Draft(self._room)
+            self._text.add(text)
+            yield TextDelta(self._text.item_id, text)
+
+    def _think(self, opened: _Open, text: str) -> Iterable[Piece]:
+        if text:
+            opened.draft.add(text)
+            yield ReasoningDelta(opened.draft.item_id, text)
+
+    def _close_text(self) -> Iterable[Piece]:
+        if self._text is not None:
+            yield Said(AssistantMessage(self._text.item_id, text_parts(self._text.text)))
+            self._text = None
+
+    def _close(self, index: int) -> Iterable[Piece]:
+        opened = self._open.pop(index, None)
+        if opened is None:
+            return
+        block, item_id, text = opened.block, opened.draft.item_id, opened.draft.text
+        match block.type:
+            case "thinking":
+                signature = opened.signature.text
+                yield Said(Reasoning(item_id, text, self._dialect, SIGNED + signature if signature else None))
+            case "redacted_thinking":
+                yield Said(Reasoning(item_id, "", self._dialect, REDACTED + self._room.take(block.data)))
+            case "tool_use":
+                arguments = text or bytes(block.input).decode("utf-8", "replace") or "{}"
+                yield Said(ToolCall(item_id, CallId(block.id or f"call_{item_id}"), block.name, arguments))
+            case "server_tool_use":
+                query = fields(read_loosely(msgspec.Raw(text.encode("utf-8", "replace")))).get("query")
+                yield Searched(CallId(block.id), query if isinstance(query, str) else "")
+            case _:
+                pass
+
+    def _count(self, counts: object) -> None:
+        """The later event counts on from the earlier; what it does not mention stands."""
+        self._counts |= {name: value for name, value in fields(counts).items() if value is not None}
+
+
+_ACTS: dict[str, Callable[[MessagesAnswer, _Event], Iterable[Piece]]] = {
+    "content_block_delta": MessagesAnswer.grew,
+    "message_start": MessagesAnswer.began,
+    "content_block_start": MessagesAnswer.opened,
+    "content_block_stop": MessagesAnswer.closed,
+    "message_delta": MessagesAnswer.told,
+    "message_stop": MessagesAnswer.stopped,
+}

@@ -1,0 +1,201 @@
+"""Events as a Python program sees them: the envelope, the order, what each type carries, replay and streams."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+import tertulia
+from tertulia import errors
+from tertulia.testing import ScriptedModel, call, say
+from tests.contract.talking import becomes, past, session, soon
+
+RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+async def streamed(talk: tertulia.Conversation, text: str) -> list[tertulia.Event]:
+    async with asyncio.timeout(10):
+        return [event async for event in talk.stream(text)]
+
+
+async def test_every_event_has_the_whole_envelope() -> None:
+    """S000-46, S002-42: ids are stamped, sub_id is always filled."""
+    async with session("Hello there.") as house:
+        events = [*await past(house), *await streamed(house.root, "Hi")]
+    for event in events:
+        assert isinstance(event.epoch, int)
+        assert RFC3339.fullmatch(event.ts)
+        assert isinstance(event.sub_id, str)
+        assert event.sub_id
+        assert event.session_id == events[0].session_id
+    task = [event for event in events if event.task_id]
+    assert {event.type for event in task} >= {"task_started", "agent_message_delta", "agent_message", "task_complete"}
+    assert len({event.task_id for event in task}) == 1
+    assert {event.conversation_id for event in task} == {house.root.id}
+    assert len({event.sub_id for event in task}) == 1, "who reads only sub_id sees one task (S002-43)"
+    assert len({event.trace_id for event in task}) == 1
+    assert all(event.trace_id and event.span_id for event in task)
+
+
+async def test_durable_events_are_numbered_without_a_gap_and_deltas_not_at_all() -> None:
+    """G4."""
+    async with session(*["A few words to say."] * 5) as house:
+        seen: list[tertulia.Event] = []
+        for _ in range(5):
+            seen += await streamed(house.root, "Go")
+        durable = await past(house)
+    assert [event.seq for event in durable] == list(range(1, len(durable) + 1))
+    deltas = [event for event in seen if event.seq is None]
+    assert {event.type for event in deltas} == {"agent_message_delta"}
+    assert all(event.type.endswith("_delta") for event in deltas)
+
+
+async def test_deltas_name_their_item_and_their_place_in_it() -> None:
+    async with session("One two three.") as house:
+        events = await streamed(house.root, "Count")
+    deltas = [event.data for event in events if event.type == "agent_message_delta"]
+    said = ""
+    for delta in deltas:
+        assert delta.offset == len(said)
+        said += delta.text
+    assert said == "One two three."
+    assert len({delta.item_id for delta in deltas}) == 1
+    whole = next(event.data for event in events if event.type == "agent_message")
+    assert whole.text == said
+
+
+async def test_a_task_is_told_from_its_start_to_its_one_end() -> None:
+    async with session({"reasoning": "I think.", "text": "I am."}) as house:
+        events = await streamed(house.root, "Who are you?")
+    types = [event.type for event in events]
+    assert types[0] == "task_started"
+    assert types[-1] == "task_complete"
+    assert types.count("task_started") == types.count("task_complete") == 1
+    assert "turn_aborted" not in types
+    for name in ("agent_reasoning_delta", "agent_reasoning", "agent_message_delta", "agent_message", "token_count"):
+        assert name in types
+    assert types.index("agent_reasoning") < types.index("agent_message")
+    started, complete = events[0].data, events[-1].data
+    assert started.kind == "user"
+    assert started.input_preview == "Who are you?"
+    assert complete.status == "completed"
+    assert complete.last_assistant_message == "I am."
+    counted = next(event.data for event in events if event.type == "token_count")
+    assert complete.usage.total_tokens == counted.usage.total_tokens > 0
+    assert counted.context_window == 128_000
+    assert counted.cache_key
+
+
+async def test_every_tool_call_has_a_begin_and_an_end() -> None:
+    plan = {"plan": [{"step": "Look", "status": "in_progress"}]}
+    async with session(call("update_plan", plan, "c1"), "Done.") as house:
+        events = await streamed(house.root, "Plan")
+        reply_types = [event.type for event in events]
+    begin = next(event.data for event in events if event.type == "tool_call_begin")
+    end = next(event.data for event in events if event.type == "tool_call_end")
+    assert (begin.call_id, begin.name) == (end.call_id, end.name) == ("c1", "update_plan")
+    assert end.success is True
+    assert end.truncated is False
+    assert isinstance(end.duration_ms, int)
+    assert isinstance(end.output, str)
+    order = [reply_types.index(name) for name in ("tool_call_begin", "plan_update", "tool_call_end", "task_complete")]
+    assert order == sorted(order)
+
+
+async def test_opening_changing_and_closing_are_told() -> None:
+    async with session() as house:
+        talk = await house.open(title="Notes")
+        await talk.set_context(base_instructions="Other.")
+        await talk.close()
+        types = [event.type for event in await past(house, conversation_id=talk.id)]
+    assert types == ["conversation_opened", "conversation_context_changed", "conversation_closed"]
+
+
+async def test_events_from_a_number_on_are_replayed_and_then_go_on() -> None:
+    async with session("Hello.", "Again.") as house:
+        await house.root.message("Hi")
+        all_of_them = await past(house)
+        seen = []
+        stream = house.events(after=3)
+        running = asyncio.create_task(house.root.message("Hi"))
+        async with asyncio.timeout(10):
+            async for event in stream:
+                seen.append(event)
+                if event.type == "task_complete" and event.seq > len(all_of_them):
+                    break
+        await running
+    durable = [event.seq for event in seen if event.seq]
+    assert durable == list(range(4, durable[-1] + 1))
+
+
+async def test_without_a_number_events_begin_now() -> None:
+    async with session("Hello.", "Again.") as house:
+        await house.root.message("Hi")
+        stream = house.events()
+        running = asyncio.create_task(house.root.message("Hi"))
+        first = await soon(anext(aiter(stream)))
+        await running
+        assert first.type == "task_started"
+
+
+async def test_the_events_of_one_conversation_are_only_its_own() -> None:
+    async with session("1", "2", "3") as house:
+        talk = await house.open()
+        stream = house.events(after=0, conversation=talk.id)
+        await house.root.message("To the root")
+        reply = await talk.message("To the other")
+        seen = []
+        async with asyncio.timeout(10):
+            async for event in stream:
+                seen.append(event)
+                if event.type == "task_complete":
+                    break
+    assert {event.conversation_id for event in seen} == {talk.id}
+    assert seen[0].type == "conversation_opened"
+    assert seen[-1].task_id == reply.task_id
+
+
+async def test_events_of_a_conversation_that_never_was_are_refused() -> None:
+    async with session() as house:
+        with pytest.raises(errors.NotFound):
+            await soon(anext(aiter(house.events(conversation="nobody"))))
+
+
+async def test_a_stream_left_early_does_not_stop_its_neighbour() -> None:
+    """A reader that walks away holds up nobody, and the conversation still answers."""
+    async with session("One two three four.", "Next.") as house:
+        async for event in house.root.stream("Go"):
+            if event.type == "agent_message_delta":
+                break
+        assert (await soon(house.root.message("Again"))).status == "completed"
+
+
+async def test_a_stream_shows_only_its_own_task() -> None:
+    gate = asyncio.Event()
+    model = ScriptedModel([say("First.", gate=gate), "Second."])
+    async with tertulia.Session.start(tertulia.Settings(model=model)) as house:
+        first = asyncio.create_task(house.root.message("One"))
+        await becomes(lambda: len(model.requests) == 1)
+        second = asyncio.create_task(streamed(house.root, "Two"))
+        await asyncio.sleep(0)
+        gate.set()
+        reply = await soon(first)
+        events = await soon(second)
+    assert reply.task_id not in {event.task_id for event in events}
+    assert next(event.data.text for event in events if event.type == "agent_message") == "Second."
+
+
+async def test_all_events_of_a_task_are_there_when_its_message_answers() -> None:
+    async with session("Hello.") as house:
+        stream = house.events(after=0)
+        reply = await house.root.message("Hi")
+        ends: list[Any] = []
+        async with asyncio.timeout(10):
+            async for event in stream:
+                ends.append(event)
+                if event.type == "task_complete":
+                    break
+        assert ends[-1].task_id == reply.task_id

@@ -1,0 +1,291 @@
+"""Rights from Python: every spelling of a policy, narrowing and how it is told, set_context."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+import tertulia
+from tertulia import errors
+from tertulia.testing import ScriptedModel, say
+from tests.contract.talking import becomes, past, session, soon, told
+
+APPROVALS = ["untrusted", "on-request", "on-failure", "never"]
+SANDBOXES = ["read-only", "workspace-write", "danger-full-access"]
+
+
+def house_of(model: ScriptedModel, **settings: Any) -> Any:
+    return tertulia.Session.start(tertulia.Settings(model=model, **settings))
+
+
+# ---- spellings
+
+
+@pytest.mark.parametrize(
+    ("given", "wire"),
+    [
+        (tertulia.Full(), "full"),
+        (tertulia.HeadersOnly(), "headers_only"),
+        (tertulia.NoStorage(), "none"),
+        (tertulia.Ttl(60), {"ttl": 60}),
+        ("full", "full"),
+        ("headers_only", "headers_only"),
+        ("none", "none"),
+        ({"ttl": 60}, {"ttl": 60}),
+    ],
+)
+async def test_every_spelling_of_a_storage_policy_is_taken_everywhere(given: Any, wire: Any) -> None:
+    async with session(storage_policy=given) as house:
+        context = await house.root.context()
+        assert context.storage_policy == wire
+        assert context.policy["storage"] == wire
+    async with session() as house:
+        talk = await house.open(storage_policy=given)
+        assert (await talk.context()).storage_policy == wire
+        changed = await house.root.set_context(storage_policy=given)
+        assert changed.context.storage_policy == wire
+
+
+@pytest.mark.parametrize("bad", ["headers", "ttl", {"ttl": -1}, {"ttl": "long"}, {"ttl": 1, "x": 2}, {}, 3, "ttl:x"])
+async def test_a_storage_policy_that_is_none_is_refused(bad: Any) -> None:
+    async with session() as house:
+        with pytest.raises(errors.InvalidParams):
+            await house.open(storage_policy=bad)
+        with pytest.raises(errors.InvalidParams):
+            await house.root.set_context(storage_policy=bad)
+        assert (await house.root.context()).storage_policy == "full"
+        assert len(house.conversations()) == 1
+
+
+def test_storage_policies_are_values() -> None:
+    assert tertulia.Full() == tertulia.Full()
+    assert tertulia.Ttl(60) == tertulia.Ttl(60) != tertulia.Ttl(61)
+    assert len({tertulia.Full(), tertulia.HeadersOnly(), tertulia.NoStorage(), tertulia.Ttl(1)}) == 4
+    for bad in (-1, 0, float("nan"), float("inf")):
+        with pytest.raises((errors.InvalidParams, ValueError)):
+            tertulia.Ttl(bad)
+
+
+@pytest.mark.parametrize("name", APPROVALS)
+@pytest.mark.parametrize("spell", [str, lambda name: name.replace("-", "_")])
+async def test_approval_policies_are_taken_with_hyphens_and_underscores_and_told_with_hyphens(
+    name: str, spell: Any
+) -> None:
+    async with session(approval_policy=spell(name)) as house:
+        assert (await house.root.context()).policy["approval"] == name
+    async with session(approval_policy="on-failure") as house:
+        talk = await house.open(approval_policy=spell(name))
+        narrower = (await talk.context()).policy["approval"]
+        assert narrower == name
+
+
+@pytest.mark.parametrize("name", SANDBOXES)
+@pytest.mark.parametrize("spell", [str, lambda name: name.replace("-", "_")])
+async def test_sandboxes_are_taken_with_hyphens_and_underscores_and_told_with_hyphens(name: str, spell: Any) -> None:
+    async with session(sandbox=spell(name)) as house:
+        assert (await house.root.context()).policy["sandbox"] == name
+    async with session(sandbox="danger-full-access") as house:
+        talk = await house.open(sandbox=spell(name))
+        assert (await talk.context()).policy["sandbox"] == name
+
+
+# ---- narrowing
+
+
+def pairs(narrowed: list[Any]) -> list[tuple[Any, ...]]:
+    entries = [entry if isinstance(entry, dict) else msgspec.structs.asdict(entry) for entry in narrowed]
+    return [(entry["field"], entry["asked"], entry["given"], entry["because"]) for entry in entries]
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked", "given"),
+    [
+        ({}, {"sandbox": "danger-full-access"}, "workspace-write"),
+        ({"sandbox": "read-only"}, {"sandbox": "workspace_write"}, "read-only"),
+        ({"storage_policy": "headers_only"}, {"storage_policy": "full"}, "headers_only"),
+        ({"storage_policy": "none"}, {"storage_policy": {"ttl": 5}}, "none"),
+        ({"storage_policy": {"ttl": 60}}, {"storage_policy": {"ttl": 120}}, {"ttl": 60}),
+        ({"approval_policy": "on-request"}, {"approval_policy": "on-failure"}, "on-request"),
+        ({"approval_policy": "never"}, {"approval_policy": "on-request"}, "never"),
+    ],
+)
+async def test_asking_for_more_than_allowed_gives_the_allowed_and_says_so(
+    settings: dict[str, Any], asked: dict[str, Any], given: Any
+) -> None:
+    """S000-16, S000-17, S000-47: no error; `narrowed` and a background_event say what, and why."""
+    ((field, value),) = asked.items()
+    wire = value.replace("_", "-") if field != "storage_policy" else value
+    async with session(**settings) as house:
+        talk = await house.open(**asked)
+        context = await talk.context()
+        assert pairs(context.narrowed) == [(field, wire, given, "session")]
+        events = await past(house, type="background_event", conversation_id=talk.id)
+        assert [pairs(event.data.narrowed) for event in events] == [[(field, wire, given, "session")]]
+        assert events[0].data.message
+
+
+async def test_never_and_untrusted_make_a_policy_without_a_name() -> None:
+    """never ∧ untrusted = (trusted, no, no)."""
+    async with session(approval_policy="never") as house:
+        talk = await house.open(approval_policy="untrusted")
+        assert (await talk.context()).policy["approval"] == {
+            "auto_run": "trusted", "may_ask": False, "retry_outside_on_failure": False,
+        }  # fmt: skip
+
+
+async def test_a_narrower_wish_is_simply_granted() -> None:
+    async with session() as house:
+        talk = await house.open(sandbox="read-only", approval_policy="untrusted", storage_policy="none")
+        context = await talk.context()
+        assert context.policy == {
+            "approval": "untrusted", "sandbox": "read-only", "network": False, "storage": "none",
+        }  # fmt: skip
+        assert context.narrowed == []
+        assert not await past(house, type="background_event")
+
+
+async def test_a_child_narrows_from_its_parent_as_it_was_when_it_was_made() -> None:
+    """S000-19: because = ancestor:ID; inheritance is a snapshot."""
+    async with session() as house:
+        parent = await house.open(sandbox="read-only", storage_policy="none")
+        child = await house.open(parent_id=parent.id, sandbox="workspace-write", storage_policy="full")
+        narrowed = pairs((await child.context()).narrowed)
+        assert sorted(narrowed, key=lambda entry: entry[0]) == [
+            ("sandbox", "workspace-write", "read-only", f"ancestor:{parent.id}"),
+            ("storage_policy", "full", "none", f"ancestor:{parent.id}"),
+        ]
+        await parent.close()
+        changed = await child.set_context(sandbox="workspace-write")
+        assert changed.context.policy["sandbox"] == "read-only", "the ceiling outlives the parent"
+
+
+async def test_limits_are_met_with_those_of_the_session() -> None:
+    async with session(limits={"max_output_bytes": 1000}) as house:
+        wide = await house.open(limits={"max_output_bytes": 5000, "max_history_items": 50})
+        context = await wide.context()
+        assert context.limits["max_output_bytes"] == 1000
+        assert context.limits["max_history_items"] == 50
+        assert len(context.narrowed) == 1
+        assert "limits" in context.narrowed[0].field
+        assert context.narrowed[0].because == "session"
+
+
+@pytest.mark.parametrize("bad", [{"max_sheep": 1}, {"max_output_bytes": -1}, {"max_output_bytes": "many"}, 3])
+async def test_a_limit_that_is_none_is_refused(bad: Any) -> None:
+    async with session() as house:
+        with pytest.raises(errors.InvalidParams):
+            await house.open(limits=bad)
+        assert len(house.conversations()) == 1
+
+
+# ---- set_context
+
+
+async def test_absent_keeps_and_none_resets() -> None:
+    """S000-34, X-67."""
+    async with session() as house:
+        talk = await house.open(base_instructions="BASE", user_instructions="USER", sandbox="read-only")
+        await talk.set_context(base_instructions="NEW")
+        context = await talk.context()
+        assert (context.base_instructions, context.user_instructions) == ("NEW", "USER")
+        assert context.policy["sandbox"] == "read-only"
+        answer = await talk.set_context(base_instructions=None)
+        assert answer.conversation_id == talk.id
+        assert answer.context.base_instructions is None
+        assert answer.context.user_instructions == "USER"
+        assert answer.narrowed == []
+        assert answer.warnings == []
+
+
+async def test_new_user_instructions_are_appended_and_nothing_is_rewritten() -> None:
+    """S000-34, X-67."""
+    model = ScriptedModel(["One.", "Two."])
+    async with house_of(model) as house:
+        talk = await house.open(user_instructions="Speak Spanish.")
+        await talk.message("First")
+        before = told(model)
+        await talk.set_context(user_instructions="Speak French.")
+        await talk.message("Second")
+        after = told(model)
+        assert [entry.text for entry in await talk.history()] == ["First", "One.", "Second", "Two."]
+    assert after[: len(before)] == before
+    new = next(text for text in after if "Speak French." in text)
+    assert new.startswith("<")
+    assert after.index("One.") < after.index(new) < after.index("Second")
+
+
+async def test_a_change_during_a_task_holds_from_its_next_model_request() -> None:
+    gate = asyncio.Event()
+    plan = {"plan": [{"step": "Look", "status": "pending"}]}
+    first = {"tool_calls": [{"name": "update_plan", "arguments": plan}]}
+    model = ScriptedModel([say("Wait.", gate=gate), first, "Done."])
+    async with house_of(model) as house:
+        running = asyncio.create_task(house.root.message("Go"))
+        await becomes(lambda: len(model.requests) == 1)
+        await house.root.set_context(base_instructions="CHANGED")
+        await house.root.steer("Go on")
+        gate.set()
+        await soon(running)
+    assert [request.instructions == "CHANGED" for request in model.requests] == [False, True, True]
+
+
+async def test_a_refused_change_changes_nothing() -> None:
+    async with session() as house:
+        talk = await house.open(base_instructions="BASE")
+        before = await talk.context()
+        for bad in ({"sandbox": "open"}, {"mcp_tool_allowlist": ["x__y"]}, {"limits": {"max_sheep": 1}}):
+            with pytest.raises(errors.InvalidParams):
+                await talk.set_context(base_instructions="NEW", **bad)
+        with pytest.raises((errors.InvalidParams, TypeError), match="colour"):
+            await talk.set_context(base_instructions="NEW", colour="blue")
+        assert await talk.context() == before
+        assert not await past(house, type="conversation_context_changed")
+
+
+async def test_a_conversation_may_ask_back_up_to_the_session_but_not_beyond() -> None:
+    async with session() as house:
+        await house.root.set_context(sandbox="read-only")
+        up = await house.root.set_context(sandbox="workspace-write")
+        assert up.context.policy["sandbox"] == "workspace-write"
+        beyond = await house.root.set_context(sandbox="danger-full-access")
+        assert beyond.context.policy["sandbox"] == "workspace-write"
+        assert pairs(beyond.narrowed) == [("sandbox", "danger-full-access", "workspace-write", "session")]
+
+
+async def test_none_returns_a_right_to_the_default_of_the_session() -> None:
+    async with session(approval_policy="never") as house:
+        await house.root.set_context(sandbox="read-only", storage_policy="none", approval_policy="untrusted")
+        answer = await house.root.set_context(sandbox=None, storage_policy=None, approval_policy=None)
+        assert answer.context.policy == {
+            "approval": "never", "sandbox": "workspace-write", "network": False, "storage": "full",
+        }  # fmt: skip
+
+
+async def test_the_environment_that_the_model_is_told_follows_its_rights() -> None:
+    model = ScriptedModel(["Hi."])
+    async with house_of(model, sandbox="danger-full-access") as house:
+        talk = await house.open(sandbox="read-only", approval_policy="never")
+        await talk.message("Hello")
+    assert "read-only" in told(model)[0]
+    assert "never" in told(model)[0]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("model", "nobody/nothing"),
+        ("approval_policy", "sometimes"),
+        ("sandbox", "sandcastle"),
+        ("storage_policy", "attic"),
+        ("limits", {"max_sheep": 1}),
+        ("tools", [3]),
+    ],
+)
+async def test_settings_that_cannot_be_are_refused_with_a_code(field: str, value: Any) -> None:
+    with pytest.raises(errors.InvalidParams, match=field.rstrip("s")) as caught:
+        async with tertulia.Session.start(tertulia.Settings(**{"model": ScriptedModel([]), field: value})):
+            pass
+    assert caught.value.code == "invalid_params"

@@ -1,0 +1,199 @@
+"""Tools from Python: a typed function becomes a tool; a call that cannot run gets an output that says so."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Literal
+
+import pytest
+
+import tertulia
+from tertulia import errors
+from tertulia.testing import ScriptedModel, call, say
+from tests.contract.talking import past, soon
+
+
+@tertulia.tool
+def add(first: int, second: int = 2) -> int:
+    """Add two numbers."""
+    return first + second
+
+
+@tertulia.tool
+async def shout(text: str, how: Literal["loud", "louder"] = "loud") -> str:
+    """Say it louder."""
+    await asyncio.sleep(0)
+    return text.upper() + ("!" if how == "louder" else "")
+
+
+@tertulia.tool
+def burn() -> str:
+    """Raise."""
+    raise RuntimeError("the house is on fire")
+
+
+@tertulia.tool
+def chatter() -> str:
+    """Say far too much."""
+    return "\n".join(f"line {number}" for number in range(1_000_000))
+
+
+def house_of(model: ScriptedModel, **settings: Any) -> Any:
+    settings = {"tools": [add, shout, burn, chatter], "approval_policy": "never", **settings}
+    return tertulia.Session.start(tertulia.Settings(model=model, **settings))
+
+
+async def ends(house: tertulia.Session) -> list[Any]:
+    return [event.data for event in await past(house, type="tool_call_end")]
+
+
+async def test_functions_are_offered_after_the_built_in_tools_in_the_order_they_were_given() -> None:
+    """S002-29, S002-31."""
+    model = ScriptedModel(["Hi."])
+    async with house_of(model) as house:
+        listed = house.root.tools()
+        await house.root.message("Hello")
+    names = [tool.name for tool in listed]
+    assert names[-4:] == ["add", "shout", "burn", "chatter"]
+    assert "update_plan" in names[:-4]
+    assert [tool.source for tool in listed][-4:] == ["function"] * 4
+    assert next(tool.source for tool in listed if tool.name == "update_plan") == "builtin"
+    assert all(tool.digest for tool in listed)
+    assert list(model.requests[0].tools) == names, "what is listed is what the model is offered"
+
+
+async def test_functions_run_plain_or_async_and_their_results_reach_the_model() -> None:
+    model = ScriptedModel([call("add", {"first": 40}), call("shout", {"text": "hey", "how": "louder"}), "Done."])
+    async with house_of(model) as house:
+        reply = await soon(house.root.message("Go"))
+        seen = await ends(house)
+    assert reply.tool_calls == 2
+    assert [(end.name, end.success, end.output) for end in seen] == [("add", True, "42"), ("shout", True, "HEY!")]
+    assert model.requests[1].last_input == "42"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "code"),
+    [
+        ("nothing", {}, None),
+        ("add", '{"first": ', "invalid_params"),
+        ("add", {"first": "forty"}, "invalid_params"),
+        ("add", {}, "invalid_params"),
+        ("add", {"first": 1, "third": 3}, "invalid_params"),
+        ("shout", {"text": "x", "how": "quietly"}, "invalid_params"),
+        ("add", "[1, 2]", "invalid_params"),
+    ],
+)
+async def test_a_call_that_cannot_run_gets_an_output_that_says_why_and_the_task_goes_on(
+    name: str, arguments: Any, code: str | None
+) -> None:
+    """{ok: false, code, reason}, also for a tool that was not offered."""
+    model = ScriptedModel([call(name, arguments, "c1"), "I see."])
+    async with house_of(model) as house:
+        reply = await soon(house.root.message("Go"))
+        seen = await ends(house)
+    assert (reply.status, reply.text) == ("completed", "I see.")
+    assert [(end.call_id, end.success) for end in seen] == [("c1", False)]
+    output = json.loads(seen[0].output)
+    assert output["ok"] is False
+    assert output["reason"]
+    assert output["code"] == code or code is None
+
+
+async def test_a_tool_that_raises_is_an_output_and_not_the_end() -> None:
+    model = ScriptedModel([call("burn", {}), "It burns."])
+    async with house_of(model) as house:
+        reply = await soon(house.root.message("Go"))
+        seen = await ends(house)
+    assert reply.text == "It burns."
+    assert seen[0].success is False
+    assert "on fire" in seen[0].output
+
+
+async def test_a_million_lines_are_bounded_at_head_and_tail_with_the_true_size() -> None:
+    model = ScriptedModel([call("chatter", {}), "Much."])
+    async with house_of(model) as house:
+        await soon(house.root.message("Go"))
+        end = (await ends(house))[0]
+    assert end.truncated is True
+    assert len(end.output.encode()) < 80_000
+    assert end.output.startswith("line 0\n")
+    assert end.output.endswith("line 999999")
+    true_size = len("\n".join(f"line {number}" for number in range(1_000_000)))
+    assert str(true_size) in end.output.replace(",", "")
+
+
+async def test_valid_calls_of_an_answer_run_beside_a_refused_one() -> None:
+    """Call ids get exactly one output each, in order."""
+    calls = [call("add", {"first": 1}, "a"), call("nothing", {}, "b"), call("add", {"first": 5}, "c")]
+    model = ScriptedModel([say("Working.", *calls), "Done."])
+    async with house_of(model) as house:
+        await soon(house.root.message("Go"))
+        seen = await ends(house)
+    assert sorted((end.call_id, end.success) for end in seen) == [("a", True), ("b", False), ("c", True)]
+
+
+async def test_a_second_call_with_the_same_id_is_dropped_with_a_warning_and_never_recorded() -> None:
+    calls = [call("add", {"first": 1}, "same"), call("add", {"first": 100}, "same")]
+    model = ScriptedModel([say("Twice.", *calls), "Done."])
+    async with house_of(model) as house:
+        reply = await soon(house.root.message("Go"))
+        assert len(await ends(house)) == 1
+        assert len(await past(house, type="tool_call_begin")) == 1
+        assert await past(house, type="warning")
+    assert reply.tool_calls == 1
+    recorded = [item.call_id for item in model.last_request.items if hasattr(item, "call_id")]
+    assert recorded == ["same", "same"], "one call and one output"
+
+
+async def test_the_plan_tool_can_be_left_out_and_a_call_to_it_is_refused() -> None:
+    """S000-24, S000-38: what is listed and what a call may reach are the same set."""
+    plan = {"plan": [{"step": "Look", "status": "pending"}]}
+    model = ScriptedModel([call("update_plan", plan), "No plan."])
+    async with house_of(model) as house:
+        talk = await house.open(include_plan_tool=False)
+        assert "update_plan" not in [tool.name for tool in talk.tools()]
+        assert "update_plan" in [tool.name for tool in house.root.tools()]
+        await soon(talk.message("Plan"))
+        assert [end.success for end in await ends(house)] == [False]
+        assert not await past(house, type="plan_update")
+
+
+async def test_two_tools_of_one_name_and_different_shape_are_a_conflict() -> None:
+    """S002-30, X-26."""
+
+    def other(first: str) -> str:
+        """Not the same at all."""
+        return first
+
+    other.__name__ = "add"
+    with pytest.raises(errors.ToolConflict) as caught:
+        async with house_of(ScriptedModel([]), tools=[add, tertulia.tool(other)]) as house:
+            house.root.tools()
+            await house.open()
+    assert caught.value.code == "tool_conflict"
+
+
+async def test_the_same_tools_have_the_same_cache_key_and_other_tools_another() -> None:
+    """S000-45, X-68."""
+    async with house_of(ScriptedModel([])) as house:
+        one, two = await house.open(), await house.open()
+        bare = await house.open(include_plan_tool=False)
+        told = await house.open(base_instructions="Other.")
+        keys = [(await talk.context()).cache_key for talk in (one, two, bare, told)]
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
+
+
+@pytest.mark.parametrize("name", ["bad name", "dotted.name", "é"])
+def test_a_tool_whose_name_no_model_would_take_is_refused(name: str) -> None:
+    """S000-25."""
+
+    def nameless() -> str:
+        """Nothing."""
+        return ""
+
+    nameless.__name__ = name
+    with pytest.raises(errors.InvalidParams):
+        tertulia.tool(nameless)

@@ -1,0 +1,68 @@
+"""A floor to stand on: one task of one conversation, without a scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from tertulia.conversation.floor import Floor, Surroundings, Tally
+from tertulia.conversation.talk import Talk
+from tertulia.conversation.toolbox import Toolbox
+from tertulia.events.bus import EventBus, Scope
+from tertulia.events.journal import NoJournal
+from tertulia.events.subscription import Subscription
+from tertulia.models.scripted import ScriptedModel
+from tertulia.models.wire import Piece, Request
+from tertulia.protocol.events import Event
+from tertulia.protocol.ids import TaskId
+from tertulia.tools.registry import ToolRegistry
+from tests.conversation.making import talk, terms
+from tests.events.scripted import SESSION, StillClock, drain
+
+SCOPE = Scope("sub/1", None, TaskId("task"), "trace", "span")
+
+
+class Standing:
+    """A floor, what stands under it, and what was told."""
+
+    def __init__(self, conversation: Talk | None = None) -> None:
+        self.clock = StillClock(10.0)
+        self.bus = EventBus(SESSION, self.clock, NoJournal())
+        self.talk = conversation or talk(clock=self.clock)
+        around = Surroundings(self.bus, self.clock, Toolbox(ToolRegistry([])), 5.0, {})
+        self.tally = Tally()
+        self.floor = Floor(
+            TaskId("task"), self.talk, SCOPE, around, lambda: self.talk.terms.rights, self.tally
+        )
+        self._news: Subscription = self.bus.subscribe()
+
+    def told(self) -> list[Event]:
+        """What was published since the last time."""
+        return drain(self._news)
+
+    def types(self) -> list[str]:
+        return [event.type for event in self.told()]
+
+
+class Pieces(ScriptedModel):
+    """A wire that yields exactly these, and knows whether it was hung up."""
+
+    def __init__(self, *pieces: Piece | BaseException) -> None:
+        super().__init__([])
+        self._pieces = pieces
+        self.hung_up = False
+
+    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:  # type: ignore[override]
+        try:
+            for piece in self._pieces:
+                if isinstance(piece, BaseException):
+                    raise piece
+                yield piece
+        finally:
+            self.hung_up = True
+
+
+def standing(**given: Any) -> Standing:
+    """With terms made of what is given."""
+    clock = StillClock(10.0)
+    return Standing(talk(terms(**given), clock=clock))

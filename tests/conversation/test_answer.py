@@ -1,0 +1,178 @@
+"""One answer of a model: deltas as they come, the whole at the end, nothing in between."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tertulia.conversation import answer as module
+from tertulia.conversation.answer import Answer, ProviderFailed, ask
+from tertulia.errors import ModelError
+from tertulia.models.wire import (
+    Failed,
+    Finished,
+    Piece,
+    ReasoningDelta,
+    Request,
+    Retrying,
+    Said,
+    Searched,
+    TextDelta,
+)
+from tertulia.protocol.ids import CallId, ConversationId, ItemId
+from tertulia.protocol.items import AssistantMessage, ImagePart, Reasoning, TextPart, ToolCall
+from tertulia.protocol.usage import Usage
+from tests.conversation.floors import Pieces, Standing
+
+REQUEST = Request(ConversationId("c"), "m", "", (), (), (), b"[]", "key", store=True)
+ONE, TWO = ItemId("one"), ItemId("two")
+FINISHED = Finished(Usage(1, 0, 1, 0, 2))
+
+
+def message(text: str, item_id: ItemId = ONE) -> AssistantMessage:
+    return AssistantMessage(item_id, (TextPart(text),))
+
+
+async def asked(*pieces: Piece | BaseException, on: Standing | None = None) -> Answer:
+    wire = Pieces(*pieces)
+    try:
+        return await ask((on or Standing()).floor, wire, REQUEST)
+    finally:
+        assert wire.hung_up
+
+
+async def test_deltas_are_told_as_they_come_and_the_whole_is_given_back() -> None:
+    on = Standing()
+    call = ToolCall(ItemId("i"), CallId("c1"), "note", "{}")
+    given = await asked(
+        ReasoningDelta(TWO, "hm "),
+        ReasoningDelta(TWO, "yes"),
+        Said(Reasoning(TWO, "hm yes")),
+        TextDelta(ONE, "hel"),
+        TextDelta(ONE, "lo"),
+        Said(message("hello")),
+        Said(call),
+        FINISHED,
+        on=on,
+    )
+    assert given.items == (Reasoning(TWO, "hm yes"), message("hello"), call)
+    assert (given.calls, given.finished) == ([call], FINISHED)
+    told = [(e.type, e.data.text, e.data.offset, e.seq) for e in on.told()]
+    assert told == [
+        ("agent_reasoning_delta", "hm ", 0, None),
+        ("agent_reasoning_delta", "yes", 3, None),
+        ("agent_message_delta", "hel", 0, None),
+        ("agent_message_delta", "lo", 3, None),
+    ]
+    assert on.talk.history.item_count == 0
+
+
+async def test_a_search_of_the_provider_is_told() -> None:
+    on = Standing()
+    await asked(Searched(CallId("s"), None), Searched(CallId("s"), "tea"), FINISHED, on=on)
+    assert on.types() == ["web_search_begin", "web_search_end"]
+
+
+async def test_what_was_said_before_a_retry_does_not_count() -> None:
+    """DESIGN, Models: deltas already shown do not count as acted on; a retry says discard_deltas."""
+    on = Standing()
+    given = await asked(
+        TextDelta(ONE, "fir"),
+        Said(message("first")),
+        Retrying("the line was cut, once more"),
+        TextDelta(TWO, "second"),
+        Said(message("second", TWO)),
+        FINISHED,
+        on=on,
+    )
+    assert given.items == (message("second", TWO),)
+    notice = on.told()[1]
+    assert (notice.type, notice.data.discard_deltas, notice.data.message) == (
+        "background_event",
+        True,
+        "the line was cut, once more",
+    )
+
+
+async def test_a_stream_that_just_ends_is_no_answer() -> None:
+    on = Standing()
+    with pytest.raises(ModelError, match="ended before"):
+        await asked(TextDelta(ONE, "half"), Said(message("half")), on=on)
+    on.floor.tidy("failed")
+    assert on.floor.last_text == "half"
+
+
+async def test_a_failure_keeps_its_code_and_says_whether_it_was_too_much() -> None:
+    with pytest.raises(ProviderFailed) as failure:
+        await asked(Failed("slow down", "rate_limited"))
+    assert (failure.value.code, failure.value.message, failure.value.overflow) == ("rate_limited", "slow down", False)
+    with pytest.raises(ProviderFailed) as failure:
+        await asked(Failed("too long", overflow=True))
+    assert (failure.value.code, failure.value.overflow) == ("model_error", True)
+    assert ModelError.code == "model_error"
+
+
+async def test_what_a_wire_raises_comes_through() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await asked(ZeroDivisionError())
+
+
+async def test_the_connection_is_closed_when_the_reader_is_cancelled() -> None:
+    """Closing is what hangs up on the provider; the garbage collector may come too late."""
+    wire, entered = Pieces(), asyncio.Event()
+    closed: list[bool] = []
+
+    async def stream(request: Request) -> Any:
+        try:
+            entered.set()
+            await asyncio.Event().wait()
+            yield FINISHED
+        finally:
+            closed.append(True)
+
+    wire.stream = stream  # type: ignore[method-assign]
+    reading = asyncio.create_task(ask(Standing().floor, wire, REQUEST))
+    await entered.wait()
+    reading.cancel()
+    await asyncio.wait((reading,))
+    assert reading.cancelled()
+    assert closed == [True]
+
+
+async def test_an_answer_without_end_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_TEXT_BYTES", 10)
+    given = await asked(TextDelta(ONE, "x" * 5), ReasoningDelta(TWO, "x" * 5), FINISHED)
+    assert given.items == ()
+    with pytest.raises(ModelError, match="longer than 10"):
+        await asked(TextDelta(ONE, "x" * 6), ReasoningDelta(TWO, "x" * 5), FINISHED)
+
+
+async def test_text_that_cannot_be_encoded_is_mended() -> None:
+    on = Standing()
+    bad = "a\ud800b"
+    given = await asked(
+        TextDelta(ONE, bad),
+        Said(AssistantMessage(ONE, (TextPart(bad), ImagePart(bad)))),
+        Said(Reasoning(TWO, bad)),
+        Said(ToolCall(ItemId("i"), CallId(bad), "note", bad)),
+        FINISHED,
+        on=on,
+    )
+    said, thought, call = given.items
+    assert isinstance(said, AssistantMessage)
+    assert isinstance(thought, Reasoning)
+    assert isinstance(call, ToolCall)
+    assert said.parts == (TextPart("a?b"), ImagePart("a?b"))
+    assert (thought.text, call.call_id, call.arguments) == ("a?b", "a?b", "a?b")
+    assert all(event.json() for event in on.told())
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("", "unnamed"), ("a b\x00c", "a_b_c"), ("x" * 100, "x" * 64), ("conv.create", "conv.create")]
+)
+async def test_a_call_can_always_be_sent_back(name: str, given: str) -> None:
+    """Providers refuse a history with an illegal name or an empty id, for ever."""
+    call = (await asked(Said(ToolCall(ItemId("i"), CallId(""), name, "")), FINISHED)).calls[0]
+    assert (call.name, call.call_id) == (given, "call_i")
