@@ -1,7 +1,8 @@
 """What a streamed turn costs over a real wire: CPU of the client, against the floor and against the usual SDK.
 
 The floor is a bare aiohttp POST of the same bytes that reads the same stream and looks at none of it. The provider is a
-process of its own on the loopback and sends its 300 deltas one by one, as providers do; its CPU is not counted.
+process of its own on the loopback, whose CPU is not counted. It sends 300 deltas one by one, as providers do; or all at
+once, which no model does, but then waking up for each of them hides nothing, and that is where the SDK is met.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import aiohttp
 import msgspec
 
 from tertulia.history.store import HistoryLimits, HistoryStore
-from tertulia.models.catalog import ModelProvider
+from tertulia.models.catalog import ModelProvider, WireName
 from tertulia.models.chat import ChatWire
 from tertulia.models.http_wire import HttpWire
 from tertulia.models.messages import MessagesWire
@@ -40,8 +41,9 @@ SIZES = (10, 100, 1_000)
 TURNS = 21
 SDK_TURNS = 3
 PAUSE_S = 0.0001
+AT_ONCE = b"/at-once"
 TEXT = "A tertulia is one table where many conversations are held in turn. " * 10
-WIRES = {"responses": ResponsesWire, "chat": ChatWire, "messages": MessagesWire}
+WIRES: dict[WireName, type[HttpWire]] = {"responses": ResponsesWire, "chat": ChatWire, "messages": MessagesWire}
 
 
 def run() -> list[Row]:
@@ -59,26 +61,39 @@ def run() -> list[Row]:
 
 async def _measure(url: str) -> list[Row]:
     rows: list[Row] = []
-    at_last: dict[str, float] = {}
+    at_once: dict[WireName, float] = {}
     for name, kind in WIRES.items():
-        wire = kind("bench", "gpt-5.2", ModelProvider(base_url=url, wire=name), lambda _: None)
         for size in SIZES:
-            floor, at_last[name] = await _compare(wire, f"{url}{wire.path}", _request(wire, size))
             of = f"{name}, {size:,} items"
-            rows.append((of, at_last[name], "ms CPU", ""))
-            rows.append((f"{of} : the floor", at_last[name] / floor, "x", "<= 1.5"))
-        await wire.close()
-    return rows + await _against_sdk(url, at_last)
+            floor, ours = await _compare(kind("bench", "gpt-5.2", _provider(url, name), _no_key), size)
+            rows.append((of, ours, "ms CPU", ""))
+            rows.append((f"{of} : the floor", ours / floor, "x", "<= 1.5"))
+        floor, ours = await _compare(kind("bench", "gpt-5.2", _provider(f"{url}/at-once", name), _no_key), size)
+        at_once[name] = ours
+        rows.append((f"{of}, all at once", ours, "ms CPU", ""))
+        rows.append((f"{of}, all at once : the floor", ours / floor, "x", ""))
+    return rows + await _against_sdk(f"{url}/at-once", at_once)
 
 
-async def _compare(wire: HttpWire, url: str, request: Request) -> tuple[float, float]:
+def _provider(url: str, name: WireName) -> ModelProvider:
+    return ModelProvider(base_url=url, wire=name)
+
+
+def _no_key(_: str) -> None:
+    return None
+
+
+async def _compare(wire: HttpWire, size: int) -> tuple[float, float]:
     """CPU of the floor and of the wire; taken in turns, so that a busy moment meets both."""
+    request = _request(wire, size)
+    body, url = b"".join(wire.body_of(request)), wire.provider.base_url + wire.path
     floors: list[float] = []
     ours: list[float] = []
     async with aiohttp.ClientSession() as session:
         for _ in range(TURNS):
-            floors.append(await _cpu_ms(lambda: _post(session, url, wire.body_of(request))))
+            floors.append(await _cpu_ms(lambda: _post(session, url, body)))
             ours.append(await _cpu_ms(lambda: _stream(wire, request)))
+    await wire.close()
     return statistics.median(floors), statistics.median(ours)
 
 
@@ -103,7 +118,7 @@ async def _stream(wire: HttpWire, request: Request) -> None:
     assert isinstance(pieces[-1], Finished)
 
 
-async def _against_sdk(url: str, ours: dict[str, float]) -> list[Row]:
+async def _against_sdk(url: str, ours: dict[WireName, float]) -> list[Row]:
     if importlib.util.find_spec("openai") is None:
         return [("the openai SDK is not installed: not compared", 0.0, "", "")]
     import openai
@@ -114,21 +129,19 @@ async def _against_sdk(url: str, ours: dict[str, float]) -> list[Row]:
 
     rows: list[Row] = []
     async with openai.AsyncOpenAI(api_key="none", base_url=url) as client:
-        asked: dict[str, tuple[str, Callable[[Any], Turn]]] = {
+        asked: dict[WireName, tuple[str, Callable[[Any], Turn]]] = {
             "responses": (
                 "input",
                 lambda said: lambda: whole(client.responses.create(model="gpt-5.2", input=said, stream=True)),
             ),
             "chat": (
                 "messages",
-                lambda said: lambda: whole(
-                    client.chat.completions.create(model="gpt-5.2", messages=said, stream=True)
-                ),
+                lambda said: lambda: whole(client.chat.completions.create(model="gpt-5.2", messages=said, stream=True)),
             ),
         }
         for name, (field, ask) in asked.items():
-            wire = WIRES[name]("bench", "gpt-5.2", ModelProvider(base_url=url, wire="chat"), lambda _: None)
-            said = msgspec.json.decode(wire.body_of(_request(wire, SIZES[-1])))[field]
+            wire = WIRES[name]("bench", "gpt-5.2", _provider(url, name), _no_key)
+            said = msgspec.json.decode(b"".join(wire.body_of(_request(wire, SIZES[-1]))))[field]
             theirs = min([await _cpu_ms(ask(said)) for _ in range(SDK_TURNS)])
             rows.append((f"{name}, {SIZES[-1]:,} items, openai SDK", theirs, "ms CPU", ""))
             rows.append((f"openai SDK : {name}, {SIZES[-1]:,} items", theirs / ours[name], "x", ">= 50"))
@@ -188,7 +201,8 @@ def _answer(peer: socket.socket, events: dict[bytes, list[bytes]]) -> None:
                 length = int(value) if name.lower() == b"content-length" else length
             stream.read(length)
             peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
-            for event in events[line.split()[1]]:
-                peer.sendall(b"%x\r\n%b\r\n" % (len(event), event))
+            path = line.split()[1]
+            chunks = [b"%x\r\n%b\r\n" % (len(event), event) for event in (*events[path.removeprefix(AT_ONCE)], b"")]
+            for chunk in [b"".join(chunks)] if path.startswith(AT_ONCE) else chunks:
+                peer.sendall(chunk)
                 time.sleep(PAUSE_S)
-            peer.sendall(b"0\r\n\r\n")

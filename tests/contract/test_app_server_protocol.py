@@ -40,15 +40,13 @@ async def test_initialize_comes_first_and_names_session_and_versions(tmp_path: P
         assert await server.end() == 0
 
 
-@pytest.mark.parametrize(
-    "method", ["session/info", "conversation/list", "conversation/message", "events/subscribe", "session/start"]
-)
-async def test_whoever_has_not_said_hello_is_not_served(tmp_path: Path, method: str) -> None:
+async def test_whoever_has_not_said_hello_is_not_served(tmp_path: Path) -> None:
     """D16: −32002 not_initialized."""
     async with serving(tmp_path, ["Hello."], hello=False) as server:
-        with pytest.raises(Refused) as caught:
-            await server.call(method)
-        assert (caught.value.number, caught.value.code) == (-32002, "not_initialized")
+        for method in ("session/info", "conversation/list", "conversation/message", "events/subscribe", "task/list"):
+            with pytest.raises(Refused) as caught:
+                await server.call(method)
+            assert (caught.value.number, caught.value.code) == (-32002, "not_initialized"), method
         assert not server.events
         await server.call("initialize", client={"name": "t", "version": "1"})
         await alive(server)
@@ -88,51 +86,59 @@ async def test_hello_refuses_what_it_does_not_know_by_name(tmp_path: Path) -> No
 # ---- what is not a request
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"{",
-        b"hello",
-        b"\xff\xfe",
-        b'{"jsonrpc": "2.0", "id": 1, "method": "session/info", "params": {"x": NaN}}',
-        b"[" * 100_000,
-        b'{"a":' * 100_000,
-    ],
-    ids=["cut", "word", "not-utf8", "nan", "nested-lists", "nested-objects"],
-)
-async def test_a_line_that_is_not_json_answers_with_id_null(tmp_path: Path, line: bytes) -> None:
-    """D9: −32700 or −32600, and the server lives."""
+NOT_JSON = [
+    b"{",
+    b"hello",
+    b"\xff\xfe",
+    b'{"jsonrpc": "2.0", "id": 1, "method": "session/info", "params": {"x": NaN}}',
+    b'{"jsonrpc": "2.0", "id": 1, "method": "session/info", "method": "session/close"}',
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+]
+
+NO_REQUEST = [
+    b"3",
+    b'"hello"',
+    b"null",
+    b"{}",
+    b'{"jsonrpc": "2.0", "id": 1}',
+    b'{"jsonrpc": "1.0", "id": 1, "method": "session/info"}',
+    b'{"id": 1, "method": "session/info"}',
+    b'{"jsonrpc": "2.0", "id": 1, "method": 7}',
+    b'{"jsonrpc": "2.0", "id": {}, "method": "session/info"}',
+    b'{"jsonrpc": "2.0", "id": [1], "method": "session/info"}',
+    b'{"jsonrpc": "2.0", "id": true, "method": "session/info"}',
+    b"[]",
+]
+
+
+async def test_a_line_that_is_not_json_answers_with_id_null(tmp_path: Path) -> None:
+    """D9: −32700, and the server lives."""
     async with serving(tmp_path, []) as server:
-        response = await refusal(server, line)
-        assert response["id"] is None
-        assert (response["error"]["code"], response["error"]["data"]["code"]) == (-32700, "parse_error")
+        for line in NOT_JSON:
+            response = await refusal(server, line)
+            assert response["id"] is None, line[:80]
+            found = (response["error"]["code"], response["error"]["data"]["code"])
+            assert found == (-32700, "parse_error"), line[:80]
         await alive(server)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"3",
-        b'"hello"',
-        b"null",
-        b"{}",
-        b'{"jsonrpc": "2.0", "id": 1}',
-        b'{"jsonrpc": "1.0", "id": 1, "method": "session/info"}',
-        b'{"id": 1, "method": "session/info"}',
-        b'{"jsonrpc": "2.0", "id": 1, "method": 7}',
-        b'{"jsonrpc": "2.0", "id": {}, "method": "session/info"}',
-        b'{"jsonrpc": "2.0", "id": [1], "method": "session/info"}',
-        b'{"jsonrpc": "2.0", "id": true, "method": "session/info"}',
-        b'{"jsonrpc": "2.0", "id": 1, "method": "session/info", "params": 3}',
-        b"[]",
-    ],
-)
-async def test_json_that_is_not_a_request_is_an_invalid_request(tmp_path: Path, line: bytes) -> None:
-    """D10."""
+async def test_json_that_is_not_a_request_is_an_invalid_request(tmp_path: Path) -> None:
+    """D10: −32600, and the server lives."""
     async with serving(tmp_path, []) as server:
-        response = await refusal(server, line)
-        assert response["error"]["code"] in {-32600, -32602}
-        assert response["error"]["data"]["code"] in {"invalid_request", "invalid_params"}
+        for line in NO_REQUEST:
+            response = await refusal(server, line)
+            found = (response["error"]["code"], response["error"]["data"]["code"])
+            assert found == (-32600, "invalid_request"), line
+        await alive(server)
+
+
+async def test_parameters_that_have_no_names_are_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path, []) as server:
+        for params in (b"3", b'"x"', b'["root"]'):
+            line = b'{"jsonrpc": "2.0", "id": 1, "method": "conversation/history", "params": ' + params + b"}"
+            response = await refusal(server, line)
+            assert response["error"]["code"] in {-32600, -32602}, params
         await alive(server)
 
 
@@ -143,14 +149,13 @@ async def test_an_unknown_method_is_not_found_by_its_name(tmp_path: Path) -> Non
         assert (caught.value.number, caught.value.code) == (-32601, "method_not_found")
 
 
-@pytest.mark.parametrize("id", [1, "one", "", 0, -7, 2**53, "ünï"])
-async def test_an_answer_carries_the_id_of_its_request_as_it_was(tmp_path: Path, id: Any) -> None:
+async def test_an_answer_carries_the_id_of_its_request_as_it_was(tmp_path: Path) -> None:
     async with serving(tmp_path, []) as server:
-        await server.send({"jsonrpc": "2.0", "id": id, "method": "session/info"})
-        response = await server.reply(id)
-        assert response["id"] == id
-        assert type(response["id"]) is type(id)
-        assert "result" in response
+        for id in (1_000, "one", "", 0, -7, 2**53, "ünï"):
+            await server.send({"jsonrpc": "2.0", "id": id, "method": "session/info"})
+            response = await server.reply(id)
+            assert type(response["id"]) is type(id)
+            assert "result" in response
 
 
 async def test_a_notification_is_never_answered(tmp_path: Path) -> None:
@@ -201,66 +206,67 @@ async def test_a_batch_has_at_most_a_hundred_requests(tmp_path: Path) -> None:
 # ---- bad parameters
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "named"),
-    [
-        ("conversation/open", {"base_instruction": "x"}, "base_instruction"),
-        ("conversation/open", {"colour": "blue"}, "colour"),
-        ("conversation/open", {"limits": {"max_sheep": 3}}, "max_sheep"),
-        ("conversation/message", {"conversation_id": "root", "text": "x", "colour": 1}, "colour"),
-        ("conversation/list", {"colour": 1}, "colour"),
-        ("conversation/history", {"conversation_id": "root", "colour": 1}, "colour"),
-        ("conversation/close", {"conversation_id": "root", "colour": 1}, "colour"),
-        ("conversation/set_context", {"conversation_id": "root", "colour": 1}, "colour"),
-        ("session/info", {"colour": 1}, "colour"),
-        ("events/subscribe", {"colour": 1}, "colour"),
-        ("task/list", {"colour": 1}, "colour"),
-        ("conversation/message", {"text": "x"}, "conversation_id"),
-        ("conversation/steer", {"conversation_id": "root"}, "text"),
-        ("conversation/history", {"conversation_id": 3}, "conversation_id"),
-        ("conversation/open", {"include_plan_tool": "yes"}, "include_plan_tool"),
-        ("conversation/open", {"base_instructions": ["x"]}, "base_instructions"),
-        ("conversation/message", {"conversation_id": "root", "text": "x", "if_busy": "panic"}, "if_busy"),
-        ("conversation/message", {"conversation_id": "root", "text": "x", "task_type": "song"}, "task_type"),
-        ("conversation/message", {"conversation_id": "root", "text": "x", "detach": "yes"}, "detach"),
-        ("conversation/close", {"conversation_id": "root", "timeout_s": "long"}, "timeout_s"),
-        ("conversation/history", {"conversation_id": "root", "limit": 0}, "limit"),
-        ("conversation/history", {"conversation_id": "root", "limit": -1}, "limit"),
-        ("conversation/history", {"conversation_id": "root", "limit": 1.5}, "limit"),
-        ("events/subscribe", {"after_seq": -1}, "after"),
-        ("conversation/open", {"visibility": "everybody"}, "visibility"),
-        ("conversation/open", {"shell_mode": "loud"}, "shell_mode"),
-    ],
-)
-async def test_wrong_parameters_are_refused_by_name(
-    tmp_path: Path, method: str, params: dict[str, Any], named: str
-) -> None:
-    """S000-29, S004-10: −32602 invalid_params, and nothing is left behind."""
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("conversation/open", {"base_instruction": "x"}, "base_instruction"),
+    ("conversation/open", {"colour": "blue"}, "colour"),
+    ("conversation/open", {"limits": {"max_sheep": 3}}, "max_sheep"),
+    ("conversation/message", {"conversation_id": "root", "text": "x", "colour": 1}, "colour"),
+    ("conversation/list", {"colour": 1}, "colour"),
+    ("conversation/history", {"conversation_id": "root", "colour": 1}, "colour"),
+    ("conversation/close", {"conversation_id": "root", "colour": 1}, "colour"),
+    ("conversation/set_context", {"conversation_id": "root", "colour": 1}, "colour"),
+    ("session/info", {"colour": 1}, "colour"),
+    ("events/subscribe", {"colour": 1}, "colour"),
+    ("task/list", {"colour": 1}, "colour"),
+    ("conversation/message", {"text": "x"}, "conversation_id"),
+    ("conversation/steer", {"conversation_id": "root"}, "text"),
+    ("conversation/history", {"conversation_id": 3}, "conversation_id"),
+    ("conversation/open", {"include_plan_tool": "yes"}, "include_plan_tool"),
+    ("conversation/open", {"base_instructions": ["x"]}, "base_instructions"),
+    ("conversation/message", {"conversation_id": "root", "text": "x", "if_busy": "panic"}, "if_busy"),
+    ("conversation/message", {"conversation_id": "root", "text": "x", "task_type": "song"}, "task_type"),
+    ("conversation/message", {"conversation_id": "root", "text": "x", "detach": "yes"}, "detach"),
+    ("conversation/close", {"conversation_id": "root", "timeout_s": "long"}, "timeout_s"),
+    ("conversation/history", {"conversation_id": "root", "limit": 0}, "limit"),
+    ("conversation/history", {"conversation_id": "root", "limit": -1}, "limit"),
+    ("conversation/history", {"conversation_id": "root", "limit": 1.5}, "limit"),
+    ("events/subscribe", {"after_seq": -1}, "after"),
+    ("conversation/open", {"visibility": "everybody"}, "visibility"),
+    ("conversation/open", {"shell_mode": "loud"}, "shell_mode"),
+]
+
+
+async def test_wrong_parameters_are_refused_by_name_and_leave_nothing_behind(tmp_path: Path) -> None:
+    """S000-29, S004-10: −32602 invalid_params."""
     async with serving(tmp_path, ["Hello."]) as server:
-        with pytest.raises(Refused, match=named) as caught:
-            await server.call(method, **params)
-        assert (caught.value.number, caught.value.code) == (-32602, "invalid_params")
+        for method, params, named in WRONG:
+            with pytest.raises(Refused, match=named) as caught:
+                await server.call(method, **params)
+            assert (caught.value.number, caught.value.code) == (-32602, "invalid_params"), (method, params)
         assert len((await server.call("conversation/list"))["conversations"]) == 1
+        assert {event["type"] for event in server.events} == {"session_configured", "conversation_opened"}
         assert (await server.say("Hello"))["last_assistant_message"] == "Hello."
 
 
-@pytest.mark.parametrize("params", [{}, {"text": ""}, {"items": []}, {"text": "", "items": []}])
-async def test_an_empty_message_is_refused(tmp_path: Path, params: dict[str, Any]) -> None:
+async def test_an_empty_message_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path, ["Hello."]) as server:
-        with pytest.raises(Refused) as caught:
-            await server.call("conversation/message", conversation_id="root", **params)
-        assert (caught.value.number, caught.value.code) == (-32602, "invalid_params")
+        empty: list[dict[str, Any]] = [{}, {"text": ""}, {"items": []}, {"text": "", "items": []}, {"text": None}]
+        for params in empty:
+            with pytest.raises(Refused) as caught:
+                await server.call("conversation/message", conversation_id="root", **params)
+            assert (caught.value.number, caught.value.code) == (-32602, "invalid_params"), params
         assert "task_started" not in [event["type"] for event in server.events]
 
 
-@pytest.mark.parametrize("text", [rb"\ud800", rb"a\udc00b", rb"\udfff\ud800"])
-async def test_a_lone_surrogate_is_refused_under_the_id_of_its_request(tmp_path: Path, text: bytes) -> None:
+async def test_a_lone_surrogate_is_refused_under_the_id_of_its_request(tmp_path: Path) -> None:
     """D9."""
     async with serving(tmp_path, ["Hello."]) as server:
-        line = b'{"jsonrpc":"2.0","id":"s","method":"conversation/message","params":{"conversation_id":"root","text":"'
-        response = await refusal(server, line + text + b'"}}')
-        assert response["id"] == "s"
-        assert (response["error"]["code"], response["error"]["data"]["code"]) == (-32602, "invalid_params")
+        for text in (rb"\ud800", rb"a\udc00b", rb"\udfff\ud800"):
+            params = b'{"conversation_id": "root", "text": "' + text + b'"}'
+            line = b'{"jsonrpc": "2.0", "id": "s", "method": "conversation/message", "params": ' + params + b"}"
+            response = await refusal(server, line)
+            assert response["id"] == "s"
+            assert (response["error"]["code"], response["error"]["data"]["code"]) == (-32602, "invalid_params")
         assert (await server.say("Hello"))["last_assistant_message"] == "Hello."
 
 
@@ -275,20 +281,22 @@ async def test_texts_up_to_sixteen_megabytes_are_taken_and_longer_ones_refused(t
         assert (await server.say("Hi", opened["conversation_id"]))["last_assistant_message"] == "Hello."
 
 
-@pytest.mark.parametrize("text", ["a\0b", "\u2028 \u0085 \x1b[31m", "\U0001f600" * 100, "}{\"\\"])
-async def test_odd_characters_travel_both_ways_unharmed(tmp_path: Path, text: str) -> None:
+async def test_odd_characters_travel_both_ways_unharmed(tmp_path: Path) -> None:
     """E11: one line stays one line."""
-    async with serving(tmp_path, [text]) as server:
-        answer = await server.say(text)
+    odd = ["a\0b", "\u2028 \u0085 \x1b[31m", "\U0001f600" * 100, '}{"\\\r\n\t']
+    async with serving(tmp_path, odd) as server:
+        for text in odd:
+            assert (await server.say(text))["last_assistant_message"] == text
         history = await server.call("conversation/history", conversation_id="root")
-        assert answer["last_assistant_message"] == text
-        assert [entry["text"] for entry in history["entries"]] == [text, text]
+        assert [entry["text"] for entry in history["entries"]] == [text for text in odd for _ in range(2)]
 
 
 # ---- goodbye
 
 
 async def quiet_end(server: Server) -> None:
+    assert server.process.stdin
+    server.process.stdin.close()
     async with asyncio.timeout(DEADLINE_S):
         _, logs = await server.process.communicate()
     assert server.process.returncode == 0

@@ -23,6 +23,7 @@ from tertulia.version import __version__
 VERBS = {
     "exec": "Do one task and print the answer.",
     "demo": "Watch two isolated conversations in one session; needs no key.",
+    "models": "List models, fetch and remove the embedded one, try one out.",
     "app-server": "Serve a session as JSON-RPC over standard input and output.",
     "doctor": "Show where each setting comes from, and what is wrong.",
     "bench": "Measure the runtime (from a source checkout).",

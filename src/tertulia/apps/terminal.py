@@ -39,6 +39,12 @@ class Terminal:
         """Print a line."""
         self.write(*pieces, "\n")
 
+    def rewrite(self, *pieces: Piece) -> None:
+        """Print over the line the cursor stands on, where somebody is watching; nothing elsewhere."""
+        if self.live:
+            self._stream.write("\r\x1b[K")
+            self.write(*pieces)
+
     def _rendered(self, piece: Piece) -> str:
         text, style = (piece, "plain") if isinstance(piece, str) else piece
         shown = harmless(text) if self.live else text

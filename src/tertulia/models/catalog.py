@@ -72,7 +72,8 @@ PROVIDERS: Mapping[str, ModelProvider] = {
 LOCAL_SERVERS = ("ollama", "lmstudio", "vllm", "llamacpp")
 """Asked in this order for `--model local`."""
 
-_BASE_URL_VARIABLES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
+BASE_URL_VARIABLES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
+"""What takes a built-in provider elsewhere."""
 
 DEFAULT_MODELS = (("OPENAI_API_KEY", "openai/gpt-5.2"), ("ANTHROPIC_API_KEY", "anthropic/claude-sonnet-4-5"))
 """Which model is meant where only a key is there, in this order."""
@@ -84,11 +85,13 @@ class ModelFacts(msgspec.Struct, frozen=True):
     context_window: int | None = None
     images: bool = True
     reasoning: bool = False
+    tools: bool = True
+    """Whether it is offered tools at all."""
     price: tuple[float, float] | None = None
     """US dollars a million tokens of input and of output, where a public list price was known."""
 
 
-_FACTS: tuple[tuple[str, ModelFacts], ...] = (
+FACTS: tuple[tuple[str, ModelFacts], ...] = (
     ("gpt-5", ModelFacts(400_000, reasoning=True, price=(1.25, 10.0))),
     ("gpt-4.1", ModelFacts(1_047_576, price=(2.0, 8.0))),
     ("gpt-4o-mini", ModelFacts(128_000, price=(0.15, 0.60))),
@@ -98,6 +101,8 @@ _FACTS: tuple[tuple[str, ModelFacts], ...] = (
     ("claude-opus-4", ModelFacts(200_000, reasoning=True, price=(15.0, 75.0))),
     ("claude-sonnet-4", ModelFacts(200_000, reasoning=True, price=(3.0, 15.0))),
     ("claude-", ModelFacts(200_000)),
+    ("smollm2", ModelFacts(8_192, images=False, tools=False)),
+    ("smollm2:tools", ModelFacts(8_192, images=False)),
 )
 """By the longest matching beginning of the model's name. A model that is not here has its provider's window."""
 
@@ -105,7 +110,7 @@ _FACTS: tuple[tuple[str, ModelFacts], ...] = (
 def facts(model: str) -> ModelFacts:
     """What is known of a model, by its name without the provider."""
     name = model.rsplit("/", 1)[-1].lower()
-    fitting = [(prefix, known) for prefix, known in _FACTS if name.startswith(prefix)]
+    fitting = [(prefix, known) for prefix, known in FACTS if name.startswith(prefix)]
     return max(fitting, key=lambda entry: len(entry[0]))[1] if fitting else ModelFacts()
 
 
@@ -147,12 +152,7 @@ def locate(model: str, configured: Mapping[str, ModelProvider], variables: Mappi
             f"model {model[:80]!r}: unknown provider {provider_name[:40]!r}; there are {known}; "
             "describe others under [model_providers.NAME]"
         )
-    address = variables.get(_BASE_URL_VARIABLES.get(provider_name, ""))
+    address = variables.get(BASE_URL_VARIABLES.get(provider_name, ""))
     if address and provider_name not in configured:
         provider = replace(provider, base_url=address.rstrip("/"))
     return Located(provider_name, name, provider)
-
-
-def model_for_keys(variables: Mapping[str, str]) -> str | None:
-    """The model that is meant by the first key that is there."""
-    return next((model for key, model in DEFAULT_MODELS if variables.get(key)), None)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tertulia.models.chat_answer import ChatAnswer
 from tertulia.models.http_wire import HttpWire
-from tertulia.models.spelling import arguments_of, encode, explained, joined, member, schema_of
+from tertulia.models.spelling import Seam, arguments_of, encode, explained, glued, member, schema_of
 from tertulia.models.wire import Request
 from tertulia.protocol.items import (
     AssistantMessage,
@@ -33,16 +33,16 @@ _NO_IMAGE = "(a picture that this API does not take from a tool)"
 # are glued where they meet when a request is put together.
 _TEXT, _TEXT_END = b'{ "role":"assistant","content":"', b'" }'
 _CALLS, _CALLS_END = b'{ "role":"assistant","tool_calls":[', b"] }"
-_GLUE = (
-    (_CALLS_END + b"," + _CALLS, b","),
-    (_TEXT_END + b"," + _TEXT, rb"\n\n"),
-    (_TEXT_END + b"," + _CALLS, b'","tool_calls":['),
-    (_CALLS_END + b"," + _TEXT, b'],"content":"'),
+_SEAMS = (
+    Seam(_CALLS_END, _CALLS, b","),
+    Seam(_TEXT_END, _CALLS, b'","tool_calls":['),
+    Seam(_TEXT_END, _TEXT, rb"\n\n"),
+    Seam(_CALLS_END, _TEXT, b'],"content":"'),
 )
 
 
 class ChatDialect:
-    """Items as messages, one each; see `glued` for what becomes of neighbours."""
+    """Items as messages, one each; what becomes of neighbours is decided when a request is put together."""
 
     __slots__ = ("name",)
 
@@ -72,7 +72,7 @@ class ChatWire(HttpWire):
         """The key as a bearer token."""
         return {} if key is None else {"Authorization": f"Bearer {key}"}
 
-    def body_of(self, request: Request) -> bytes:
+    def body_of(self, request: Request) -> list[bytes]:
         """The request. What only OpenAI knows is said only to OpenAI: others may refuse it."""
         parts = [b'{"stream":true,"stream_options":{"include_usage":true},"model":', encode(self.model)]
         if self.provider_name == "openai" or f".{self.place.host}".endswith(_OPENAI_HOSTS):
@@ -82,20 +82,15 @@ class ChatWire(HttpWire):
         if request.output_schema is not None:
             form = b'{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":%b}}'
             parts.append(member("response_format", form % request.output_schema.encode()))
-        system = encode({"role": "system", "content": request.instructions}) if request.instructions else b""
-        messages = b",".join(filter(None, (system, glued(joined(request.chunks)))))
-        return b"".join((*parts, b',"messages":[', messages, b"]}"))
+        messages = glued(request.chunks, _SEAMS)
+        if request.instructions:
+            system = encode({"role": "system", "content": request.instructions})
+            messages = [system, b",", *messages] if messages else [system]
+        return [*parts, b',"messages":[', *messages, b"]}"]
 
     def reader(self) -> ChatAnswer:
         """One who understands an answer."""
         return ChatAnswer(self.place, self.dialect.name)
-
-
-def glued(messages: bytes) -> bytes:
-    """The same messages, where what the model said in one answer is one message."""
-    for meeting, inside in _GLUE:
-        messages = messages.replace(meeting, inside)
-    return messages
 
 
 def _spell(item: Item) -> bytes:

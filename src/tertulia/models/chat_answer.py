@@ -88,9 +88,9 @@ class ChatAnswer:
             self.whole = True
             return ()
         chunk = parse(_chunk, data, self._place)
-        if bytes(chunk.error) not in (b"", b"null"):
+        if chunk.error is not NOTHING and read_loosely(chunk.error) is not None:
             raise reported(self._place, data)
-        if (counts := read_loosely(chunk.usage)) is not None:
+        if chunk.usage is not NOTHING and (counts := read_loosely(chunk.usage)) is not None:
             self._count(counts)
         return self._choose(chunk.choices[0]) if chunk.choices else ()
 

@@ -6,8 +6,8 @@ Knows requests and events as bytes; what they mean is the wire's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, suppress
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
@@ -18,21 +18,27 @@ from tertulia.models.trouble import Place, Trouble, cut, malformed, refused
 CONNECT_TIMEOUT_S = 10.0
 _DRAIN_S = 0.5
 _MAX_ERROR_BYTES = 64 * 1024
-_SLICE = 1 << 20
+_SMALL = 1 << 16
+_LARGE = 1 << 20
 
 
 class EventStream:
-    """The events of one answer, as far as they have come."""
+    """The events of one answer, as far as they have come. Close it: a timer watches it."""
 
-    __slots__ = ("_content", "_splitter")
+    __slots__ = ("_content", "_heard", "_idle_s", "_loop", "_splitter", "_timer")
 
-    def __init__(self, content: aiohttp.StreamReader) -> None:
+    def __init__(self, content: aiohttp.StreamReader, idle_s: float) -> None:
         self._content = content
         self._splitter = EventSplitter()
+        self._idle_s = idle_s
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._loop.time()
+        self._timer = self._loop.call_later(idle_s, self._look)
 
     async def next_events(self) -> list[bytes]:
         """The data of the next events, at least of one; none when the stream is over."""
         while chunk := await self._content.readany():
+            self._heard = self._loop.time()
             if events := self._splitter.feed(chunk):
                 return events
         return []
@@ -43,6 +49,18 @@ class EventStream:
             async with asyncio.timeout(_DRAIN_S):
                 while await self._content.readany():
                     pass
+
+    def close(self) -> None:
+        """Watch no longer."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        # One timer that looks up now and then, because one for each chunk would cost more than reading it.
+        left = self._heard + self._idle_s - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look)
+        else:
+            self._content.set_exception(aiohttp.ServerTimeoutError())
 
 
 class Connection:
@@ -55,7 +73,7 @@ class Connection:
         self._session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
-    async def post(self, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[EventStream]:
+    async def post(self, body: Sequence[bytes], headers: Mapping[str, str]) -> AsyncGenerator[EventStream]:
         """Send, and give the events of the answer; raises Trouble for any other answer, also while they are read.
 
         Whoever leaves before the stream is over has hung up when this returns.
@@ -63,12 +81,14 @@ class Connection:
         session, payload = self._opened(), _Body(body)
         response: aiohttp.ClientResponse | None = None
         try:
-            response = await session.post(self._url, data=payload, headers=headers, allow_redirects=False)
-            await self._check(response)
-            yield EventStream(response.content)
+            async with asyncio.timeout(self._idle_s):
+                response = await session.post(self._url, data=payload, headers=headers, allow_redirects=False)
+                await self._check(response)
+            with closing(EventStream(response.content, self._idle_s)) as events:
+                yield events
         except EventTooLarge:
             raise malformed(self._place, f"an event of more than {MAX_EVENT_BYTES:,} bytes") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # a TimeoutError is an OSError
             # What these say can hold the whole address; none of it is passed on but what the system said.
             raise self._ours() if session.closed else _trouble(error, self._place) from None
         finally:
@@ -86,7 +106,7 @@ class Connection:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=self._idle_s),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
             )
         return self._session
 
@@ -110,22 +130,22 @@ class _Body(aiohttp.Payload):
     sent, which on a slow line may take minutes. So we remember the transport and cut it ourselves.
     """
 
-    def __init__(self, value: bytes) -> None:
-        super().__init__(value, content_type="application/json")
-        self._size = len(value)
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        super().__init__(parts, content_type="application/json")
+        self._parts = parts
+        self._size = sum(map(len, parts))
         self._transport: asyncio.Transport | None = None
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """The whole as text."""
-        return bytes(self._value).decode(encoding, errors)
+        return b"".join(self._parts).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Send it, piece by piece: one write of many megabytes would hold up everybody else."""
+        """Send it."""
         if isinstance(writer, aiohttp.http.StreamWriter):
             self._transport = writer.transport
-        view = memoryview(self._value)
-        for start in range(0, len(view), _SLICE):
-            await writer.write(view[start : start + _SLICE])
+        for piece in _sendable(self._parts):
+            await writer.write(piece)
 
     async def hang_up(self, response: aiohttp.ClientResponse | None) -> None:
         """Cut the connection; when this returns, the socket is closed."""
@@ -135,6 +155,20 @@ class _Body(aiohttp.Payload):
             self._transport.abort()
         # The loop closes sockets in its next round.
         await asyncio.sleep(0)
+
+
+def _sendable(parts: Sequence[bytes]) -> Iterator[bytes | memoryview]:
+    """The same bytes in pieces worth a system call, and none so large that writing it holds up everybody else."""
+    small: list[bytes] = []
+    for part in parts:
+        if len(part) < _SMALL:
+            small.append(part)
+            continue
+        yield b"".join(small)
+        small.clear()
+        view = memoryview(part)
+        yield from (view[start : start + _LARGE] for start in range(0, len(part), _LARGE))
+    yield b"".join(small)
 
 
 def _trouble(error: Exception, place: Place) -> Trouble:
@@ -147,7 +181,7 @@ def _trouble(error: Exception, place: Place) -> Trouble:
             )
         case aiohttp.ClientConnectorError():
             return Trouble(f"cannot connect to {place.provider} at {place.host}: {_reason(error)}")
-        case aiohttp.ServerTimeoutError():
+        case TimeoutError():
             return cut(place, "nothing came for too long (stream_idle_timeout_ms)")
         case aiohttp.ClientResponseError():
             return malformed(place, "something that is not HTTP")

@@ -16,23 +16,20 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from tertulia.errors import ModelError
+from tertulia.models import llama
 
-UNLOADABLE = 3
-"""How the process ends that cannot read its weights."""
-
-_PROGRAM = Path(__file__).with_name("llama.py")
 _STOP_S = 2.0
-"""A model that has not stopped by then is ended with its process. It looks up once a token, and once in 64 tokens read."""
+"""A model that has not stopped by then is ended with its process. It looks up at each token that it says, and now and
+then while it reads."""
 _LONGEST_LINE = 1 << 20
 
 
-class EngineEnded(ModelError):
+class EngineEnded(Exception):
     """The process ended before the answer did."""
 
 
 class Engine:
-    """A process with weights in memory. It ends when nobody holds its Engine any more, and with our own process."""
+    """A process with weights in memory. It ends when the last holder has let go, or with our own process."""
 
     def __init__(self, weights: Path, context_window: int) -> None:
         """Start it, and wait for nothing: requests wait until it has loaded."""
@@ -41,7 +38,7 @@ class Engine:
         with theirs:
             # A session of its own: a Ctrl-C at the terminal is for us, and how its model stops is for us to say.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", str(_PROGRAM), *arguments],
+                [sys.executable, "-P", llama.__file__, *arguments],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -50,6 +47,7 @@ class Engine:
             )
         self.end = weakref.finalize(self, _end, self._process, self._control)
         """Stop everything, now. Idempotent."""
+        self._holders: weakref.WeakSet[object] = weakref.WeakSet()
 
     @property
     def alive(self) -> bool:
@@ -60,6 +58,16 @@ class Engine:
     def pid(self) -> int:
         """Of its process."""
         return self._process.pid
+
+    def hold(self, holder: object) -> None:
+        """Keep it for one more, until that one lets go or is forgotten."""
+        self._holders.add(holder)
+
+    def let_go(self, holder: object) -> None:
+        """One holder less."""
+        self._holders.discard(holder)
+        if not self._holders:
+            self.end()
 
     @asynccontextmanager
     async def ask(self, body: bytes) -> AsyncGenerator[asyncio.StreamReader]:
@@ -86,12 +94,10 @@ class Engine:
         with theirs:
             try:
                 socket.send_fds(self._control, [b"?"], [theirs.fileno()])
-                return await asyncio.open_unix_connection(sock=ours, limit=_LONGEST_LINE)
-            except BaseException as error:
+            except OSError:
                 ours.close()
-                if isinstance(error, OSError):
-                    raise EngineEnded("the embedded model's process has ended") from None
-                raise
+                raise EngineEnded from None
+        return await asyncio.open_unix_connection(sock=ours, limit=_LONGEST_LINE)
 
     async def _hang_up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         stopped = False

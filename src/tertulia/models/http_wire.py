@@ -6,7 +6,7 @@ import asyncio
 import random
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
@@ -43,7 +43,7 @@ class Events(Protocol):
 class Line(Protocol):
     """A way to a provider."""
 
-    def post(self, body: bytes, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Events]:
+    def post(self, body: Sequence[bytes], headers: Mapping[str, str]) -> AbstractAsyncContextManager[Events]:
         """Send a request; Trouble where no answer comes. Leaving early hangs up."""
         ...
 
@@ -123,8 +123,8 @@ class HttpWire(ABC):
         """How this API spells items; reasoning of another provider is left out."""
 
     @abstractmethod
-    def body_of(self, request: Request) -> bytes:
-        """The request as it is sent. The history in it is joined and never encoded anew."""
+    def body_of(self, request: Request) -> list[bytes]:
+        """The request as it is sent, in parts. The history in it is as it was encoded, once."""
 
     @abstractmethod
     def headers_for(self, key: str | None) -> dict[str, str]:

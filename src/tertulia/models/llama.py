@@ -1,4 +1,4 @@
-"""The program that runs llama.cpp. `engine` starts it in a process of its own; nothing imports it.
+"""The program that runs llama.cpp, started by `engine` in a process of its own.
 
 A process of its own, because loading holds the interpreter's lock for half a second, because a fault in native code
 ends the process that it happens in, and because a process can always be stopped. It knows the standard library and
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 UNLOADABLE = 3
+"""The exit code where the weights cannot be read."""
 
 _TEMPLATE = Path(__file__).with_name("chatml.jinja")
 _STEP = 64
@@ -106,7 +107,7 @@ def speak(connection: socket.socket, server: Any, body: bytes) -> None:
 
 
 def hung_up(connection: socket.socket) -> bool:
-    """Whether the other side has shut its half. After its one line it sends nothing, so there is only the end to see."""
+    """Whether the other side has shut its half; after its one line it sends nothing else that could be seen."""
     try:
         return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
     except BlockingIOError:

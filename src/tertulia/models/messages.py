@@ -10,7 +10,7 @@ import msgspec
 
 from tertulia.models.http_wire import HttpWire
 from tertulia.models.messages_answer import REDACTED, SIGNED, MessagesAnswer
-from tertulia.models.spelling import arguments_of, encode, explained, fitting, joined, member, schema_of
+from tertulia.models.spelling import Seam, arguments_of, encode, explained, fitting, glued, member, schema_of
 from tertulia.models.wire import Request
 from tertulia.protocol.items import (
     AssistantMessage,
@@ -37,12 +37,13 @@ _NO_IMAGE = "(a picture of a kind that this API does not take)"
 # for users and two for the model, and messages of one role are glued where they meet when a request is put together.
 _USER, _USER_END = b'{ "role":"user","content":[', b"] }"
 _MODEL, _MODEL_END = b'{ "role":"assistant","content":[', b"]  }"
+_SEAMS = (Seam(_USER_END, _USER, b","), Seam(_MODEL_END, _MODEL, b","))
 _MARK = b',"cache_control":{"type":"ephemeral"}}]'
 """In the place of the end of the last of several blocks: up to here the provider shall remember."""
 
 
 class MessagesDialect:
-    """Items as messages, one each; see `glued` for what becomes of neighbours."""
+    """Items as messages, one each; what becomes of neighbours is decided when a request is put together."""
 
     __slots__ = ("name",)
 
@@ -98,7 +99,7 @@ class MessagesWire(HttpWire):
         version = {"anthropic-version": "2023-06-01"}
         return version if key is None else {**version, "x-api-key": key}
 
-    def body_of(self, request: Request) -> bytes:
+    def body_of(self, request: Request) -> list[bytes]:
         """The request. What stays the same from one to the next is marked for the provider's cache, here and now."""
         most = min(_MAX_OUTPUT, self.context_window // 4)
         parts = [b'{"stream":true,"model":', encode(self.model), member("max_tokens", encode(most))]
@@ -113,21 +114,15 @@ class MessagesWire(HttpWire):
         if request.output_schema is not None:
             form = b'{"format":{"type":"json_schema","schema":%b}}'
             parts.append(member("output_config", form % request.output_schema.encode()))
-        said, end = glued(joined(request.chunks)), b"}" + _USER_END
-        parts += [b',"messages":[', said.removesuffix(end)]
-        if said.endswith(end):
-            parts += [_MARK, b" }"]
-        return b"".join((*parts, b"]}"))
+        messages = glued(request.chunks, _SEAMS)
+        if messages and messages[-1].endswith(_USER_END):
+            messages[-1] = _marked(messages[-1].removesuffix(b" }"))
+            messages.append(b" }")
+        return [*parts, b',"messages":[', *messages, b"]}"]
 
     def reader(self) -> MessagesAnswer:
         """One who understands an answer."""
         return MessagesAnswer(self.place, self.dialect.name)
-
-
-def glued(messages: bytes) -> bytes:
-    """The same messages, where neighbours of one role are one message."""
-    messages = messages.replace(_USER_END + b"," + _USER, b",")
-    return messages.replace(_MODEL_END + b"," + _MODEL, b",")
 
 
 def _marked(blocks: bytes) -> bytes:

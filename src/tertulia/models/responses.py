@@ -9,7 +9,7 @@ import msgspec
 
 from tertulia.models.http_wire import HttpWire
 from tertulia.models.responses_answer import ResponsesAnswer
-from tertulia.models.spelling import encode, fitting, joined, member
+from tertulia.models.spelling import encode, fitting, glued, member
 from tertulia.models.wire import Request
 from tertulia.protocol.items import (
     AssistantMessage,
@@ -88,7 +88,7 @@ class ResponsesWire(HttpWire):
         """The key as a bearer token."""
         return {} if key is None else {"Authorization": f"Bearer {key}"}
 
-    def body_of(self, request: Request) -> bytes:
+    def body_of(self, request: Request) -> list[bytes]:
         """The request; reasoning comes back sealed, so that it can be sent again whoever stores what."""
         parts = [b'{"stream":true,"model":', encode(self.model), member("store", encode(request.store))]
         parts.append(member("prompt_cache_key", encode(request.cache_key)))
@@ -101,8 +101,7 @@ class ResponsesWire(HttpWire):
         if request.output_schema is not None:
             form = b'{"format":{"type":"json_schema","name":"answer","strict":true,"schema":%b}}'
             parts.append(member("text", form % request.output_schema.encode()))
-        parts += [b',"input":[', joined(request.chunks), b"]}"]
-        return b"".join(parts)
+        return [*parts, b',"input":[', *glued(request.chunks, ()), b"]}"]
 
     def reader(self) -> ResponsesAnswer:
         """One who understands an answer."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os.path
-from pathlib import Path
+from collections.abc import Mapping
 from typing import cast
+
+from msgspec.structs import replace
 
 from tertulia.conversation.context import ConversationContext, Terms, prefs
 from tertulia.conversation.floor import Surroundings
@@ -14,6 +16,13 @@ from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.events.journal import Journal, NoJournal
 from tertulia.mcp.view import McpView, NoServers
+from tertulia.models.catalog import ModelProvider, WireName, locate
+from tertulia.models.chat import ChatWire
+from tertulia.models.choice import choose_model
+from tertulia.models.http_wire import HttpWire
+from tertulia.models.local import LocalWire
+from tertulia.models.messages import MessagesWire
+from tertulia.models.responses import ResponsesWire
 from tertulia.models.scripted import ScriptedModel
 from tertulia.models.wire import Wire
 from tertulia.protocol.events import SessionConfigured, Warning
@@ -27,8 +36,9 @@ from tertulia.scheduler.registry import TaskRegistry
 from tertulia.scheduler.runner import Runner
 from tertulia.session import describe
 from tertulia.session.conversations import Conversations
+from tertulia.session.environment import Environment
 from tertulia.session.parts import Parts
-from tertulia.session.settings import Settings
+from tertulia.session.settings import Settings, current_environment
 from tertulia.tools.function import FunctionTool
 from tertulia.tools.plan import UpdatePlan
 from tertulia.tools.registry import ToolRegistry
@@ -36,34 +46,65 @@ from tertulia.tools.tool import Tool
 from tertulia.version import __version__
 
 _NO_MCP = "this build does not start MCP servers yet"
-_TOUR = "no model is configured: answers come from the built-in script; set `model`, or use `-m scripted/FILE`"
+
+_WIRES: dict[WireName, type[HttpWire]] = {"responses": ResponsesWire, "chat": ChatWire, "messages": MessagesWire}
 
 
-def find_wire(model: object) -> Wire:
-    """The wire for `provider/model`, for a Wire as it is, and for nothing the built-in tour."""
-    match model:
-        case None:
-            return ScriptedModel.tour()
-        case str() if model == "scripted/tour":
-            return ScriptedModel.tour()
-        case str() if model.startswith("scripted/"):
-            return ScriptedModel.from_file(Path(model.removeprefix("scripted/")))
-        case str():
-            raise InvalidParams(f"model {model!r}: no provider of that name; this build knows scripted/FILE")
-        case _:
+class Wires:
+    """Finds the wire for what people write as a model. Each conversation gets a wire of its own."""
+
+    def __init__(self, settings: Settings, environment: Environment) -> None:
+        self._providers = cast("Mapping[str, ModelProvider]", settings.model_providers)
+        self._environment = environment
+
+    def choose(self, model: object) -> tuple[Wire, str | None]:
+        """The session's own wire, and, where nobody was named and only the script is left, a sentence that says so."""
+        if not (model is None or isinstance(model, str)):
+            return self.find(model), None
+        choice = choose_model(model, self._providers, self._environment.variables, self._environment.home)
+        if choice.model is None:
+            return ScriptedModel.tour(), choice.why
+        return self.find(choice.model), None
+
+    def find(self, model: object) -> Wire:
+        """For `provider/model`, and for a Wire as it is; InvalidParams says what there is."""
+        if not isinstance(model, str):
             if not callable(getattr(model, "stream", None)):
                 raise InvalidParams(f"model must be `provider/model` or a Wire, not {type(model).__name__}")
-            return model  # pyright: ignore[reportReturnType]
+            return cast(Wire, model)
+        provider_name, _, name = model.partition("/")
+        match provider_name:
+            case "scripted" if name:
+                return ScriptedModel.tour() if name == "tour" else ScriptedModel.from_file(name)
+            case "local" if name:
+                return LocalWire(name, self._environment.home)
+            case "local":
+                return self.choose("local")[0]
+            case _:
+                return self._remote(model)
+
+    def _remote(self, model: str) -> Wire:
+        at = locate(model, self._providers, self._environment.variables)
+        provider = replace(at.provider, context_window=at.context_window)
+        return _WIRES[provider.wire](at.provider_name, at.model, provider, self._environment.variables.get)
 
 
-def assemble(settings: Settings, *, clock: Clock | None = None, journal: Journal | None = None) -> Parts:
+def assemble(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    journal: Journal | None = None,
+    environment: Environment | None = None,
+) -> Parts:
     """All parts of a session, connected, with its root conversation. Needs a running loop; waits for nothing."""
     clock = clock or SystemClock()
     journal = journal or NoJournal()
     session_id = new_session_id()
     bus = EventBus(session_id, clock, journal)
     root_id = new_conversation_id()
-    default = _default_terms(settings)
+    wires = Wires(settings, environment or current_environment())
+    wire, untold = wires.choose(settings.model)
+    default = _default_terms(settings, wire)
     policy = describe.policy(settings.rights())
     bus.publish(SessionConfigured(root_id, describe.PROTOCOL_VERSION, __version__, default.wire.name, policy))
     toolbox = Toolbox(ToolRegistry([UpdatePlan(), *(_as_tool(function) for function in settings.tools)]))
@@ -71,7 +112,7 @@ def assemble(settings: Settings, *, clock: Clock | None = None, journal: Journal
         root_id,
         default=default,
         ceiling=settings.rights(),
-        find_wire=find_wire,
+        find_wire=wires.find,
         toolbox=toolbox,
         bus=bus,
         clock=clock,
@@ -97,6 +138,8 @@ def assemble(settings: Settings, *, clock: Clock | None = None, journal: Journal
         nursery=nursery,
         mcp=tuple((name, "disabled", _NO_MCP) for name in sorted(settings.mcp_servers)),
     )
+    if untold is not None:
+        bus.publish(Warning(untold, "no_model"))
     _announce(parts)
     return parts
 
@@ -110,10 +153,9 @@ def _as_tool(given: object) -> Tool:
     raise InvalidParams(f"tools: {given!r} is neither a tool nor a function")
 
 
-def _default_terms(settings: Settings) -> Terms:
+def _default_terms(settings: Settings, wire: Wire) -> Terms:
     rights = settings.defaults()
     view = McpView.new_from_manager(NoServers())
-    wire = find_wire(settings.model)
     context = ConversationContext(None, None, view, prefs(rights, settings.shell_mode, wire.family))
     cwd = os.path.abspath(settings.cwd or ".")
     return Terms(context, rights, wire, "native", cwd, settings.shell_mode)
@@ -121,8 +163,6 @@ def _default_terms(settings: Settings) -> Terms:
 
 def _announce(parts: Parts) -> None:
     root = parts.conversations.root
-    if parts.settings.model is None:
-        parts.bus.publish(Warning(_TOUR, "no_model"))
     for name, _, error in parts.mcp:
         parts.bus.publish(McpServerStatus(name, "disabled", error))
     for conflict in parts.toolbox.offered(root.terms, root.terms.rights).conflicts:

@@ -140,6 +140,11 @@ _FLAGS = {
 """Flags that are not called after their setting."""
 
 
+def current_environment() -> Environment:
+    """The surroundings of this process, now."""
+    return Environment.read(os.environ)
+
+
 def load_settings(
     *,
     cwd: Path,

@@ -1,0 +1,99 @@
+"""What dialects share: schemas, ids that fit, and seams that close without touching what anybody said."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tertulia.models.spelling import (
+    Seam,
+    arguments_of,
+    encode,
+    explained,
+    fitting,
+    glued,
+    joined,
+    member,
+    schema_of,
+)
+from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.items import ToolCall
+from tertulia.protocol.tool_spec import ToolSpec
+
+LEGAL = re.compile(r"[a-z_0-9]{1,40}")
+ID = ItemId("0" * 16)
+
+
+def test_a_tool_for_text_becomes_a_function_of_one_text() -> None:
+    patch = ToolSpec.define("apply_patch", "Patch files.", kind="custom", grammar="start: /.+/")
+    assert json.loads(bytes(schema_of(patch))) == {
+        "type": "object",
+        "properties": {"input": {"type": "string"}},
+        "required": ["input"],
+        "additionalProperties": False,
+    }
+    assert explained(patch) == "Patch files.\n\nThe input follows this grammar:\nstart: /.+/"
+    call = ToolCall(ID, CallId("c"), "apply_patch", 'a "patch"', "custom")
+    assert json.loads(arguments_of(call)) == {"input": 'a "patch"'}
+
+
+def test_a_function_stays_what_it_is() -> None:
+    tool = ToolSpec.define("shell", "Runs.", {"type": "object", "properties": {"b": {}, "a": {}}})
+    assert bytes(schema_of(tool)) == tool.schema.encode()
+    assert explained(tool) == "Runs."
+    assert arguments_of(ToolCall(ID, CallId("c"), "shell", "{broken")) == "{broken"
+
+
+def test_an_id_that_does_not_fit_is_replaced_by_one_that_follows_from_it() -> None:
+    assert fitting("call_1", LEGAL) == "call_1"
+    replaced = fitting("functions.shell:0", LEGAL)
+    assert LEGAL.fullmatch(replaced)
+    assert fitting("functions.shell:0", LEGAL) == replaced
+    assert fitting("functions.shell:1", LEGAL) != replaced
+    assert LEGAL.fullmatch(fitting("", LEGAL))
+
+
+def test_members_and_chunks_are_put_together() -> None:
+    assert json.loads(b'{"a":1%b}' % member("b", encode([2]))) == {"a": 1, "b": [2]}
+    assert joined((b"1",)) == b"1"
+    assert joined((b"1", b"2,3")) == b"1,2,3"
+
+
+SEAMS = (Seam(b"] }", b'{ "a":[', b","), Seam(b"]  }", b'{ "b":[', b","))
+
+
+def message(name: str, values: list[object]) -> bytes:
+    end = b"] }" if name == "a" else b"]  }"
+    return b'{ "%b":[%b%b' % (name.encode(), encode(values)[1:-1], end)
+
+
+values = st.recursive(st.none() | st.integers(-9, 9) | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v))
+spiteful = st.sampled_from(['] },{ "a":[', "] },{ ", '"] },{ ', '\\"] },{ "a":[', "]  },{ ", " }"])
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(values | spiteful, min_size=1))), st.data())
+def test_neighbours_of_one_kind_become_one_and_nothing_else_changes(
+    said: list[tuple[str, list[object]]], data: st.DataObject
+) -> None:
+    """Whatever is in the values, seams included, and however the messages lie in chunks."""
+    spelled = [message(name, held) for name, held in said]
+    cuts = sorted({0, *data.draw(st.lists(st.integers(0, len(spelled)))), len(spelled)})
+    chunks = [b",".join(spelled[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    expected: list[dict[str, list[object]]] = []
+    for name, held in said:
+        if expected and name in expected[-1]:
+            expected[-1][name].extend(held)
+        else:
+            expected.append({name: list(held)})
+    assert msgspec.json.decode(b"[%b]" % b"".join(glued(chunks, SEAMS))) == expected
+
+
+def test_what_has_no_seam_is_not_copied() -> None:
+    chunk = message("a", ["x" * 100])
+    assert glued([chunk], SEAMS)[0] is chunk
+    assert glued([], SEAMS) == []
+    assert glued([b"1", b"2"], ()) == [b"1", b",", b"2"]
