@@ -29,7 +29,6 @@ from tertulia.protocol.tool_events import EVENT_TYPES
 from tertulia.scheduler.reply import Reply
 from tertulia.server import envelopes
 from tertulia.session import operations
-from tertulia.session.assembly import find_wire
 from tertulia.session.setting_values import PYTHON_ONLY
 from tertulia.testing import RecordedEvents, ScriptedModel, say
 from tests.docs import pages
@@ -280,12 +279,6 @@ def test_every_command_and_every_option_is_listed() -> None:
     verb = program.get_command(click.Context(program), "exec")
     assert verb is not None
     assert listed_options("option of `exec`", "") == options(verb) - everywhere
-
-
-def test_models_are_scripts_as_the_pages_say() -> None:
-    """Once a provider can be reached: `model` in session.md and configuration.md, "One task" in command-line.md."""
-    with pytest.raises(errors.InvalidParams, match="this build knows scripted/FILE"):
-        find_wire("openai/gpt-5.2")
 
 
 # ── JSON-RPC ─────────────────────────────────────────────────────────────────────────────────────────────────

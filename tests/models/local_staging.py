@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from tertulia.models.engine import engine_for
 from tertulia.models.local import LocalWire
 from tertulia.models.weights import WEIGHTS, Weights
-from tests.models.wire_contract import until
 
 FAKE = Path(__file__).with_name("fake_llama")
-WINDOW = 8_192
 needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks into /proc")
 
 
@@ -27,6 +25,7 @@ class Stage:
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.home = home
         self._monkeypatch = monkeypatch
+        self.wires: list[LocalWire] = []
         self.file = WEIGHTS[0].path(home)
         self.file.parent.mkdir(parents=True)
         monkeypatch.syspath_prepend(str(FAKE))
@@ -38,38 +37,45 @@ class Stage:
         self._monkeypatch.setattr("tertulia.models.weights.WEIGHTS", (weights_of(self.file.stat().st_size),))
 
     def wire(self, name: str = "smollm2") -> LocalWire:
-        return LocalWire(name, self.home)
+        """One more; it is closed at the end."""
+        self.wires.append(LocalWire(name, self.home))
+        return self.wires[-1]
 
     def diary(self, what: str) -> list[Any]:
-        """All that happened of one kind."""
+        """All that happened of one kind, over there."""
         path = self.file.with_suffix(".diary")
         lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         return [line[what] for line in lines if what in line]
 
     @property
-    def pid(self) -> int:
-        """Of the process that there is."""
-        return engine_for(self.file, WINDOW).pid
+    def pids(self) -> list[int]:
+        """Of the processes that were started."""
+        return [started["pid"] for started in self.diary("started")]
 
     @property
     def open_streams(self) -> int:
-        """How many connections that process has, besides the one that brings them."""
-        return max(0, sum(_is_socket(path) for path in Path(f"/proc/{self.pid}/fd").iterdir()) - 1)
+        """How many connections the process has, besides the one that brings them."""
+        pids = [pid for pid in self.pids if is_alive(pid)]
+        return sum(_is_socket(path) for path in Path(f"/proc/{pids[-1]}/fd").iterdir()) - 1 if pids else 0
 
 
-@contextmanager
-def stage(home: Path) -> Iterator[Stage]:
+@asynccontextmanager
+async def staged(home: Path, act: str) -> AsyncGenerator[Stage]:
     """Everything as before at the end, and no process left."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        staged = Stage(home, monkeypatch)
-        yield staged
-    engine_for(staged.file, WINDOW).end()
+        stage = Stage(home, monkeypatch)
+        stage.play(act)
+        yield stage
+        for wire in stage.wires:
+            await wire.close()
+        for pid in stage.pids:
+            assert not is_alive(pid)
 
 
 def weights_of(size: int) -> Weights:
     """As the real ones, but for the size."""
     real = WEIGHTS[0]
-    return Weights(**{name: getattr(real, name) for name in Weights.__struct_fields__} | {"size": size})
+    return replace(real, size=size)
 
 
 def _is_socket(path: Path) -> bool:
@@ -80,10 +86,8 @@ def _is_socket(path: Path) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Not even a zombie."""
-    return os.path.exists(f"/proc/{pid}")
-
-
-async def until_gone(pid: int) -> None:
-    """In time, or not at all."""
-    await until(lambda: not is_alive(pid))
+    """Whether the process runs; one that waits to be buried does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False

@@ -329,6 +329,8 @@ def messages_events(told: Told) -> list[bytes]:
         block({"type": "tool_use", "id": call_id, "name": name, "input": {}}, *pieces)
     delta = {"stop_reason": "tool_use" if told.calls else "end_turn", "stop_sequence": None}
     details = {"thinking_tokens": 5}
-    made.append({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 20, "output_tokens_details": details}})
+    made.append(
+        {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 20, "output_tokens_details": details}}
+    )
     made.append({"type": "message_stop"})
     return [event(data, data["type"]) for data in made]

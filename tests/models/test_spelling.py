@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.models.spelling import (
     Seam,
+    argument_text,
     arguments_of,
     encode,
     explained,
@@ -19,9 +22,10 @@ from tertulia.models.spelling import (
     joined,
     member,
     schema_of,
+    summarised,
 )
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.items import ToolCall
+from tertulia.protocol.items import Summary, ToolCall
 from tertulia.protocol.tool_spec import ToolSpec
 
 LEGAL = re.compile(r"[a-z_0-9]{1,40}")
@@ -38,14 +42,37 @@ def test_a_tool_for_text_becomes_a_function_of_one_text() -> None:
     }
     assert explained(patch) == "Patch files.\n\nThe input follows this grammar:\nstart: /.+/"
     call = ToolCall(ID, CallId("c"), "apply_patch", 'a "patch"', "custom")
-    assert json.loads(arguments_of(call)) == {"input": 'a "patch"'}
+    assert json.loads(argument_text(call)) == {"input": 'a "patch"'}
+    assert arguments_of(call) is None
 
 
 def test_a_function_stays_what_it_is() -> None:
     tool = ToolSpec.define("shell", "Runs.", {"type": "object", "properties": {"b": {}, "a": {}}})
     assert bytes(schema_of(tool)) == tool.schema.encode()
     assert explained(tool) == "Runs."
-    assert arguments_of(ToolCall(ID, CallId("c"), "shell", "{broken")) == "{broken"
+
+
+@pytest.mark.parametrize(
+    ("written", "given", "sent"),
+    [
+        ('{ "a":  1 }', {"a": 1}, '{ "a":  1 }'),
+        ("{}", {}, "{}"),
+        ("{broken", None, '{"input":"{broken"}'),
+        ("[1]", None, '{"input":"[1]"}'),
+        ("", None, '{"input":""}'),
+        ("9" * 10_000, None, '{"input":"%s"}' % ("9" * 10_000)),
+        ("[" * 100_000, None, '{"input":"%s"}' % ("[" * 100_000)),
+    ],
+)
+def test_arguments_that_are_no_object_stand_in_one(written: str, given: object, sent: str) -> None:
+    """A call that the model got wrong was refused, and its history must still be taken by every server."""
+    call = ToolCall(ID, CallId("c"), "shell", written)
+    assert arguments_of(call) == given
+    assert argument_text(call) == sent
+
+
+def test_a_summary_says_that_it_is_one() -> None:
+    assert summarised(Summary(ID, "They said hello.")) == "<summary>\nThey said hello.\n</summary>"
 
 
 def test_an_id_that_does_not_fit_is_replaced_by_one_that_follows_from_it() -> None:
@@ -82,7 +109,7 @@ def test_neighbours_of_one_kind_become_one_and_nothing_else_changes(
     """Whatever is in the values, seams included, and however the messages lie in chunks."""
     spelled = [message(name, held) for name, held in said]
     cuts = sorted({0, *data.draw(st.lists(st.integers(0, len(spelled)))), len(spelled)})
-    chunks = [b",".join(spelled[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    chunks = [b",".join(spelled[a:b]) for a, b in itertools.pairwise(cuts)]
     expected: list[dict[str, list[object]]] = []
     for name, held in said:
         if expected and name in expected[-1]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from tests.models.mock_provider import Told
 
 RECORDED = [
     *(b"".join(api.events(Told("Let me see.", "Zwölf Boxkämpfer 😀", (("c", "shell", "{}"),)))) for api in APIS),
-    b"\xef\xbb\xbf: a comment\r\n\r\nevent: x\r\ndata: one\r\ndata: two\r\nid: 7\r\n\r\n:\r\ndata\r\n\r\ndata:three\r\r",
+    b"\xef\xbb\xbf: a comment\r\n\r\nevent: x\r\ndata: one\r\ndata: two\r\nid: 7\r\n\r\n:\r\ndata\r\n\r\ndata:3\r\r",
     b"data: a\n\ndata: b\r\rdata: c\r\n\r\ndata:  d\n\n\n\r\r\ndata: never closed\n",
 ]
 
@@ -64,7 +66,9 @@ def test_single_bytes_give_the_same_events(stream: bytes) -> None:
     assert fed(*(bytes([byte]) for byte in stream)) == fed(stream)
 
 
-@given(st.lists(st.sampled_from([b"data: ", b"data", b":", b"\r", b"\n", b"\r\n", b"x", b" ", b"\xef\xbb\xbf"])), st.data())
+@given(
+    st.lists(st.sampled_from([b"data: ", b"data", b":", b"\r", b"\n", b"\r\n", b"x", b" ", b"\xef\xbb\xbf"])), st.data()
+)
 @settings(max_examples=2_000)
 def test_any_bytes_in_any_pieces_give_what_a_plain_reading_of_the_standard_gives(
     tokens: list[bytes], data: st.DataObject
@@ -72,7 +76,7 @@ def test_any_bytes_in_any_pieces_give_what_a_plain_reading_of_the_standard_gives
     stream = b"".join(tokens)
     places = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
     cuts = [0, *places, len(stream)]
-    assert fed(*(stream[a:b] for a, b in zip(cuts, cuts[1:], strict=False))) == plainly(stream)
+    assert fed(*(stream[a:b] for a, b in itertools.pairwise(cuts))) == plainly(stream)
 
 
 def plainly(stream: bytes) -> list[bytes]:

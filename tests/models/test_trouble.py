@@ -200,7 +200,9 @@ def test_no_body_breaks_it(said: bytes) -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("form", ["{}", "Incorrect API key provided: {}.", "Bearer {}", '"{}"', "({})", "{},{}", "?key={}&x=1"])
+@pytest.mark.parametrize(
+    "form", ["{}", "Incorrect API key provided: {}.", "Bearer {}", '"{}"', "({})", "{},{}", "?key={}&x=1"]
+)
 def test_a_key_that_is_repeated_is_hidden(key: str, form: str) -> None:
     """HARDENING E6."""
     assert len(KEYS) == 12

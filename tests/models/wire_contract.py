@@ -184,6 +184,7 @@ def a_request(
     tools: tuple[ToolSpec, ...] = (),
     dialect: Dialect | None = None,
     store: bool = True,
+    output_schema: str | None = None,
 ) -> Request:
     """A request as a conversation would make it: one user message, unless `items` say otherwise."""
     spelled = dialect or ItemsDialect()
@@ -199,6 +200,7 @@ def a_request(
         tools_json=spelled.encode_tools(tools),
         cache_key="key",
         store=store,
+        output_schema=output_schema,
     )
 
 

@@ -95,7 +95,7 @@ async def test_a_child_by_parent_id_is_below_its_parent() -> None:
         ({"parent_id": "nobody"}, NotFound),
         ({"agent": {"name": "a"}}, InvalidParams),
         ({"backend": "codex"}, InvalidParams),
-        ({"model": "openai/gpt"}, InvalidParams),
+        ({"model": "nobody/gpt"}, InvalidParams),
         ({"model": "scripted/no/such/file.json"}, InvalidParams),
         ({"title": "x" * 201}, InvalidParams),
         ({"title": "\ud800"}, InvalidParams),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 import tracemalloc
@@ -251,7 +252,12 @@ async def test_nothing_runs_before_a_session_is_entered() -> None:
         await session.open()
 
 
-async def test_a_session_starts_without_settings_and_says_that_nobody_real_answers() -> None:
+async def test_a_session_starts_without_settings_and_says_that_nobody_real_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in [name for name in os.environ if name.endswith(("_API_KEY", "_BASE_URL"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TERTULIA_HOME", str(tmp_path))
     async with tertulia.Session.start() as session:
         events = session.events(after=0)
         assert (await session.root.message("who are you?")).status == "completed"

@@ -17,7 +17,7 @@ from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.terminal import Terminal
 from tertulia.models.wire import Piece, Request, TextDelta, Wire
 from tertulia.protocol.ids import ConversationId
-from tertulia.session.assembly import find_wire
+from tertulia.session.assembly import Models
 from tertulia.session.handle import Conversation
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings
@@ -50,7 +50,8 @@ def command(given: Given) -> int:
     """
     loaded = given.load()
     out = Terminal(sys.stdout, loaded.environment.variables)
-    model = Wiretap(find_wire(f"scripted/{Path(__file__).with_name('demo.json')}"), _PACE_S if out.live else 0)
+    script = Models(loaded.settings, loaded.environment).find(f"scripted/{Path(__file__).with_name('demo.json')}")
+    model = Wiretap(script, _PACE_S if out.live else 0)
     settings = replace(loaded.settings, model=model, tools=(distance,), mcp_servers={}, include_plan_tool=None)
     asyncio.run(_play(settings, model, out))
     return 0

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tertulia.models.chat_answer import ChatAnswer
 from tertulia.models.http_wire import HttpWire
-from tertulia.models.spelling import Seam, arguments_of, encode, explained, glued, member, schema_of
+from tertulia.models.spelling import Seam, argument_text, encode, explained, glued, member, schema_of, summarised
 from tertulia.models.wire import Request
 from tertulia.protocol.items import (
     AssistantMessage,
@@ -28,12 +28,14 @@ from tertulia.protocol.tool_spec import ToolSpec
 _OPENAI_HOSTS = (".openai.com", ".openai.azure.com")
 _NO_IMAGE = "(a picture that this API does not take from a tool)"
 
-# The API wants what the model said and all its calls in one message, and encoding is free of context. So each item
-# is a message of its own, written with spaces where JSON of ours has none elsewhere, and messages that belong together
-# are glued where they meet when a request is put together.
+# The API wants what the model said and all its calls in one message, many servers want users and model to take turns,
+# and encoding is free of context. So each item is a message of its own, written with spaces where JSON of ours has none
+# elsewhere, and messages that belong together are glued where they meet when a request is put together.
+_USER, _USER_END = b'{ "role":"user","content":"', b'"  }'
 _TEXT, _TEXT_END = b'{ "role":"assistant","content":"', b'" }'
 _CALLS, _CALLS_END = b'{ "role":"assistant","tool_calls":[', b"] }"
 _SEAMS = (
+    Seam(_USER_END, _USER, rb"\n\n"),
     Seam(_CALLS_END, _CALLS, b","),
     Seam(_TEXT_END, _CALLS, b'","tool_calls":['),
     Seam(_TEXT_END, _TEXT, rb"\n\n"),
@@ -96,18 +98,14 @@ class ChatWire(HttpWire):
 def _spell(item: Item) -> bytes:
     match item:
         case UserMessage():
-            return encode({"role": "user", "content": _content(item.parts)})
+            return _spell_user(item.parts)
         case Summary():
-            return encode({"role": "user", "content": item.text})
+            return _USER + encode(summarised(item))[1:-1] + _USER_END
         case AssistantMessage():
-            return b"%b%b%b" % (_TEXT, encode(item.text)[1:-1], _TEXT_END) if item.text else b""
+            return _TEXT + encode(item.text)[1:-1] + _TEXT_END if item.text else b""
         case ToolCall():
-            function = {"name": item.name, "arguments": arguments_of(item)}
-            return b"%b%b%b" % (
-                _CALLS,
-                encode({"id": item.call_id, "type": "function", "function": function}),
-                _CALLS_END,
-            )
+            function = {"name": item.name, "arguments": argument_text(item)}
+            return _CALLS + encode({"id": item.call_id, "type": "function", "function": function}) + _CALLS_END
         case ToolOutput():
             text = "\n".join(part.text if isinstance(part, TextPart) else _NO_IMAGE for part in item.parts)
             return encode({"role": "tool", "tool_call_id": item.call_id, "content": text})
@@ -115,14 +113,12 @@ def _spell(item: Item) -> bytes:
             return b""
 
 
-def _content(parts: tuple[Part, ...]) -> str | list[dict[str, object]]:
-    match parts:
-        case ():
-            return ""
-        case (TextPart(text),):
-            return text
-        case _:
-            return [_spell_part(part) for part in parts]
+def _spell_user(parts: tuple[Part, ...]) -> bytes:
+    """Text as one string, which every server takes; a list of parts only where there are pictures."""
+    if any(isinstance(part, ImagePart) for part in parts):
+        return encode({"role": "user", "content": [_spell_part(part) for part in parts]})
+    text = "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
+    return _USER + encode(text)[1:-1] + _USER_END
 
 
 def _spell_part(part: Part) -> dict[str, object]:

@@ -28,6 +28,23 @@ class EngineEnded(Exception):
     """The process ended before the answer did."""
 
 
+class Lines:
+    """What an engine answers, as it comes."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+
+    async def next(self) -> bytes:
+        """A chunk of Chat Completions, or `[DONE]`. EngineEnded when nothing more will come."""
+        try:
+            line = await self._reader.readline()
+        except OSError:
+            line = b""
+        if not line.endswith(b"\n"):
+            raise EngineEnded
+        return line[:-1]
+
+
 class Engine:
     """A process with weights in memory. It ends when the last holder has let go, or with our own process."""
 
@@ -70,15 +87,12 @@ class Engine:
             self.end()
 
     @asynccontextmanager
-    async def ask(self, body: bytes) -> AsyncGenerator[asyncio.StreamReader]:
-        """Send a body of Chat Completions; what comes are its chunks, a line each, and `[DONE]`.
-
-        On leaving, the model has stopped. EngineEnded where there is nobody to ask.
-        """
+    async def ask(self, body: bytes) -> AsyncGenerator[Lines]:
+        """Send a body of Chat Completions. On leaving, the model has stopped. EngineEnded where there is nobody to ask."""
         reader, writer = await self._connect()
         try:
             writer.write(body + b"\n")
-            yield reader
+            yield Lines(reader)
         finally:
             await self._hang_up(reader, writer)
 
@@ -104,10 +118,12 @@ class Engine:
         try:
             async with asyncio.timeout(_STOP_S):
                 writer.write_eof()
-                while await reader.read(_LONGEST_LINE):
-                    pass
+                # A connection that breaks means that the process is gone, and the model with it.
+                with suppress(OSError):
+                    while await reader.read(_LONGEST_LINE):
+                        pass
             stopped = True
-        except (TimeoutError, OSError):
+        except TimeoutError:
             pass
         finally:
             if not stopped:
@@ -116,9 +132,9 @@ class Engine:
 
 
 def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
-    control.close()
     process.kill()
     process.wait()
+    control.close()
 
 
 _engines: weakref.WeakValueDictionary[Path, Engine] = weakref.WeakValueDictionary()

@@ -5,8 +5,9 @@ ends the process that it happens in, and because a process can always be stopped
 xllamacpp, and nothing of ours.
 
 Its one inherited socket brings it a connection for each request. A line comes in, the body of a Chat Completions
-request; lines go out, its chunks, and at last `[DONE]`. Whoever asked shuts its sending half to have the model stopped,
-and sees the connection closed once it has. When the inherited socket ends, so does the program.
+request; lines go out, its chunks, and at last `[DONE]`. It is for the asker to hang up, at any time, by shutting its
+sending half; once the model has stopped, so do we. A connection that ends otherwise means that the program has died.
+When the inherited socket ends, so does the program.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,8 @@ def answer(connection: socket.socket, server: Any, turn: threading.Lock) -> None
                 speak(connection, server, body)
         finally:
             turn.release()
+        with suppress(OSError):
+            connection.recv(1)
 
 
 def speak(connection: socket.socket, server: Any, body: bytes) -> None:
@@ -118,12 +122,12 @@ def hung_up(connection: socket.socket) -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     """Load, then serve: a socket's number, the weights, the window."""
-    control = socket.socket(fileno=int(arguments[0]))
-    try:
-        server = load(arguments[1], int(arguments[2]))
-    except (ImportError, RuntimeError, ValueError):
-        return UNLOADABLE
-    serve(control, server)
+    with socket.socket(fileno=int(arguments[0])) as control:
+        try:
+            server = load(arguments[1], int(arguments[2]))
+        except (ImportError, RuntimeError, ValueError):
+            return UNLOADABLE
+        serve(control, server)
     return 0
 
 

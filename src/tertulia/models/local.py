@@ -81,10 +81,7 @@ class LocalWire:
             try:
                 async with engine.ask(body) as lines:
                     while not answer.whole:
-                        line = await lines.readline()
-                        if not line:
-                            raise EngineEnded
-                        for piece in answer.take(line.rstrip()):
+                        for piece in answer.take(await lines.next()):
                             yield piece
                 for piece in answer.end():
                     yield piece

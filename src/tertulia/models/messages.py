@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import cast
-
-import msgspec
 
 from tertulia.models.http_wire import HttpWire
 from tertulia.models.messages_answer import REDACTED, SIGNED, MessagesAnswer
-from tertulia.models.spelling import Seam, arguments_of, encode, explained, fitting, glued, member, schema_of
+from tertulia.models.spelling import (
+    Seam,
+    arguments_of,
+    encode,
+    explained,
+    fitting,
+    glued,
+    member,
+    schema_of,
+    summarised,
+)
 from tertulia.models.wire import Request
 from tertulia.protocol.items import (
     AssistantMessage,
@@ -63,7 +70,7 @@ class MessagesDialect:
             case UserMessage():
                 return _message(_USER, _content(item.parts), _USER_END)
             case Summary():
-                return _message(_USER, _content(text_parts(item.text)), _USER_END)
+                return _message(_USER, _content(text_parts(summarised(item))), _USER_END)
             case ToolOutput():
                 return _message(_USER, [_spell_output(item)], _USER_END)
             case AssistantMessage():
@@ -148,18 +155,10 @@ def _spell_part(part: Part) -> dict[str, object]:
 
 
 def _spell_call(call: ToolCall) -> dict[str, object]:
-    call_id = fitting(call.call_id, _LEGAL_ID)
-    return {"type": "tool_use", "id": call_id, "name": call.name, "input": _input_of(call)}
-
-
-def _input_of(call: ToolCall) -> object:
-    """The arguments as an object, which is all the API takes; those that are none stand in one as text."""
-    try:
-        given: object = msgspec.json.decode(arguments_of(call))
-    except (ValueError, RecursionError):
-        given = None
     # Decoded and not passed through: what a model wrote must not look like the seam between two messages.
-    return cast("dict[str, object]", given) if isinstance(given, dict) else {"input": call.arguments}
+    given = arguments_of(call)
+    arguments = {"input": call.arguments} if given is None else given
+    return {"type": "tool_use", "id": fitting(call.call_id, _LEGAL_ID), "name": call.name, "input": arguments}
 
 
 def _spell_output(output: ToolOutput) -> dict[str, object]:

@@ -9,7 +9,7 @@ import msgspec
 
 from tertulia.models.http_wire import HttpWire
 from tertulia.models.responses_answer import ResponsesAnswer
-from tertulia.models.spelling import encode, fitting, glued, member
+from tertulia.models.spelling import argument_text, encode, fitting, glued, member, summarised
 from tertulia.models.wire import Request
 from tertulia.protocol.items import (
     AssistantMessage,
@@ -50,7 +50,7 @@ class ResponsesDialect:
             case UserMessage():
                 return {"role": "user", "content": _content(item.parts)}
             case Summary():
-                return {"role": "user", "content": item.text}
+                return {"role": "user", "content": summarised(item)}
             case AssistantMessage():
                 return {"role": "assistant", "content": item.text} if item.text else None
             case Reasoning():
@@ -60,7 +60,8 @@ class ResponsesDialect:
                 return {"type": "custom_tool_call", "call_id": call_id, "name": item.name, "input": item.arguments}
             case ToolCall():
                 call_id = fitting(item.call_id, _LEGAL_ID)
-                return {"type": "function_call", "call_id": call_id, "name": item.name, "arguments": item.arguments}
+                arguments = argument_text(item)
+                return {"type": "function_call", "call_id": call_id, "name": item.name, "arguments": arguments}
             case ToolOutput():
                 kind = "custom_tool_call_output" if item.kind == "custom" else "function_call_output"
                 call_id = fitting(item.call_id, _LEGAL_ID)

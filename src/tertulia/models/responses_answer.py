@@ -139,7 +139,7 @@ class ResponsesAnswer:
                 if (text := draft.text) or item.encrypted_content:
                     yield Said(Reasoning(draft.item_id, text, self._dialect, item.encrypted_content))
             case "function_call":
-                yield self._called(item, item.arguments, "function")
+                yield self._called(item, item.arguments or "{}", "function")
             case "custom_tool_call":
                 yield self._called(item, item.input, "custom")
             case "web_search_call":

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import msgspec
 
-from tertulia.protocol.items import ToolCall
+from tertulia.protocol.items import Summary, ToolCall
 from tertulia.protocol.tool_spec import ToolSpec
 
 encode = msgspec.json.Encoder().encode
@@ -31,9 +32,28 @@ def explained(tool: ToolSpec) -> str:
     return tool.description
 
 
-def arguments_of(call: ToolCall) -> str:
-    """The arguments as the text of a JSON object, for APIs that know no custom tools."""
-    return encode({"input": call.arguments}).decode() if call.kind == "custom" else call.arguments
+def arguments_of(call: ToolCall) -> dict[str, object] | None:
+    """The arguments of a call; None where the model wrote no JSON object, or free text."""
+    if call.kind == "custom":
+        return None
+    try:
+        given: object = msgspec.json.decode(call.arguments)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, object]", given) if isinstance(given, dict) else None
+
+
+def argument_text(call: ToolCall) -> str:
+    """The arguments as the text of a JSON object, which some servers insist on; anything else stands in one.
+
+    What the model wrote is kept to the letter, so that a provider's cache knows it again.
+    """
+    return call.arguments if arguments_of(call) is not None else encode({"input": call.arguments}).decode()
+
+
+def summarised(summary: Summary) -> str:
+    """What stands for older messages, told apart from what a user says."""
+    return f"<summary>\n{summary.text}\n</summary>"
 
 
 def fitting(call_id: str, legal: re.Pattern[str]) -> str:

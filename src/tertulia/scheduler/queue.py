@@ -11,6 +11,7 @@ from collections import deque
 from typing import Literal
 
 from tertulia.conversation.talk import Talk
+from tertulia.conversation.task import TaskHandle
 from tertulia.errors import AgentError, Busy, Closed
 from tertulia.events.bus import EventBus, Scope
 from tertulia.events.clock import Clock
@@ -103,19 +104,17 @@ class Scheduler:
             return True
         return False
 
-    async def release(self, talk: Talk, timeout_s: float) -> bool:
-        """Take a closing conversation out of everything; whether its task had to be abandoned."""
+    def release(self, talk: Talk, timeout_s: float) -> TaskHandle | None:
+        """Take a closing conversation out of everything; the task, if any, whose end is to be waited for."""
         for chain in [c for c in self._ready if c.conversation_id == talk.id]:
             self._ready.remove(chain)
             self._drop(chain, "interrupted")
         chain = self.current
         if chain is None or talk.id not in chain.members:
-            return False
-        handle = chain.handle
-        assert handle is not None, "a chain with members has begun to run"
-        handle.abort("interrupted", timeout_s)
-        await handle.ended.wait()
-        return handle.abandoned
+            return None
+        assert chain.handle is not None, "whoever is in the slot has begun to run"
+        chain.handle.abort("interrupted", timeout_s)
+        return chain.handle
 
     async def close(self, timeout_s: float) -> bool:
         """Stop everything and take nothing more; whether a task had to be abandoned. Idempotent."""

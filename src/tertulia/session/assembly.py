@@ -39,6 +39,7 @@ from tertulia.session.conversations import Conversations
 from tertulia.session.environment import Environment
 from tertulia.session.parts import Parts
 from tertulia.session.settings import Settings, current_environment
+from tertulia.session.wires import WireShelf
 from tertulia.tools.function import FunctionTool
 from tertulia.tools.plan import UpdatePlan
 from tertulia.tools.registry import ToolRegistry
@@ -50,21 +51,19 @@ _NO_MCP = "this build does not start MCP servers yet"
 _WIRES: dict[WireName, type[HttpWire]] = {"responses": ResponsesWire, "chat": ChatWire, "messages": MessagesWire}
 
 
-class Wires:
-    """Finds the wire for what people write as a model. Each conversation gets a wire of its own."""
+class Models:
+    """Knows which wire speaks to which model."""
 
     def __init__(self, settings: Settings, environment: Environment) -> None:
         self._providers = cast("Mapping[str, ModelProvider]", settings.model_providers)
         self._environment = environment
 
-    def choose(self, model: object) -> tuple[Wire, str | None]:
-        """The session's own wire, and, where nobody was named and only the script is left, a sentence that says so."""
+    def choose(self, model: object) -> tuple[object, str | None]:
+        """The session's own model, and, where nobody was named and only the script is left, a sentence that says so."""
         if not (model is None or isinstance(model, str)):
-            return self.find(model), None
+            return model, None
         choice = choose_model(model, self._providers, self._environment.variables, self._environment.home)
-        if choice.model is None:
-            return ScriptedModel.tour(), choice.why
-        return self.find(choice.model), None
+        return ("scripted/tour", choice.why) if choice.model is None else (choice.model, None)
 
     def find(self, model: object) -> Wire:
         """For `provider/model`, and for a Wire as it is; InvalidParams says what there is."""
@@ -79,7 +78,7 @@ class Wires:
             case "local" if name:
                 return LocalWire(name, self._environment.home)
             case "local":
-                return self.choose("local")[0]
+                return self.find(self.choose("local")[0])
             case _:
                 return self._remote(model)
 
@@ -102,9 +101,11 @@ def assemble(
     session_id = new_session_id()
     bus = EventBus(session_id, clock, journal)
     root_id = new_conversation_id()
-    wires = Wires(settings, environment or current_environment())
-    wire, untold = wires.choose(settings.model)
-    default = _default_terms(settings, wire)
+    models = Models(settings, environment or current_environment())
+    model, untold = models.choose(settings.model)
+    nursery, registry = Nursery(), TaskRegistry()
+    wires = WireShelf(models.find, nursery)
+    default = _default_terms(settings, wires.find(model))
     policy = describe.policy(settings.rights())
     bus.publish(SessionConfigured(root_id, describe.PROTOCOL_VERSION, __version__, default.wire.name, policy))
     toolbox = Toolbox(ToolRegistry([UpdatePlan(), *(_as_tool(function) for function in settings.tools)]))
@@ -112,7 +113,7 @@ def assemble(
         root_id,
         default=default,
         ceiling=settings.rights(),
-        find_wire=wires.find,
+        wires=wires,
         toolbox=toolbox,
         bus=bus,
         clock=clock,
@@ -120,7 +121,6 @@ def assemble(
         mcp=NoServers(),
         skip_conflicts=settings.on_tool_conflict == "skip",
     )
-    nursery, registry = Nursery(), TaskRegistry()
     around = Surroundings(bus, clock, toolbox, settings.tool_timeout_s, dict(settings.shell_environment))
     interrupts = Interrupts(conversations, bus, clock)
     grace = settings.close_timeout_s
@@ -136,6 +136,7 @@ def assemble(
         scheduler=Scheduler(runner, interrupts, bus, clock, nursery, grace),
         registry=registry,
         nursery=nursery,
+        wires=wires,
         mcp=tuple((name, "disabled", _NO_MCP) for name in sorted(settings.mcp_servers)),
     )
     if untold is not None:

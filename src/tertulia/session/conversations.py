@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import UNSET
@@ -18,7 +18,6 @@ from tertulia.events.bus import EventBus, Scope
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.mcp.view import McpManager, McpView
-from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import Narrowed, Rights
 from tertulia.protocol.events import (
     BackgroundEvent,
@@ -29,6 +28,7 @@ from tertulia.protocol.events import (
 from tertulia.protocol.ids import ConversationId, ItemId, new_conversation_id
 from tertulia.protocol.inputs import ContextFields, NewConversation, SetContext, check_text
 from tertulia.session.tombstones import Tombstones
+from tertulia.session.wires import WireShelf
 
 _log = logging.getLogger(__name__)
 ROOT = "root"
@@ -44,7 +44,7 @@ class Conversations:
         *,
         default: Terms,
         ceiling: Rights,
-        find_wire: Callable[[object], Wire],
+        wires: WireShelf,
         toolbox: Toolbox,
         bus: EventBus,
         clock: Clock,
@@ -54,7 +54,7 @@ class Conversations:
     ) -> None:
         self._default = default
         self._ceiling = ceiling
-        self._find_wire = find_wire
+        self._wires = wires
         self._toolbox = toolbox
         self._bus = bus
         self._clock = clock
@@ -97,7 +97,7 @@ class Conversations:
         """A conversation under root, narrowed to the session; or under another one, and narrowed to that."""
         parent = self.root if spec.parent_id in (UNSET, None) else self.find(str(spec.parent_id))
         if parent is self.root:
-            ground = Ground(self._default, self._ceiling, "session", self._find_wire)
+            ground = Ground(self._default, self._ceiling, "session", self._wires.find)
             return self._make(spec, self._default, ground, parent)
         # It gets its parent's rights and place of work, but what the parent was told is not for it.
         blank = replace(parent.terms.context, base_instructions=None, user_instructions=None)
@@ -109,16 +109,20 @@ class Conversations:
 
     def _below(self, caller: Talk) -> Ground:
         # What is inherited is a snapshot of the caller; what null goes back to is the session's, under that ceiling.
-        return Ground(self._default, caller.terms.rights, f"ancestor:{caller.id}", self._find_wire)
+        return Ground(self._default, caller.terms.rights, f"ancestor:{caller.id}", self._wires.find)
 
     def change(self, talk: Talk, asked: SetContext) -> Settled:
         """New terms for a conversation, from its next model request on."""
         self._check_open()
         title = _title(asked, talk.title)
-        ground = Ground(talk.default, talk.ceiling, talk.because, self._find_wire)
+        ground = Ground(talk.default, talk.ceiling, talk.because, self._wires.find)
         current = self._refreshed(talk.terms) if asked.refresh_mcp_view else talk.terms
         settled = self._check_tools(settle(asked, current, ground))
+        former = talk.terms.wire
         talk.adopt(settled.terms)
+        if former is not talk.terms.wire and former is not self._default.wire and talk.task is None:
+            # One that a running task may still be reading from goes with the session.
+            self._wires.let_go(former)
         talk.title = title
         self._note(talk, settled, asked)
         changed = [name for name in ContextFields.__struct_fields__ if getattr(asked, name) is not UNSET]
@@ -126,6 +130,10 @@ class Conversations:
         self._bus.publish(ConversationContextChanged(changed), scope)
         self._tell(settled, scope)
         return settled
+
+    def _with_own_wire(self, terms: Terms) -> Terms:
+        own = self._wires.another(terms.wire)
+        return terms if own is terms.wire else replace(terms, wire=own)
 
     def _refreshed(self, terms: Terms) -> Terms:
         view = McpView.new_from_manager(self._mcp).with_allowlist(terms.context.mcp_view.allowlist)
@@ -135,7 +143,7 @@ class Conversations:
         """A conversation that shares this one's history up to a point, and its terms."""
         self._check_room()
         history = talk.history.fork(at)
-        fork = Talk(new_conversation_id(), talk.terms, clock=self._clock, journal=self._journal)
+        fork = Talk(new_conversation_id(), self._with_own_wire(talk.terms), clock=self._clock, journal=self._journal)
         fork.default, fork.ceiling, fork.because = talk.default, talk.ceiling, talk.because
         fork.history = history
         fork.title = talk.title
@@ -149,6 +157,7 @@ class Conversations:
         """The conversation is gone: its id answers `closed` from now on."""
         del self._open[talk.id]
         self._gone.add(talk.id)
+        self._wires.let_go(talk.terms.wire)
         self._narrowed.pop(talk.id, None)
         self._bus.publish(ConversationClosed(forced), Scope("", talk.id))
 
@@ -164,6 +173,8 @@ class Conversations:
             raise InvalidParams("agent: this build has no context injector yet; open the conversation without it")
         _title(spec, None)
         settled = self._check_tools(settle(spec, inherited, ground))
+        if spec.model in (UNSET, None):
+            settled = replace(settled, terms=self._with_own_wire(settled.terms))
         talk = self._add(new_conversation_id(), settled, spec, parent=parent)
         if ground.because != "session":
             talk.default, talk.ceiling, talk.because = ground.default, ground.ceiling, ground.because

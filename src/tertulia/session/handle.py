@@ -15,7 +15,7 @@ from tertulia.errors import InvalidParams, NotRunning
 from tertulia.history.compaction import Compaction
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId, ItemId
-from tertulia.protocol.inputs import InputItem, Message, SetContext
+from tertulia.protocol.inputs import HistoryOf, InputItem, Message, SetContext
 from tertulia.scheduler.plan import TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.session import describe, submission
@@ -134,9 +134,10 @@ class Conversation:
 
     async def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """What was said, oldest first; the newest `limit` messages."""
-        if limit is not None and (isinstance(limit, bool) or limit < 1):
-            raise InvalidParams(f"limit must be a whole number of at least 1, not {limit!r}")
-        return describe.history(self._parts.conversations.find(self.id), limit)
+        asked = parse(HistoryOf, {"conversation_id": self.id, "limit": limit})
+        if asked.limit is not None and asked.limit < 1:
+            raise InvalidParams(f"limit must be a whole number of at least 1, not {limit}")
+        return describe.history(self._parts.conversations.find(self.id), asked.limit)
 
     def tools(self) -> list[ToolInfo]:
         """What the model is offered now, in the order it is offered."""

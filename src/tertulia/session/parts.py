@@ -16,6 +16,7 @@ from tertulia.scheduler.registry import TaskRegistry
 from tertulia.session.answers import ClosedAnswer
 from tertulia.session.conversations import Conversations
 from tertulia.session.settings import Settings
+from tertulia.session.wires import WireShelf
 
 
 class Parts(msgspec.Struct, frozen=True, eq=False):
@@ -31,7 +32,8 @@ class Parts(msgspec.Struct, frozen=True, eq=False):
     scheduler: Scheduler
     registry: TaskRegistry
     nursery: Nursery
+    wires: WireShelf
     mcp: tuple[tuple[str, str, str], ...] = ()
     """Name, status and error of each configured MCP server."""
-    closing: dict[ConversationId, asyncio.Future[ClosedAnswer]] = {}
+    closing: dict[ConversationId, asyncio.Task[ClosedAnswer]] = {}
     """Conversations that are being closed just now."""

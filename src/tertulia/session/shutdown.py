@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from tertulia.conversation.talk import Talk
+from tertulia.conversation.task import TaskHandle
 from tertulia.errors import AgentError, InvalidParams
 from tertulia.events.bus import Scope
 from tertulia.protocol.ids import ConversationId
@@ -25,29 +27,33 @@ async def close_conversation(parts: Parts, conversation_id: str, timeout: float 
         return _ALREADY
     under_way = parts.closing.get(ConversationId(conversation_id))
     if under_way is not None:
-        await asyncio.shield(under_way)
+        await asyncio.wait((under_way,))
         return _ALREADY
     talk = conversations.find(conversation_id)
     if talk is conversations.root:
         raise InvalidParams("the root conversation cannot be closed alone; close the session")
-    done: asyncio.Future[ClosedAnswer] = asyncio.get_running_loop().create_future()
-    parts.closing[talk.id] = done
-    forced = False
+    talk.closed = True
+    last = parts.scheduler.release(talk, seconds)
+    # A coroutine of its own: a caller that gives up waiting must not leave a conversation half closed.
+    closing = parts.closing[talk.id] = parts.nursery.start(_close(parts, talk, last), f"close {talk.id}")
+    await asyncio.wait((closing,))
+    return _ALREADY if closing.cancelled() else closing.result()
+
+
+async def _close(parts: Parts, talk: Talk, last: TaskHandle | None) -> ClosedAnswer:
     try:
-        talk.closed = True
-        forced = await parts.scheduler.release(talk, seconds)
+        if last is not None:
+            await last.ended.wait()
     finally:
-        # Also when the caller gave up waiting: a conversation that refuses messages must not linger.
+        forced = last is not None and last.abandoned
         calls = {call.call_id: call.name for call in talk.history.open_call_items()}
         for output in talk.close_open_calls("interrupted: the conversation was closed"):
             end = ToolCallEnd(output.call_id, calls[output.call_id], False, output.text, False, 0)
             parts.bus.publish(end, Scope("", talk.id))
-        conversations.forget(talk, forced=forced)
-        answer = ClosedAnswer(closed=True, already_closed=False, forced=forced)
+        parts.conversations.forget(talk, forced=forced)
         del parts.closing[talk.id]
-        done.set_result(answer)
     await parts.bus.flush()
-    return answer
+    return ClosedAnswer(closed=True, already_closed=False, forced=forced)
 
 
 async def close_session(parts: Parts, seconds: float) -> bool:
@@ -60,7 +66,8 @@ async def close_session(parts: Parts, seconds: float) -> bool:
     except (AgentError, TimeoutError):
         # The journal could not keep the last events, or does not answer. Closing goes on all the same.
         forced = True
-    wires = {id(talk.terms.wire): talk.terms.wire for talk in parts.conversations}.values()
+    used = (talk.terms.wire for talk in parts.conversations)
+    wires = {id(wire): wire for wire in (*used, *parts.wires.made())}.values()
     # As tasks, so that one that fails or hangs does not keep the others open.
     await asyncio.wait([parts.nursery.start(w.close(), f"close {w.name}") for w in wires], timeout=_LAST_GRACE_S)
     left = await parts.nursery.close(_LAST_GRACE_S)

@@ -32,7 +32,8 @@ class Server:
         self.act = weights.read_text().strip()
         self._diary = weights.with_suffix(".diary")
         self.starts = sum(line.startswith('{"started"') for line in self._read())
-        self._write("started", {name: value for name, value in vars(params).items() if isinstance(value, int | list)})
+        plain = {name: value for name, value in vars(params).items() if isinstance(value, int | list)}
+        self._write("started", {"pid": os.getpid(), **plain})
         if self.act == "damaged":
             raise RuntimeError("Failed to init server, please check the input params.")
 

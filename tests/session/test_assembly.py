@@ -1,0 +1,98 @@
+"""The one place that names concrete members."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tertulia
+from tertulia.errors import InvalidParams
+from tertulia.session.assembly import Models, assemble
+from tertulia.session.environment import Environment
+from tertulia.testing import FakeClock, ScriptedModel
+from tests.events.scripted import drain
+from tests.session.staging import Ask
+
+
+def models(tmp_path: Path, **settings: Any) -> Models:
+    return Models(tertulia.Settings(**settings), Environment.read({"HOME": str(tmp_path)}))
+
+
+def test_a_wire_is_found_by_name_and_one_that_is_given_is_taken(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"replies": ["hello"]}))
+    given, known = ScriptedModel([]), models(tmp_path)
+    assert known.find(given) is given
+    assert known.find("scripted/tour").name == "scripted/tour"
+    assert known.find(f"scripted/{script}").name == f"scripted/{script}"
+
+
+@pytest.mark.parametrize("model", ["nobody/knows", "plain", "", "scripted/no/such.json", 5, object(), ["x"]])
+def test_a_model_that_is_unknown_or_none_is_refused(tmp_path: Path, model: object) -> None:
+    """DESIGN, Models: an unknown provider is refused at open."""
+    with pytest.raises(InvalidParams):
+        models(tmp_path).find(model)
+
+
+def test_where_nobody_was_named_the_script_answers_and_it_is_said_why(tmp_path: Path) -> None:
+    """A machine without a key and without a model: the tour, with a sentence; a given wire needs none."""
+    given = ScriptedModel([])
+    assert models(tmp_path).choose(given) == (given, None)
+    model, why = models(tmp_path).choose(None)
+    assert model == "scripted/tour"
+    assert "no model is configured" in (why or "")
+
+
+async def test_a_session_is_announced_first_and_then_its_root() -> None:
+    clock = FakeClock()
+    parts = assemble(tertulia.Settings(model=ScriptedModel([])), clock=clock)
+    events = drain(parts.bus.subscribe(after=0))
+    assert [event.type for event in events] == ["session_configured", "conversation_opened"]
+    assert events[0].data.root_conversation_id == parts.conversations.root.id
+    assert events[1].data.parent_id is None
+    assert parts.clock is clock
+
+
+async def test_servers_that_are_not_started_are_said_to_be_disabled() -> None:
+    settings = tertulia.Settings(
+        model=ScriptedModel([]), mcp_servers={"b": {"command": "b"}, "a": {"command": "a"}}
+    )
+    async with tertulia.Session.start(settings) as session:
+        assert [(server["name"], server["status"]) for server in session.info.mcp] == [
+            ("a", "disabled"),
+            ("b", "disabled"),
+        ]
+        events = [event.data for event in drain(session.events(after=0)) if event.type == "mcp_server_status"]
+        assert [(data.name, data.status) for data in events] == [("a", "disabled"), ("b", "disabled")]
+
+
+async def test_tools_are_functions_made_tools_plain_functions_and_objects() -> None:
+    def plain(text: str) -> str:
+        """Repeat."""
+        return text
+
+    @tertulia.tool
+    def made(text: str) -> str:
+        """Repeat."""
+        return text
+
+    settings = tertulia.Settings(model=ScriptedModel([]), tools=[plain, made, Ask("object")])
+    async with tertulia.Session.start(settings) as session:
+        assert sorted(tool.name for tool in session.root.tools()) == ["made", "object", "plain", "update_plan"]
+
+
+@pytest.mark.parametrize("bad", [5, "name", None])
+async def test_what_is_neither_tool_nor_function_is_refused(bad: Any) -> None:
+    with pytest.raises(InvalidParams, match="tool"):
+        async with tertulia.Session.start(tertulia.Settings(model=ScriptedModel([]), tools=[bad])):
+            raise AssertionError("entered")
+
+
+async def test_work_is_done_where_the_settings_say(tmp_path: Path) -> None:
+    settings = tertulia.Settings(model=ScriptedModel(["ok"]), cwd=str(tmp_path))
+    async with tertulia.Session.start(settings) as session:
+        seeded = next(iter(session.parts.conversations.root.history.snapshot()))
+        assert f"<cwd>{tmp_path}</cwd>" in seeded.text

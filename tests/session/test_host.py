@@ -1,0 +1,114 @@
+"""The process: many sessions, each by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import tertulia
+from tertulia.errors import Closed, InvalidParams, Limit, NotFound
+from tertulia.session import host as module
+from tertulia.testing import ScriptedModel, call, say
+from tests.session.staging import ticks
+
+
+def host(*replies: Any, **settings: Any) -> tertulia.Host:
+    return tertulia.Host(tertulia.Settings(model=ScriptedModel(replies), **settings))
+
+
+async def test_a_host_holds_sessions_by_id() -> None:
+    held = host()
+    one, two = await held.start(), await held.start()
+    assert (len(held), held.sessions()) == (2, [one, two])
+    assert held.find(two.id) is two
+    assert one.id != two.id
+    await held.close()
+    assert len(held) == 0
+
+
+async def test_sessions_do_not_wait_for_each_other() -> None:
+    """DESIGN, Nouns: editors' tabs are sessions, so that they never wait for each other."""
+    held = host(say("never", gate=asyncio.Event(), match="hold"), say("ok", repeat=True))
+    one, two = await held.start(), await held.start()
+    running = asyncio.create_task(one.root.message("hold"))
+    await ticks()
+    assert (await two.root.message("hi")).text == "ok"
+    await held.close()
+    assert (await running).status == "interrupted"
+
+
+async def test_a_session_may_have_settings_of_its_own() -> None:
+    held = host()
+    own = await held.start(tertulia.Settings(model=ScriptedModel(["mine"])))
+    assert (await own.root.message("hi")).text == "mine"
+    await held.close()
+
+
+async def test_closed_and_unknown_sessions_are_different() -> None:
+    held = host()
+    session = await held.start()
+    assert not held.was_closed(session.id)
+    assert await held.close_session(session) is False
+    assert held.was_closed(session.id)
+    with pytest.raises(Closed):
+        held.find(session.id)
+    with pytest.raises(NotFound):
+        held.find("nobody" * 1_000)
+    assert await held.close_session(session) is False
+    await held.close()
+
+
+async def test_a_time_that_is_refused_closes_nothing() -> None:
+    held = host("ok")
+    session = await held.start()
+    with pytest.raises(InvalidParams):
+        await held.close_session(session, -1)
+    assert held.find(session.id) is session
+    assert (await session.root.message("hi")).text == "ok"
+    await held.close()
+
+
+async def test_all_sessions_are_closed_at_the_same_time_even_if_one_must_be_forced() -> None:
+    free = asyncio.Event()
+
+    @tertulia.tool
+    async def stubborn() -> str:
+        """Ignore cancellation."""
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                continue
+        return ""
+
+    held = host(say("", call("stubborn"), match="hold", repeat=True), tools=[stubborn])
+    sessions = [await held.start() for _ in range(3)]
+    waiting = [asyncio.create_task(session.root.message("hold")) for session in sessions]
+    await ticks()
+    async with asyncio.timeout(5):
+        await held.close(timeout=0.01)
+    assert [(await task).status for task in waiting] == ["interrupted"] * 3
+    assert all(session.closed for session in sessions)
+    free.set()
+    await ticks()
+
+
+async def test_a_process_holds_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SESSIONS", 1)
+    held = host()
+    session = await held.start()
+    with pytest.raises(Limit):
+        await held.start()
+    await held.close_session(session)
+    await held.start()
+    assert len(held) == 1
+    await held.close()
+
+
+async def test_a_session_that_does_not_start_is_not_held() -> None:
+    held = host()
+    with pytest.raises(InvalidParams):
+        await held.start(tertulia.Settings(model="nobody/knows"))
+    assert len(held) == 0

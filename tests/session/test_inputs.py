@@ -1,0 +1,72 @@
+"""The edge: plain values become frozen inputs, or one clear refusal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tertulia.errors import InvalidParams
+from tertulia.protocol.inputs import ForkOf, Message, NewConversation, TextInput
+from tertulia.session.inputs import parse, snake
+
+
+@pytest.mark.parametrize(
+    ("given", "becomes"),
+    [
+        ({"conversationId": "c"}, {"conversation_id": "c"}),
+        ({"conversation_id": "c"}, {"conversation_id": "c"}),
+        ({"ifBusy": 1, "message_id": 2}, {"if_busy": 1, "message_id": 2}),
+        ({"items": [{"imageUrl": "x"}]}, {"items": [{"image_url": "x"}]}),
+        ({"limits": {"taskTimeoutS": 1}}, {"limits": {"task_timeout_s": 1}}),
+        ({"outputSchema": {"camelCase": 1}}, {"output_schema": {"camelCase": 1}}),
+        ({"previousResult": {"aB": [{"cD": 1}]}}, {"previous_result": {"aB": [{"cD": 1}]}}),
+        ({"text": "camelCase stays"}, {"text": "camelCase stays"}),
+    ],
+)
+def test_camel_case_keys_become_snake_case_and_the_users_own_stay(given: dict[str, Any], becomes: dict[str, Any]) -> None:
+    """S000-35"""
+    assert snake(given) == becomes
+    assert snake(becomes) == becomes
+
+
+@pytest.mark.parametrize("given", [{"aB": 1, "a_b": 2}, {"items": [{"imageUrl": 1, "image_url": 2}]}])
+def test_one_field_in_two_spellings_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParams, match="twice"):
+        snake(given)
+
+
+def test_an_input_is_what_it_says() -> None:
+    message = parse(Message, {"conversationId": "c", "items": [{"type": "text", "text": "hi"}], "ifBusy": "fail"})
+    assert (message.conversation_id, message.items, message.if_busy) == ("c", [TextInput("hi")], "fail")
+    with pytest.raises(AttributeError):
+        message.text = "changed"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "named"),
+    [
+        (Message, {}, "conversation_id"),
+        (Message, {"conversation_id": "c", "bananas": 1}, "bananas"),
+        (Message, {"conversation_id": 5}, "conversation_id"),
+        (Message, {"conversation_id": "c", "items": [{"type": "text"}]}, "items[0]"),
+        (Message, {"conversation_id": "c", "items": [{"type": "film"}]}, "film"),
+        (Message, {"conversation_id": "c", "if_busy": "maybe"}, "if_busy"),
+        (Message, {"conversation_id": "c", "detach": "yes"}, "detach"),
+        (NewConversation, {"include_plan_tool": "yes"}, "include_plan_tool"),
+        (ForkOf, {"conversation_id": "c", "at": 1.5}, "at"),
+    ],
+)
+def test_a_refusal_names_the_field(kind: type[msgspec.Struct], values: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidParams) as refusal:
+        parse(kind, values)
+    assert named in refusal.value.message
+    assert "$." not in refusal.value.message
+    assert refusal.value.__cause__ is None
+
+
+def test_absent_and_null_are_different() -> None:
+    """X-67"""
+    assert parse(NewConversation, {}).title is msgspec.UNSET
+    assert parse(NewConversation, {"title": None}).title is None
