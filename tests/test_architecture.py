@@ -35,7 +35,29 @@ DRAWERS = {"base", "common", "core", "helper", "helpers", "misc", "shared", "uti
 FRAMES = {
     "context": {"injector", "provider", "templates", "tokens"},
     "executors": {"continuity", "executor"},
-    "models": {"catalog", "cues", "plain_yaml", "script", "script_form", "sse", "wire"},
+    "models": {
+        "catalog",
+        "chat_answer",
+        "choice",
+        "connection",
+        "cues",
+        "engine",
+        "http_wire",
+        "llama",
+        "messages_answer",
+        "nearby",
+        "plain_yaml",
+        "pull",
+        "reading",
+        "responses_answer",
+        "script",
+        "script_form",
+        "spelling",
+        "sse",
+        "trouble",
+        "weights",
+        "wire",
+    },
     "rollout": {"recorder", "retention", "store"},
     "tools": {"dispatch", "docstring", "output", "registry", "threads", "tool"},
 }
@@ -51,9 +73,7 @@ FREED_FOR = {
     "tests/**": ("aiohttp.web", "asyncio.", "datetime.", "os.", "time."),
 }
 MAX_BROAD_CATCHERS = 5
-NOQA_OF_A_HELD_RULE = re.compile(
-    r"#\s*(?:ruff:\s*)?noqa[^#]*\b(BLE001|C901|PLR09\d\d|TID251)\b", re.IGNORECASE
-)
+NOQA_OF_A_HELD_RULE = re.compile(r"#\s*(?:ruff:\s*)?noqa[^#]*\b(BLE001|C901|PLR09\d\d|TID251)\b", re.IGNORECASE)
 
 
 # ---- reading the tree
@@ -93,9 +113,7 @@ def dotted_names(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             known |= {name.asname or name.name: f"{node.module}.{name.name}" for name in node.names}
     used = {ast.unparse(node) for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
-    spelled = {
-        known.get(first, first) + dot + rest for first, dot, rest in (name.partition(".") for name in used)
-    }
+    spelled = {known.get(first, first) + dot + rest for first, dot, rest in (name.partition(".") for name in used)}
     return spelled | set(known.values())
 
 
@@ -188,9 +206,7 @@ def test_every_module_has_a_test_file() -> None:
         for expected in [TESTS / path.relative_to(SOURCE).parent / f"test_{path.name}"]
         if not expected.is_file() and not list(expected.parent.glob(f"test_{path.stem}_*.py"))
     ]
-    refuse(
-        untested, "Tests mirror the tree: stage/noun.py is tested in stage/test_noun.py or test_noun_*.py."
-    )
+    refuse(untested, "Tests mirror the tree: stage/noun.py is tested in stage/test_noun.py or test_noun_*.py.")
 
 
 # ---- imports
@@ -227,11 +243,7 @@ def test_only_the_composition_root_names_members() -> None:
 
 
 def test_nobody_silences_a_held_rule_in_passing() -> None:
-    files = [
-        path
-        for folder in ("src", "tests", "bench", "examples")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    ]
+    files = [path for folder in ("src", "tests", "bench", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
     refuse(
         [
             f"{short(path)}:{number}: {found[1]}"
@@ -281,6 +293,4 @@ def test_the_lock_pins_every_declared_dependency_and_names_no_address() -> None:
     names = {re.split(r"[\s\[<>=!~;@]", requirement)[0].lower().replace("_", "-") for requirement in declared}
     refuse([f"{name} is not pinned" for name in sorted(names - pinned)], "Run `make lock`.")
     addresses = [line for line in lock.splitlines() if re.search(r"://|^-|\s/", line)]
-    refuse(
-        addresses, "requirements.lock names packages and hashes, never where to get them. Run `make lock`."
-    )
+    refuse(addresses, "requirements.lock names packages and hashes, never where to get them. Run `make lock`.")

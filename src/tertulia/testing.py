@@ -126,7 +126,7 @@ def check_invariants(events: Iterable[Event]) -> None:
     """Fail unless the events of a whole session keep its promises.
 
     Numbers without gaps; at most one task running; each started task ended exactly once, and nothing of it
-    after its end; each call begun once and ended once.
+    after its end but the ends of calls that it had handed over; each call begun once and ended once.
     """
     last, running = 0, None
     ended: set[str] = set()
@@ -143,6 +143,8 @@ def check_invariants(events: Iterable[Event]) -> None:
                 assert event.task_id not in ended, f"task {event.task_id} ended twice"
                 ended.add(str(event.task_id))
                 running = None if running == event.task_id else running
+            case kind if event.task_id in ended and kind != "tool_call_end":
+                raise AssertionError(f"{kind} of task {event.task_id} comes after its end")
             case "tool_call_begin":
                 key = (event.conversation_id, _call_id(event))
                 assert calls.get(key, 0) == 0, f"call {key} began twice"

@@ -9,8 +9,10 @@ from tests.apps.running import Shell
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    """An empty home and an empty working directory."""
+    """An empty home, an empty working directory, and no key."""
     for name in ("NO_COLOR", "TERTULIA_HOME", "TERTULIA_MODEL", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TERM", "xterm")

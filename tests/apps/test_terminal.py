@@ -71,3 +71,18 @@ def test_harmless_text_is_left_alone() -> None:
 )
 def test_a_preview_is_one_line_of_bounded_length(text: str, line: str) -> None:
     assert shortened(text, 10) == line
+
+
+def test_a_line_can_be_printed_over_where_somebody_is_watching() -> None:
+    screen = Screen()
+    terminal = Terminal(screen, {"NO_COLOR": "1"})
+    terminal.rewrite("10 %")
+    terminal.rewrite("20 %\r")
+    terminal.rewrite()
+    assert screen.getvalue() == "\r\x1b[K10 %\r\x1b[K20 %\u240d\r\x1b[K"
+
+
+@pytest.mark.parametrize(("stream", "variables"), [(io.StringIO(), {}), (Screen(), {"TERM": "dumb"})])
+def test_elsewhere_nothing_is_printed_over(stream: io.StringIO, variables: dict[str, str]) -> None:
+    Terminal(stream, variables).rewrite("10 %")
+    assert stream.getvalue() == ""

@@ -114,7 +114,7 @@ async def test_open_answers_with_id_context_narrowed_and_warnings(tmp_path: Path
         assert opened["narrowed"] == []
         assert opened["warnings"] == []
         context = opened["context"]
-        assert CONTEXT <= set(context)
+        assert set(context) >= CONTEXT
         assert context["base_instructions"] == "You review."
         assert context["user_instructions"] == "Be brief."
         assert context["additions"] == []
@@ -170,7 +170,7 @@ async def test_the_list_is_the_root_and_then_the_others_as_they_were_made(tmp_pa
         await server.say("Hello", one)
         listed = (await server.call("conversation/list"))["conversations"]
         assert [entry["id"] for entry in listed] == [root, one, two]
-        assert all(ENTRY <= set(entry) for entry in listed)
+        assert all(set(entry) >= ENTRY for entry in listed)
         assert [entry["parent_id"] for entry in listed] == [None, root, one]
         assert [entry["depth"] for entry in listed] == [0, 1, 2]
         assert [entry["title"] for entry in listed] == [None, "one", "two"]
@@ -319,68 +319,3 @@ async def test_malformed_ids_are_never_an_internal_error(tmp_path: Path) -> None
             with pytest.raises(Refused) as caught:
                 await server.call("conversation/history", conversation_id=id)
             assert caught.value.code in {"not_found", "invalid_params"}, id
-
-
-# ---- history, tools, fork, compact
-
-
-async def test_history_is_what_was_said(tmp_path: Path) -> None:
-    """S004-09, S004-10."""
-    picture = "data:image/png;base64,iVBORw0KGgo="
-    async with serving(tmp_path, ["One.", "Two."]) as server:
-        await server.say("First")
-        items = [{"type": "text", "text": "Look"}, {"type": "image", "image_url": picture}]
-        await server.call("conversation/message", conversation_id="root", items=items)
-        whole = await server.call("conversation/history", conversation_id="root")
-        assert whole == {
-            "entries": [
-                {"role": "user", "text": "First", "attachments": []},
-                {"role": "assistant", "text": "One.", "attachments": []},
-                {"role": "user", "text": "Look", "attachments": [{"type": "image", "image_url": picture}]},
-                {"role": "assistant", "text": "Two.", "attachments": []},
-            ]
-        }
-        newest = await server.call("conversation/history", conversation_id="root", limit=3)
-        assert newest["entries"] == whole["entries"][1:]
-
-
-async def test_tools_have_name_source_and_digest(tmp_path: Path) -> None:
-    """S000-27, S002-31."""
-    async with serving(tmp_path, []) as server:
-        listed = await server.call("conversation/tools", conversation_id="root")
-        assert set(listed) == {"tools", "cache_key"}
-        plan = next(tool for tool in listed["tools"] if tool["name"] == "update_plan")
-        assert plan["source"] == "builtin"
-        assert plan["digest"]
-        assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", tool["name"]) for tool in listed["tools"])
-        context = await server.call("conversation/context", conversation_id="root")
-        assert listed["cache_key"] == context["cache_key"]
-
-
-async def test_fork_and_compact_answer_as_the_page_says(tmp_path: Path) -> None:
-    async with serving(tmp_path, ["1", "2", "3"]) as server:
-        for word in ("one", "two", "three"):
-            await server.say(word)
-        forked = await server.call("conversation/fork", conversation_id="root", at=2)
-        assert set(forked) == {"conversation_id"}
-        history = await server.call("conversation/history", conversation_id=forked["conversation_id"])
-        assert [entry["text"] for entry in history["entries"]] == ["one", "1", "two", "2"]
-        for at in (0, -1, 99, "nothing"):
-            with pytest.raises(Refused) as caught:
-                await server.call("conversation/fork", conversation_id="root", at=at)
-            assert caught.value.code in {"invalid_params", "not_found"}
-        answer = await server.call("conversation/compact", conversation_id="root")
-        assert {"compacted", "before_tokens", "after_tokens"} <= set(answer)
-        assert isinstance(answer["compacted"], bool)
-        assert isinstance(answer["before_tokens"], int)
-
-
-async def test_an_agent_makes_a_fork_at_an_item_it_was_told_of(tmp_path: Path) -> None:
-    """`at` may be an item id; agent_message names its item."""
-    async with serving(tmp_path, ["1", "2"]) as server:
-        first = await server.say("one")
-        await server.say("two")
-        said = await server.event("agent_message", task_id=first["task_id"])
-        forked = await server.call("conversation/fork", conversation_id="root", at=said["data"]["item_id"])
-        history = await server.call("conversation/history", conversation_id=forked["conversation_id"])
-        assert [entry["text"] for entry in history["entries"]] == ["one", "1"]

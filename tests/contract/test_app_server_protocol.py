@@ -68,19 +68,13 @@ async def test_an_unknown_protocol_version_is_answered_with_ours(tmp_path: Path)
         assert hello["protocol_version"] == (await server.call("session/info"))["protocol_version"]
 
 
-async def test_hello_in_camel_case_is_understood(tmp_path: Path) -> None:
+async def test_hello_refuses_what_it_does_not_know_by_name_and_understands_camel_case(tmp_path: Path) -> None:
     """S000-35."""
-    async with serving(tmp_path, [], hello=False) as server:
-        await server.call("initialize", client={"name": "t", "version": "1"}, protocolVersion="1")
-        await alive(server)
-
-
-async def test_hello_refuses_what_it_does_not_know_by_name(tmp_path: Path) -> None:
     async with serving(tmp_path, [], hello=False) as server:
         with pytest.raises(Refused, match="colour") as caught:
             await server.call("initialize", client={"name": "t", "version": "1"}, colour="blue")
         assert (caught.value.number, caught.value.code) == (-32602, "invalid_params")
-        await server.call("initialize", client={"name": "t", "version": "1"})
+        await server.call("initialize", client={"name": "t", "version": "1"}, protocolVersion="1")
 
 
 # ---- what is not a request
@@ -303,10 +297,20 @@ async def quiet_end(server: Server) -> None:
     assert b"Traceback" not in logs
 
 
-async def test_the_end_of_standard_input_is_the_end_of_the_server(tmp_path: Path) -> None:
+async def test_the_end_of_standard_input_is_the_end_of_the_server_once_it_has_answered(tmp_path: Path) -> None:
     async with serving(tmp_path, ["Hello."]) as server:
-        await server.say("Hi")
-        await quiet_end(server)
+        running = await server.ask("conversation/message", conversation_id="root", text="Hi")
+        assert await server.end() == 0
+        assert (await server.answer(running))["last_assistant_message"] == "Hello."
+
+
+async def test_a_task_that_never_ends_does_not_keep_the_server_when_its_input_has_ended(tmp_path: Path) -> None:
+    """H7: it has the close timeout, and its message is answered all the same."""
+    never = {"text": "never", "delay_ms": NEVER_MS}
+    async with serving(tmp_path, [never], "-c", "close_timeout_s=0.1") as server:
+        running = await server.ask("conversation/message", conversation_id="root", text="Hi")
+        assert await server.end() == 0
+        assert (await server.answer(running))["status"] == "interrupted"
 
 
 async def test_a_client_that_is_gone_takes_its_running_task_with_it(tmp_path: Path) -> None:

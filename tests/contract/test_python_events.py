@@ -141,6 +141,36 @@ async def test_without_a_number_events_begin_now() -> None:
         assert first.type == "task_started"
 
 
+async def test_a_number_older_than_the_ring_is_told_what_it_missed() -> None:
+    """The ring holds 10,000: nothing is left out in silence."""
+    model = ScriptedModel(["Hi."], repeat=True)
+    async with tertulia.Session.start(tertulia.Settings(model=model)) as house:
+        for _ in range(2_600):
+            last = await house.root.message("Hi")
+        seen = []
+        async with asyncio.timeout(10):
+            async for event in house.events(after=1):
+                seen.append(event)
+                if event.task_id == last.task_id and event.type == "task_complete":
+                    break
+    assert seen[0].type == "subscriber_lagged"
+    assert seen[0].seq is None
+    assert len(seen) == 10_001
+    numbers = [event.seq for event in seen[1:]]
+    assert numbers == list(range(numbers[0], numbers[0] + 10_000))
+
+
+async def test_an_answer_that_begins_anew_says_that_its_deltas_do_not_count() -> None:
+    async with session({"text": "Half and half.", "retrying": "The stream broke."}) as house:
+        events = await streamed(house.root, "Hi")
+    notice = next(event.data for event in events if event.type == "background_event")
+    assert notice.message == "The stream broke."
+    assert notice.discard_deltas is True
+    whole = next(event.data for event in events if event.type == "agent_message")
+    after = events[[event.type for event in events].index("background_event") :]
+    assert "".join(event.data.text for event in after if event.type == "agent_message_delta") == whole.text
+
+
 async def test_the_events_of_one_conversation_are_only_its_own() -> None:
     async with session("1", "2", "3") as house:
         talk = await house.open()

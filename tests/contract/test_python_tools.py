@@ -28,7 +28,7 @@ async def shout(text: str, how: Literal["loud", "louder"] = "loud") -> str:
 
 
 @tertulia.tool
-def burn() -> str:
+async def burn() -> str:
     """Raise."""
     raise RuntimeError("the house is on fire")
 
@@ -61,6 +61,10 @@ async def test_functions_are_offered_after_the_built_in_tools_in_the_order_they_
     assert next(tool.source for tool in listed if tool.name == "update_plan") == "builtin"
     assert all(tool.digest for tool in listed)
     assert list(model.requests[0].tools) == names, "what is listed is what the model is offered"
+
+
+def test_a_tool_is_still_the_function_it_was() -> None:
+    assert add(40) == 42
 
 
 async def test_functions_run_plain_or_async_and_their_results_reach_the_model() -> None:

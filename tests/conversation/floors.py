@@ -31,9 +31,7 @@ class Standing:
         self.talk = conversation or talk(clock=self.clock)
         around = Surroundings(self.bus, self.clock, Toolbox(ToolRegistry([])), 5.0, {})
         self.tally = Tally()
-        self.floor = Floor(
-            TaskId("task"), self.talk, SCOPE, around, lambda: self.talk.terms.rights, self.tally
-        )
+        self.floor = Floor(TaskId("task"), self.talk, SCOPE, around, lambda: self.talk.terms.rights, self.tally)
         self._news: Subscription = self.bus.subscribe()
 
     def told(self) -> list[Event]:

@@ -69,6 +69,24 @@ async def test_deltas_are_told_as_they_come_and_the_whole_is_given_back() -> Non
     assert on.talk.history.item_count == 0
 
 
+async def test_what_is_not_said_aloud_is_heard_by_nobody_and_given_back_all_the_same() -> None:
+    """Notes of a compaction are no part of the talk: no deltas, no partial answer, no discard notice."""
+    on = Standing()
+    wire = Pieces(
+        ReasoningDelta(TWO, "hm"),
+        TextDelta(ONE, "no"),
+        Retrying("again"),
+        TextDelta(ONE, "notes"),
+        Said(message("notes")),
+        FINISHED,
+    )
+    given = await ask(on.floor, wire, REQUEST, aloud=False)
+    assert given.items == (message("notes"),)
+    assert [t for t in on.types() if "delta" in t] == []
+    on.floor.tidy("stopped")
+    assert on.talk.history.item_count == 0
+
+
 async def test_a_search_of_the_provider_is_told() -> None:
     on = Standing()
     await asked(Searched(CallId("s"), None), Searched(CallId("s"), "tea"), FINISHED, on=on)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tertulia.errors import InvalidParams
 from tertulia.history.sanitiser import prove
-from tertulia.protocol.events import Warning
+from tertulia.protocol.events import ForeignEvent, TurnAborted, Warning
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Reasoning, TextPart, ToolCall, ToolOutput, UserMessage
 from tertulia.protocol.usage import Usage
@@ -40,6 +42,21 @@ async def test_everything_is_told_under_the_ids_of_the_task() -> None:
         SCOPE.trace_id,
         SCOPE.span_id,
     )
+
+
+async def test_a_tool_may_tell_what_can_be_written_down_and_no_end() -> None:
+    """A task has one end, and it is not for a tool to tell it."""
+    on = Standing()
+    on.floor.pass_on(Warning("careful"))
+    for bad in (
+        TurnAborted("interrupted"),
+        Warning("\ud800"),
+        ForeignEvent("x", object()),
+        ForeignEvent("x", functools.reduce(lambda inner, _: [inner], range(100_000), 0)),
+    ):
+        with pytest.raises(InvalidParams):
+            on.floor.pass_on(bad)
+    assert on.types() == ["warning"]
 
 
 async def test_what_is_said_is_in_the_history() -> None:
@@ -168,6 +185,7 @@ async def test_nothing_is_kept_of_an_answer_that_was_withdrawn_or_never_began(em
 
 USES: list[Callable[[Any], Any]] = [
     lambda floor: floor.publish(Warning("late")),
+    lambda floor: floor.pass_on(Warning("late")),
     lambda floor: floor.say([answer("late")]),
     lambda floor: floor.take_pending(),
     lambda floor: floor.hear(ItemId("a"), "late"),

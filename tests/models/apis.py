@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -15,6 +15,7 @@ from tertulia.models.chat import ChatWire
 from tertulia.models.http_wire import HttpWire
 from tertulia.models.messages import MessagesWire
 from tertulia.models.responses import ResponsesWire
+from tertulia.models.sse import EventSplitter
 from tertulia.models.wire import Piece, Request, Said, Wire
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import (
@@ -42,7 +43,7 @@ from tests.models.mock_provider import (
     responses_events,
     streamed,
 )
-from tests.models.wire_contract import Act, WireContract
+from tests.models.wire_contract import Act, WireContract, a_request, read
 
 KEY = "sk-canary-0123456789abcdef"
 ENV_KEY = "MOCK_API_KEY"
@@ -109,6 +110,42 @@ def body(wire: HttpWire, request: Request) -> Any:
 def said(pieces: list[Piece]) -> list[AssistantMessage | Reasoning | ToolCall]:
     """The whole items of an answer."""
     return [piece.item for piece in pieces if isinstance(piece, Said)]
+
+
+class Recording:
+    """A line without a network: each attempt gets the next of these streams, in these chunks."""
+
+    def __init__(self, *streams: Sequence[bytes]) -> None:
+        self._streams = [*streams]
+        self._chunks: list[bytes] = []
+        self._splitter = EventSplitter()
+        self.attempts = 0
+
+    @asynccontextmanager
+    async def post(self, body: Sequence[bytes], headers: Mapping[str, str]) -> AsyncIterator[Self]:
+        self._chunks = [*(self._streams.pop(0) if len(self._streams) > 1 else self._streams[0])]
+        self._splitter = EventSplitter()
+        self.attempts += 1
+        yield self
+
+    async def next_events(self) -> list[bytes]:
+        while self._chunks:
+            if events := self._splitter.feed(self._chunks.pop(0)):
+                return events
+        return []
+
+    async def drain(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+async def heard(api: Api, *streams: Sequence[bytes]) -> list[Piece]:
+    """What a wire makes of streams; the last one is repeated for further attempts."""
+    wire = api.wire("http://mock.example", env_key=None)
+    wire._line = Recording(*streams)
+    return await read(wire, a_request(dialect=wire.dialect))
 
 
 class ApiContract(WireContract):

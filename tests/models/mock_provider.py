@@ -146,13 +146,19 @@ class MockProvider:
                 # Before the asker can see the end: whoever has it must find nothing open.
                 self._answering.discard(writer)
             writer.write(step if reply.raw else _chunk(step) + (_chunk(b"") if last else b""))
-            for _ in range(_TICKS):
-                await asyncio.sleep(0)
+            await pause(writer)
         if reply.raw:
             raise ConnectionError
         if not reply.steps:
             self._answering.discard(writer)
             writer.write(_chunk(b""))
+
+
+async def pause(writer: asyncio.StreamWriter) -> None:
+    """Between one step and the next."""
+    await writer.drain()
+    for _ in range(_TICKS):
+        await asyncio.sleep(0)
 
 
 def _chunk(data: bytes) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.models import engine as engine_module
-from tertulia.models.engine import Engine, EngineEnded, engine_for
+from tertulia.models.engine import Engine, EngineEnded, shared_engine
 from tests.models.local_staging import Stage, is_alive, staged
 from tests.models.wire_contract import DEADLINE
 
@@ -93,27 +93,45 @@ async def test_one_that_lives_is_ended_by_asking_for_its_exit_code(
 
 
 def test_there_is_one_for_a_file_and_another_for_another(tmp_path: Path) -> None:
-    one, same = engine_for(tmp_path / "a", WINDOW), engine_for(tmp_path / "a", WINDOW)
-    other = engine_for(tmp_path / "b", WINDOW)
+    one, same, other = (shared_engine(tmp_path / name, WINDOW) for name in "aab")
     assert one is same
     assert other is not one
-    one.end()
-    other.end()
-    again = engine_for(tmp_path / "a", WINDOW)
-    assert again is not one
+    engine = one.running()
+    assert one.running() is engine
+    engine.end()
+    again = one.running()
+    assert again is not engine
     again.end()
 
 
-def test_it_lives_as_long_as_somebody_holds_it(tmp_path: Path) -> None:
-    engine = engine_for(tmp_path / "a", WINDOW)
-    first, second = Holder(), Holder()
-    engine.hold(first)
-    engine.hold(second)
-    engine.let_go(first)
+def test_it_lives_until_the_last_holder_has_let_go(tmp_path: Path) -> None:
+    shared = shared_engine(tmp_path / "a", WINDOW)
+    first, second, third = Holder(), Holder(), Holder()
+    shared.hold(first)
+    shared.hold(second)
+    shared.hold(third)
+    engine = shared.running()
+    shared.let_go(first)
+    shared.let_go(first)
+    del third
     assert engine.end.alive
-    engine.let_go(second)
+    shared.let_go(second)
     assert not engine.end.alive
     assert not engine.alive
+
+
+def test_it_ends_when_it_is_forgotten_altogether(tmp_path: Path) -> None:
+    shared = shared_engine(tmp_path / "a", WINDOW)
+    pid = shared.running().pid
+    del shared
+    assert not is_alive(pid)
+
+
+def test_what_was_never_started_can_be_let_go(tmp_path: Path) -> None:
+    shared, holder = shared_engine(tmp_path / "a", WINDOW), Holder()
+    shared.hold(holder)
+    shared.let_go(holder)
+    shared.let_go(holder)
 
 
 def test_forgotten_it_ends(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,12 +179,13 @@ def test_it_serves_what_its_socket_brings_until_that_ends() -> None:
 
 
 @pytest.fixture
-def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A file, and a llama.cpp that would play what it says; the program changes its directory."""
     monkeypatch.syspath_prepend(str(FAKE))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weights.gguf").write_text("answers")
-    return tmp_path / "weights.gguf"
+    yield tmp_path / "weights.gguf"
+    sys.modules.pop("xllamacpp", None)
 
 
 def test_nobody_else_can_reach_the_model(weights: Path) -> None:

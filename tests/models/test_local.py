@@ -190,6 +190,16 @@ async def test_wires_share_one_process_that_ends_with_the_last_of_them(stage: St
     assert not is_alive(pid)
 
 
+async def test_a_wire_that_waits_keeps_the_process_for_others(stage: Stage) -> None:
+    """A conversation that ends must not unload what the session's other conversations will need again."""
+    root, child = stage.wire(), stage.wire()
+    await read(child, a_request())
+    await child.close()
+    assert is_alive(stage.pids[0])
+    await read(root, a_request())
+    assert len(stage.pids) == 1
+
+
 async def test_a_closed_wire_can_be_asked_again(stage: Stage) -> None:
     wire = stage.wire()
     await read(wire, a_request())

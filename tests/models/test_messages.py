@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -198,7 +199,7 @@ def test_whatever_is_said_roles_take_turns_and_nothing_is_lost(
     items: list[Item] = []
     expected: list[tuple[str, object]] = []
     for number, (asked, texts, calls) in enumerate(turns):
-        spaced = [str(made).replace("'", '"') for made in calls]
+        spaced = [json.dumps(made, separators=(" , ", " : ")) for made in calls]
         items.append(UserMessage(ID, text_parts(asked)))
         items += [AssistantMessage(ID, text_parts(said)) for said in texts]
         items += [ToolCall(ID, CallId(f"{number}_{n}"), "tool", given) for n, given in enumerate(spaced)]
@@ -211,7 +212,7 @@ def test_whatever_is_said_roles_take_turns_and_nothing_is_lost(
     roles: list[str] = []
     for message in sent(items)["messages"]:
         roles.append(message["role"])
-        for block in message["content"]:
-            told.append((message["role"], block.get("text") or block.get("id") or block["tool_use_id"]))
+        named = (block.get("text") or block.get("id") or block["tool_use_id"] for block in message["content"])
+        told += [(message["role"], name) for name in named]
     assert told == expected
     assert all(one != other for one, other in itertools.pairwise(roles))

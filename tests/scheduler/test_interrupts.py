@@ -752,4 +752,3 @@ async def test_the_storage_policy_of_a_result_travels_with_its_output(plot: Plot
         plot.write(say("", ask(b)), say("B"), say("done"))
         await a.message("go")
         assert on.outputs(a)[0].storage == headers
-

@@ -63,7 +63,10 @@ async def test_the_members_are_those_who_wait_and_the_one_who_runs() -> None:
 async def test_a_result_goes_to_the_call_that_asked_for_it() -> None:
     outer = waiting(A, "c1", "c2")
     assert outer.results == [None, None]
-    second, first = Frame(TaskPlan(C, "target"), reports_to=(outer, 1)), Frame(TaskPlan(B, "target"), reports_to=(outer, 0))
+    second, first = (
+        Frame(TaskPlan(C, "target"), reports_to=(outer, 1)),
+        Frame(TaskPlan(B, "target"), reports_to=(outer, 0)),
+    )
     second.report(result(C, "two"))
     assert outer.results == [None, result(C, "two")]
     first.report(result(B, "one"))

@@ -8,11 +8,25 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import AgentError, Busy, Closed
+from tertulia.conversation.floor import Surroundings
+from tertulia.conversation.talk import Talk
+from tertulia.conversation.toolbox import Toolbox
+from tertulia.errors import AgentError, Busy, Closed, Limit
+from tertulia.events.bus import EventBus
+from tertulia.events.journal import NoJournal
 from tertulia.protocol.events import TurnAborted
+from tertulia.protocol.ids import ConversationId, ItemId, SessionId
+from tertulia.protocol.inputs import NewConversation
+from tertulia.protocol.items import TextPart, UserMessage
 from tertulia.scheduler import queue
+from tertulia.scheduler.interrupts import Interrupts
+from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.plan import TaskPlan
-from tertulia.testing import ScriptedModel, call, fail, say
+from tertulia.scheduler.registry import TaskRegistry
+from tertulia.scheduler.runner import Runner
+from tertulia.testing import FakeClock, ScriptedModel, call, fail, say
+from tertulia.tools.registry import ToolRegistry
+from tests.conversation import making
 from tests.session.staging import Ask, Disk, Stage, stage, ticks
 
 
@@ -118,6 +132,39 @@ async def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(on.parts.scheduler.queued()) == 2
         await on.root.interrupt()
         assert [(await task).status for task in (running, *waiting)] == ["interrupted", "completed", "completed"]
+
+
+class Houseful:
+    """The smallest house: some talks, no session."""
+
+    def __init__(self, *talks: Talk) -> None:
+        self.talks = {talk.id: talk for talk in talks}
+
+    def find(self, conversation_id: ConversationId) -> Talk:
+        return self.talks[conversation_id]
+
+    def peek(self, conversation_id: ConversationId) -> Talk | None:
+        return self.talks.get(conversation_id)
+
+    def open_child(self, spec: NewConversation, caller: Talk) -> Talk:
+        raise Limit("no room in this house")
+
+
+async def test_the_scheduler_needs_a_house_and_no_session() -> None:
+    """X-28: serial by default, behind an interface: whoever has conversations can have them scheduled."""
+    talk = making.talk(making.terms(wire=ScriptedModel(["one", "two"])))
+    clock, nursery, registry = FakeClock(), Nursery(), TaskRegistry()
+    bus = EventBus(SessionId("s"), clock, NoJournal())
+    interrupts = Interrupts(Houseful(talk), bus, clock)
+    around = Surroundings(bus, clock, Toolbox(ToolRegistry([])), 5.0, {})
+    runner = Runner(Houseful(talk), around, nursery, registry, interrupts, 1.0)
+    scheduler = queue.Scheduler(runner, interrupts, bus, clock, nursery, 1.0)
+    said = [UserMessage(ItemId(text), (TextPart(text),)) for text in ("a", "b")]
+    chains = [scheduler.submit(TaskPlan(talk.id, "user", (message,))) for message in said]
+    assert [(await chain.answer).text for chain in chains] == ["one", "two"]
+    assert not await scheduler.close(0)
+    await ticks(2)
+    assert (len(registry), len(nursery)) == (0, 0)
 
 
 # ---- if_busy, message ids

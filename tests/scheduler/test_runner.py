@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import weakref
 from collections.abc import Awaitable, Callable
@@ -110,7 +111,11 @@ async def test_a_task_begins_with_its_ids_and_its_input_before_any_model_is_aske
         assert seen["input"] == "hello"
         assert seen["events"] == ["task_started"]
         started = on.events.seen[0]
-        assert (started.conversation_id, started.task_id, started.sub_id) == (on.root.id, result.task_id, seen["sub_id"])
+        assert (started.conversation_id, started.task_id, started.sub_id) == (
+            on.root.id,
+            result.task_id,
+            seen["sub_id"],
+        )
         assert started.trace_id == result.trace_id
         assert started.span_id
         assert started.sub_id.startswith("sub/")
@@ -166,8 +171,9 @@ async def test_a_task_that_is_done_says_what_it_said_last_and_what_it_cost() -> 
         (lambda: ScriptedReply(text="half an ans", cut=True), "model_error", "half an ans"),
         (lambda: RuntimeError("a wire that breaks its contract"), "internal", None),
         (lambda: ModelError("as an error of ours"), "model_error", None),
-        (lambda: RecursionError(), "internal", None),
-        (lambda: asyncio.CancelledError(), "cancelled", None),
+        (RecursionError, "internal", None),
+        (lambda: SystemExit(3), "internal", None),
+        (asyncio.CancelledError, "cancelled", None),
     ],
 )
 async def test_a_model_that_fails_ends_its_own_task_and_nothing_else(
@@ -177,7 +183,7 @@ async def test_a_model_that_fails_ends_its_own_task_and_nothing_else(
 
     def failing(asked: Any) -> Any:
         made = reply()
-        if isinstance(made, asyncio.CancelledError):
+        if isinstance(made, BaseException) and not isinstance(made, Exception):
             raise made
         return made
 
@@ -228,7 +234,9 @@ async def test_a_tool_that_fails_is_an_output_and_the_task_goes_on(error: type[B
 
 async def test_an_interrupted_task_keeps_what_was_half_said_and_answers_its_calls() -> None:
     """X-14, S004-18: history is whole after every ending."""
-    async with stage(say("I look.", call("note", {"text": "a"}), call("stuck"), call("note", {"text": "b"})), tools=[note, stuck]) as on:
+    async with stage(
+        say("I look.", call("note", {"text": "a"}), call("stuck"), call("note", {"text": "b"})), tools=[note, stuck]
+    ) as on:
         running = on.begin(on.root.message("hi"))
         while (await on.until("tool_call_begin")).data.name != "stuck":
             pass
@@ -304,8 +312,26 @@ async def by_closing_the_session(on: Stage, conversation: tertulia.Conversation,
     await on.session.close()
 
 
+async def by_closing_the_target(on: Stage, conversation: tertulia.Conversation, running: asyncio.Task[Any]) -> None:
+    await on.session.conversations()[-1].close()
+
+
+async def by_interrupting_the_target(
+    on: Stage, conversation: tertulia.Conversation, running: asyncio.Task[Any]
+) -> None:
+    await on.session.conversations()[-1].interrupt()
+
+
 Stop = Callable[[Stage, tertulia.Conversation, asyncio.Task[Any]], Awaitable[None]]
-STOPS = [by_interrupt, by_giving_up, by_task_id, by_closing, by_closing_the_session]
+STOPS = [
+    by_interrupt,
+    by_giving_up,
+    by_task_id,
+    by_closing,
+    by_closing_the_session,
+    by_closing_the_target,
+    by_interrupting_the_target,
+]
 
 
 async def stopped_after(step: int, stop: Stop, disk: Disk | None = None) -> bool:
@@ -314,9 +340,7 @@ async def stopped_after(step: int, stop: Stop, disk: Disk | None = None) -> bool
     def reply(asked: Any) -> Any:
         return replies.pop(0) if asked.last_input != "next" else say("still here")
 
-    async with stage(
-        model=ScriptedModel([reply], repeat=True), tools=[note, look, Ask()], journal=disk
-    ) as on:
+    async with stage(model=ScriptedModel([reply], repeat=True), tools=[note, look, Ask()], journal=disk) as on:
         conversation, other = await on.session.open(), await on.session.open()
         replies: list[Any] = [
             say("thinking", call("note", {"text": "a"}), call("look", {"text": "b"}), call("look", {"text": "c"})),
@@ -381,7 +405,10 @@ async def test_a_tool_that_ignores_cancellation_is_abandoned_in_time_and_not_hea
     """H3, S002-48: cancel, wait, then go on without it and say so. What it says afterwards reaches nobody."""
     stubborn = Stubborn()
     async with stage(
-        say("", call("stubborn"), call("note", {"text": "later"})), "next", tools=[stubborn.tool(), note], close_timeout_s=0.01
+        say("", call("stubborn"), call("note", {"text": "later"})),
+        "next",
+        tools=[stubborn.tool(), note],
+        close_timeout_s=0.01,
     ) as on:
         running = on.begin(on.root.message("hi"))
         await stubborn.entered.wait()
@@ -429,10 +456,8 @@ async def test_a_tool_that_swallows_the_cancellation_ends_the_task_all_the_same(
     async def swallows() -> str:
         """Return although it was cancelled."""
         entered.set()
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            pass
         return "as if nothing had been"
 
     replies = (say("", call("swallows"), call("note", {"text": "x"})), say("", call("swallows")), "next")
@@ -567,11 +592,12 @@ async def test_a_task_can_do_other_work_than_turns_and_ends_like_any_other() -> 
         floors.append(floor)
         floor.publish(Warning("at work"))
 
+    entered = asyncio.Event()
+
     async def swallows(floor: Any) -> None:
-        try:
+        entered.set()
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            pass
 
     async with stage("not asked") as on:
         chain = on.parts.scheduler.submit(TaskPlan(on.root.id, "user", work=work))
@@ -581,7 +607,7 @@ async def test_a_task_can_do_other_work_than_turns_and_ends_like_any_other() -> 
         with pytest.raises(asyncio.CancelledError):
             floors.pop().publish(Warning("too late"))
         chain = on.parts.scheduler.submit(TaskPlan(on.root.id, "user", work=swallows))
-        await on.until("task_started")
+        await entered.wait()
         await on.root.interrupt()
         assert (await chain.answer).status == "interrupted"
         assert ends(on.events.drain())[-1] == ("turn_aborted", "interrupted")

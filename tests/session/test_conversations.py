@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -145,8 +146,8 @@ async def test_without_a_most_there_is_none() -> None:
 def offer(on: Stage, *tools: Any) -> None:
     """As if servers had offered these tools when the session started."""
     conversations = on.parts.conversations
-    default = conversations._default
-    conversations._default = replace(default, context=replace(default.context, mcp_view=McpView(tools)))
+    default = conversations._notary.default
+    conversations._notary.default = replace(default, context=replace(default.context, mcp_view=McpView(tools)))
 
 
 async def test_tools_that_claim_one_name_are_refused_where_they_would_be_offered() -> None:
@@ -191,6 +192,41 @@ async def test_two_functions_of_one_name_are_refused_when_the_session_starts() -
     with pytest.raises(ToolConflict, match="same"):
         async with tertulia.Session.start(tertulia.Settings(tools=[one, two])):
             raise AssertionError("entered")
+
+
+async def test_a_view_is_refreshed_when_it_is_asked_for_and_not_before() -> None:
+    """S000-22, X-23: a snapshot; `refresh_mcp_view` rebuilds it."""
+
+    class Servers:
+        tools: tuple[Any, ...] = ()
+
+        def list_tools(self) -> tuple[Any, ...]:
+            return self.tools
+
+    async with stage() as on:
+        servers = on.parts.conversations._notary._mcp = Servers()
+        servers.tools = (mcp("fs", "read"),)
+        assert [tool.name for tool in on.root.tools()] == ["update_plan"]
+        await on.root.set_context(title="no refresh")
+        assert [tool.name for tool in on.root.tools()] == ["update_plan"]
+        await on.root.set_context(refresh_mcp_view=True)
+        assert [tool.name for tool in on.root.tools()] == ["update_plan", "fs__read"]
+
+
+async def test_who_looks_sees_one_moment_and_who_makes_or_closes_does_it_whole() -> None:
+    """S002-32: looking up disturbs nobody; opening and closing happen between two looks, never during one."""
+    async with stage() as on:
+        made = await asyncio.gather(*(on.session.open(title=str(number)) for number in range(50)))
+        assert len({conversation.id for conversation in made}) == 50
+        seen = []
+        for talk in on.parts.conversations:
+            seen.append(talk.id)
+            if len(seen) % 2:
+                await on.session.open()
+            elif talk.id != on.root.id:
+                await on.session.conversation(talk.id).close()
+        assert seen == [on.root.id, *(conversation.id for conversation in made)]
+        assert len(on.parts.conversations) == 51 + 26 - 25
 
 
 async def test_a_title_is_trimmed_and_kept() -> None:

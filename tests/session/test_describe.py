@@ -115,5 +115,5 @@ async def test_policy_in_four_words() -> None:
             "network",
             "storage",
         }
-        assert describe.PROTOCOL_VERSION == on.session.info.protocol_version
+        assert on.session.info.protocol_version == describe.PROTOCOL_VERSION
         assert on.session.info.version == tertulia.__version__

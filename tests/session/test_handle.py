@@ -56,6 +56,10 @@ async def test_a_message_can_have_several_parts(content: Any) -> None:
     ("content", "fields"),
     [
         ("", {}),
+        (None, {}),
+        (5, {}),
+        ([object()], {}),
+        ([[[]]], {}),
         ([], {}),
         ([{"type": "text", "text": ""}], {}),
         ([{"type": "film", "url": "x"}], {}),
@@ -217,9 +221,7 @@ async def test_a_stream_ends_when_the_session_closes() -> None:
 
 async def test_history_is_what_people_and_the_model_said() -> None:
     """S004-08, S004-09, S004-10: no calls, no reasoning, nothing injected; the newest, oldest first."""
-    async with stage(
-        say("a1", call("note", {"text": "n"}), reasoning="hm"), "a2", "a3", tools=[note]
-    ) as on:
+    async with stage(say("a1", call("note", {"text": "n"}), reasoning="hm"), "a2", "a3", tools=[note]) as on:
         conversation = await on.session.open(user_instructions="Be brief.")
         await conversation.message("q1")
         await conversation.message("q2")
@@ -362,7 +364,9 @@ async def test_a_fork_can_begin_at_a_round_or_at_an_item() -> None:
         assert [e.text for e in await by_item.history()] == ["one", "ok", "two"]
 
 
-@pytest.mark.parametrize(("at", "error"), [(0, InvalidParams), (-1, InvalidParams), (9, NotFound), ("no item", NotFound)])
+@pytest.mark.parametrize(
+    ("at", "error"), [(0, InvalidParams), (-1, InvalidParams), (9, NotFound), ("no item", NotFound)]
+)
 async def test_a_fork_at_a_point_that_is_not_there_is_refused(at: Any, error: type[Exception]) -> None:
     async with stage("ok") as on:
         await on.root.message("one")

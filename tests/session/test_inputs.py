@@ -25,7 +25,9 @@ from tertulia.session.inputs import parse, snake
         ({"text": "camelCase stays"}, {"text": "camelCase stays"}),
     ],
 )
-def test_camel_case_keys_become_snake_case_and_the_users_own_stay(given: dict[str, Any], becomes: dict[str, Any]) -> None:
+def test_camel_case_keys_become_snake_case_and_the_users_own_stay(
+    given: dict[str, Any], becomes: dict[str, Any]
+) -> None:
     """S000-35"""
     assert snake(given) == becomes
     assert snake(becomes) == becomes
@@ -64,6 +66,15 @@ def test_a_refusal_names_the_field(kind: type[msgspec.Struct], values: dict[str,
     assert named in refusal.value.message
     assert "$." not in refusal.value.message
     assert refusal.value.__cause__ is None
+
+
+def test_what_is_nested_without_end_or_cannot_be_encoded_is_refused() -> None:
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = {"a": deep}
+    for bad in ({"limits": deep}, {"\ud800": 1}, {"limits": {5: 1}}):
+        with pytest.raises(InvalidParams):
+            parse(NewConversation, bad)
 
 
 def test_absent_and_null_are_different() -> None:

@@ -76,7 +76,9 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
 # ---- parameters
 
 
-@pytest.mark.parametrize("name", ["", "nonsense", "conversation", "Conversation/open", "conversation/open ", "x" * 10_000])
+@pytest.mark.parametrize(
+    "name", ["", "nonsense", "conversation", "Conversation/open", "conversation/open ", "x" * 10_000]
+)
 async def test_an_unknown_operation_is_named(name: str) -> None:
     async with desk() as on:
         with pytest.raises(MethodNotFound) as refusal:
@@ -196,6 +198,24 @@ async def test_closing_a_session_twice_says_so() -> None:
             await on("conversation/open")
 
 
+async def test_a_session_that_was_closed_can_be_closed_again_by_its_id() -> None:
+    async with desk() as on:
+        other = (await on("session/start"))["session_id"]
+        assert (await on("session/close", session_id=other))["already_closed"] is False
+        assert (await on("session/close", session_id=other))["already_closed"] is True
+        with pytest.raises(NotFound):
+            await on("session/close", session_id="nobody")
+
+
+async def test_whose_own_session_is_closed_can_start_another() -> None:
+    async with desk("ok") as on:
+        await on("session/close")
+        other = (await on("session/start"))["session_id"]
+        assert [s["session_id"] for s in (await on("session/list"))["sessions"]] == [other]
+        reply = await on("conversation/message", session_id=other, conversation_id="root", text="hi")
+        assert reply["status"] == "completed"
+
+
 # ---- conversations
 
 
@@ -208,7 +228,9 @@ async def test_open_answers_with_the_effective_context() -> None:
         assert [(c["field"], c["asked"], c["given"], c["because"]) for c in opened["narrowed"]] == [
             ("sandbox", "workspace-write", "read-only", "session")
         ]
-        changed = await on("conversation/set_context", conversation_id=opened["conversation_id"], base_instructions=None)
+        changed = await on(
+            "conversation/set_context", conversation_id=opened["conversation_id"], base_instructions=None
+        )
         assert changed["conversation_id"] == opened["conversation_id"]
         assert changed["context"]["base_instructions"] is None
         context = await on("conversation/context", conversation_id=opened["conversation_id"])

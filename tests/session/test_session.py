@@ -389,6 +389,13 @@ async def test_after_the_end_nothing_is_accepted_and_what_was_said_can_be_read()
         assert (answer.closed, answer.already_closed) == (True, True)
 
 
+async def test_a_session_that_runs_is_entered_again_as_it_is() -> None:
+    async with tertulia.Session.start(settings("ok")) as session:
+        again = await session.__aenter__()
+        assert again is session
+        assert (await session.root.message("hi")).text == "ok"
+
+
 async def test_leaving_the_block_by_an_exception_closes_and_lets_it_through() -> None:
     with pytest.raises(ZeroDivisionError):
         async with tertulia.Session.start(settings()) as session:

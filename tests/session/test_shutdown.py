@@ -70,7 +70,7 @@ async def test_whoever_closes_at_the_same_time_waits_for_the_same_end() -> None:
         await stubborn.entered.wait()
         first, second = on.begin(made.close(timeout=5)), on.begin(made.close(timeout=5))
         await ticks()
-        assert not (first.done() or second.done())
+        assert [first.done(), second.done()] == [False, False]
         stubborn.free.set()
         answers = [await first, await second]
         assert [(a.closed, a.already_closed) for a in answers] == [(True, False), (True, True)]

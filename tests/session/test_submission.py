@@ -46,6 +46,14 @@ async def test_a_message_id_is_short_and_can_be_encoded(message_id: str) -> None
         assert not on.parts.scheduler.queued()
 
 
+@pytest.mark.parametrize("schema", [{"a": "\ud800"}, {"a": object()}])
+async def test_a_schema_that_cannot_be_written_is_refused(schema: Any) -> None:
+    async with stage() as on:
+        with pytest.raises(InvalidParams, match="output_schema"):
+            sent(on, text="hi", output_schema=schema)
+        assert not on.parts.scheduler.queued()
+
+
 async def test_the_last_one_who_gives_up_stops_the_task() -> None:
     async with stage(say("never", gate=asyncio.Event())) as on:
         chain = sent(on, text="hi")

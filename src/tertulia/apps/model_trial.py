@@ -81,7 +81,7 @@ async def try_model(settings: Settings, clock: Clock | None = None) -> Trial:
     async with Session.start(tried) as session:
         talk = await session.open(base_instructions=_INSTRUCTIONS)
         answer = await _time(talk, _GREET, clock)
-        if answer.error is not None or not facts(str(settings.model)).tools:
+        if answer.error is not None or not facts(talk.info.model).tools:
             return Trial(answer, None)
         called = await _time(talk, _CALL, clock)
     return Trial(answer, called, called.error or _judge(calls))

@@ -63,10 +63,13 @@ Exit codes:
 _MEGABYTE = 1_000_000
 
 
-@click.group("models", epilog=_MORE)
+@click.group("models", invoke_without_command=True, epilog=_MORE)
 @global_flags
-def command() -> None:
+@click.pass_context
+def command(context: click.Context) -> None:
     """List models, fetch and remove the embedded one, try one out."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 # ---- ls
@@ -175,7 +178,7 @@ class _Progress:
         if doing != self._doing:
             self.end()
             self._doing = doing
-            if not self._notes.live:
+            if not self._notes.rewritable:
                 self._notes.line(f"{doing} {self._name}, {total // _MEGABYTE} MB")
         share = min(1.0, size / total)
         bar = "█" * int(24 * share)
@@ -192,7 +195,10 @@ class _Progress:
 @global_flags
 @click.pass_obj
 def remove_weights(given: Given, *, name: str) -> int:
-    """Delete the weights of an embedded model, and what an unfinished pull has left."""
+    """Delete the weights of an embedded model.
+
+    And with them what an unfinished pull has left.
+    """
     loaded = given.load()
     weights = find_weights(name)
     if not remove(weights, loaded.environment.home):
@@ -210,9 +216,9 @@ def remove_weights(given: Given, *, name: str) -> int:
 @global_flags
 @click.pass_obj
 def test(given: Given, *, tried: str | None) -> int:
-    """Have a model answer once and call a tool once, in a real session, and show how long that took.
+    """Have a model answer once and call a tool once.
 
-    MODEL is `provider/model`; without it, the one that would answer anyway. Nothing is stored.
+    In a real session, and shows how long that took. MODEL is `provider/model`; without it, the one that would answer anyway. Nothing is stored.
     """
     loaded = given.load()
     if tried is not None:

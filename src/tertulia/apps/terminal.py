@@ -25,7 +25,9 @@ class Terminal:
         self._stream = stream
         self.live = stream.isatty()
         """Somebody is watching."""
-        self._coloured = self.live and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
+        self.rewritable = self.live and variables.get("TERM") != "dumb"
+        """A line can be printed over."""
+        self._coloured = self.rewritable and not variables.get("NO_COLOR")
         if isinstance(stream, TextIOWrapper):
             # An answer must not be lost because the locale has no word for a character of it.
             stream.reconfigure(errors="backslashreplace")
@@ -40,8 +42,8 @@ class Terminal:
         self.write(*pieces, "\n")
 
     def rewrite(self, *pieces: Piece) -> None:
-        """Print over the line the cursor stands on, where somebody is watching; nothing elsewhere."""
-        if self.live:
+        """Print over the line that the cursor stands on; where that cannot be done, nothing."""
+        if self.rewritable:
             self._stream.write("\r\x1b[K")
             self.write(*pieces)
 

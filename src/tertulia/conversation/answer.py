@@ -27,10 +27,12 @@ from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.items import AssistantMessage, ImagePart, Part, Reasoning, TextPart, ToolCall
 from tertulia.protocol.tool_events import WebSearchBegin, WebSearchEnd
+from tertulia.tools.output import bound
 
 SaidItem = AssistantMessage | Reasoning | ToolCall
 _CALL_COST = 1_000
 """Characters that a tool call counts for besides its arguments, so that their number is bounded too."""
+_MAX_REASON_BYTES = 10_000
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_.-]")
 
 
@@ -50,8 +52,8 @@ class ProviderFailed(ModelError):
     """The wire said that there will be no answer, and under which code."""
 
     def __init__(self, failed: Failed) -> None:
-        super().__init__(failed.message)
-        self.code = failed.code
+        super().__init__(bound(failed.message, _MAX_REASON_BYTES).text)
+        self.code = _valid(failed.code)
         self.overflow = failed.overflow
         """The history does not fit the model's window: met once with trimming, then told."""
 
@@ -80,21 +82,22 @@ class _Reader:
         self._floor = floor
         self._aloud = aloud
         self._offsets: dict[ItemId, int] = {}
-        self._size = 0
+        self._heard = self._said = 0
 
     def take(self, piece: Piece) -> Finished | None:
         match piece:
             case TextDelta() | ReasoningDelta():
                 self._hear(piece)
             case Said(item):
-                if isinstance(item, ToolCall):
-                    self._bounded(len(item.arguments) + _CALL_COST)
+                self._said = _bounded(self._said + _size(item))
                 self.items.append(_clean(item))
             case Searched(call_id, query):
-                self._floor.publish(WebSearchBegin(call_id) if query is None else WebSearchEnd(call_id, query))
+                call_id = CallId(_valid(call_id))
+                self._floor.publish(WebSearchBegin(call_id) if query is None else WebSearchEnd(call_id, _valid(query)))
             case Retrying(message):
                 self.items.clear()
                 self._floor.forget_partial()
+                message = bound(message, _MAX_REASON_BYTES).text
                 self._floor.publish(BackgroundEvent(message, discard_deltas=True))
             case Finished():
                 self._floor.forget_partial()
@@ -104,10 +107,10 @@ class _Reader:
         return None
 
     def _hear(self, piece: TextDelta | ReasoningDelta) -> None:
-        self._bounded(len(piece.text))
+        self._heard = _bounded(self._heard + len(piece.text))
         if not self._aloud:
             return
-        text, item_id = _valid(piece.text), piece.item_id
+        text, item_id = _valid(piece.text), ItemId(_valid(piece.item_id))
         if isinstance(piece, TextDelta):
             self._floor.publish(AgentMessageDelta(text, item_id, self._floor.hear(item_id, text)))
         else:
@@ -115,10 +118,21 @@ class _Reader:
             self._offsets[item_id] = offset + len(text)
             self._floor.publish(AgentReasoningDelta(text, item_id, offset))
 
-    def _bounded(self, size: int) -> None:
-        self._size += size
-        if self._size > MAX_TEXT_BYTES:
-            raise ModelError(f"the answer is longer than {MAX_TEXT_BYTES:,} characters")
+
+def _bounded(size: int) -> int:
+    if size > MAX_TEXT_BYTES:
+        raise ModelError(f"the answer is longer than {MAX_TEXT_BYTES:,} characters")
+    return size
+
+
+def _size(item: SaidItem) -> int:
+    match item:
+        case AssistantMessage():
+            return sum(len(part.text if isinstance(part, TextPart) else part.image_url) for part in item.parts)
+        case Reasoning():
+            return len(item.text) + len(item.opaque or "")
+        case ToolCall():
+            return len(item.call_id) + len(item.arguments) + _CALL_COST
 
 
 def _valid(text: str) -> str:
@@ -134,13 +148,15 @@ def _clean(item: SaidItem) -> SaidItem:
     """The item with only valid text, and calls that can be sent back: a legal name, an id that is not empty."""
     match item:
         case AssistantMessage():
-            return replace(item, parts=tuple(_clean_part(part) for part in item.parts))
+            return replace(item, id=ItemId(_valid(item.id)), parts=tuple(_clean_part(part) for part in item.parts))
         case Reasoning():
-            return replace(item, text=_valid(item.text))
+            return replace(item, id=ItemId(_valid(item.id)), text=_valid(item.text))
         case ToolCall():
             name = _ILLEGAL.sub("_", item.name)[:64] or "unnamed"
             call_id = CallId(_valid(item.call_id) or f"call_{item.id}")
-            return replace(item, name=name, call_id=call_id, arguments=_valid(item.arguments))
+            return replace(
+                item, id=ItemId(_valid(item.id)), name=name, call_id=call_id, arguments=_valid(item.arguments)
+            )
 
 
 def _clean_part(part: Part) -> Part:

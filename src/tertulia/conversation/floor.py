@@ -13,6 +13,7 @@ import msgspec
 
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.toolbox import Toolbox
+from tertulia.errors import InvalidParams
 from tertulia.events.bus import EventBus, Scope
 from tertulia.events.clock import Clock
 from tertulia.policy.narrowing import Rights
@@ -98,6 +99,17 @@ class Floor:
         """Tell the session, under this task's ids."""
         self._check()
         return self.around.bus.publish(data, self.scope)
+
+    def pass_on(self, data: EventData) -> None:
+        """Publish for a tool. Ends are not for it to tell, nor what could not be written down or sent."""
+        self._check()
+        try:
+            msgspec.json.encode(data)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidParams(f"{type(data).__name__} cannot be published: {error}") from None
+        if data.terminal:
+            raise InvalidParams(f"a tool cannot publish {data.type}")
+        self.publish(data)
 
     def say(self, items: Sequence[Item]) -> None:
         """Add to the history."""

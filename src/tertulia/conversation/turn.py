@@ -171,7 +171,7 @@ def _context_for(floor: Floor) -> Callable[[ToolCall], CallContext]:
             call_id=call.call_id,
             cwd=floor.talk.terms.cwd,
             rights=floor.rights(),
-            publish=floor.publish,
+            publish=floor.pass_on,
             clock=floor.around.clock,
         )
 

@@ -86,7 +86,7 @@ class HistoryView(msgspec.Struct, frozen=True, eq=False):
             for item in reversed(segment.items)
             if isinstance(item, UserMessage | AssistantMessage) and is_message(item)
         )
-        newest = list(islice(said, limit))
+        newest = list(islice(said, None if limit is None else min(limit, self.item_count)))
         newest.reverse()
         return newest
 

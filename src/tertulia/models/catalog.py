@@ -152,7 +152,7 @@ def locate(model: str, configured: Mapping[str, ModelProvider], variables: Mappi
             f"model {model[:80]!r}: unknown provider {provider_name[:40]!r}; there are {known}; "
             "describe others under [model_providers.NAME]"
         )
-    address = variables.get(BASE_URL_VARIABLES.get(provider_name, ""))
-    if address and provider_name not in configured:
-        provider = replace(provider, base_url=address.rstrip("/"))
+    if provider_name in BASE_URL_VARIABLES and provider_name not in configured:
+        address = variables.get(BASE_URL_VARIABLES[provider_name])
+        provider = replace(provider, base_url=address.rstrip("/")) if address else provider
     return Located(provider_name, name, provider)

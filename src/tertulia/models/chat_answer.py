@@ -84,6 +84,7 @@ class ChatAnswer:
         self._stop: StopReason | None = None
 
     def take(self, data: bytes) -> Iterable[Piece]:
+        """See Reader."""
         if data == b"[DONE]":
             self.whole = True
             return ()
@@ -95,6 +96,7 @@ class ChatAnswer:
         return self._choose(chunk.choices[0]) if chunk.choices else ()
 
     def end(self) -> Iterable[Piece]:
+        """See Reader."""
         # Some servers close the stream after the reason why they stopped, others give no reason.
         if not self.whole and self._stop is None:
             raise cut(self._place, "the stream ended before the answer did")
@@ -129,9 +131,9 @@ class ChatAnswer:
 
     def _call(self, delta: _CallDelta) -> None:
         call = self._meant(delta)
-        call.call_id = call.call_id or delta.id or ""
+        call.call_id = call.call_id or self._room.take(delta.id or "")
         if delta.function is not None:
-            call.name = call.name or delta.function.name or ""
+            call.name = call.name or self._room.take(delta.function.name or "")
             call.arguments.add(delta.function.arguments or "")
 
     def _meant(self, delta: _CallDelta) -> _Call:

@@ -6,6 +6,8 @@ Knows requests and events as bytes; what they mean is the wire's.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 
@@ -18,6 +20,7 @@ from tertulia.models.trouble import Place, Trouble, cut, malformed, refused
 CONNECT_TIMEOUT_S = 10.0
 _DRAIN_S = 0.5
 _MAX_ERROR_BYTES = 64 * 1024
+_AT_ONCE = struct.pack("ii", 1, 0)
 _SMALL = 1 << 16
 _LARGE = 1 << 20
 
@@ -71,6 +74,7 @@ class Connection:
         self._place = place
         self._idle_s = idle_s
         self._session: aiohttp.ClientSession | None = None
+        self._sent: set[_Body] = set()
 
     @asynccontextmanager
     async def post(self, body: Sequence[bytes], headers: Mapping[str, str]) -> AsyncGenerator[EventStream]:
@@ -78,11 +82,12 @@ class Connection:
 
         Whoever leaves before the stream is over has hung up when this returns.
         """
-        session, payload = self._opened(), _Body(body)
+        session, sent = self._opened(), _Body(body)
+        self._sent.add(sent)
         response: aiohttp.ClientResponse | None = None
         try:
             async with asyncio.timeout(self._idle_s):
-                response = await session.post(self._url, data=payload, headers=headers, allow_redirects=False)
+                response = await session.post(self._url, data=sent, headers=headers, allow_redirects=False)
                 await self._check(response)
             with closing(EventStream(response.content, self._idle_s)) as events:
                 yield events
@@ -90,14 +95,23 @@ class Connection:
             raise malformed(self._place, f"an event of more than {MAX_EVENT_BYTES:,} bytes") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:  # a TimeoutError is an OSError
             # What these say can hold the whole address; none of it is passed on but what the system said.
-            raise self._ours() if session.closed else _trouble(error, self._place) from None
+            raise (_ours(self._place) if sent.cut_off else _trouble(error, self._place)) from None
         finally:
+            self._sent.discard(sent)
             if response is None or not response.content.at_eof():
-                await payload.hang_up(response)
+                sent.cut()
+                if response is not None:
+                    response.close()
+                # The loop closes sockets in its next round.
+                await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Hang up everywhere. A later request connects anew."""
+        """Hang up everywhere, also on those who wait for an answer. A later request connects anew."""
         session, self._session = self._session, None
+        for sent in self._sent:
+            sent.cut()
+        # Those who wait hear of it before aiohttp forgets them.
+        await asyncio.sleep(0)
         if session is not None:
             await session.close()
 
@@ -109,9 +123,6 @@ class Connection:
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
             )
         return self._session
-
-    def _ours(self) -> Trouble:
-        return Trouble(f"the connection to {self._place.provider} was closed on our side")
 
     async def _check(self, response: aiohttp.ClientResponse) -> None:
         if response.status != 200:
@@ -135,6 +146,7 @@ class _Body(aiohttp.Payload):
         self._parts = parts
         self._size = sum(map(len, parts))
         self._transport: asyncio.Transport | None = None
+        self.cut_off = False
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """The whole as text."""
@@ -147,14 +159,15 @@ class _Body(aiohttp.Payload):
         for piece in _sendable(self._parts):
             await writer.write(piece)
 
-    async def hang_up(self, response: aiohttp.ClientResponse | None) -> None:
-        """Cut the connection; when this returns, the socket is closed."""
-        if response is not None:
-            response.close()
-        if self._transport is not None:
-            self._transport.abort()
-        # The loop closes sockets in its next round.
-        await asyncio.sleep(0)
+    def cut(self) -> None:
+        """Hang up, whatever is still to be sent or read: the other side learns of it at once."""
+        self.cut_off = True
+        if self._transport is None:
+            return
+        peer: socket.socket = self._transport.get_extra_info("socket")
+        with suppress(OSError):  # it is closed already
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self._transport.abort()
 
 
 def _sendable(parts: Sequence[bytes]) -> Iterator[bytes | memoryview]:
@@ -169,6 +182,10 @@ def _sendable(parts: Sequence[bytes]) -> Iterator[bytes | memoryview]:
         view = memoryview(part)
         yield from (view[start : start + _LARGE] for start in range(0, len(part), _LARGE))
     yield b"".join(small)
+
+
+def _ours(place: Place) -> Trouble:
+    return Trouble(f"the connection to {place.provider} was closed on our side")
 
 
 def _trouble(error: Exception, place: Place) -> Trouble:

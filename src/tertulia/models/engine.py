@@ -46,7 +46,7 @@ class Lines:
 
 
 class Engine:
-    """A process with weights in memory. It ends when the last holder has let go, or with our own process."""
+    """A process with weights in memory. It ends with the last reference to it, and with our own process."""
 
     def __init__(self, weights: Path, context_window: int) -> None:
         """Start it, and wait for nothing: requests wait until it has loaded."""
@@ -64,7 +64,6 @@ class Engine:
             )
         self.end = weakref.finalize(self, _end, self._process, self._control)
         """Stop everything, now. Idempotent."""
-        self._holders: weakref.WeakSet[object] = weakref.WeakSet()
 
     @property
     def alive(self) -> bool:
@@ -75,16 +74,6 @@ class Engine:
     def pid(self) -> int:
         """Of its process."""
         return self._process.pid
-
-    def hold(self, holder: object) -> None:
-        """Keep it for one more, until that one lets go or is forgotten."""
-        self._holders.add(holder)
-
-    def let_go(self, holder: object) -> None:
-        """One holder less."""
-        self._holders.discard(holder)
-        if not self._holders:
-            self.end()
 
     @asynccontextmanager
     async def ask(self, body: bytes) -> AsyncGenerator[Lines]:
@@ -137,14 +126,45 @@ def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
     control.close()
 
 
-_engines: weakref.WeakValueDictionary[Path, Engine] = weakref.WeakValueDictionary()
-_starting = threading.Lock()
+class SharedEngine:
+    """The one engine of this process for a file, for all who hold it.
+
+    Started when it is first needed; ended when the last holder has let go, or when all were forgotten.
+    """
+
+    def __init__(self, weights: Path, context_window: int) -> None:
+        self._weights = weights
+        self._context_window = context_window
+        self._engine: Engine | None = None
+        self._holders: weakref.WeakSet[object] = weakref.WeakSet()
+        self._changing = threading.Lock()
+
+    def hold(self, holder: object) -> None:
+        """One holder more."""
+        with self._changing:
+            self._holders.add(holder)
+
+    def let_go(self, holder: object) -> None:
+        """One holder less."""
+        with self._changing:
+            self._holders.discard(holder)
+            if self._engine is not None and not self._holders:
+                self._engine.end()
+                self._engine = None
+
+    def running(self) -> Engine:
+        """The engine; a new one where there is none, or none that lives."""
+        with self._changing:
+            if self._engine is None or not self._engine.alive:
+                self._engine = Engine(self._weights, self._context_window)
+            return self._engine
 
 
-def engine_for(weights: Path, context_window: int) -> Engine:
-    """The one engine of this process for a file; started where there is none, or none that lives."""
-    with _starting:
-        engine = _engines.get(weights)
-        if engine is None or not engine.alive:
-            engine = _engines[weights] = Engine(weights, context_window)
-        return engine
+_shared: weakref.WeakValueDictionary[Path, SharedEngine] = weakref.WeakValueDictionary()
+_finding = threading.Lock()
+
+
+def shared_engine(weights: Path, context_window: int) -> SharedEngine:
+    """The same for everybody who names the same file. Starts nothing."""
+    with _finding:
+        return _shared.setdefault(weights, SharedEngine(weights, context_window))

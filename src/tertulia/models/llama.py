@@ -12,7 +12,6 @@ When the inherited socket ends, so does the program.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import secrets
@@ -38,7 +37,10 @@ _PATIENCE_S = 0.05
 
 def load(weights: str, context_window: int) -> Any:
     """The server that has the weights in memory. RuntimeError when they cannot be read."""
-    params = importlib.import_module("xllamacpp").CommonParams()
+    import xllamacpp  # pyright: ignore[reportMissingTypeStubs]
+
+    llama_cpp: Any = xllamacpp
+    params = llama_cpp.CommonParams()
     params.model.path = weights
     params.chat_template = _TEMPLATE.read_text(encoding="utf-8")
     params.prefill_assistant = False
@@ -58,7 +60,7 @@ def load(weights: str, context_window: int) -> Any:
         os.chdir(place)
         params.hostnames = ["llama.sock"]
         try:
-            return importlib.import_module("xllamacpp").Server(params)
+            return llama_cpp.Server(params)
         finally:
             os.chdir("/")
 

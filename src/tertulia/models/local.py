@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tertulia.errors import InvalidParams
 from tertulia.models.chat_answer import ChatAnswer
-from tertulia.models.engine import Engine, EngineEnded, engine_for
+from tertulia.models.engine import EngineEnded, shared_engine
 from tertulia.models.llama import UNLOADABLE
 from tertulia.models.spelling import encode, joined, member, schema_of
 from tertulia.models.trouble import Place, Trouble
@@ -49,7 +49,7 @@ class LocalWire:
     """A Wire to weights that were pulled. Starts nothing before its first request.
 
     All wires to the same weights share one process, which answers them one after the other; it ends when the last of
-    them was closed or forgotten.
+    them is closed, or all are forgotten.
     """
 
     def __init__(self, name: str, home: Path) -> None:
@@ -66,7 +66,8 @@ class LocalWire:
         self.dialect = LocalDialect()
         self.offers_tools = bool(flag)
         """Whether it is told of the tools that a request has."""
-        self._engine: Engine | None = None
+        self._shared = shared_engine(self._file, self.context_window)
+        self._shared.hold(self)
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Ask, once more if the process dies; see Wire for what is promised."""
@@ -74,9 +75,9 @@ class LocalWire:
             yield Failed(obstacle)
             return
         body = self._body(request)
+        self._shared.hold(self)
         for last_chance in (False, True):
-            engine = self._engine = engine_for(self._file, self.context_window)
-            engine.hold(self)
+            engine = self._shared.running()
             answer = ChatAnswer(Place(PROVIDER, self.family, "this machine", None), self.dialect.name)
             try:
                 async with engine.ask(body) as lines:
@@ -97,9 +98,7 @@ class LocalWire:
 
     async def close(self) -> None:
         """Let go of the process. A later request holds it again."""
-        if self._engine is not None:
-            self._engine.let_go(self)
-            self._engine = None
+        self._shared.let_go(self)
 
     def _obstacle(self) -> str | None:
         if not can_run():

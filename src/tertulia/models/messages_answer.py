@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import ClassVar
 
 import msgspec
 
@@ -47,6 +48,13 @@ class _Event(msgspec.Struct):
 
 _event = msgspec.json.Decoder(_Event)
 
+_COUNTED = (
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "output_tokens",
+    "output_tokens_details",
+)
 _STOPS: dict[str, StopReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -84,15 +92,17 @@ class MessagesAnswer:
         self._stop: StopReason | None = None
 
     def take(self, data: bytes) -> Iterable[Piece]:
-        event = parse_known(_event, data, self._place, _ACTS)
+        """See Reader."""
+        event = parse_known(_event, data, self._place, self._acts)
         if event is None:
             return ()
         if event.type == "error":
             raise reported(self._place, data)
-        act = _ACTS.get(event.type)
+        act = self._acts.get(event.type)
         return () if act is None else act(self, event)
 
     def end(self) -> Iterable[Piece]:
+        """See Reader."""
         # Some servers close the stream after the reason why they stopped.
         if not self.whole and self._stop is None:
             raise cut(self._place, "the stream ended before the answer did")
@@ -106,11 +116,11 @@ class MessagesAnswer:
         thought = count(counts, "output_tokens_details", "thinking_tokens")
         yield Finished(usage(read, cached, count(counts, "output_tokens"), thought), self._stop or "stop")
 
-    def began(self, event: _Event) -> Iterable[Piece]:
+    def _on_start(self, event: _Event) -> Iterable[Piece]:
         self._count(fields(read_loosely(event.message)).get("usage"))
         return ()
 
-    def opened(self, event: _Event) -> Iterable[Piece]:
+    def _on_block(self, event: _Event) -> Iterable[Piece]:
         block = event.content_block
         if block is None:
             return
@@ -123,10 +133,10 @@ class MessagesAnswer:
         opened.signature.add(block.signature or "")
         if block.type == "server_tool_use":
             yield Searched(CallId(block.id))
-        elif block.thinking:
-            yield from self._think(opened, block.thinking)
+        elif block.type == "thinking":
+            yield from self._think(opened, block.thinking or "")
 
-    def grew(self, event: _Event) -> Iterable[Piece]:
+    def _on_delta(self, event: _Event) -> Iterable[Piece]:
         delta = event.delta
         if delta is None:
             return ()
@@ -136,9 +146,9 @@ class MessagesAnswer:
         if opened is None:
             return ()
         match delta.type:
-            case "thinking_delta":
+            case "thinking_delta" if opened.block.type == "thinking":
                 return self._think(opened, delta.thinking)
-            case "input_json_delta":
+            case "input_json_delta" if opened.block.type != "thinking":
                 opened.draft.add(delta.partial_json)
             case "signature_delta":
                 opened.signature.add(delta.signature)
@@ -146,16 +156,16 @@ class MessagesAnswer:
                 pass
         return ()
 
-    def closed(self, event: _Event) -> Iterable[Piece]:
+    def _on_block_stop(self, event: _Event) -> Iterable[Piece]:
         return self._close(event.index)
 
-    def told(self, event: _Event) -> Iterable[Piece]:
+    def _on_reason(self, event: _Event) -> Iterable[Piece]:
         if event.delta is not None and event.delta.stop_reason is not None:
             self._stop = _STOPS.get(event.delta.stop_reason, "other")
         self._count(read_loosely(event.usage))
         return ()
 
-    def stopped(self, event: _Event) -> Iterable[Piece]:
+    def _on_stop(self, event: _Event) -> Iterable[Piece]:
         self.whole = True
         return ()
 
@@ -180,12 +190,13 @@ class MessagesAnswer:
         if opened is None:
             return
         block, item_id, text = opened.block, opened.draft.item_id, opened.draft.text
+        self._room.take(block.id + block.name + block.data)
         match block.type:
             case "thinking":
                 signature = opened.signature.text
                 yield Said(Reasoning(item_id, text, self._dialect, SIGNED + signature if signature else None))
             case "redacted_thinking":
-                yield Said(Reasoning(item_id, "", self._dialect, REDACTED + self._room.take(block.data)))
+                yield Said(Reasoning(item_id, "", self._dialect, REDACTED + block.data))
             case "tool_use":
                 arguments = text or bytes(block.input).decode("utf-8", "replace") or "{}"
                 yield Said(ToolCall(item_id, CallId(block.id or f"call_{item_id}"), block.name, arguments))
@@ -197,14 +208,14 @@ class MessagesAnswer:
 
     def _count(self, counts: object) -> None:
         """The later event counts on from the earlier; what it does not mention stands."""
-        self._counts |= {name: value for name, value in fields(counts).items() if value is not None}
+        given = fields(counts)
+        self._counts |= {name: given[name] for name in _COUNTED if given.get(name) is not None}
 
-
-_ACTS: dict[str, Callable[[MessagesAnswer, _Event], Iterable[Piece]]] = {
-    "content_block_delta": MessagesAnswer.grew,
-    "message_start": MessagesAnswer.began,
-    "content_block_start": MessagesAnswer.opened,
-    "content_block_stop": MessagesAnswer.closed,
-    "message_delta": MessagesAnswer.told,
-    "message_stop": MessagesAnswer.stopped,
-}
+    _acts: ClassVar[dict[str, Callable[[MessagesAnswer, _Event], Iterable[Piece]]]] = {
+        "content_block_delta": _on_delta,
+        "message_start": _on_start,
+        "content_block_start": _on_block,
+        "content_block_stop": _on_block_stop,
+        "message_delta": _on_reason,
+        "message_stop": _on_stop,
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -25,8 +25,8 @@ class _Event(msgspec.Struct):
 
 
 class _ContentPart(msgspec.Struct):
-    text: str = ""
-    refusal: str = ""
+    text: str | None = None
+    refusal: str | None = None
 
 
 class _Action(msgspec.Struct):
@@ -59,6 +59,8 @@ _event = msgspec.json.Decoder(_Event)
 _item = msgspec.json.Decoder(_Item)
 _response = msgspec.json.Decoder(_Response)
 
+_INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
+
 
 class ResponsesAnswer:
     """Deltas become drafts, whole items take their place, and the last event has the tokens."""
@@ -77,15 +79,17 @@ class ResponsesAnswer:
         self._stop: StopReason = "stop"
 
     def take(self, data: bytes) -> Iterable[Piece]:
-        event = parse_known(_event, data, self._place, _ACTS)
+        """See Reader."""
+        event = parse_known(_event, data, self._place, self._acts)
         if event is None:
             return ()
         if event.type == "error":
             raise reported(self._place, data)
-        act = _ACTS.get(event.type)
+        act = self._acts.get(event.type)
         return () if act is None else act(self, event)
 
     def end(self) -> Iterable[Piece]:
+        """See Reader."""
         if not self.whole:
             raise cut(self._place, "the stream ended before the answer did")
         # A server that ends an answer without ending its items has said them nevertheless.
@@ -95,7 +99,7 @@ class ResponsesAnswer:
             yield Said(AssistantMessage(draft.item_id, text_parts(draft.text)))
         yield Finished(self._usage, self._stop)
 
-    def text(self, event: _Event) -> Iterable[Piece]:
+    def _on_text(self, event: _Event) -> Iterable[Piece]:
         if not event.delta:
             return ()
         draft = self._texts.get(event.output_index)
@@ -104,11 +108,11 @@ class ResponsesAnswer:
         draft.add(event.delta)
         return (TextDelta(draft.item_id, event.delta),)
 
-    def refusal(self, event: _Event) -> Iterable[Piece]:
+    def _on_refusal(self, event: _Event) -> Iterable[Piece]:
         self._stop = "refusal"
-        return self.text(event)
+        return self._on_text(event)
 
-    def thought(self, event: _Event) -> Iterable[Piece]:
+    def _on_thought(self, event: _Event) -> Iterable[Piece]:
         if not event.delta:
             return ()
         draft = self._thoughts.get(event.output_index)
@@ -117,17 +121,17 @@ class ResponsesAnswer:
         draft.add(event.delta)
         return (ReasoningDelta(draft.item_id, event.delta),)
 
-    def next_thought(self, event: _Event) -> Iterable[Piece]:
+    def _on_next_thought(self, event: _Event) -> Iterable[Piece]:
         """A summary comes in parts; between two of them stands an empty line."""
         if event.output_index not in self._thoughts:
             return ()
-        return self.thought(msgspec.structs.replace(event, delta="\n\n"))
+        return self._on_thought(msgspec.structs.replace(event, delta="\n\n"))
 
-    def began(self, event: _Event) -> Iterable[Piece]:
+    def _on_began(self, event: _Event) -> Iterable[Piece]:
         item = parse(_item, event.item, self._place)
         return (Searched(CallId(item.id or "")),) if item.type == "web_search_call" else ()
 
-    def ended(self, event: _Event) -> Iterable[Piece]:
+    def _on_ended(self, event: _Event) -> Iterable[Piece]:
         item = parse(_item, event.item, self._place)
         match item.type:
             case "message":
@@ -136,7 +140,7 @@ class ResponsesAnswer:
                     yield Said(AssistantMessage(draft.item_id, text_parts(text)))
             case "reasoning":
                 draft = self._thoughts.pop(event.output_index, None) or self._drafted(item.summary or item.content)
-                if (text := draft.text) or item.encrypted_content:
+                if (text := draft.text) or self._room.take(item.encrypted_content or ""):
                     yield Said(Reasoning(draft.item_id, text, self._dialect, item.encrypted_content))
             case "function_call":
                 yield self._called(item, item.arguments or "{}", "function")
@@ -148,7 +152,7 @@ class ResponsesAnswer:
             case _:
                 pass
 
-    def finished(self, event: _Event) -> Iterable[Piece]:
+    def _on_finished(self, event: _Event) -> Iterable[Piece]:
         self.whole = True
         response = parse(_response, event.response, self._place)
         counts = read_loosely(response.usage)
@@ -164,34 +168,33 @@ class ResponsesAnswer:
             self._stop = _INCOMPLETE.get(reason or "", "other")
         return ()
 
-    def failed(self, event: _Event) -> Iterable[Piece]:
+    def _on_failed(self, event: _Event) -> Iterable[Piece]:
         raise reported(self._place, bytes(event.response))
 
     def _called(self, item: _Item, arguments: str, kind: Literal["function", "custom"]) -> Said:
         self._stop = "tool_calls"
         item_id = self._room.item()
         call_id = CallId(item.call_id or f"call_{item_id}")
-        return Said(ToolCall(item_id, call_id, item.name, self._room.take(arguments), kind))
+        self._room.take(call_id + item.name + arguments)
+        return Said(ToolCall(item_id, call_id, item.name, arguments, kind))
 
     def _drafted(self, parts: list[_ContentPart] | None) -> Draft:
         draft = Draft(self._room)
         for part in parts or ():
             if part.refusal:
                 self._stop = "refusal"
-            draft.add(part.text or part.refusal)
+            draft.add(part.text or part.refusal or "")
         return draft
 
-
-_INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
-_ACTS: dict[str, Callable[[ResponsesAnswer, _Event], Iterable[Piece]]] = {
-    "response.output_text.delta": ResponsesAnswer.text,
-    "response.refusal.delta": ResponsesAnswer.refusal,
-    "response.reasoning_summary_text.delta": ResponsesAnswer.thought,
-    "response.reasoning_text.delta": ResponsesAnswer.thought,
-    "response.reasoning_summary_part.added": ResponsesAnswer.next_thought,
-    "response.output_item.added": ResponsesAnswer.began,
-    "response.output_item.done": ResponsesAnswer.ended,
-    "response.completed": ResponsesAnswer.finished,
-    "response.incomplete": ResponsesAnswer.finished,
-    "response.failed": ResponsesAnswer.failed,
-}
+    _acts: ClassVar[dict[str, Callable[[ResponsesAnswer, _Event], Iterable[Piece]]]] = {
+        "response.output_text.delta": _on_text,
+        "response.refusal.delta": _on_refusal,
+        "response.reasoning_summary_text.delta": _on_thought,
+        "response.reasoning_text.delta": _on_thought,
+        "response.reasoning_summary_part.added": _on_next_thought,
+        "response.output_item.added": _on_began,
+        "response.output_item.done": _on_ended,
+        "response.completed": _on_finished,
+        "response.incomplete": _on_finished,
+        "response.failed": _on_failed,
+    }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, Literal, cast
 
 import msgspec
@@ -172,12 +171,17 @@ def _retry_after(headers: Mapping[str, str], message: str) -> float | None:
         value = headers.get("retry-after")
         if value is None:
             return _advised(message)
-        if value.strip().isdigit():
-            return float(value)
-        # A date counts from the provider's own now: its clock need not be ours.
-        return max(0.0, (parsedate_to_datetime(value) - parsedate_to_datetime(headers["date"])).total_seconds())
+        return float(value) if value.strip().isdigit() else _until(value, headers["date"])
     except (ValueError, KeyError, TypeError, OverflowError):
         return None
+
+
+def _until(then: str, now: str) -> float:
+    """Seconds between two dates, both by the provider's clock, which need not be ours."""
+    # Here and not above: it takes longer to import than all of this module, and dates are rare.
+    from email.utils import parsedate_to_datetime
+
+    return max(0.0, (parsedate_to_datetime(then) - parsedate_to_datetime(now)).total_seconds())
 
 
 def _advised(message: str) -> float | None:

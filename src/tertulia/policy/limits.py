@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 
@@ -65,7 +66,7 @@ def _limit(name: str, value: object) -> float | None:
             return None
         case bool():
             pass
-        case int() if value > 0:
+        case int() if value > 0 and (whole or value <= sys.float_info.max):
             return value
         # A limit that came through JSON may be a float although a whole number was written.
         case float() if value > 0 and math.isfinite(value) and (not whole or value.is_integer()):

@@ -160,8 +160,6 @@ class Scheduler:
                     own = end
                 self._settle(chain, frame, end)
             self._abandon(chain, 0, chain.stopped or "interrupted")
-            if chain.stopped is not None or own.handed:
-                own = TaskEnd("aborted", own.text, reason=chain.stopped or "interrupted")
             await self._bus.flush()
         except AgentError as error:
             # Not the task's own failure (the runner keeps those) but the journal's: nothing may be acknowledged.

@@ -138,8 +138,10 @@ class Runner:
             return TaskEnd("handed" if handed else "completed", floor.last_text, handed=handed)
         except AgentError as error:
             return TaskEnd("failed", floor.last_text, Failure(error.code, error.message))
-        except Exception as error:
-            # A model wire or a tool list that breaks its contract ends its own task and nothing else.
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            # A model wire or a tool that breaks its contract, whatever it raises, ends its own task and nothing else.
             _log.exception("task %s failed", plan.task_id)
             return TaskEnd("failed", floor.last_text, Failure("internal", f"{type(error).__name__}: {error}"))
 

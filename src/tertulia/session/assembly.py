@@ -37,6 +37,7 @@ from tertulia.scheduler.runner import Runner
 from tertulia.session import describe
 from tertulia.session.conversations import Conversations
 from tertulia.session.environment import Environment
+from tertulia.session.notary import Notary
 from tertulia.session.parts import Parts
 from tertulia.session.settings import Settings, current_environment
 from tertulia.session.wires import WireShelf
@@ -101,26 +102,23 @@ def assemble(
     session_id = new_session_id()
     bus = EventBus(session_id, clock, journal)
     root_id = new_conversation_id()
+    nursery, registry = Nursery(), TaskRegistry()
     models = Models(settings, environment or current_environment())
     model, untold = models.choose(settings.model)
-    nursery, registry = Nursery(), TaskRegistry()
     wires = WireShelf(models.find, nursery)
     default = _default_terms(settings, wires.find(model))
     policy = describe.policy(settings.rights())
     bus.publish(SessionConfigured(root_id, describe.PROTOCOL_VERSION, __version__, default.wire.name, policy))
     toolbox = Toolbox(ToolRegistry([UpdatePlan(), *(_as_tool(function) for function in settings.tools)]))
-    conversations = Conversations(
-        root_id,
-        default=default,
-        ceiling=settings.rights(),
+    notary = Notary(
+        default,
+        settings.rights(),
         wires=wires,
         toolbox=toolbox,
-        bus=bus,
-        clock=clock,
-        journal=journal,
         mcp=NoServers(),
         skip_conflicts=settings.on_tool_conflict == "skip",
     )
+    conversations = Conversations(root_id, notary, bus=bus, clock=clock, journal=journal)
     around = Surroundings(bus, clock, toolbox, settings.tool_timeout_s, dict(settings.shell_environment))
     interrupts = Interrupts(conversations, bus, clock)
     grace = settings.close_timeout_s
@@ -139,9 +137,7 @@ def assemble(
         wires=wires,
         mcp=tuple((name, "disabled", _NO_MCP) for name in sorted(settings.mcp_servers)),
     )
-    if untold is not None:
-        bus.publish(Warning(untold, "no_model"))
-    _announce(parts)
+    _announce(parts, untold)
     return parts
 
 
@@ -162,8 +158,10 @@ def _default_terms(settings: Settings, wire: Wire) -> Terms:
     return Terms(context, rights, wire, "native", cwd, settings.shell_mode)
 
 
-def _announce(parts: Parts) -> None:
+def _announce(parts: Parts, untold: str | None) -> None:
     root = parts.conversations.root
+    if untold is not None:
+        parts.bus.publish(Warning(untold, "no_model"))
     for name, _, error in parts.mcp:
         parts.bus.publish(McpServerStatus(name, "disabled", error))
     for conflict in parts.toolbox.offered(root.terms, root.terms.rights).conflicts:

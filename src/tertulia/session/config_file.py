@@ -13,6 +13,10 @@ from typing import Any, cast
 from tertulia.errors import InvalidParams
 
 MAX_BYTES = 1024 * 1024
+MAX_DOTS = 200
+"""In one line. Reading a dotted key costs the square of its parts: a file of 64 KB could take half a minute."""
+MAX_DEPTH = 100
+"""Of tables within tables and lists."""
 
 
 def read_config(path: Path) -> dict[str, Any] | None:
@@ -65,7 +69,20 @@ def _anchor(path: Any, folder: Path, user_home: Path) -> Any:
 
 
 def _parse(text: str) -> dict[str, Any]:
+    if any(line.count(".") > MAX_DOTS for line in text.split("\n")):
+        raise ValueError(f"a line with more than {MAX_DOTS} dots")
     try:
-        return tomllib.loads(text)
+        tables = tomllib.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    if _is_deep(tables):
+        raise ValueError("nested too deeply")
+    return tables
+
+
+def _is_deep(tables: dict[str, Any]) -> bool:
+    level: list[Any] = [tables]
+    for _ in range(MAX_DEPTH):
+        level = [entry for outer in level for entry in (outer.values() if isinstance(outer, dict) else outer)]
+        level = [entry for entry in level if isinstance(entry, dict | list)]
+    return bool(level)

@@ -7,18 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
-from tertulia.conversation.context import Terms
-from tertulia.conversation.settings import Ground, Settled, settle
+from tertulia.conversation.settings import Settled
 from tertulia.conversation.talk import Talk
-from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import Closed, InvalidParams, Limit, NotFound
 from tertulia.events.bus import EventBus, Scope
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
-from tertulia.mcp.view import McpManager, McpView
-from tertulia.policy.narrowing import Narrowed, Rights
+from tertulia.policy.narrowing import Narrowed
 from tertulia.protocol.events import (
     BackgroundEvent,
     ConversationClosed,
@@ -27,8 +23,8 @@ from tertulia.protocol.events import (
 )
 from tertulia.protocol.ids import ConversationId, ItemId, new_conversation_id
 from tertulia.protocol.inputs import ContextFields, NewConversation, SetContext, check_text
+from tertulia.session.notary import Deed, Notary
 from tertulia.session.tombstones import Tombstones
-from tertulia.session.wires import WireShelf
 
 _log = logging.getLogger(__name__)
 ROOT = "root"
@@ -41,32 +37,22 @@ class Conversations:
     def __init__(
         self,
         root_id: ConversationId,
+        notary: Notary,
         *,
-        default: Terms,
-        ceiling: Rights,
-        wires: WireShelf,
-        toolbox: Toolbox,
         bus: EventBus,
         clock: Clock,
         journal: Journal,
-        mcp: McpManager,
-        skip_conflicts: bool = False,
     ) -> None:
-        self._default = default
-        self._ceiling = ceiling
-        self._wires = wires
-        self._toolbox = toolbox
+        self._notary = notary
         self._bus = bus
         self._clock = clock
         self._journal = journal
-        self._mcp = mcp
-        self._skip_conflicts = skip_conflicts
         self._open: dict[ConversationId, Talk] = {}
         self._gone = Tombstones()
         self._narrowed: dict[ConversationId, tuple[Narrowed, ...]] = {}
         self.closed = False
         """The session closes: nothing is opened or changed any more, what is there may still be read."""
-        self.root = self._add(root_id, Settled(default, (), ()), NewConversation(), parent=None)
+        self.root = self._add(root_id, notary.for_root(), NewConversation(), parent=None)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -96,33 +82,25 @@ class Conversations:
     def open(self, spec: NewConversation) -> tuple[Talk, Settled]:
         """A conversation under root, narrowed to the session; or under another one, and narrowed to that."""
         parent = self.root if spec.parent_id in (UNSET, None) else self.find(str(spec.parent_id))
-        if parent is self.root:
-            ground = Ground(self._default, self._ceiling, "session", self._wires.find)
-            return self._make(spec, self._default, ground, parent)
-        # It gets its parent's rights and place of work, but what the parent was told is not for it.
-        blank = replace(parent.terms.context, base_instructions=None, user_instructions=None)
-        return self._make(spec, replace(parent.terms, context=blank), self._below(parent), parent)
+        self._check_spec(spec)
+        notary = self._notary
+        deed = notary.under_session(spec) if parent is self.root else notary.under_parent(spec, parent)
+        return self._add(new_conversation_id(), deed, spec, parent=parent), deed.settled
 
     def open_child(self, spec: NewConversation, caller: Talk) -> Talk:
         """A conversation that inherits from its caller and can only be narrower."""
-        return self._make(spec, caller.terms, self._below(caller), caller)[0]
-
-    def _below(self, caller: Talk) -> Ground:
-        # What is inherited is a snapshot of the caller; what null goes back to is the session's, under that ceiling.
-        return Ground(self._default, caller.terms.rights, f"ancestor:{caller.id}", self._wires.find)
+        self._check_spec(spec)
+        return self._add(new_conversation_id(), self._notary.under_caller(spec, caller), spec, parent=caller)
 
     def change(self, talk: Talk, asked: SetContext) -> Settled:
         """New terms for a conversation, from its next model request on."""
         self._check_open()
         title = _title(asked, talk.title)
-        ground = Ground(talk.default, talk.ceiling, talk.because, self._wires.find)
-        current = self._refreshed(talk.terms) if asked.refresh_mcp_view else talk.terms
-        settled = self._check_tools(settle(asked, current, ground))
-        former = talk.terms.wire
+        settled, former = self._notary.changed(talk, asked), talk.terms
         talk.adopt(settled.terms)
-        if former is not talk.terms.wire and former is not self._default.wire and talk.task is None:
+        if former.wire is not talk.terms.wire and talk.task is None:
             # One that a running task may still be reading from goes with the session.
-            self._wires.let_go(former)
+            self._notary.release(former)
         talk.title = title
         self._note(talk, settled, asked)
         changed = [name for name in ContextFields.__struct_fields__ if getattr(asked, name) is not UNSET]
@@ -131,19 +109,11 @@ class Conversations:
         self._tell(settled, scope)
         return settled
 
-    def _with_own_wire(self, terms: Terms) -> Terms:
-        own = self._wires.another(terms.wire)
-        return terms if own is terms.wire else replace(terms, wire=own)
-
-    def _refreshed(self, terms: Terms) -> Terms:
-        view = McpView.new_from_manager(self._mcp).with_allowlist(terms.context.mcp_view.allowlist)
-        return replace(terms, context=replace(terms.context, mcp_view=view))
-
     def fork(self, talk: Talk, at: ItemId | int | None) -> Talk:
         """A conversation that shares this one's history up to a point, and its terms."""
         self._check_room()
         history = talk.history.fork(at)
-        fork = Talk(new_conversation_id(), self._with_own_wire(talk.terms), clock=self._clock, journal=self._journal)
+        fork = Talk(new_conversation_id(), self._notary.copied(talk.terms), clock=self._clock, journal=self._journal)
         fork.default, fork.ceiling, fork.because = talk.default, talk.ceiling, talk.because
         fork.history = history
         fork.title = talk.title
@@ -157,7 +127,7 @@ class Conversations:
         """The conversation is gone: its id answers `closed` from now on."""
         del self._open[talk.id]
         self._gone.add(talk.id)
-        self._wires.let_go(talk.terms.wire)
+        self._notary.release(talk.terms)
         self._narrowed.pop(talk.id, None)
         self._bus.publish(ConversationClosed(forced), Scope("", talk.id))
 
@@ -167,27 +137,14 @@ class Conversations:
 
     # ── making one ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _make(self, spec: NewConversation, inherited: Terms, ground: Ground, parent: Talk) -> tuple[Talk, Settled]:
-        self._check_room()
-        if spec.agent not in (UNSET, None):
-            raise InvalidParams("agent: this build has no context injector yet; open the conversation without it")
-        _title(spec, None)
-        settled = self._check_tools(settle(spec, inherited, ground))
-        if spec.model in (UNSET, None):
-            settled = replace(settled, terms=self._with_own_wire(settled.terms))
-        talk = self._add(new_conversation_id(), settled, spec, parent=parent)
-        if ground.because != "session":
-            talk.default, talk.ceiling, talk.because = ground.default, ground.ceiling, ground.because
-        return talk, settled
-
-    def _add(self, id: ConversationId, settled: Settled, spec: NewConversation, parent: Talk | None) -> Talk:
-        talk = Talk(id, settled.terms, clock=self._clock, journal=self._journal)
-        talk.default, talk.ceiling = self._default, self._ceiling
+    def _add(self, id: ConversationId, deed: Deed, spec: NewConversation, parent: Talk | None) -> Talk:
+        talk = Talk(id, deed.settled.terms, clock=self._clock, journal=self._journal)
+        talk.default, talk.ceiling, talk.because = deed.default, deed.ceiling, deed.because
         talk.title = _title(spec, None)
         talk.seed()
         self._admit(talk, parent.id if parent else None, parent.depth + 1 if parent else 0)
-        self._note(talk, settled, spec)
-        self._tell(settled, Scope("", talk.id))
+        self._note(talk, deed.settled, spec)
+        self._tell(deed.settled, Scope("", talk.id))
         return talk
 
     def _admit(self, talk: Talk, parent_id: ConversationId | None, depth: int) -> None:
@@ -200,19 +157,17 @@ class Conversations:
         if self.closed:
             raise Closed("the session is closed")
 
+    def _check_spec(self, spec: NewConversation) -> None:
+        self._check_room()
+        if spec.agent not in (UNSET, None):
+            raise InvalidParams("agent: this build has no context injector yet; open the conversation without it")
+        _title(spec, None)
+
     def _check_room(self) -> None:
         self._check_open()
-        most = self._ceiling.limits.max_conversations
+        most = self._notary.ceiling.limits.max_conversations
         if most is not None and len(self._open) > most:
             raise Limit(f"the session holds {most:,} conversations besides root (max_conversations); close some")
-
-    def _check_tools(self, settled: Settled) -> Settled:
-        """Two tools under one name are an error, or, where so configured, a warning."""
-        tools = self._toolbox.offered(settled.terms, settled.terms.rights)
-        if self._skip_conflicts:
-            return replace(settled, warnings=settled.warnings + tools.conflicts)
-        tools.require()
-        return settled
 
     def _note(self, talk: Talk, settled: Settled, asked: ContextFields) -> None:
         """Keep what was cut; of earlier cuts, those of fields that were not asked for anew."""

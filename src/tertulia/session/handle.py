@@ -161,5 +161,8 @@ class Conversation:
 
     def _asked(self, content: Content, **fields: Any) -> Message:
         given = {name: value for name, value in fields.items() if value is not None}
-        said = {"text": content} if isinstance(content, str) else {"items": msgspec.to_builtins(list(content))}
+        try:
+            said = {"text": content} if isinstance(content, str) else {"items": msgspec.to_builtins(list(content))}
+        except (TypeError, RecursionError) as error:
+            raise InvalidParams(f"a message is a text or a list of items: {error}") from None
         return parse(Message, {"conversation_id": self.id, **said, **given})

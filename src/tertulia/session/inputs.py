@@ -22,6 +22,10 @@ def parse(kind: type[T], values: Mapping[str, Any]) -> T:
         return msgspec.convert(snake(values), kind)
     except msgspec.ValidationError as error:
         raise InvalidParams(_plain(str(error))) from None
+    except UnicodeEncodeError:
+        raise InvalidParams("there is a lone surrogate where none may be; send valid Unicode") from None
+    except RecursionError:
+        raise InvalidParams("the values are nested too deeply") from None
 
 
 def snake(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,7 +41,7 @@ def snake(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _inside(value: Any) -> Any:
     match value:
-        case dict():
+        case dict() if all(isinstance(key, str) for key in value):  # pyright: ignore[reportUnknownVariableType]
             return snake(value)  # pyright: ignore[reportUnknownArgumentType]
         case list():
             return [_inside(entry) for entry in value]  # pyright: ignore[reportUnknownVariableType]

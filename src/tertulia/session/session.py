@@ -11,7 +11,7 @@ from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.events.subscription import Subscription
 from tertulia.protocol.ids import SessionId
-from tertulia.protocol.inputs import NewConversation
+from tertulia.protocol.inputs import NewConversation, OfConversation, Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
 from tertulia.session.answers import ClosedAnswer, SessionInfo
@@ -96,7 +96,8 @@ class Session:
 
     def conversation(self, id: str) -> Conversation:
         """The open conversation of that id, or of the name "root"; NotFound or Closed."""
-        return Conversation(self.parts, self.parts.conversations.find(id).id)
+        asked = parse(OfConversation, {"conversation_id": id})
+        return Conversation(self.parts, self.parts.conversations.find(asked.conversation_id).id)
 
     def conversations(self) -> list[Conversation]:
         """All open ones, root first, then by creation."""
@@ -107,8 +108,9 @@ class Session:
 
         Iterate with `async for`. One that is no longer held is cleaned up; `async with` does it at once.
         """
-        wanted = None if conversation is None else self.parts.conversations.find(conversation).id
-        return self.parts.bus.subscribe(after=after, conversation=wanted)
+        asked = parse(Subscribe, {"after_seq": after, "conversation_id": conversation})
+        wanted = None if asked.conversation_id is None else self.parts.conversations.find(asked.conversation_id).id
+        return self.parts.bus.subscribe(after=asked.after_seq, conversation=wanted)
 
     async def close(self, timeout: float | None = None) -> ClosedAnswer:
         """Stop everything, in order, within the timeout; what will not stop is abandoned. Idempotent."""

@@ -6,8 +6,8 @@ secrets.
 
 from __future__ import annotations
 
-import math
 import os.path
+import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import PurePath
@@ -25,6 +25,8 @@ from tertulia.protocol.storage import storage_from_wire
 
 PYTHON_ONLY = frozenset({"cwd", "providers", "tools"})
 """Settings that no file can hold."""
+
+MAX_CLOSE_TIMEOUT_S = 86_400
 
 
 def parse(name: str, value: object) -> Any:
@@ -67,9 +69,16 @@ def _one_of(*words: str) -> Callable[[str, object], str]:
 
 
 def _seconds(name: str, value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max:
         return float(value)
     raise InvalidParams(f"{name} must be a positive number of seconds, not {value!r}")
+
+
+def _close_timeout(name: str, value: object) -> float:
+    seconds = _seconds(name, value)
+    if seconds > MAX_CLOSE_TIMEOUT_S:
+        raise InvalidParams(f"{name} must be at most {MAX_CLOSE_TIMEOUT_S:,} seconds, not {value!r}")
+    return seconds
 
 
 def _sequence(name: str, value: object) -> tuple[Any, ...]:
@@ -144,7 +153,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "shell_mode": _optional(_one_of(*get_args(ShellMode))),
     "visibility": _one_of(*get_args(Visibility)),
     "on_tool_conflict": _one_of("error", "skip"),
-    "close_timeout_s": _seconds,
+    "close_timeout_s": _close_timeout,
     "approval_timeout_s": _seconds,
     "tool_timeout_s": _seconds,
     "cwd": _optional(_directory),

@@ -8,10 +8,14 @@ from tertulia.conversation.talk import Talk
 from tertulia.conversation.task import TaskHandle
 from tertulia.errors import AgentError, InvalidParams
 from tertulia.events.bus import Scope
+from tertulia.models.wire import Wire
 from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.inputs import CloseSession
 from tertulia.protocol.tool_events import ToolCallEnd
 from tertulia.session.answers import ClosedAnswer
+from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
+from tertulia.session.setting_values import MAX_CLOSE_TIMEOUT_S
 from tertulia.session.settings import Settings
 
 _LAST_GRACE_S = 0.5
@@ -69,15 +73,21 @@ async def close_session(parts: Parts, seconds: float) -> bool:
     used = (talk.terms.wire for talk in parts.conversations)
     wires = {id(wire): wire for wire in (*used, *parts.wires.made())}.values()
     # As tasks, so that one that fails or hangs does not keep the others open.
-    await asyncio.wait([parts.nursery.start(w.close(), f"close {w.name}") for w in wires], timeout=_LAST_GRACE_S)
+    await asyncio.wait([parts.nursery.start(_let_go(wire), "close a wire") for wire in wires], timeout=_LAST_GRACE_S)
     left = await parts.nursery.close(_LAST_GRACE_S)
     parts.bus.close()
     return forced or left > 0
 
 
+async def _let_go(wire: Wire) -> None:
+    # Called in here, so that a wire that breaks its contract breaks nothing else.
+    await wire.close()
+
+
 def close_seconds(settings: Settings, timeout: float | None) -> float:
     """How long a close may take; InvalidParams for what is no such time."""
-    seconds = settings.close_timeout_s if timeout is None else timeout
-    if not 0 <= seconds <= 86_400:
-        raise InvalidParams(f"timeout must be between 0 and 86,400 seconds, not {seconds}")
+    asked = parse(CloseSession, {"timeout_s": timeout}).timeout_s
+    seconds = settings.close_timeout_s if asked is None else asked
+    if not 0 <= seconds <= MAX_CLOSE_TIMEOUT_S:
+        raise InvalidParams(f"timeout must be between 0 and {MAX_CLOSE_TIMEOUT_S:,} seconds, not {seconds}")
     return seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import msgspec
 
@@ -27,9 +28,16 @@ def submit(scheduler: Scheduler, talk: Talk, message: Message) -> Chain:
     if message_id is not None and not 0 < len(check_text(message_id, "message_id")) <= MAX_MESSAGE_ID:
         raise InvalidParams(f"message_id must have 1 to {MAX_MESSAGE_ID} characters")
     said = to_message(message.text, message.items, cwd=talk.terms.cwd, sender=message.sender)
-    schema = None if message.output_schema is None else msgspec.json.encode(message.output_schema).decode()
+    schema = None if message.output_schema is None else _as_text(message.output_schema)
     plan = TaskPlan(talk.id, "user", (said,), output_schema=schema, sub_id=new_sub_id())
     return scheduler.submit(plan, message_id=message_id, if_busy=message.if_busy)
+
+
+def _as_text(schema: dict[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(schema).decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidParams(f"output_schema is not a JSON object: {error}") from None
 
 
 def new_sub_id() -> str:

@@ -12,9 +12,12 @@ from itertools import groupby
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
 
 from tertulia.errors import AgentError, Internal, InvalidParams, Limit, NotFound
 from tertulia.protocol.ids import CallId
+from tertulia.protocol.inputs import InputItem, NewConversation
 from tertulia.protocol.items import ToolCall
 from tertulia.protocol.tool_names import canonical
 from tertulia.schema.verdict import is_object
@@ -249,7 +252,9 @@ def rendered(
                 return _bounded(answer, max_bytes)
             case Handoff():
                 failure = "the tool answered a handoff with another one"
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         failure = _describe(error)
     return Result(failure, success=False), False
 
@@ -269,11 +274,27 @@ def _is_cancelled() -> bool:
 
 def _settled(returned: object) -> Outcome:
     """Tools are written by everybody; what is passed on is what the interface says."""
-    match returned:
-        case Handoff() | Result(text=str()):
-            return returned
-        case _:
-            return Result(f"the tool returned {type(returned).__name__} instead of a result", success=False)
+    try:
+        match returned:
+            case Result():
+                return msgspec.convert(msgspec.to_builtins(returned), Result)
+            case Handoff():
+                return _settled_handoff(returned)
+            case _:
+                failure = f"the tool returned {type(returned).__name__} instead of a result"
+    except (TypeError, ValueError, RecursionError) as error:
+        failure = f"the tool returned a {type(returned).__name__} that cannot be used: {_describe(error)}"
+    return Result(failure, success=False)
+
+
+def _settled_handoff(handoff: Handoff) -> Handoff:
+    given = msgspec.convert(msgspec.to_builtins(handoff.input), tuple[InputItem, ...])
+    target = handoff.target
+    if not isinstance(target, str):
+        # Field by field: its model may be a wire.
+        asked = {name: value for name, value in asdict(target).items() if value is not UNSET}
+        target = msgspec.convert(asked, NewConversation)
+    return replace(handoff, input=given, target=target)
 
 
 def _describe(error: BaseException) -> str:

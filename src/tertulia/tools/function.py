@@ -14,7 +14,7 @@ import msgspec
 from tertulia.errors import InvalidParams
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.tools import docstring
-from tertulia.tools.threads import in_thread
+from tertulia.tools.threads import for_thread, in_thread
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result
 
 P = ParamSpec("P")
@@ -61,10 +61,10 @@ class FunctionTool(Generic[P, R]):
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Call the function with converted arguments."""
-        given = {**self._read(arguments), **dict.fromkeys(self._contexts, call)}
+        given = self._read(arguments)
         if inspect.iscoroutinefunction(self._function):
-            return _outcome(await self._function(**given))
-        answer = await in_thread(self._answer, given)
+            return _outcome(await self._function(**given, **dict.fromkeys(self._contexts, call)))
+        answer = await in_thread(self._answer, given | dict.fromkeys(self._contexts, for_thread(call)))
         return _outcome(await answer) if inspect.isawaitable(answer) else answer
 
     def _answer(self, given: Mapping[str, Any]) -> Any:

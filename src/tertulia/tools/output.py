@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from tertulia.protocol.items import Part, TextPart
+from tertulia.protocol.items import ImagePart, Part, TextPart
 from tertulia.tools.tool import Result
 
 MAX_IMAGE_BYTES = 16 * 1024 * 1024
@@ -58,7 +58,7 @@ def bound_result(result: Result, max_bytes: int) -> tuple[Result, bool]:
             truncated |= kept.truncated
         elif len(part.image_url) <= image_room:
             image_room -= len(part.image_url)
-            parts.append(part)
+            parts.append(ImagePart(_encodable(part.image_url)))
         else:
             parts.append(TextPart(f"[a picture of {len(part.image_url):,} bytes is left out]"))
             truncated = True

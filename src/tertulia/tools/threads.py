@@ -9,16 +9,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from tertulia.errors import Internal, Limit
+from msgspec.structs import replace
+
+from tertulia.errors import AgentError, Internal, Limit
+from tertulia.protocol.events import EventData
+from tertulia.tools.tool import CallContext
 
 MAX_THREADS = 64
 """Alive at once in the process, with those that were abandoned and still run."""
 
+_log = logging.getLogger(__name__)
 _slots = threading.BoundedSemaphore(MAX_THREADS)
 
 T = TypeVar("T")
@@ -46,6 +52,30 @@ async def in_thread(function: Callable[..., T], *args: Any) -> T:
         _slots.release()
         raise Limit(f"no thread could be started: {error}") from None
     return await delivery.arrived
+
+
+def for_thread(call: CallContext) -> CallContext:
+    """The context for a function off the loop: what it publishes goes out in order, and before its result.
+
+    It never waits and never raises; what comes too late, or cannot be published, is dropped.
+    """
+    loop = asyncio.get_running_loop()
+
+    def publish(data: EventData) -> None:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_publish, call, data)
+
+    return replace(call, publish=publish)
+
+
+def _publish(call: CallContext, data: EventData) -> None:
+    try:
+        call.publish(data)
+    except AgentError as error:
+        _log.warning("call %s: %s", call.call_id, error.message)
+    except asyncio.CancelledError:
+        # Its task is over, and nobody can tell a thread to stop.
+        pass
 
 
 class _Delivery(Generic[T]):

@@ -1,0 +1,105 @@
+"""Draws up the terms of conversations: what each one inherits, what it may have at most, and which wire is its own.
+
+Decides and makes; it knows no conversation by id, and changes none.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from tertulia.conversation.context import Terms
+from tertulia.conversation.settings import Ground, Settled, settle
+from tertulia.conversation.talk import Talk
+from tertulia.conversation.toolbox import Toolbox
+from tertulia.mcp.view import McpManager, McpView
+from tertulia.policy.narrowing import Rights
+from tertulia.protocol.inputs import NewConversation, SetContext
+from tertulia.session.wires import WireShelf
+
+
+class Deed(msgspec.Struct, frozen=True):
+    """The terms of a conversation that is to be, and the ground they stand on for its whole life."""
+
+    settled: Settled
+    default: Terms
+    """What null goes back to."""
+    ceiling: Rights
+    because: str
+
+
+class Notary:
+    """Terms by the session's rules. A refusal leaves nothing behind."""
+
+    def __init__(
+        self,
+        default: Terms,
+        ceiling: Rights,
+        *,
+        wires: WireShelf,
+        toolbox: Toolbox,
+        mcp: McpManager,
+        skip_conflicts: bool,
+    ) -> None:
+        self.default = default
+        self.ceiling = ceiling
+        self._wires = wires
+        self._toolbox = toolbox
+        self._mcp = mcp
+        self._skip_conflicts = skip_conflicts
+
+    def for_root(self) -> Deed:
+        """The session's own terms. Two tools under one name are told elsewhere: the root exists all the same."""
+        return Deed(Settled(self.default, (), ()), self.default, self.ceiling, "session")
+
+    def under_session(self, spec: NewConversation) -> Deed:
+        """For a conversation that a client opens."""
+        return self._draw(spec, self.default, Ground(self.default, self.ceiling, "session", self._wires.find))
+
+    def under_parent(self, spec: NewConversation, parent: Talk) -> Deed:
+        """For one that a client opens below another: it gets its rights and place of work, not what it was told."""
+        blank = replace(parent.terms.context, base_instructions=None, user_instructions=None)
+        return self._draw(spec, replace(parent.terms, context=blank), self._below(parent))
+
+    def under_caller(self, spec: NewConversation, caller: Talk) -> Deed:
+        """For one that a model opens: it inherits from its caller and can only be narrower."""
+        return self._draw(spec, caller.terms, self._below(caller))
+
+    def changed(self, talk: Talk, asked: SetContext) -> Settled:
+        """For one that exists already."""
+        ground = Ground(talk.default, talk.ceiling, talk.because, self._wires.find)
+        current = self._refreshed(talk.terms) if asked.refresh_mcp_view else talk.terms
+        return self._check_tools(settle(asked, current, ground))
+
+    def copied(self, terms: Terms) -> Terms:
+        """The same terms for another conversation: all but the wire."""
+        own = self._wires.another(terms.wire)
+        return terms if own is terms.wire else replace(terms, wire=own)
+
+    def release(self, terms: Terms) -> None:
+        """Nobody runs under these terms any more."""
+        if terms.wire is not self.default.wire:
+            self._wires.let_go(terms.wire)
+
+    def _below(self, caller: Talk) -> Ground:
+        # What is inherited is a snapshot of the caller; what null goes back to is the session's, under that ceiling.
+        return Ground(self.default, caller.terms.rights, f"ancestor:{caller.id}", self._wires.find)
+
+    def _draw(self, spec: NewConversation, inherited: Terms, ground: Ground) -> Deed:
+        settled = self._check_tools(settle(spec, inherited, ground))
+        if spec.model in (UNSET, None):
+            settled = replace(settled, terms=self.copied(settled.terms))
+        return Deed(settled, ground.default, ground.ceiling, ground.because)
+
+    def _refreshed(self, terms: Terms) -> Terms:
+        view = McpView.new_from_manager(self._mcp).with_allowlist(terms.context.mcp_view.allowlist)
+        return replace(terms, context=replace(terms.context, mcp_view=view))
+
+    def _check_tools(self, settled: Settled) -> Settled:
+        """Two tools under one name are an error, or, where so configured, a warning."""
+        tools = self._toolbox.offered(settled.terms, settled.terms.rights)
+        if self._skip_conflicts:
+            return replace(settled, warnings=settled.warnings + tools.conflicts)
+        tools.require()
+        return settled

@@ -1,0 +1,1 @@
+"""Stands where pip would stand."""

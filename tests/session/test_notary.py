@@ -1,0 +1,46 @@
+"""What a conversation inherits, and what it can have at most."""
+
+from __future__ import annotations
+
+import tertulia
+from tertulia.session.session import Session
+from tertulia.testing import ScriptedModel
+
+
+def started(**settings: object) -> Session:
+    return Session.start(tertulia.Settings(model=ScriptedModel(["ok"], repeat=True), **settings))  # type: ignore[arg-type]
+
+
+async def test_below_another_conversation_rights_are_inherited_and_words_are_not() -> None:
+    """S000-19, X-05: the parent's rights are the ceiling; what the parent was told is not for the child."""
+    async with started() as session:
+        parent = await session.open(sandbox="read-only", base_instructions="secret", user_instructions="private")
+        child = await session.open(parent_id=parent.id, sandbox="workspace-write")
+        context = await child.context()
+        assert (context.base_instructions, context.user_instructions) == (None, None)
+        assert context.policy["sandbox"] == "read-only"
+        (cut,) = context.narrowed
+        assert (cut.field, cut.asked, cut.given) == ("sandbox", "workspace-write", "read-only")
+        assert cut.because == f"ancestor:{parent.id}"
+
+
+async def test_null_goes_back_to_the_session_under_the_ceiling_of_the_conversation() -> None:
+    """X-67, DESIGN fine print: null returns to the session's default met with the conversation's ceiling."""
+    async with started() as session:
+        parent = await session.open(sandbox="read-only", storage_policy="headers_only")
+        child = await session.open(parent_id=parent.id, storage_policy="none")
+        answer = await child.set_context(storage_policy=None, sandbox=None)
+        assert answer.context.storage_policy == "headers_only"
+        assert answer.context.policy["sandbox"] == "read-only"
+        assert answer.narrowed == []
+
+
+async def test_an_unrelated_change_does_not_forget_what_was_cut() -> None:
+    """S000-36"""
+    async with started(sandbox="read-only") as session:
+        conversation = await session.open(sandbox="danger-full-access")
+        await conversation.set_context(title="other")
+        assert [cut.field for cut in (await conversation.context()).narrowed] == ["sandbox"]
+        assert [cut.field for cut in (await (await conversation.fork()).context()).narrowed] == ["sandbox"]
+        await conversation.set_context(sandbox="read-only")
+        assert (await conversation.context()).narrowed == []

@@ -1,0 +1,103 @@
+"""The public API is one sorted list, and this is it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+
+import tertulia
+import tertulia.testing
+
+PUBLIC = [
+    "AgentError",
+    "CallContext",
+    "Conversation",
+    "Event",
+    "Full",
+    "Handoff",
+    "HeadersOnly",
+    "Host",
+    "NoStorage",
+    "Reply",
+    "Result",
+    "Session",
+    "Settings",
+    "Ttl",
+    "Usage",
+    "__version__",
+    "errors",
+    "tool",
+]
+FOR_TESTS = [
+    "Asked",
+    "FakeClock",
+    "Match",
+    "RecordedEvents",
+    "ScriptedCall",
+    "ScriptedModel",
+    "ScriptedReply",
+    "assert_order",
+    "call",
+    "check_invariants",
+    "fail",
+    "say",
+]
+SESSION = ["close", "closed", "conversation", "conversations", "events", "id", "info", "open", "root", "start"]
+CONVERSATION = [
+    *("close", "compact", "context", "fork", "history", "id", "info", "interrupt", "message", "set_context"),
+    *("steer", "stream", "tools"),
+]
+
+
+def test_the_list_is_sorted_and_exactly_what_was_promised() -> None:
+    """A new name is a promise for years: it is added here, in review, or not at all."""
+    assert tertulia.__all__ == sorted(tertulia.__all__)
+    assert tertulia.__all__ == PUBLIC
+    assert tertulia.testing.__all__ == sorted(tertulia.testing.__all__) == FOR_TESTS
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_name_resolves_and_says_what_it_is(name: str) -> None:
+    value = getattr(tertulia, name)
+    assert value is getattr(tertulia, name)
+    assert isinstance(value, str) or value.__doc__
+
+
+@pytest.mark.parametrize("name", FOR_TESTS)
+def test_every_name_for_tests_resolves(name: str) -> None:
+    assert getattr(tertulia.testing, name).__doc__
+
+
+def test_nothing_else_is_public() -> None:
+    """Besides the list there are only our own stages, which are not promised."""
+    stages = {module.name for module in pkgutil.iter_modules(tertulia.__path__)}
+    assert dir(tertulia) == PUBLIC
+    seen = {name for name in vars(tertulia) if not name.startswith("_")}
+    assert seen - set(PUBLIC) - stages <= {"Any", "TYPE_CHECKING", "annotations", "import_module"}
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="Sesion"):
+        tertulia.Sesion  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(ImportError):
+        importlib.import_module("tertulia.nonsense")
+
+
+def test_a_star_import_brings_the_list() -> None:
+    namespace: dict[str, object] = {}
+    exec("from tertulia import *", namespace)  # noqa: S102
+    assert sorted(name for name in namespace if name != "__builtins__") == PUBLIC
+
+
+@pytest.mark.parametrize(("kind", "promised"), [(tertulia.Session, SESSION), (tertulia.Conversation, CONVERSATION)])
+def test_sessions_and_conversations_can_do_what_the_contract_says(kind: type, promised: list[str]) -> None:
+    """DESIGN, Contract, Python: exactly these; `parts` is the inside, for the operation set."""
+    assert sorted(name for name in dir(kind) if not name.startswith("_") and name != "parts") == promised
+
+
+def test_a_reply_has_what_the_contract_says() -> None:
+    assert {"text", "status", "usage", "tool_calls", "duration", "task_id", "trace_id"} <= set(
+        tertulia.Reply.__struct_fields__
+    )

@@ -1,0 +1,54 @@
+"""What is imported when: the heavy parts only when they are used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {
+    *("acp", "aiohttp", "anyio", "click", "httpx", "jinja2", "llama_cpp", "mcp", "numpy", "pydantic", "rich"),
+    *("sqlite3", "starlette", "textual", "uvicorn", "yaml"),
+}
+ALLOWED = {"msgspec", "tertulia", "typing_extensions"}
+
+TURN = """
+import asyncio
+from tertulia.testing import ScriptedModel
+
+async def main():
+    async with tertulia.Session.start(tertulia.Settings(model=ScriptedModel(["hi"]))) as session:
+        assert (await session.root.message("hello")).text == "hi"
+
+asyncio.run(main())
+"""
+
+
+def imported(program: str) -> set[str]:
+    """The packages that this program brings in, top-level names only."""
+    code = (
+        f"import sys\nbefore = set(sys.modules)\nimport tertulia\n{program}\nprint(*sorted(set(sys.modules) - before))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert run.returncode == 0, run.stderr
+    return {name.partition(".")[0] for name in run.stdout.split()}
+
+
+@pytest.mark.parametrize("program", ["", "tertulia.Session, tertulia.Settings, tertulia.Host, tertulia.tool", TURN])
+def test_neither_the_import_nor_a_session_brings_in_anything_heavy(program: str) -> None:
+    """Issue 2: `import tertulia` pulls in no mcp, acp, textual, starlette, sqlite3; nor does a whole turn."""
+    assert not imported(program) & HEAVY
+
+
+@pytest.mark.parametrize("program", ["", "tertulia.Session"])
+def test_nothing_of_others_is_needed_but_msgspec(program: str) -> None:
+    foreign = {name for name in imported(program) if name not in sys.stdlib_module_names and not name.startswith("_")}
+    assert foreign <= ALLOWED
+
+
+def test_importing_the_package_alone_brings_in_almost_none_of_it() -> None:
+    """Names are loaded when they are first used."""
+    code = "import sys, tertulia; print(*sorted(name for name in sys.modules if name.startswith('tertulia')))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert run.stdout.split() == ["tertulia", "tertulia.errors", "tertulia.version"]
