@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 import socket
-import struct
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -173,8 +172,8 @@ async def _read(reader: asyncio.StreamReader) -> Seen:
 
 
 def _is_open(writer: asyncio.StreamWriter) -> bool:
-    info = writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
-    return struct.unpack("B", info)[0] == _ESTABLISHED
+    peer = writer.get_extra_info("socket")
+    return peer.fileno() >= 0 and peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
 
 
 # ---- what the three APIs stream

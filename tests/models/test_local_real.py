@@ -85,10 +85,10 @@ async def test_a_question_has_the_same_answer_twice(wire: LocalWire) -> None:
 
 
 async def test_what_was_read_is_not_read_again(wire: LocalWire) -> None:
-    question = UserMessage(new_item_id(), text_parts("Tell me about the sea. " * 20))
+    question = UserMessage(new_item_id(), text_parts("The sea is wide. " * 20 + "What is the capital of France?"))
     first = await hear(wire, "", items=[question])
     answer = AssistantMessage(new_item_id(), text_parts(text_of(first)))
-    again = UserMessage(new_item_id(), text_parts("And about the sky?"))
+    again = UserMessage(new_item_id(), text_parts("What colour is the sky?"))
     second = await hear(wire, "", items=[question, answer, again])
     ending = second[-1]
     assert isinstance(ending, Finished)

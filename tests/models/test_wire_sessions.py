@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -100,7 +101,7 @@ async def test_each_request_begins_as_the_one_before_it(api: Api) -> None:
         await soon(house.root.message("How is the weather?"))
         await soon(house.root.message("Thanks!"))
     bodies = [seen.body.replace(b',"cache_control":{"type":"ephemeral"}', b"") for seen in mock.seen]
-    for before, after in zip(bodies, bodies[1:], strict=False):
+    for before, after in pairwise(bodies):
         # Up to the brackets that close the last message and the whole.
         assert after.startswith(before.rstrip(b" ]}"))
 
@@ -173,16 +174,16 @@ async def test_a_cut_stream_is_made_good(api: Api) -> None:
 @every_api
 async def test_a_history_that_is_too_long_is_trimmed_once(api: Api) -> None:
     full = refused("400 Bad Request", api.overflow)
-    async with provided(api, Told(text="A"), Told(text="B"), full, Told(text="C"), full, full) as (wire, mock):
-        async with session(wire) as house:
-            for number in range(2):
-                await soon(house.root.message(f"Message {number} " + "x" * 4_000))
-            reply = await soon(house.root.message("And now?"))
-            assert (reply.status, reply.text) == ("completed", "C")
-            assert len(mock.seen[3].body) < len(mock.seen[2].body)
-            failed = await soon(house.root.message("And now?"))
-            assert failed.status == "failed"
-            assert "too long" in failed.error.message
+    answers = (Told(text="A"), Told(text="B"), full, Told(text="C"), full, full)
+    async with provided(api, *answers) as (wire, mock), session(wire) as house:
+        for number in range(2):
+            await soon(house.root.message(f"Message {number} " + "x" * 4_000))
+        reply = await soon(house.root.message("And now?"))
+        assert (reply.status, reply.text) == ("completed", "C")
+        assert len(mock.seen[3].body) < len(mock.seen[2].body)
+        failed = await soon(house.root.message("And now?"))
+        assert failed.status == "failed"
+        assert "too long" in failed.error.message
 
 
 @every_api

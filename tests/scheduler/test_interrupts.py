@@ -304,7 +304,7 @@ async def test_a_target_that_fails_is_told_to_the_caller_which_goes_on(plot: Plo
 
 async def test_a_target_that_takes_too_long_is_told_as_such(plot: Plot) -> None:
     """S002-51; DESIGN, Shapes: a timeout is a failure with that code."""
-    async with stage(model=plot.model, tools=[Ask()], limits={"target_timeout_s": 0.01}) as on:
+    async with stage(model=plot.model, tools=[Ask()], limits={"target_timeout_s": 0.1}) as on:
         a, b = await two(on)
         plot.write(say("", ask(b)), say("never", gate=asyncio.Event()), say("done"))
         reply = await a.message("go")
@@ -317,7 +317,7 @@ async def test_the_time_of_a_target_includes_all_that_it_hands_over(plot: Plot) 
     """`target_timeout_s` is for the target with all that it causes: b's time runs while c speaks."""
     async with stage(model=plot.model, tools=[Ask()]) as on:
         a = await on.session.open()
-        b = await on.session.open(limits={"target_timeout_s": 0.02})
+        b = await on.session.open(limits={"target_timeout_s": 0.2})
         c = await on.session.open()
         plot.write(say("", ask(b)), say("", ask(c, "c2")), say("never", gate=asyncio.Event()), say("", ask(c, "c3")))
         reply = await a.message("go")

@@ -273,7 +273,7 @@ async def test_a_half_said_answer_is_kept_when_it_is_stopped() -> None:
 
 async def test_a_task_that_takes_too_long_is_stopped_and_its_message_has_failed() -> None:
     """S002-51; DESIGN: timeout answers the message with failed and that code."""
-    async with stage(say("", call("stuck")), "fine", tools=[stuck], limits={"task_timeout_s": 0.01}) as on:
+    async with stage(say("", call("stuck")), "fine", tools=[stuck], limits={"task_timeout_s": 0.1}) as on:
         reply = await on.root.message("hi")
         assert (reply.status, reply.error.code if reply.error else None) == ("failed", "timeout")
         assert ends(on.events.drain()) == [("turn_aborted", "timeout")]
@@ -568,7 +568,7 @@ async def test_the_answer_of_a_target_that_timed_out_is_bounded_by_the_callers_d
     plot: list[Any] = []
     async with stage(model=ScriptedModel([lambda asked: plot.pop(0)], repeat=True), tools=[Ask()]) as on:
         a = await on.session.open(limits={"target_timeout_s": 3600})
-        b = await on.session.open(limits={"target_timeout_s": 0.01})
+        b = await on.session.open(limits={"target_timeout_s": 0.1})
         plot += [
             say("", call("ask", {"to": a.id}, "c1")),
             say("", call("ask", {"to": b.id}, "c2")),

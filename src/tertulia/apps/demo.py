@@ -1,4 +1,5 @@
-"""`tertulia demo`: two isolated conversations in one session, on a scripted model. Everything but the model is real."""
+"""`tertulia demo`: isolated conversations in one session. Two are played from a script; the third is a real model's,
+where one was pulled. Everything else is real."""
 
 from __future__ import annotations
 
@@ -15,12 +16,15 @@ import tertulia
 from tertulia.apps.demo_stage import Stage
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.terminal import Terminal
+from tertulia.models.weights import Weights, embedded
 from tertulia.models.wire import Piece, Request, TextDelta, Wire
 from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.inputs import TextInput
 from tertulia.session.assembly import Models
 from tertulia.session.handle import Conversation
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings
+from tertulia.tools.tool import TargetResult
 from tertulia.version import __version__
 
 _MORE = """
@@ -46,14 +50,17 @@ _ENOUGH = 24
 def command(given: Given) -> int:
     """Watch two isolated conversations in one session; needs no key.
 
-    The session is a real one and runs under your settings. Only the model is played, from a script: -m is not heeded.
+    The session is a real one and runs under your settings. Two conversations are played from a script (-m is not
+    heeded); a third, which one of them asks, is answered by the embedded model where it was pulled.
     """
     loaded = given.load()
     out = Terminal(sys.stdout, loaded.environment.variables)
     script = Models(loaded.settings, loaded.environment).find(f"scripted/{Path(__file__).with_name('demo.json')}")
     model = Wiretap(script, _PACE_S if out.live else 0)
-    settings = replace(loaded.settings, model=model, tools=(distance,), mcp_servers={}, include_plan_tool=None)
-    asyncio.run(_play(settings, model, out))
+    colleague = Colleague(embedded(loaded.environment.home))
+    tools = (distance, colleague.tool)
+    settings = replace(loaded.settings, model=model, tools=tools, mcp_servers={}, include_plan_tool=None)
+    asyncio.run(_play(settings, model, colleague, out))
     return 0
 
 
@@ -61,6 +68,32 @@ def command(given: Given) -> int:
 def distance(start: str, end: str) -> str:
     """How far it is from one place to another."""
     return f"{start} to {end}: 1.3 km"
+
+
+class Colleague:
+    """A conversation that the guide may ask: the call is handed over, and its answer comes back as the result."""
+
+    def __init__(self, weights: Weights | None) -> None:
+        self.model = None if weights is None else weights.model
+        self.conversation_id: ConversationId | None = None
+        self.tool = tertulia.tool(
+            self._ask, name="ask_colleague", description="Ask a colleague, and wait for the answer."
+        )
+
+    @property
+    def who(self) -> str:
+        """Who answers, for people."""
+        if self.model is None:
+            return "the same script (`tertulia models pull smollm2` and tertulia[local] put a real model here)"
+        return f"{self.model}, a real language model of 135M parameters in this very process"
+
+    async def _ask(self, question: str) -> tertulia.Handoff:
+        assert self.conversation_id is not None, "the colleague is introduced first"
+        return tertulia.Handoff(self.conversation_id, (TextInput(question),), _heard)
+
+
+def _heard(result: TargetResult) -> tertulia.Result:
+    return tertulia.Result(result.text or result.reason or "no answer", success=result.status == "completed")
 
 
 class Wiretap:
@@ -90,7 +123,7 @@ class Wiretap:
         await self._inner.close()
 
 
-async def _play(settings: Settings, model: Wiretap, out: Terminal) -> None:
+async def _play(settings: Settings, model: Wiretap, colleague: Colleague, out: Terminal) -> None:
     stage = Stage(out)
     out.line(("Tertulia", "bold"), f" {__version__}: one session holds many isolated conversations. Here are two.")
     async with Session.start(settings) as session:
@@ -109,9 +142,20 @@ async def _play(settings: Settings, model: Wiretap, out: Terminal) -> None:
         await asyncio.gather(_talk(guide, _TO_GUIDE, stage), _talk(critic, _TO_CRITIC, stage))
         stage.heading("A task can be stopped at any word.")
         await _talk(guide, "Tell me the history of Madrid.", stage, enough=_ENOUGH)
+        stage.heading(f"One conversation asks another and gets exactly one answer. It comes from {colleague.who}.")
+        await _delegate(session, guide, colleague, stage)
         stage.heading("What each of them remembers, and what its model was sent.")
         for conversation in (guide, critic):
             await _remember(conversation, model.sent[conversation.id], stage)
+
+
+async def _delegate(session: Session, guide: Conversation, colleague: Colleague, stage: Stage) -> None:
+    asked = await session.open(
+        base_instructions="You are a colleague. Answer in one short sentence.", model=colleague.model
+    )
+    colleague.conversation_id = asked.id
+    stage.introduce(asked.id, "other", "green")
+    await _talk(guide, "Ask your colleague what a tertulia is.", stage)
 
 
 async def _describe(conversation: Conversation, stage: Stage) -> None:
