@@ -71,6 +71,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "testing":
+        return import_module("tertulia.testing")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'tertulia' has no attribute {name!r}")

@@ -59,7 +59,9 @@ def pulled(shell: Shell, weights: Weights) -> Path:
 def test_with_nothing_set_up_the_list_says_that_a_script_answers(shell: Shell, weights: Weights) -> None:
     ran = shell.run("models", "ls")
     assert ran.code == 0
-    assert "  scripted/tour            no model is configured, no key is set and no embedded model was pulled" in ran.out
+    assert (
+        "  scripted/tour            no model is configured, no key is set and no embedded model was pulled" in ran.out
+    )
     assert rows(ran.out, "Embedded")["local/smollm2"][:2] == ["not", "pulled"]
     assert "pip install 'tertulia[local]'" in ran.out
     assert rows(ran.out, "Providers")["openai"] == [

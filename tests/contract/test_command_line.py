@@ -281,7 +281,6 @@ def test_importing_the_library_imports_no_heavy_package() -> None:
     assert process.stderr.strip() == b""
 
 
-@pytest.mark.xfail(reason="only after an import of its own")
 def test_the_testing_module_is_there_as_the_page_writes_it() -> None:
     """`tertulia.testing.ScriptedModel([...])` and `tertulia.errors`, after nothing but `import tertulia`."""
     code = "import tertulia; tertulia.errors.AgentError; tertulia.testing.ScriptedModel(['Hi.'])"

@@ -162,7 +162,6 @@ async def test_a_child_narrows_from_its_parent_as_it_was_when_it_was_made() -> N
         assert changed.context.policy["sandbox"] == "read-only", "the ceiling outlives the parent"
 
 
-@pytest.mark.xfail(reason="any parent is a ceiling but the root")
 async def test_the_root_is_a_parent_like_any_other() -> None:
     """S000-19: a parent fixes the ceiling of its children when they are made."""
     async with session() as house:
@@ -276,7 +275,6 @@ async def test_a_refused_change_changes_nothing() -> None:
         assert not await past(house, type="conversation_context_changed")
 
 
-@pytest.mark.xfail(reason="set_context takes an agent and does nothing with it")
 async def test_what_open_refuses_set_context_refuses_too() -> None:
     agent = {
         "name": "ana", "archetype": "repo", "backend_type": "pi", "workspace_policy": "persistent",

@@ -192,7 +192,6 @@ async def test_a_close_that_is_not_heard_in_time_is_forced_and_says_so() -> None
     assert types.count("tool_call_begin") == types.count("tool_call_end") == 1
 
 
-@pytest.mark.xfail(reason="answers at once and `forced: false` while the function still runs in its thread")
 async def test_a_synchronous_tool_that_is_stuck_is_left_behind_by_force() -> None:
     """S002-48, H3: cancel, wait the timeout, force, tell; the function has not ended when this answers."""
     enough = threading.Event()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tertulia.errors import InvalidParams
@@ -17,6 +18,7 @@ from tertulia.models.catalog import (
     locate,
     provider_from_wire,
 )
+from tests.docs.pages import names, table, text
 
 PLAIN = {"base_url": "https://api.example.org/v1", "wire": "chat"}
 
@@ -180,3 +182,36 @@ def test_every_default_model_has_a_provider_with_that_key() -> None:
         assert found.provider.env_key == key
         assert found.provider_name in BASE_URL_VARIABLES
         assert facts(found.model).tools
+
+
+# ---- what the page about models says
+
+
+def test_the_page_lists_every_provider() -> None:
+    rows = table("models.md", "provider", "speaks", "at", "key")
+    listed = [tuple(tuple(names(cell)) for cell in row) for row in rows]
+    expected = [
+        (
+            (name,),
+            (provider.wire,),
+            tuple(filter(None, (provider.base_url, BASE_URL_VARIABLES.get(name)))),
+            tuple(filter(None, (provider.env_key,))),
+        )
+        for name, provider in PROVIDERS.items()
+    ]
+    assert listed == expected
+
+
+def test_the_page_lists_every_field_of_a_provider_with_its_default() -> None:
+    rows = table("models.md", "field", "default", "what it is")
+    defaults = {field.name: field.default for field in msgspec.structs.fields(ModelProvider)}
+    shown = {names(row[0])[0]: row[1].strip("`") for row in rows}
+    words = {msgspec.NODEFAULT: "", None: "none"}
+    assert shown == {name: words.get(value, str(value)) for name, value in defaults.items()}
+
+
+def test_the_page_names_the_models_that_a_key_stands_for() -> None:
+    page = text("models.md")
+    for key, model in DEFAULT_MODELS:
+        assert f"`{key}`" in page
+        assert f"`{model}`" in page

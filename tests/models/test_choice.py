@@ -111,9 +111,7 @@ def test_local_is_a_server_of_this_machine_first(home: Path) -> None:
 
     table = {"ollama": ModelProvider(base_url="http://127.0.0.1:9/v1", wire="chat")}
     choice = choose_model("local", table, OPENAI, home, nearby=nearby)
-    assert choice == Choice(
-        "lmstudio/org/model", "local was asked for, and a lmstudio server answers on this machine"
-    )
+    assert choice == Choice("lmstudio/org/model", "local was asked for, and a lmstudio server answers on this machine")
     assert asked == [table]
 
 

@@ -196,7 +196,7 @@ async def test_an_error_page_without_end_is_not_read_to_its_end() -> None:
 @every_api
 async def test_a_stream_that_falls_silent_counts_as_cut(api: Api) -> None:
     pieces, mock = await asked(
-        api, streamed(*api.begun(PLAIN, "One"), "stall"), stream_idle_timeout_ms=30, stream_max_retries=1
+        api, streamed(*api.begun(PLAIN, "One"), "stall"), stream_idle_timeout_ms=150, stream_max_retries=1
     )
     assert "stream_idle_timeout_ms" in failure(pieces)
     assert [type(piece) for piece in pieces if not isinstance(piece, TextDelta)] == [Retrying, Failed]
@@ -204,7 +204,7 @@ async def test_a_stream_that_falls_silent_counts_as_cut(api: Api) -> None:
 
 
 async def test_a_provider_that_never_answers_counts_as_cut() -> None:
-    pieces, mock = await asked(RESPONSES, Reply(("stall",), raw=True), stream_idle_timeout_ms=30, stream_max_retries=1)
+    pieces, mock = await asked(RESPONSES, Reply(("stall",), raw=True), stream_idle_timeout_ms=150, stream_max_retries=1)
     assert "stream_idle_timeout_ms" in failure(pieces)
     assert len(mock.seen) == 2
 
@@ -215,10 +215,10 @@ async def test_a_stream_that_says_something_now_and_then_is_not_silent(monkeypat
     slow = [part for one in events for part in (one, b": still here\n\n")]
 
     async def pause(writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.004)
+        await asyncio.sleep(0.02)
 
     monkeypatch.setattr("tests.models.mock_provider.pause", pause)
-    pieces, mock = await asked(RESPONSES, streamed(*slow), stream_idle_timeout_ms=40)
+    pieces, mock = await asked(RESPONSES, streamed(*slow), stream_idle_timeout_ms=300)
     assert isinstance(pieces[-1], Finished)
     assert len(mock.seen) == 1
 
@@ -344,6 +344,18 @@ async def test_events_come_as_soon_as_they_are_there() -> None:
         async with asyncio.timeout(DEADLINE), made.post([b"{", b"}"], {}) as events:
             got = [await events.next_events() for _ in range(4)]
         assert got == [[b"one"], [b"two", b"three"], [b"four"], []]
+
+
+async def test_a_listener_who_takes_long_is_not_a_provider_who_is_silent() -> None:
+    async with MockProvider(streamed(event("one"), event("two"))) as mock:
+        made = Connection(mock.url, PLACE, 0.15)
+        async with asyncio.timeout(DEADLINE), made.post([b"{}"], {}) as events:
+            got = await events.next_events()
+            # Time has to pass here; what comes meanwhile lies unread.
+            await asyncio.sleep(0.4)
+            got += await events.next_events()
+        assert got == [b"one", b"two"]
+        await made.close()
 
 
 async def test_an_address_that_cannot_be_used_is_trouble() -> None:

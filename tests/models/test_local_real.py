@@ -119,6 +119,18 @@ async def test_a_history_that_does_not_fit_overflows(wire: LocalWire) -> None:
     assert failed.overflow
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/net/tcp"), reason="looks into /proc")
+async def test_its_process_opens_no_port(wire: LocalWire) -> None:
+    await hear(wire, "Hello", said=1)
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    (pid,) = [pid for pid in children if b"llama.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    links = [os.readlink(handle) for handle in Path(f"/proc/{pid}/fd").iterdir()]
+    sockets = {link[8:-1] for link in links if link.startswith("socket:")}
+    assert sockets
+    tables = [Path(f"/proc/net/{kind}").read_text().splitlines()[1:] for kind in ("tcp", "tcp6", "udp", "udp6")]
+    assert not sockets & {line.split()[9] for lines in tables for line in lines}
+
+
 async def test_a_conversation_of_a_session_is_answered_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERTULIA_HOME", str(HOME))
     async with Session.start(Settings(model="local/smollm2")) as session:

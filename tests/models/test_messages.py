@@ -181,10 +181,12 @@ def test_an_answer_can_be_asked_for_in_a_form() -> None:
     }
 
 
-def test_the_key_has_a_header_of_its_own() -> None:
-    wire = MESSAGES.wire("https://mock.example")
-    assert wire.headers_for("sk-1") == {"anthropic-version": "2023-06-01", "x-api-key": "sk-1"}
-    assert wire.headers_for(None) == {"anthropic-version": "2023-06-01"}
+def test_the_key_is_sent_as_its_host_wants_it() -> None:
+    version, key = {"anthropic-version": "2023-06-01"}, {"x-api-key": "sk-1"}
+    anthropic, gateway = MESSAGES.wire("https://api.anthropic.com"), MESSAGES.wire("https://notanthropic.com")
+    assert anthropic.headers_for("sk-1") == {**version, **key}
+    assert gateway.headers_for("sk-1") == {**version, **key, "Authorization": "Bearer sk-1"}
+    assert anthropic.headers_for(None) == gateway.headers_for(None) == version
 
 
 seams = ['] },{ "role":"user","content":[', ']  },{ "role":"assistant","content":[', "] }", '"] },{ "role"']

@@ -120,7 +120,8 @@ def test_a_server_that_says_nothing_does_not_hide_another(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "base_url", ["http://192.0.2.1/v1", "http://example.org/v1", "https://127.0.0.1/v1", "http://[", "http://127.0.0.1:x/"]
+    "base_url",
+    ["http://192.0.2.1/v1", "http://example.org/v1", "https://127.0.0.1/v1", "http://[", "http://127.0.0.1:x/"],
 )
 def test_only_this_machine_is_asked(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:

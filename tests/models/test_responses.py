@@ -49,9 +49,10 @@ def test_a_request_in_full() -> None:
             {"type": "web_search"},
         ],
         "input": [
-            {"role": "user", "content": "<environment/>"},
-            {"role": "user", "content": "<summary>\nThey said hello.\n</summary>"},
+            {"type": "message", "role": "user", "content": "<environment/>"},
+            {"type": "message", "role": "user", "content": "<summary>\nThey said hello.\n</summary>"},
             {
+                "type": "message",
                 "role": "user",
                 "content": [
                     {"type": "input_text", "text": "Look:"},
@@ -64,7 +65,7 @@ def test_a_request_in_full() -> None:
                 "summary": [{"type": "summary_text", "text": "Let me see."}],
                 "encrypted_content": "sealed",
             },
-            {"role": "assistant", "content": "I look."},
+            {"type": "message", "role": "assistant", "content": "I look."},
             {"type": "function_call", "call_id": "call_1", "name": "shell", "arguments": '{"command": "ls"}'},
             {"type": "custom_tool_call", "call_id": "call_2", "name": "apply_patch", "input": "*** Begin"},
             {"type": "function_call", "call_id": "call.3:x", "name": "shell", "arguments": '{"input":"{broken"}'},
@@ -75,10 +76,11 @@ def test_a_request_in_full() -> None:
             },
             {"type": "custom_tool_call_output", "call_id": "call_2", "output": "Done."},
             {"type": "function_call_output", "call_id": "call.3:x", "output": "not JSON"},
-            {"role": "user", "content": "And quick!"},
-            {"role": "assistant", "content": "It is"},
-            {"role": "assistant", "content": 'a "file".'},
+            {"type": "message", "role": "user", "content": "And quick!"},
+            {"type": "message", "role": "assistant", "content": "It is"},
+            {"type": "message", "role": "assistant", "content": 'a "file".'},
             {
+                "type": "message",
                 "role": "user",
                 "content": [{"type": "input_text", "text": "Thanks"}, {"type": "input_text", "text": "a lot."}],
             },
@@ -132,7 +134,7 @@ def test_an_empty_message_and_an_empty_output_are_empty_texts() -> None:
     wire = RESPONSES.wire("https://mock.example")
     items = [UserMessage(ID, ()), ToolCall(ID, CallId("c"), "shell", "{}"), ToolOutput(ID, CallId("c"), ())]
     sent = body(wire, a_request(items=items, dialect=wire.dialect))["input"]
-    assert sent[0] == {"role": "user", "content": ""}
+    assert sent[0] == {"type": "message", "role": "user", "content": ""}
     assert sent[2]["output"] == ""
 
 

@@ -9,7 +9,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,14 +35,20 @@ WIRES: dict[WireName, type[HttpWire]] = {"chat": ChatWire, "responses": Response
 each_wire = pytest.mark.parametrize("name", WIRES)
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    command = [sys.executable, str(PROGRAM), str(WEIGHTS_FILE), KEY]
+@contextmanager
+def serving(*keys: str) -> Iterator[str]:
+    command = [sys.executable, str(PROGRAM), str(WEIGHTS_FILE), *keys]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, text=True, **streams) as server:
         assert server.stdout is not None
         yield server.stdout.readline().strip()
         server.kill()
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with serving(KEY) as address:
+        yield address
 
 
 @asynccontextmanager
@@ -53,9 +59,7 @@ async def reaching(address: str, name: WireName, key: str | None = KEY) -> Async
     await wire.close()
 
 
-async def hear(
-    wire: HttpWire, text: str, *, items: list[Item] | None = None, said: int | None = None
-) -> list[Piece]:
+async def hear(wire: HttpWire, text: str, *, items: list[Item] | None = None, said: int | None = None) -> list[Piece]:
     """All pieces of an answer, or the first so many."""
     request = a_request(text, items=items, dialect=wire.dialect, instructions="You are a helpful assistant. Be brief.")
     pieces: list[Piece] = []
@@ -131,6 +135,10 @@ async def test_hanging_up_frees_it_for_the_next(address: str, name: WireName) ->
         assert "Paris" in text_of(await hear(wire, "What is the capital of France?"))
 
 
-def test_it_is_found_nearby(address: str) -> None:
-    found = models_nearby({"llamacpp": ModelProvider(base_url=f"{address}/v1", wire="chat")})
-    assert len(found["llamacpp"]) == 1
+def test_it_is_found_nearby_unless_it_wants_a_key(address: str) -> None:
+    def nearby(address: str) -> dict[str, list[str]]:
+        return models_nearby({"llamacpp": ModelProvider(base_url=f"{address}/v1", wire="chat")})
+
+    with serving() as open_to_all:
+        assert len(nearby(open_to_all)["llamacpp"]) == 1
+    assert "llamacpp" not in nearby(address)

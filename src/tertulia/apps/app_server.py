@@ -10,6 +10,7 @@ import click
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.terminal import Terminal
 from tertulia.server.stdio import serve_stdio
+from tertulia.session.assembly import Models
 
 _MORE = """
 \b
@@ -31,4 +32,7 @@ def command(given: Given) -> int:
     notes = Terminal(sys.stderr, loaded.environment.variables)
     for warning in loaded.warnings:
         notes.line(("warning", "yellow"), f" {warning}")
+    # A model that does not exist is told now, not to the first client.
+    models = Models(loaded.settings, loaded.environment)
+    models.find(models.choose(loaded.settings.model)[0])
     return asyncio.run(serve_stdio(loaded.settings))

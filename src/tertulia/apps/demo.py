@@ -142,7 +142,7 @@ async def _play(settings: Settings, model: Wiretap, colleague: Colleague, out: T
         await asyncio.gather(_talk(guide, _TO_GUIDE, stage), _talk(critic, _TO_CRITIC, stage))
         stage.heading("A task can be stopped at any word.")
         await _talk(guide, "Tell me the history of Madrid.", stage, enough=_ENOUGH)
-        stage.heading(f"One conversation asks another and gets exactly one answer. It comes from {colleague.who}.")
+        stage.heading("One conversation asks another, and gets exactly one answer.")
         await _delegate(session, guide, colleague, stage)
         stage.heading("What each of them remembers, and what its model was sent.")
         for conversation in (guide, critic):
@@ -155,6 +155,7 @@ async def _delegate(session: Session, guide: Conversation, colleague: Colleague,
     )
     colleague.conversation_id = asked.id
     stage.introduce(asked.id, "other", "green")
+    stage.row(asked.id, "is", colleague.who)
     await _talk(guide, "Ask your colleague what a tertulia is.", stage)
 
 

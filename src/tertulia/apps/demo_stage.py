@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from tertulia.apps.terminal import Style, Terminal, shortened
+from tertulia.apps.terminal import Style, Terminal, as_text, shortened
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import ConversationId, ItemId
@@ -57,7 +57,13 @@ class Stage:
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _started(self, conversation_id: ConversationId, data: e.TaskStarted) -> None:
-        self.row(conversation_id, "you", data.input_preview or "", "bold")
+        match data.kind:
+            case "user":
+                self.row(conversation_id, "you", data.input_preview or "", "bold")
+            case "target":
+                self.row(conversation_id, "is asked", data.input_preview or "", "bold")
+            case "continuation":
+                pass
 
     def _piece(self, conversation_id: ConversationId, data: e.AgentMessageDelta) -> None:
         if self._out.live:
@@ -87,7 +93,7 @@ class Stage:
 
     def _call(self, conversation_id: ConversationId, data: t.ToolCallBegin) -> None:
         if data.name != _PLAN:
-            self.row(conversation_id, "calls", f"{data.name} {data.arguments}")
+            self.row(conversation_id, "calls", f"{data.name} {as_text(data.arguments)}")
 
     def _called(self, conversation_id: ConversationId, data: t.ToolCallEnd) -> None:
         if not data.success:
@@ -102,7 +108,10 @@ class Stage:
         self.row(conversation_id, "done", f"{data.usage.total_tokens:,} tokens", "dim")
 
     def _aborted(self, conversation_id: ConversationId, data: e.TurnAborted) -> None:
-        self.row(conversation_id, "stopped", f"{data.reason}; what was said so far is kept", "yellow")
+        if data.reason == "replaced":
+            self.row(conversation_id, "waits", "the other one speaks first; then this one goes on", "yellow")
+        else:
+            self.row(conversation_id, "stopped", f"{data.reason}; what was said so far is kept", "yellow")
 
     _showers: ClassVar[Mapping[type[e.EventData], Callable[..., None]]] = {
         e.TaskStarted: _started,

@@ -123,8 +123,12 @@ def _read_standard_input() -> str:
 
 
 def _read_schema(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        content = file.read(MAX_TEXT_BYTES + 1)
+    if len(content) > MAX_TEXT_BYTES:
+        raise click.BadParameter(f"{path} has more than {MAX_TEXT_BYTES:,} bytes", param_hint="--output-schema")
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        return msgspec.json.decode(content, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{path} is not a JSON object ({error})", param_hint="--output-schema") from None
 

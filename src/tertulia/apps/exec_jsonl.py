@@ -131,7 +131,7 @@ class ExecLines:
         yield {"type": "item.started" if known is None else "item.updated", "item": item}
 
     def _call(self, event: e.Event, data: t.ToolCallBegin) -> Lines:
-        begun = {"call_id": data.call_id, "name": data.name, "arguments": _arguments(data.arguments)}
+        begun = {"call_id": data.call_id, "name": data.name, "arguments": data.arguments}
         item = self._item("tool_call", **begun, output=None, status="in_progress")
         self._calls[event.conversation_id, data.call_id] = item
         yield {"type": "item.started", "item": item}
@@ -172,14 +172,6 @@ class ExecLines:
 
 def _failed(code: str, message: str | None = None) -> Line:
     return {"type": "turn.failed", "error": {"code": code, "message": message or _SAID.get(code, code)}}
-
-
-def _arguments(text: str) -> Any:
-    """The value that the model wrote, or its text where that is none."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return text
 
 
 class JsonView:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from tertulia.apps.errand import Ending, StopReason
 from tertulia.apps.notices import notice
-from tertulia.apps.terminal import Style, Terminal, shortened
+from tertulia.apps.terminal import Style, Terminal, as_text, shortened
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import ConversationId, ItemId
@@ -100,7 +100,7 @@ class TextView:
 
     def _call(self, event: e.Event, data: t.ToolCallBegin) -> None:
         self._pass_held()
-        self._note("call", "cyan", f"{data.name} {shortened(data.arguments)}")
+        self._note("call", "cyan", f"{data.name} {shortened(as_text(data.arguments))}")
 
     def _called(self, event: e.Event, data: t.ToolCallEnd) -> None:
         word, style = ("result", "green") if data.success else ("failed", "red")

@@ -215,10 +215,11 @@ def remove_weights(given: Given, *, name: str) -> int:
 @click.argument("tried", metavar="[MODEL]", required=False)
 @global_flags
 @click.pass_obj
-def test(given: Given, *, tried: str | None) -> int:
+def try_out(given: Given, *, tried: str | None) -> int:
     """Have a model answer once and call a tool once.
 
-    In a real session, and shows how long that took. MODEL is `provider/model`; without it, the one that would answer anyway. Nothing is stored.
+    This happens in a real session, with a stopwatch. MODEL is `provider/model`; without it, the one that would answer
+    anyway. Nothing is stored.
     """
     loaded = given.load()
     if tried is not None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from io import TextIOWrapper
 from typing import Literal, TextIO
 
+import msgspec
+
 Style = Literal["plain", "bold", "dim", "red", "green", "yellow", "blue", "magenta", "cyan"]
 Piece = str | tuple[str, Style]
 """Some text, or some text and how it looks."""
@@ -67,3 +69,8 @@ def shortened(text: str, width: int = 100) -> str:
     """The text as one line of at most that many characters."""
     line = " ".join(text[: 4 * width].split())
     return line if len(line) <= width and len(text) <= 4 * width else f"{line[: width - 1]}…"
+
+
+def as_text(value: object) -> str:
+    """A JSON value in one line; a text as it is."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

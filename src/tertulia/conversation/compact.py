@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from tertulia.conversation.answer import ask
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.trimming import compacted_event
+from tertulia.errors import ModelError
 from tertulia.history.compaction import Compaction, compact
 from tertulia.history.sanitiser import mend
 from tertulia.history.store import HistoryLimits, HistoryStore
+from tertulia.history.summariser import ExtractiveSummariser
 from tertulia.prompt.assembly import Asking, build_request
 from tertulia.prompt.instructions import builtin
 from tertulia.prompt.tool_list import NO_TOOLS
-from tertulia.protocol.events import TokenCount
+from tertulia.protocol.events import TokenCount, Warning
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import AssistantMessage, Item, TextPart, UserMessage
 
@@ -51,7 +53,15 @@ class ModelSummariser:
 
 
 async def compact_by_model(floor: Floor) -> Compaction:
-    """Replace all but the newest round by the model's notes, or leave the history as it is and say why."""
-    done = await compact(floor.talk.history, ModelSummariser(floor), target_tokens=0)
+    """Replace all but the newest round by notes, or leave the history as it is and say why.
+
+    The model's notes, or a local summary where it has none: whoever compacts needs the room.
+    """
+    history = floor.talk.history
+    try:
+        done = await compact(history, ModelSummariser(floor), target_tokens=0)
+    except ModelError as error:
+        floor.publish(Warning(f"the model wrote no notes ({error.message}); a local summary stands in", error.code))
+        done = await compact(history, ExtractiveSummariser(), target_tokens=0)
     floor.publish(compacted_event(done, "request"))
     return done

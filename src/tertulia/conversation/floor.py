@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -23,6 +24,8 @@ from tertulia.protocol.items import AssistantMessage, Item, Reasoning, TextPart,
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.usage import NO_USAGE, Usage
 from tertulia.tools.tool import Result
+
+_MAX_READABLE = 64 * 1024
 
 
 class Tally:
@@ -159,7 +162,7 @@ class Floor:
 
     def begin(self, call: ToolCall) -> None:
         """A call is being handled from now on."""
-        self.publish(ToolCallBegin(call.call_id, call.name, call.arguments))
+        self.publish(ToolCallBegin(call.call_id, call.name, _readable(call)))
         self._begun[call.call_id] = self.around.clock.monotonic()
         self.tally.tool_calls += 1
 
@@ -206,3 +209,13 @@ class Floor:
     def _check(self) -> None:
         if self._revoked:
             raise asyncio.CancelledError("this task is over")
+
+
+def _readable(call: ToolCall) -> Any:
+    """Arguments for people and clients. What is not JSON, a custom tool's text too, stays as the model wrote it."""
+    if call.kind == "custom" or len(call.arguments) > _MAX_READABLE:
+        return call.arguments
+    try:
+        return msgspec.json.decode(call.arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return call.arguments

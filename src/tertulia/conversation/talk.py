@@ -86,13 +86,12 @@ class Talk:
         """Something happened here just now."""
         self.last_active = self._clock.now()
 
-    def queue_input(self, message: UserMessage) -> None:
-        """Keep a message for the next model request of this conversation; Busy when too many are waiting."""
-        if self._pending is None:
-            self._pending = []
-        if len(self._pending) >= MAX_PENDING:
-            raise Busy(f"{MAX_PENDING} messages already wait for the model's next request", retry_after_s=1)
-        self._pending.append(message)
+    def queue_input(self, *messages: UserMessage) -> None:
+        """Keep messages for the next model request of this conversation; Busy, and none kept, when too many wait."""
+        pending = self._pending or []
+        if len(pending) + len(messages) > MAX_PENDING:
+            raise Busy(f"{MAX_PENDING} messages at most wait for the model's next request", retry_after_s=1)
+        self._pending = [*pending, *messages]
 
     @property
     def has_pending(self) -> bool:
@@ -107,13 +106,15 @@ class Talk:
         return bool(pending)
 
     def adopt(self, terms: Terms) -> None:
-        """Run under new terms from the next request on. History is added to, never rewritten."""
+        """Run under new terms from the next request on. History is added to, never rewritten. Busy changes nothing."""
         before, text = self.terms, terms.context.user_instructions
+        news: list[UserMessage] = []
         if text != before.context.user_instructions:
-            self._instruct(user_instructions_message(text or NO_LONGER))
+            news.append(user_instructions_message(text or NO_LONGER))
         environment = environment_message(terms.cwd, terms.rights)
         if environment.parts != environment_message(before.cwd, before.rights).parts:
-            self._instruct(environment)
+            news.append(environment)
+        self._instruct(news)
         self.terms = terms
         self.history.limits = _limits(terms.rights)
 
@@ -128,13 +129,13 @@ class Talk:
             storage_policy=rights.storage_policy,
         )
 
-    def _instruct(self, message: UserMessage) -> None:
+    def _instruct(self, messages: Sequence[UserMessage]) -> None:
         """Pinned like the seeds it takes the place of: trimming must not leave only what no longer holds."""
         # Between a call and its output some models accept nothing: then it is read after the output.
         if self.history.open_calls:
-            self.queue_input(message)
+            self.queue_input(*messages)
         else:
-            self.say([message], pinned=True)
+            self.say(messages, pinned=True)
 
     def _keep(self, items: Sequence[Item]) -> None:
         self._journal.keep(self.id, items, self.terms.rights.storage_policy)

@@ -19,6 +19,8 @@ from tertulia.models.trouble import Place, Trouble, cut, malformed, refused
 
 CONNECT_TIMEOUT_S = 10.0
 _DRAIN_S = 0.5
+_KEPT_S = 60.0
+"""How long a connection waits for the next request; people think longer than the usual 15 s."""
 _MAX_ERROR_BYTES = 64 * 1024
 _AT_ONCE = struct.pack("ii", 1, 0)
 _SMALL = 1 << 16
@@ -28,23 +30,27 @@ _LARGE = 1 << 20
 class EventStream:
     """The events of one answer, as far as they have come. Close it: a timer watches it."""
 
-    __slots__ = ("_content", "_heard", "_idle_s", "_loop", "_splitter", "_timer")
+    __slots__ = ("_content", "_idle_s", "_loop", "_splitter", "_timer", "_waits_since")
 
     def __init__(self, content: aiohttp.StreamReader, idle_s: float) -> None:
         self._content = content
         self._splitter = EventSplitter()
         self._idle_s = idle_s
         self._loop = asyncio.get_running_loop()
-        self._heard = self._loop.time()
+        self._waits_since: float | None = None
         self._timer = self._loop.call_later(idle_s, self._look)
 
     async def next_events(self) -> list[bytes]:
         """The data of the next events, at least of one; none when the stream is over."""
-        while chunk := await self._content.readany():
-            self._heard = self._loop.time()
-            if events := self._splitter.feed(chunk):
-                return events
-        return []
+        events: list[bytes] = []
+        while not events:
+            self._waits_since = self._loop.time()
+            chunk = await self._content.readany()
+            if not chunk:
+                break
+            events = self._splitter.feed(chunk)
+        self._waits_since = None
+        return events
 
     async def drain(self) -> None:
         """Wait a moment for the end of a stream that has said all: then its connection can be used again."""
@@ -58,8 +64,10 @@ class EventStream:
         self._timer.cancel()
 
     def _look(self) -> None:
-        # One timer that looks up now and then, because one for each chunk would cost more than reading it.
-        left = self._heard + self._idle_s - self._loop.time()
+        # One timer that looks up now and then, because one for each chunk would cost more than reading it. It minds
+        # only silence that somebody listens to: what lies here unread is not the provider's delay.
+        now = self._loop.time()
+        left = self._idle_s if self._waits_since is None else self._waits_since + self._idle_s - now
         if left > 0:
             self._timer = self._loop.call_later(left, self._look)
         else:
@@ -82,18 +90,18 @@ class Connection:
 
         Whoever leaves before the stream is over has hung up when this returns.
         """
-        session, sent = self._opened(), _Body(body)
+        sent = _Body(body)
         self._sent.add(sent)
         response: aiohttp.ClientResponse | None = None
         try:
             async with asyncio.timeout(self._idle_s):
-                response = await session.post(self._url, data=sent, headers=headers, allow_redirects=False)
+                response = await self._ask(sent, headers)
                 await self._check(response)
             with closing(EventStream(response.content, self._idle_s)) as events:
                 yield events
         except EventTooLarge:
             raise malformed(self._place, f"an event of more than {MAX_EVENT_BYTES:,} bytes") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:  # a TimeoutError is an OSError
+        except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
             # What these say can hold the whole address; none of it is passed on but what the system said.
             raise (_ours(self._place) if sent.cut_off else _trouble(error, self._place)) from None
         finally:
@@ -115,14 +123,19 @@ class Connection:
         if session is not None:
             await session.close()
 
-    def _opened(self) -> aiohttp.ClientSession:
+    async def _ask(self, sent: _Body, headers: Mapping[str, str]) -> aiohttp.ClientResponse:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
             )
-        return self._session
+        try:
+            return await self._session.post(self._url, data=sent, headers=headers, allow_redirects=False)
+        except aiohttp.ClientSSLError:  # which for a certificate is a ValueError too
+            raise
+        except ValueError:
+            raise Trouble(f"{self._place.provider} cannot be asked: its base_url is not usable") from None
 
     async def _check(self, response: aiohttp.ClientResponse) -> None:
         if response.status != 200:
@@ -202,10 +215,8 @@ def _trouble(error: Exception, place: Place) -> Trouble:
             return cut(place, "nothing came for too long (stream_idle_timeout_ms)")
         case aiohttp.ClientResponseError():
             return malformed(place, "something that is not HTTP")
-        case aiohttp.ClientPayloadError() | aiohttp.ClientConnectionError() | OSError():
-            return cut(place, "the connection was lost")
         case _:
-            return Trouble(f"{place.provider} cannot be asked: its base_url is not usable")
+            return cut(place, "the connection was lost")
 
 
 def _reason(error: aiohttp.ClientConnectorError | aiohttp.ClientSSLError) -> str:

@@ -13,7 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from tertulia.models import llama
@@ -49,10 +49,11 @@ class Engine:
     """A process with weights in memory. It ends with the last reference to it, and with our own process."""
 
     def __init__(self, weights: Path, context_window: int) -> None:
-        """Start it, and wait for nothing: requests wait until it has loaded."""
+        """Start it, and wait for nothing: requests wait until it has loaded. OSError: the system does not let us."""
         self._control, theirs = socket.socketpair()
         arguments = [str(theirs.fileno()), str(weights), str(context_window)]
-        with theirs:
+        with theirs, ExitStack() as stack:
+            stack.callback(self._control.close)
             # A session of its own: a Ctrl-C at the terminal is for us, and how its model stops is for us to say.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", llama.__file__, *arguments],
@@ -62,6 +63,7 @@ class Engine:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+            stack.pop_all()
         self.end = weakref.finalize(self, _end, self._process, self._control)
         """Stop everything, now. Idempotent."""
 
@@ -77,7 +79,7 @@ class Engine:
 
     @asynccontextmanager
     async def ask(self, body: bytes) -> AsyncGenerator[Lines]:
-        """Send a body of Chat Completions. On leaving, the model has stopped. EngineEnded where there is nobody to ask."""
+        """Send a body of Chat Completions. On leaving, the model has stopped. EngineEnded: there is nobody to ask."""
         reader, writer = await self._connect()
         try:
             writer.write(body + b"\n")

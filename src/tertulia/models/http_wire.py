@@ -142,7 +142,8 @@ class HttpWire(ABC):
         while True:
             reader = self.reader()
             try:
-                async with self._connected().post(body, self._headers(key)) as events:
+                headers = self._headers(key)
+                async with self._connected().post(body, headers) as events:
                     while not reader.whole and (news := await events.next_events()):
                         for data in news:
                             for piece in reader.take(data):

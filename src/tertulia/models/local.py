@@ -13,7 +13,7 @@ from tertulia.errors import InvalidParams
 from tertulia.models.chat_answer import ChatAnswer
 from tertulia.models.engine import EngineEnded, shared_engine
 from tertulia.models.llama import UNLOADABLE
-from tertulia.models.spelling import encode, joined, member, schema_of
+from tertulia.models.spelling import encode, joined, member, schema_of, summarised
 from tertulia.models.trouble import Place, Trouble
 from tertulia.models.weights import PROVIDER, can_run, find_weights
 from tertulia.models.wire import Failed, Piece, Request, Retrying
@@ -38,7 +38,7 @@ class LocalDialect:
     def encode_items(self, items: Sequence[Item]) -> bytes:
         """Calls of tools and their outputs as sentences; reasoning and pictures left out."""
         spelled = (_spell(item) for item in items)
-        return b",".join(encode({"role": role, "content": text}) for role, text in spelled if text)
+        return b",".join(_message(role, text) for role, text in spelled if text)
 
     def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
         """The functions among them."""
@@ -77,8 +77,12 @@ class LocalWire:
         body = self._body(request)
         self._shared.hold(self)
         for last_chance in (False, True):
-            engine = self._shared.running()
             answer = ChatAnswer(Place(PROVIDER, self.family, "this machine", None), self.dialect.name)
+            try:
+                engine = self._shared.running()
+            except OSError as error:
+                yield Failed(f"the process of {self.name} cannot be started: {error.strerror}")
+                return
             try:
                 async with engine.ask(body) as lines:
                     while not answer.whole:
@@ -121,9 +125,14 @@ class LocalWire:
         if request.output_schema is not None:
             form = b'{"type":"json_schema","json_schema":{"schema":%b}}'
             parts.append(member("response_format", form % request.output_schema.encode()))
-        system = encode({"role": "system", "content": request.instructions}) if request.instructions else b""
+        system = _message("system", request.instructions) if request.instructions else b""
         messages = b",".join(filter(None, (system, joined(request.chunks) if request.chunks else b"")))
         return b"".join((*parts, b',"messages":[', messages, b"]}"))
+
+
+def _message(role: str, text: str) -> bytes:
+    # The model's marks of who speaks are read wherever they stand: whoever writes one could speak for somebody else.
+    return encode({"role": role, "content": text.replace("<|", "< |")})
 
 
 def _spell(item: Item) -> tuple[str, str]:
@@ -132,7 +141,7 @@ def _spell(item: Item) -> tuple[str, str]:
         case UserMessage():
             return "user", item.text
         case Summary():
-            return "user", item.text
+            return "user", summarised(item)
         case AssistantMessage():
             return "assistant", item.text
         case ToolCall():

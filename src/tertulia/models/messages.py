@@ -102,9 +102,14 @@ class MessagesWire(HttpWire):
         return MessagesDialect(self.provider_name)
 
     def headers_for(self, key: str | None) -> dict[str, str]:
-        """The version of the API, and the key under its name for it."""
-        version = {"anthropic-version": "2023-06-01"}
-        return version if key is None else {**version, "x-api-key": key}
+        """The key under the API's own name for it; for other hosts, whose gateways may know only tokens, as one too."""
+        # Not the newest version: this one every gateway knows, and Anthropic keeps what it was.
+        headers = {"anthropic-version": "2023-06-01"}
+        if key is not None:
+            headers["x-api-key"] = key
+            if not f".{self.place.host}".endswith(".anthropic.com"):
+                headers["Authorization"] = f"Bearer {key}"
+        return headers
 
     def body_of(self, request: Request) -> list[bytes]:
         """The request. What stays the same from one to the next is marked for the provider's cache, here and now."""

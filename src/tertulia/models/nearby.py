@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import ipaddress
 import threading
 from collections.abc import Mapping
@@ -51,6 +50,9 @@ def models_nearby(configured: Mapping[str, ModelProvider]) -> dict[str, list[str
 
 
 def _list_models(base_url: str) -> list[str]:
+    # Here and not above: it takes as long to import as all the rest that a session needs of the models.
+    import http.client
+
     try:
         address = urlsplit(base_url)
         host, port = address.hostname or "", address.port or 80
@@ -60,7 +62,7 @@ def _list_models(base_url: str) -> list[str]:
         try:
             connection.request("GET", f"{address.path.rstrip('/')}/models")
             answer = connection.getresponse()
-            body = answer.read(_LONGEST_LIST) if answer.status == http.HTTPStatus.OK else b""
+            body = answer.read(_LONGEST_LIST) if answer.status == 200 else b""
         finally:
             connection.close()
         return [model.id for model in _models.decode(body).data if model.id]

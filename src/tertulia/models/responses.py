@@ -48,11 +48,11 @@ class ResponsesDialect:
     def _spell(self, item: Item) -> dict[str, object] | None:
         match item:
             case UserMessage():
-                return {"role": "user", "content": _content(item.parts)}
+                return _message("user", _content(item.parts))
             case Summary():
-                return {"role": "user", "content": summarised(item)}
+                return _message("user", summarised(item))
             case AssistantMessage():
-                return {"role": "assistant", "content": item.text} if item.text else None
+                return _message("assistant", item.text) if item.text else None
             case Reasoning():
                 return self._spell_reasoning(item)
             case ToolCall(kind="custom"):
@@ -107,6 +107,11 @@ class ResponsesWire(HttpWire):
     def reader(self) -> ResponsesAnswer:
         """One who understands an answer."""
         return ResponsesAnswer(self.place, self.dialect.name)
+
+
+def _message(role: str, content: object) -> dict[str, object]:
+    # With its type: OpenAI can do without, others cannot.
+    return {"type": "message", "role": role, "content": content}
 
 
 def _content(parts: tuple[Part, ...]) -> str | list[dict[str, str]]:

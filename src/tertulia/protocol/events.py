@@ -27,6 +27,12 @@ class EventData(msgspec.Struct, frozen=True, gc=False):
     terminal: ClassVar[bool] = False
     """True for what a slow subscriber must get whatever else it misses."""
 
+    def __getitem__(self, key: str) -> Any:
+        """`data["text"]` is `data.text`: the same code reads events in Python and from a wire."""
+        if key not in self.__struct_fields__:
+            raise KeyError(key)
+        return getattr(self, key)
+
 
 class Event(msgspec.Struct, frozen=True, dict=True):
     """The envelope. `json()` is encoded once, however many subscribers ask."""
@@ -130,7 +136,7 @@ class ConversationCloseForced(EventData, frozen=True, gc=False):
 # ── tasks ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class TaskStarted(EventData, frozen=True, gc=False):
+class TaskStarted(EventData, frozen=True, gc=False, omit_defaults=True):
     """A task has the slot and its input is committed."""
 
     type: ClassVar[str] = "task_started"
@@ -148,7 +154,7 @@ class TaskComplete(EventData, frozen=True, gc=False):
     usage: Usage
 
 
-class TurnAborted(EventData, frozen=True, gc=False):
+class TurnAborted(EventData, frozen=True, gc=False, omit_defaults=True):
     """A task was ended from outside."""
 
     type: ClassVar[str] = "turn_aborted"
@@ -202,7 +208,7 @@ class TokenCount(EventData, frozen=True, gc=False):
     cache_key: str
 
 
-class HistoryCompacted(EventData, frozen=True, gc=False):
+class HistoryCompacted(EventData, frozen=True, gc=False, omit_defaults=True):
     """Older items were replaced by a summary, or could not be (then `compacted` is false and `reason` says why)."""
 
     type: ClassVar[str] = "history_compacted"
@@ -214,7 +220,7 @@ class HistoryCompacted(EventData, frozen=True, gc=False):
     reason: str | None = None
 
 
-class BackgroundEvent(EventData, frozen=True, gc=False):
+class BackgroundEvent(EventData, frozen=True, gc=False, omit_defaults=True):
     """Something a person may want to know: a right that was narrowed, a retry."""
 
     type: ClassVar[str] = "background_event"
@@ -223,7 +229,7 @@ class BackgroundEvent(EventData, frozen=True, gc=False):
     discard_deltas: bool = False
 
 
-class Warning(EventData, frozen=True, gc=False):
+class Warning(EventData, frozen=True, gc=False, omit_defaults=True):
     """Something is not as asked; work goes on."""
 
     type: ClassVar[str] = "warning"

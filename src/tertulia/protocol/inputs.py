@@ -80,7 +80,7 @@ class SetContext(ContextFields, frozen=True, kw_only=True, forbid_unknown_fields
     """`conversation/set_context`."""
 
     conversation_id: str
-    refresh_mcp_view: bool = False
+    refresh_mcp_view: bool | None = None
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,8 +93,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     sender: str | None = None
     task_type: Literal["code", "chat"] | None = None
     previous_result: Any = None
-    if_busy: Literal["wait", "fail"] = "wait"
-    detach: bool = False
+    if_busy: Literal["wait", "fail"] | None = None
+    """None waits."""
+    detach: bool | None = None
     output_schema: dict[str, Any] | None = None
 
 

@@ -17,7 +17,8 @@ class ToolCallBegin(EventData, frozen=True, gc=False):
     type: ClassVar[str] = "tool_call_begin"
     call_id: CallId
     name: str
-    arguments: str
+    arguments: Any
+    """As JSON; as the model wrote them where that is not JSON."""
 
 
 class ToolCallEnd(EventData, frozen=True, gc=False):
@@ -114,7 +115,7 @@ class McpToolCallEnd(EventData, frozen=True, gc=False):
     duration_ms: int
 
 
-class McpServerStatus(EventData, frozen=True, gc=False):
+class McpServerStatus(EventData, frozen=True, gc=False, omit_defaults=True):
     """An MCP server's state changed."""
 
     type: ClassVar[str] = "mcp_server_status"
@@ -154,7 +155,7 @@ class PlanStep(msgspec.Struct, frozen=True, gc=False):
     status: Literal["pending", "in_progress", "completed"]
 
 
-class PlanUpdate(EventData, frozen=True, gc=False):
+class PlanUpdate(EventData, frozen=True, gc=False, omit_defaults=True):
     """The model wrote its plan anew."""
 
     type: ClassVar[str] = "plan_update"
@@ -176,7 +177,7 @@ class ApprovalRequest(EventData, frozen=True, gc=False):
     scopes: list[Literal["once", "conversation", "session"]]
 
 
-class ApprovalResolved(EventData, frozen=True, gc=False):
+class ApprovalResolved(EventData, frozen=True, gc=False, omit_defaults=True):
     """The person, the policy or the clock has answered."""
 
     type: ClassVar[str] = "approval_resolved"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tertulia.conversation.floor import Floor
+from tertulia.conversation.talk import Talk
 from tertulia.conversation.turn import Handed
 from tertulia.errors import AgentError, AwaitingResult, DepthExceeded, InvalidParams, Limit
 from tertulia.events.bus import EventBus, Scope
@@ -12,6 +13,7 @@ from tertulia.events.clock import Clock
 from tertulia.protocol.ids import ConversationId, new_item_id
 from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import TextPart, ToolOutput
+from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.protocol.tool_events import ToolCallEnd
 from tertulia.scheduler.plan import Chain, Closure, Frame, House, TaskPlan
 from tertulia.tools.dispatch import rendered
@@ -119,7 +121,15 @@ class Interrupts:
             result, truncated = rendered(closure.render, known, talk.terms.rights.limits.max_output_bytes)
             call = closure.call
             parts = (TextPart(result.text), *result.parts)
-            talk.say([ToolOutput(new_item_id(), call.call_id, parts, result.success, call.kind, result.storage)])
+            storage = _strictest_source(talk, result.storage, known.storage)
+            talk.say([ToolOutput(new_item_id(), call.call_id, parts, result.success, call.kind, storage)])
             elapsed = round((self._clock.monotonic() - closure.begun) * 1000)
             end = ToolCallEnd(call.call_id, call.name, result.success, result.text, truncated, elapsed)
             self._bus.publish(end, scope or closure.made_by)
+
+
+def _strictest_source(talk: Talk, *sources: StoragePolicy | None) -> StoragePolicy | None:
+    """The policy that an answer brings along, where it is stricter than that of the conversation it comes to."""
+    own = talk.terms.rights.storage_policy
+    strict = strictest(own, *(source for source in sources if source is not None))
+    return None if strict == own else strict

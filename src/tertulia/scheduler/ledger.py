@@ -12,17 +12,20 @@ from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.scheduler.plan import Chain
 
 _KEPT = 1_000
+_KEPT_CHARACTERS = 64 * 1024 * 1024
+"""Of all answers together."""
 
 
 class Ledger:
     """Recent submissions."""
 
-    __slots__ = ("_answered", "_by_message", "_by_task", "_kept")
+    __slots__ = ("_answered", "_by_message", "_by_task", "_characters", "_kept")
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._by_task: dict[TaskId, Chain] = {}
         self._by_message: dict[tuple[ConversationId, str], Chain] = {}
         self._answered: deque[Chain] = deque()
+        self._characters = 0
         self._kept = kept
 
     def __len__(self) -> int:
@@ -46,8 +49,15 @@ class Ledger:
     def _retire(self, chain: Chain) -> None:
         """It was answered: it makes way for newer ones."""
         self._answered.append(chain)
-        if len(self._answered) > self._kept:
+        self._characters += _length(chain)
+        while len(self._answered) > self._kept or (self._characters > _KEPT_CHARACTERS and len(self._answered) > 1):
             oldest = self._answered.popleft()
+            self._characters -= _length(oldest)
             del self._by_task[oldest.task_id]
             if oldest.message_id is not None:
                 del self._by_message[oldest.conversation_id, oldest.message_id]
+
+
+def _length(chain: Chain) -> int:
+    """Characters of a chain's answer; a chain nobody could answer has none."""
+    return 0 if chain.answer.cancelled() else len(chain.answer.result().text or "")

@@ -85,7 +85,7 @@ class Chain:
 
     __slots__ = (
         "answer", "conversation_id", "frames", "handing", "handle", "interrupts", "message_id", "opened", "running",
-        "started", "stopped", "tally", "task_id", "task_ids", "trace_id", "waiters",
+        "started", "started_at", "stopped", "tally", "task_id", "task_ids", "trace_id", "waiters",
     )  # fmt: skip
 
     def __init__(self, plan: TaskPlan, started: float, message_id: str | None = None) -> None:
@@ -97,6 +97,8 @@ class Chain:
         self.trace_id = new_trace_id()
         self.message_id = message_id
         self.started = started
+        self.started_at: str | None = None
+        """When its first task began to run, for people."""
         self.tally = Tally()
         self.running: Frame | None = None
         self.handle: TaskHandle | None = None

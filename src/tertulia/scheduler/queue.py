@@ -25,6 +25,8 @@ from tertulia.scheduler.reply import Failure, Reply
 from tertulia.scheduler.runner import Runner, TaskEnd
 
 MAX_QUEUED = 10_000
+INTERRUPT_GRACE_S = 1.0
+"""How long somebody who stops a task may wait for a tool that does not want to; a close says its own time."""
 
 
 class Scheduler:
@@ -87,7 +89,7 @@ class Scheduler:
         chain = self.current
         if chain is None or conversation_id not in chain.members:
             return False
-        return self._stop(chain, "interrupted", self._grace_s)
+        return self._stop(chain, "interrupted", INTERRUPT_GRACE_S)
 
     def cancel(self, task_id: TaskId) -> bool:
         """Stop the chain that this task belongs to, whether it runs or still waits."""
@@ -97,7 +99,7 @@ class Scheduler:
     def stop(self, chain: Chain) -> bool:
         """Stop a chain wherever it is; whether it was still to be stopped."""
         if chain is self.current:
-            return self._stop(chain, "interrupted", self._grace_s)
+            return self._stop(chain, "interrupted", INTERRUPT_GRACE_S)
         if chain in self._ready:
             self._ready.remove(chain)
             self._drop(chain, "interrupted")

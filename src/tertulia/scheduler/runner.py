@@ -34,6 +34,7 @@ from tertulia.protocol.events import (
     Warning,
 )
 from tertulia.protocol.ids import new_span_id
+from tertulia.protocol.storage import StoragePolicy
 from tertulia.scheduler.interrupts import Interrupts
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.plan import Chain, Frame, House, TaskPlan
@@ -60,15 +61,17 @@ class TaskEnd(msgspec.Struct, frozen=True):
     failure: Failure | None = None
     reason: AbortReason | None = None
     handed: tuple[Handed, ...] = ()
+    storage: StoragePolicy | None = None
+    """The policy that its text was said under."""
 
     def for_caller(self, frame: Frame) -> TargetResult:
         """The same, as a continuation that waits for it will hear."""
-        conversation_id = frame.plan.conversation_id
+        result = TargetResult(frame.plan.conversation_id, "completed", self.text, storage=self.storage)
         if self.status == "completed":
-            return TargetResult(conversation_id, "completed", self.text)
+            return result
         if self.failure is not None:
-            return TargetResult(conversation_id, "failed", self.text, self.failure.code, self.failure.message)
-        return TargetResult(conversation_id, "cancelled", self.text, "cancelled", _SAID[self.reason or "interrupted"])
+            return replace(result, status="failed", code=self.failure.code, reason=self.failure.message)
+        return replace(result, status="cancelled", code="cancelled", reason=_SAID[self.reason or "interrupted"])
 
 
 class Runner:
@@ -102,6 +105,7 @@ class Runner:
             if deadline is not None:
                 deadline.cancel()
             end = self._close(floor, handle, self._judge(job, handle, floor))
+        end = replace(end, storage=talk.terms.rights.storage_policy)
         if end.handed:
             self._interrupts.expand(chain, frame, floor, end.handed)
         await self._around.bus.flush()
@@ -113,10 +117,10 @@ class Runner:
         scope = Scope(sub_id, talk.id, plan.task_id, chain.trace_id, new_span_id())
         floor = Floor(plan.task_id, talk, scope, self._around, self._rights(chain, talk), chain.tally)
         talk.task = chain.handle = handle
+        started_at = self._timestamps()
+        chain.started_at = chain.started_at or started_at
         self._registry.add(
-            AgentTask(
-                plan.task_id, talk.id, weakref.ref(talk), sub_id, plan.kind, handle, self._timestamps(), chain.members
-            )
+            AgentTask(plan.task_id, talk.id, weakref.ref(talk), sub_id, plan.kind, handle, started_at, chain.members)
         )
         floor.say(plan.input)
         preview = plan.input[-1].text[:_PREVIEW] if plan.input else None

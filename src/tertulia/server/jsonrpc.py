@@ -37,7 +37,8 @@ from tertulia.version import __version__
 
 MAX_BATCH = 100
 MAX_REQUESTS = 1_000
-"""In flight on one connection."""
+"""Messages in flight on one connection, and as many other requests: whoever has too much under way can still stop it."""
+_LONG = frozenset({"conversation/message", "conversation/compact"})
 MAX_REQUEST_BYTES = 256 * 1024 * 1024
 """Of all requests in flight on one connection."""
 
@@ -70,6 +71,7 @@ class Connection:
         self._feeds: dict[str, Feed] = {}
         """By session, also of sessions that others started."""
         self._requests = 0
+        self._long = 0
         self._all_answered = asyncio.Event()
         self._all_answered.set()
         self._request_bytes = 0
@@ -127,10 +129,11 @@ class Connection:
         except Refused as refused:
             deliver(refused.line)
             return
-        if self._requests >= MAX_REQUESTS or self._request_bytes + size > MAX_REQUEST_BYTES:
+        if self._is_overloaded(request, size):
             deliver(_failed(request, Busy("too many requests in flight on this connection", retry_after_s=1)))
             return
         self._requests += 1
+        self._long += request.method in _LONG
         self._all_answered.clear()
         self._request_bytes += size
         job = self._start(self._serve(request, size, deliver), "request")
@@ -140,6 +143,10 @@ class Connection:
         else:
             # Its first step now: so requests begin in order, and answers that pile up stop the reading in time.
             await asyncio.sleep(0)
+
+    def _is_overloaded(self, request: Request, size: int) -> bool:
+        under_way = self._long if request.method in _LONG else self._requests - self._long
+        return under_way >= MAX_REQUESTS or self._request_bytes + size > MAX_REQUEST_BYTES
 
     # ── requests run ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -157,6 +164,7 @@ class Connection:
             line = _failed(request, Internal("the server failed to answer; its log says why"))
         finally:
             self._requests -= 1
+            self._long -= request.method in _LONG
             self._request_bytes -= size
             deliver(line)
             if not self._requests:
@@ -214,6 +222,8 @@ class Connection:
         asked = parse(Subscribe, {name: value for name, value in snake(params).items() if name != "session_id"})
         bus, conversations = session.parts.bus, session.parts.conversations
         conversation = None if asked.conversation_id is None else conversations.find(asked.conversation_id).id
+        if asked.after_seq is not None and not 0 <= asked.after_seq <= bus.last_seq:
+            raise InvalidParams(f"after_seq must be between 0 and {bus.last_seq}, the last event so far")
         news = bus.subscribe(after=asked.after_seq, conversation=conversation)
         former = self._feeds.get(session.id)
         self._follow(session, Feed(news, self._sink) if former is None else former.replace(news))

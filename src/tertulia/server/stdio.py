@@ -59,9 +59,7 @@ async def serve(settings: Settings, source: int, target: int, stop: asyncio.Even
     if not stop.is_set():
         # The client has said all it wanted, a shell's pipe perhaps: what it asked for gets a little time to be answered.
         answered = nursery.start(connection.idle(), "last answers")
-        await asyncio.wait(
-            (answered, stopping), timeout=settings.close_timeout_s, return_when=asyncio.FIRST_COMPLETED
-        )
+        await asyncio.wait((answered, stopping), timeout=settings.close_timeout_s, return_when=asyncio.FIRST_COMPLETED)
     await nursery.close(settings.close_timeout_s)
     taken = await connection.close(settings.close_timeout_s)
     await host.close()

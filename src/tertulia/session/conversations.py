@@ -81,11 +81,11 @@ class Conversations:
 
     def open(self, spec: NewConversation) -> tuple[Talk, Settled]:
         """A conversation under root, narrowed to the session; or under another one, and narrowed to that."""
-        parent = self.root if spec.parent_id in (UNSET, None) else self.find(str(spec.parent_id))
+        parent = None if spec.parent_id in (UNSET, None) else self.find(str(spec.parent_id))
         self._check_spec(spec)
         notary = self._notary
-        deed = notary.under_session(spec) if parent is self.root else notary.under_parent(spec, parent)
-        return self._add(new_conversation_id(), deed, spec, parent=parent), deed.settled
+        deed = notary.under_session(spec) if parent is None else notary.under_parent(spec, parent)
+        return self._add(new_conversation_id(), deed, spec, parent=parent or self.root), deed.settled
 
     def open_child(self, spec: NewConversation, caller: Talk) -> Talk:
         """A conversation that inherits from its caller and can only be narrower."""
@@ -95,6 +95,7 @@ class Conversations:
     def change(self, talk: Talk, asked: SetContext) -> Settled:
         """New terms for a conversation, from its next model request on."""
         self._check_open()
+        _check_agent(asked)
         title = _title(asked, talk.title)
         settled, former = self._notary.changed(talk, asked), talk.terms
         talk.adopt(settled.terms)
@@ -159,8 +160,7 @@ class Conversations:
 
     def _check_spec(self, spec: NewConversation) -> None:
         self._check_room()
-        if spec.agent not in (UNSET, None):
-            raise InvalidParams("agent: this build has no context injector yet; open the conversation without it")
+        _check_agent(spec)
         _title(spec, None)
 
     def _check_room(self) -> None:
@@ -185,6 +185,11 @@ class Conversations:
             _log.info("conversation %s: %s", scope.conversation_id, message)
             listed: dict[str, Any] = {name: getattr(cut, name) for name in cut.__struct_fields__}
             self._bus.publish(BackgroundEvent(message, [listed]), scope)
+
+
+def _check_agent(asked: ContextFields) -> None:
+    if asked.agent not in (UNSET, None):
+        raise InvalidParams("agent: this build has no context injector yet; leave it out")
 
 
 def _title(asked: ContextFields, current: str | None) -> str | None:

@@ -134,9 +134,9 @@ def task(parts: Parts, task_id: str) -> TaskInfo:
         raise NotFound(f"task not found: {task_id[:64]!r}")
     if not chain.answer.done():
         # It was replaced, and what it caused goes on.
-        return TaskInfo(chain.task_id, chain.conversation_id, "user", "running", None, list(chain.members))
+        return TaskInfo(chain.task_id, chain.conversation_id, "user", "running", chain.started_at, list(chain.members))
     reply = chain.answer.result()
-    ended = (chain.task_id, chain.conversation_id, "user", reply.status, None, [chain.conversation_id])
+    ended = (chain.task_id, chain.conversation_id, "user", reply.status, chain.started_at, [chain.conversation_id])
     return TaskInfo(*ended, last_assistant_message=reply.text)
 
 

@@ -39,11 +39,13 @@ Content = str | Sequence[InputItem | dict[str, Any]]
 class Conversation:
     """One isolated talk of a session."""
 
-    __slots__ = ("_parts", "id")
+    __slots__ = ("_parts", "id", "warnings")
 
-    def __init__(self, parts: Parts, id: ConversationId) -> None:
+    def __init__(self, parts: Parts, id: ConversationId, warnings: Sequence[str] = ()) -> None:
         self._parts = parts
         self.id = id
+        self.warnings = tuple(warnings)
+        """What was said when it was opened."""
 
     def __repr__(self) -> str:
         return f"<Conversation {self.id}>"

@@ -90,9 +90,9 @@ class Session:
 
     async def open(self, **fields: Any) -> Conversation:
         """A new isolated conversation. Fields are those of `conversation/open`; none gives one like root."""
-        talk, _ = self.parts.conversations.open(parse(NewConversation, fields))
+        talk, settled = self.parts.conversations.open(parse(NewConversation, fields))
         await self.parts.bus.flush()
-        return Conversation(self.parts, talk.id)
+        return Conversation(self.parts, talk.id, settled.warnings)
 
     def conversation(self, id: str) -> Conversation:
         """The open conversation of that id, or of the name "root"; NotFound or Closed."""

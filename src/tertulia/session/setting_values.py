@@ -21,6 +21,7 @@ from tertulia.policy.limits import Limits, limits_from_wire
 from tertulia.policy.narrowing import Visibility
 from tertulia.policy.patterns import normal_roots
 from tertulia.policy.sandbox_mode import sandbox_from_wire
+from tertulia.protocol.inputs import check_text
 from tertulia.protocol.storage import storage_from_wire
 
 PYTHON_ONLY = frozenset({"cwd", "providers", "tools"})
@@ -103,7 +104,8 @@ def _directory(name: str, value: object) -> str:
     path = str(value) if isinstance(value, str | PurePath) else ""
     if not os.path.isabs(path) or "\0" in path:
         raise InvalidParams(f"{name} must be an absolute path, not {value!r}")
-    return path
+    # The model and every client are told of it.
+    return check_text(path, name)
 
 
 def _table(name: str, value: object) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def submit(scheduler: Scheduler, talk: Talk, message: Message) -> Chain:
     said = to_message(message.text, message.items, cwd=talk.terms.cwd, sender=message.sender)
     schema = None if message.output_schema is None else _as_text(message.output_schema)
     plan = TaskPlan(talk.id, "user", (said,), output_schema=schema, sub_id=new_sub_id())
-    return scheduler.submit(plan, message_id=message_id, if_busy=message.if_busy)
+    return scheduler.submit(plan, message_id=message_id, if_busy=message.if_busy or "wait")
 
 
 def _as_text(schema: dict[str, Any]) -> str:

@@ -23,6 +23,7 @@ from tertulia.protocol.tool_names import canonical
 from tertulia.schema.verdict import is_object
 from tertulia.tools.output import bound, bound_result
 from tertulia.tools.registry import ToolRegistry
+from tertulia.tools.threads import left_behind
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, TargetResult, Tool
 
 TOOL_TIMEOUT_S = 300.0
@@ -225,9 +226,11 @@ class Dispatch:
     async def _attempt(self, checked: Checked, context: CallContext) -> Outcome:
         assert checked.tool is not None, "a call without a tool was refused"
         deadline = asyncio.timeout(self._timeout_s)
+        left: list[asyncio.Future[Any]] = []
         try:
-            async with deadline:
-                outcome = await checked.tool.run(checked.arguments, context)
+            with left_behind() as left:
+                async with deadline:
+                    outcome = await checked.tool.run(checked.arguments, context)
         except AgentError as error:
             return refusal(error)
         except (KeyboardInterrupt, GeneratorExit):
@@ -235,6 +238,9 @@ class Dispatch:
         except BaseException as error:
             # A tool may raise CancelledError although nobody cancelled this task: then it is its own failure.
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                if left:
+                    # A thread cannot be stopped. Whoever cancelled decides how long that may take, and abandons it then.
+                    await asyncio.wait(left)
                 raise
             if deadline.expired():
                 return Result(f"timed out after {self._timeout_s:g} s", success=False)

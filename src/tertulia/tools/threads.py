@@ -11,7 +11,7 @@ import contextlib
 import contextvars
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -33,7 +33,8 @@ T = TypeVar("T")
 async def in_thread(function: Callable[..., T], *args: Any) -> T:
     """Call it in a thread of its own, with the caller's context variables, and return or raise what it does.
 
-    A cancelled caller leaves at once; the thread ends when its function does, and the result is dropped. Raises
+    A cancelled caller leaves at once; the thread ends when its function does, and the result is dropped (see
+    `left_behind` for who wants to wait for that). Raises
     Limit when too many threads are still busy. SystemExit and the like come as an Internal error: in a thread
     they are a mistake of the function, on the loop they would end the process.
     """
@@ -51,7 +52,29 @@ async def in_thread(function: Callable[..., T], *args: Any) -> T:
     except RuntimeError as error:
         _slots.release()
         raise Limit(f"no thread could be started: {error}") from None
-    return await delivery.arrived
+    try:
+        # Shielded: the delivery still tells when the thread is done, though nobody wants its result.
+        return await asyncio.shield(delivery.arrived)
+    except asyncio.CancelledError:
+        if (left := _left_behind.get()) is not None:
+            left.append(delivery.arrived)
+        raise
+
+
+_left_behind: contextvars.ContextVar[list[asyncio.Future[Any]] | None] = contextvars.ContextVar(
+    "left_behind", default=None
+)
+
+
+@contextlib.contextmanager
+def left_behind() -> Generator[list[asyncio.Future[Any]]]:
+    """The functions that were left running in threads inside this block: futures that are done when they are."""
+    left: list[asyncio.Future[Any]] = []
+    token = _left_behind.set(left)
+    try:
+        yield left
+    finally:
+        _left_behind.reset(token)
 
 
 def for_thread(call: CallContext) -> CallContext:

@@ -14,5 +14,5 @@ if "PIP_HANGS" in os.environ:
     signal.pause()
 if brings := os.environ.get("PIP_BRINGS"):
     shutil.copy(brings, destination)
-print(os.environ.get("PIP_SAYS", ""), file=sys.stderr)
+sys.stderr.write(os.environ.get("PIP_SAYS", "") + "\n")
 sys.exit(int(os.environ.get("PIP_CODE", "0")))
