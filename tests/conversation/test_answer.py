@@ -167,6 +167,47 @@ async def test_an_answer_without_end_has_an_end(monkeypatch: pytest.MonkeyPatch)
         await asked(TextDelta(ONE, "x" * 6), ReasoningDelta(TWO, "x" * 5), FINISHED)
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        AssistantMessage(ONE, (TextPart("x" * 6), ImagePart("x" * 5))),
+        Reasoning(ONE, "x" * 6, "items", "x" * 5),
+        ToolCall(ONE, CallId("x" * 6), "note", "x" * 5),
+    ],
+)
+async def test_what_is_said_whole_is_bounded_like_what_is_heard(monkeypatch: pytest.MonkeyPatch, item: Any) -> None:
+    """A wire need not send deltas."""
+    monkeypatch.setattr(module, "_CALL_COST", 0)
+    monkeypatch.setattr(module, "MAX_TEXT_BYTES", 11)
+    assert (await asked(Said(item), FINISHED)).items == (item,)
+    monkeypatch.setattr(module, "MAX_TEXT_BYTES", 10)
+    with pytest.raises(ModelError, match="longer than 10"):
+        await asked(Said(item), FINISHED)
+
+
+async def test_ids_and_messages_of_a_wire_can_always_be_told() -> None:
+    """G2: one event that cannot be encoded would end the feed of every client."""
+    on, bad = Standing(), "\ud800"
+    given = await asked(
+        TextDelta(ItemId(bad), "x"),
+        ReasoningDelta(ItemId(bad), "x"),
+        Searched(CallId(bad)),
+        Searched(CallId(bad), bad),
+        Retrying(bad * 100_000),
+        Said(AssistantMessage(ItemId(bad), ())),
+        Said(Reasoning(ItemId(bad), "x")),
+        Said(ToolCall(ItemId(bad), CallId("c"), "note", "{}")),
+        FINISHED,
+        on=on,
+    )
+    assert [item.id for item in given.items] == ["?", "?", "?"]
+    assert max(len(event.json()) for event in on.told()) < 20_000
+    with pytest.raises(ProviderFailed) as failed:
+        await asked(Failed(bad * 100_000, bad))
+    assert failed.value.code == "?"
+    assert len(failed.value.message.encode()) <= 10_000
+
+
 async def test_text_that_cannot_be_encoded_is_mended() -> None:
     on = Standing()
     bad = "a\ud800b"

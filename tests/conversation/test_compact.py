@@ -70,11 +70,10 @@ async def test_the_compact_text_is_for_that_one_request_and_without_tools() -> N
 
 
 @pytest.mark.parametrize("base", [None, "Be kind."])
-@pytest.mark.parametrize("ending", ["fails", "raises", "says nothing", "is stopped", "is given up"])
+@pytest.mark.parametrize("ending", ["raises", "says nothing", "is stopped", "is given up"])
 async def test_whatever_becomes_of_it_the_conversation_is_as_before(base: str | None, ending: str) -> None:
     """S000-10: byte-identical before and after, including when the compact turn fails or is cancelled."""
     notes: dict[str, Any] = {
-        "fails": fail("no luck"),
         "raises": RuntimeError("broken"),
         "says nothing": say(""),
         "is stopped": say("never", gate=asyncio.Event()),
@@ -108,13 +107,22 @@ async def test_whatever_becomes_of_it_the_conversation_is_as_before(base: str | 
         assert on.model.last_request.instructions != builtin("compact")
 
 
-async def test_what_the_failing_model_half_said_is_no_part_of_the_talk() -> None:
-    """The notes are about the conversation, not in it: a cut stream of notes leaves no message."""
-    async with stage(model=model(ScriptedReply(text="half the no", cut=True))) as on:
-        await talked(on, on.root)
-        before = [entry.text for entry in await on.root.history()]
-        assert not (await on.root.compact()).compacted
-        assert [entry.text for entry in await on.root.history()] == before
+@pytest.mark.parametrize("base", [None, "Be kind."])
+@pytest.mark.parametrize("notes", [fail("no luck"), ScriptedReply(text="half the no", cut=True)])
+async def test_where_the_model_writes_no_notes_a_local_summary_stands_in(base: str | None, notes: Any) -> None:
+    """S000-10, X-65: the conversation's instructions are as before, and nothing of half written notes stays."""
+    async with stage(model=model(notes)) as on:
+        conversation = await on.session.open(base_instructions=base)
+        await talked(on, conversation)
+        done = await conversation.compact()
+        assert done.compacted
+        assert done.after_tokens < done.before_tokens
+        warned = next(e for e in on.events.drain() if e.type == "warning" and "local summary" in e.data.message)
+        assert warned.data.code == "model_error"
+        said = [item.text for item in on.parts.conversations.find(conversation.id).history.snapshot()]
+        assert not any("half the no" in text for text in said)
+        assert (await conversation.context()).base_instructions == base
+        on.check_idle()
 
 
 async def test_a_compaction_is_a_task_with_events_and_costs() -> None:

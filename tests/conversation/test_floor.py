@@ -105,7 +105,7 @@ async def test_a_call_begins_and_ends_once_and_takes_its_time() -> None:
     on.clock.seconds += 1.5
     on.floor.end(call, Result("done"), truncated=True)
     begin, end = on.told()
-    assert (begin.data.call_id, begin.data.name, begin.data.arguments) == ("c1", "note", "{}")
+    assert (begin.data.call_id, begin.data.name, begin.data.arguments) == ("c1", "note", {})
     assert (end.data.output, end.data.success, end.data.truncated, end.data.duration_ms) == ("done", True, True, 1500)
     assert on.tally.tool_calls == 1
     assert outputs(on) == []

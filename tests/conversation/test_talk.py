@@ -282,12 +282,16 @@ def test_instructions_never_come_between_a_call_and_its_output() -> None:
 
 
 def test_terms_that_cannot_be_told_are_not_adopted() -> None:
-    """A refusal leaves the old terms and the old history."""
+    """A refusal leaves the old terms and the old history, also where half of the news would still fit."""
     conversation = talk(terms(user="first"))
     conversation.say([call("a")])
-    for _ in range(MAX_PENDING):
+    for _ in range(MAX_PENDING - 1):
         conversation.queue_input(user())
     before = (conversation.terms, said(conversation), conversation.history.limits)
+    with pytest.raises(Busy):
+        conversation.adopt(changed(conversation, user_instructions="second", cwd="/else"))
+    assert (conversation.terms, said(conversation), conversation.history.limits) == before
+    conversation.queue_input(user())
     with pytest.raises(Busy):
         conversation.adopt(changed(conversation, user_instructions="second", limits={"max_history_items": 3}))
     assert (conversation.terms, said(conversation), conversation.history.limits) == before

@@ -491,6 +491,37 @@ async def test_a_wire_that_swallows_the_cancellation_ends_the_task_all_the_same(
         assert ends(on.events.drain()) == [("turn_aborted", "interrupted")]
 
 
+class Cruel(BaseException):
+    """What no `except Exception` catches."""
+
+
+@pytest.mark.parametrize("error", [Cruel("x"), GeneratorExit("x"), SystemExit(3)])
+@pytest.mark.parametrize("where", ["wire", "tool", "together"])
+async def test_whatever_is_raised_ends_its_own_task_once_and_nothing_else(error: BaseException, where: str) -> None:
+    """H6: a task has one end, its calls are answered, and the conversation goes on."""
+
+    class Raising(ScriptedModel):
+        async def _play(self, asked: Any, cue: Any) -> Any:
+            if where == "wire" and len(self.requests) == 1:
+                yield TextDelta(ItemId("i"), "half")
+                raise error
+            async for piece in super()._play(asked, cue):
+                yield piece
+
+    @tertulia.tool(parallel_safe=where == "together")
+    async def bad() -> str:
+        """Break the rules."""
+        raise error
+
+    model = Raising([say("I try", call("bad"), call("bad")), "next", "last"])
+    async with stage(model=model, tools=[bad]) as on:
+        await on.root.message("hi")
+        assert len(ends(on.events.drain())) == 1
+        assert prove(on.parts.conversations.root.history.snapshot()) == ((), ())
+        assert (on.root.info.status, len(on.parts.registry)) == ("idle", 0)
+        assert (await on.root.message("again")).status == "completed"
+
+
 async def test_failing_while_being_stopped_is_being_stopped() -> None:
     """The event and the answer agree: both say interrupted."""
 

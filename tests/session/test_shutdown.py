@@ -244,12 +244,18 @@ async def test_a_journal_that_fails_at_the_end_is_said_and_closing_goes_on() -> 
 
 
 class Holding(ScriptedModel):
-    """A wire whose close fails, hangs or is counted."""
+    """A wire whose close fails, hangs, is none, or is counted."""
 
     def __init__(self, how: str) -> None:
         super().__init__(["ok"], name=f"scripted/{how}")
         self.how = how
         self.closed = 0
+        if how == "breaks":
+            self.close = self._refuse  # type: ignore[method-assign,assignment]
+
+    def _refuse(self) -> None:
+        self.closed += 1
+        raise RuntimeError("not even a coroutine")
 
     async def close(self) -> None:
         self.closed += 1
@@ -261,13 +267,13 @@ class Holding(ScriptedModel):
 
 async def test_every_wire_is_closed_once_and_one_that_fails_or_hangs_stops_no_other() -> None:
     """H3, H6"""
-    wires = {how: Holding(how) for how in ("fails", "hangs", "shared")}
+    wires = {how: Holding(how) for how in ("fails", "hangs", "breaks", "shared")}
     async with stage(model=wires["shared"]) as on:
         for wire in (*wires.values(), wires["shared"]):
             await on.session.open(model=wire)
         async with asyncio.timeout(10):
             assert (await on.session.close()).closed
-        assert {how: wire.closed for how, wire in wires.items()} == {"fails": 1, "hangs": 1, "shared": 1}
+        assert {how: wire.closed for how, wire in wires.items()} == dict.fromkeys(wires, 1)
         assert len(on.parts.nursery) == 0
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from tertulia.errors import ApprovalDenied, Closed
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.items import ToolCall
+from tertulia.protocol.inputs import NewConversation, TextInput
+from tertulia.protocol.items import ImagePart, TextPart, ToolCall
 from tertulia.tools.dispatch import (
     MAX_ARGUMENTS,
     MAX_BRACKETS,
@@ -411,6 +412,34 @@ async def test_a_tool_that_returns_something_else_gets_an_output(returned: Any) 
     assert ended.result.text == f"the tool returned {type(returned).__name__} instead of a result"
 
 
+@pytest.mark.parametrize(
+    "returned",
+    [
+        Result("x", parts=(1,)),  # type: ignore[arg-type]
+        Result("x", parts=None),  # type: ignore[arg-type]
+        Result("x", parts=(TextPart(5),)),  # type: ignore[arg-type]
+        Result("x", storage="full"),  # type: ignore[arg-type]
+        Handoff(ConversationId("other"), (1,), Result),  # type: ignore[arg-type]
+        Handoff(ConversationId("other"), (TextInput(None),), Result),  # type: ignore[arg-type]
+        Handoff(NewConversation(limits=5), (TextInput("hi"),), Result),  # type: ignore[arg-type]
+        Handoff(5, (TextInput("hi"),), Result),  # type: ignore[arg-type]
+    ],
+)
+async def test_a_result_or_handoff_with_something_else_inside_gets_an_output(returned: Any) -> None:
+    """A tool's mistake is told to the model, and does not end the task."""
+    answer = Answer(StubTool("bad", lambda arguments, call: returned))
+    (ended,) = await answer(call("bad"))
+    assert not ended.result.success
+    assert ended.result.text.startswith(f"the tool returned a {type(returned).__name__} that cannot be used: ")
+    assert answer.news == ["call-1 began", "call-1 ended"]
+
+
+async def test_a_picture_that_cannot_be_encoded_is_mended() -> None:
+    result = Result("x", parts=(ImagePart("https://example.org/\ud800"),))
+    (ended,) = await Answer(StubTool("show", lambda arguments, call: result))(call("show"))
+    assert ended.result.parts == (ImagePart("https://example.org/\ufffd"),)
+
+
 LINES = "".join(f"{n}\n" for n in range(1_000_000))
 
 
@@ -506,6 +535,11 @@ async def test_a_tool_that_keeps_a_cancellation_to_itself_is_the_last_that_runs(
 
 # ---- what becomes of a handoff
 
+
+def throw(error: BaseException) -> Any:
+    raise error
+
+
 TARGET = TargetResult(ConversationId("other"), "completed", "the answer")
 
 
@@ -525,6 +559,9 @@ def test_the_answer_of_a_handoff_is_bounded_like_any_output() -> None:
         (lambda target: 1 // 0, "ZeroDivisionError: "),
         (lambda target: HANDOFF, "the tool answered a handoff with another one"),
         (lambda target: None, "the tool returned NoneType instead of a result"),
+        (lambda target: throw(asyncio.CancelledError()), "CancelledError"),
+        (lambda target: throw(GeneratorExit("x")), "GeneratorExit: x"),
+        (lambda target: throw(SystemExit(3)), "SystemExit: 3"),
     ],
 )
 def test_a_handoff_that_cannot_be_rendered_is_an_error_output(render: Any, said: str) -> None:

@@ -11,9 +11,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tertulia.errors import Internal, Limit
+from tertulia.errors import Internal, InvalidParams, Limit
+from tertulia.protocol.events import EventData, Warning
 from tertulia.tools import threads
-from tertulia.tools.threads import MAX_THREADS, in_thread
+from tertulia.tools.threads import MAX_THREADS, for_thread, in_thread
+from tertulia.tools.tool import CallContext
+from tests.tools.calling import context
 
 who = contextvars.ContextVar("who", default="nobody")
 DEADLINE = 10.0
@@ -122,6 +125,36 @@ async def test_where_no_thread_can_be_started_the_slot_is_given_back(monkeypatch
         with pytest.raises(Limit, match="can't start new thread"):
             await in_thread(lambda: None)
     assert threads._slots._value == before
+
+
+async def test_what_a_function_publishes_is_told_on_the_loop_in_order_and_before_its_result() -> None:
+    """G4: the bus is not for threads."""
+    told: list[tuple[str, bool]] = []
+
+    def publish(data: EventData) -> None:
+        assert isinstance(data, Warning)
+        told.append((data.message, threading.current_thread() is threading.main_thread()))
+        if data.message == "late":
+            raise asyncio.CancelledError
+        if data.message == "bad":
+            raise InvalidParams("no")
+
+    call = for_thread(context(publish))
+
+    def work() -> str:
+        for message in ("one", "late", "bad", "two"):
+            call.publish(Warning(message))
+        return "done"
+
+    assert await in_thread(work) == "done"
+    assert told == [("one", True), ("late", True), ("bad", True), ("two", True)]
+
+
+def test_publishing_to_a_loop_that_is_gone_disturbs_nobody() -> None:
+    async def made() -> CallContext:
+        return for_thread(context())
+
+    asyncio.run(made()).publish(Warning("nobody hears"))
 
 
 def test_a_result_for_a_loop_that_is_gone_disturbs_nobody() -> None:

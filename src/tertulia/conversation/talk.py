@@ -90,7 +90,7 @@ class Talk:
         """Keep messages for the next model request of this conversation; Busy, and none kept, when too many wait."""
         pending = self._pending or []
         if len(pending) + len(messages) > MAX_PENDING:
-            raise Busy(f"{MAX_PENDING} messages at most wait for the model's next request", retry_after_s=1)
+            raise Busy(f"{len(pending)} messages already wait for the model's next request", retry_after_s=1)
         self._pending = [*pending, *messages]
 
     @property

@@ -25,7 +25,7 @@ from tertulia.scheduler.reply import Failure, Reply
 from tertulia.scheduler.runner import Runner, TaskEnd
 
 MAX_QUEUED = 10_000
-INTERRUPT_GRACE_S = 1.0
+STOP_GRACE_S = 1.0
 """How long somebody who stops a task may wait for a tool that does not want to; a close says its own time."""
 
 
@@ -40,7 +40,7 @@ class Scheduler:
         self._bus = bus
         self._clock = clock
         self._nursery = nursery
-        self._grace_s = grace_s
+        self._grace_s = min(grace_s, STOP_GRACE_S)
         self._ready: deque[Chain] = deque()
         self.current: Chain | None = None
         """The slot. Whoever is in it runs."""
@@ -89,7 +89,7 @@ class Scheduler:
         chain = self.current
         if chain is None or conversation_id not in chain.members:
             return False
-        return self._stop(chain, "interrupted", INTERRUPT_GRACE_S)
+        return self._stop(chain, "interrupted", self._grace_s)
 
     def cancel(self, task_id: TaskId) -> bool:
         """Stop the chain that this task belongs to, whether it runs or still waits."""
@@ -99,7 +99,7 @@ class Scheduler:
     def stop(self, chain: Chain) -> bool:
         """Stop a chain wherever it is; whether it was still to be stopped."""
         if chain is self.current:
-            return self._stop(chain, "interrupted", INTERRUPT_GRACE_S)
+            return self._stop(chain, "interrupted", self._grace_s)
         if chain in self._ready:
             self._ready.remove(chain)
             self._drop(chain, "interrupted")

@@ -282,7 +282,7 @@ def _settled(returned: object) -> Outcome:
     """Tools are written by everybody; what is passed on is what the interface says."""
     try:
         match returned:
-            case Result():
+            case Result(text=str()):
                 return msgspec.convert(msgspec.to_builtins(returned), Result)
             case Handoff():
                 return _settled_handoff(returned)
