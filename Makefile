@@ -8,6 +8,8 @@ DEB_PACKAGES :=
 FULLY_COVERED := policy scheduler history rollout
 
 BIN   := .venv/bin
+# Weights for the demo and the tests, beside the environment and gone with it.
+MODEL_HOME := $(CURDIR)/.venv/home
 READY := .venv/.ready
 GATES := gate-types gate-architecture gate-imports gate-dependencies gate-lint gate-format
 
@@ -16,7 +18,7 @@ empty :=
 space := $(empty) $(empty)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test demo bench lock format clean packages $(GATES)
+.PHONY: help setup check test demo local-model bench lock format clean packages $(GATES)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,7 +63,9 @@ gate-format:
 	$(call gate,format,$(BIN)/ruff format --diff .)
 
 test: setup packages ## every test, with coverage, and every example
-	@$(BIN)/pytest --cov --cov-report=term
+	@timeout 300 $(MAKE) --no-print-directory local-model \
+		|| echo "The embedded model could not be pulled: its tests are skipped and listed at the end."
+	@TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/pytest --cov --cov-report=term
 	@$(BIN)/coverage report --fail-under=100 --include='$(subst $(space),$(comma),$(FULLY_COVERED:%=src/tertulia/%/*))'
 
 packages:
@@ -74,8 +78,12 @@ ifneq ($(strip $(DEB_PACKAGES)),)
 		|| echo "Could not install$$missing (no root, no sudo, or apt-get failed): the tests that need them are skipped and listed at the end."
 endif
 
-demo: setup ## see it work, without a key and without a network
-	@$(BIN)/tertulia demo
+local-model: setup ## pull the weights of the embedded model (93 MB), once
+	@TERTULIA_HOME=$(MODEL_HOME) $(BIN)/tertulia models pull smollm2
+
+demo: setup ## see it work without a key; one conversation is a real model's where its weights can be had
+	@timeout 300 $(MAKE) --no-print-directory local-model || echo "No weights: everything is played from a script."
+	@TERTULIA_HOME=$(MODEL_HOME) $(BIN)/tertulia demo
 
 bench: setup ## measure; BENCH=name chooses what
 	@$(BIN)/tertulia bench $(BENCH)

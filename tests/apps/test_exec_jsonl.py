@@ -16,7 +16,7 @@ from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.usage import Usage
 from tests.apps.telling import CHILD, CONFIGURED, ROOT, SESSION, Teller
 
-BEGIN = t.ToolCallBegin(CallId("c1"), "add", '{"a": 1}')
+BEGIN = t.ToolCallBegin(CallId("c1"), "add", {"a": 1})
 END = t.ToolCallEnd(CallId("c1"), "add", True, "3", False, 5)
 STEPS = [t.PlanStep("one", "completed"), t.PlanStep("two", "in_progress")]
 

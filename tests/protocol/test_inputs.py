@@ -81,7 +81,7 @@ def test_a_message_is_text_and_items_and_how_it_is_to_be_sent() -> None:
         Message,
     )
     assert message.items == [TextInput("a"), ImageInput("https://x/y.png"), LocalImageInput("z.png")]
-    assert (message.if_busy, message.detach, message.message_id) == ("wait", False, None)
+    assert (message.if_busy, message.detach, message.message_id) == (None, None, None)
 
 
 @pytest.mark.parametrize(
