@@ -63,9 +63,11 @@ def test_one_conversation_asks_another_and_gets_one_answer_and_it_says_who_answe
     assert rows(ran, "other", "is")[0].startswith("the same script")
     labels = [line.split(maxsplit=2)[:2] for line in ran.out.splitlines() if line.startswith("  ")]
     order = [["guide", "waits"], ["other", "is"], ["other", "says"], ["other", "done"], ["guide", "gets"]]
-    places = [labels.index(label, labels.index(["guide", "waits"])) if label != ["other", "is"] else 0 for label in order]
+    places = [
+        labels.index(label, labels.index(["guide", "waits"])) if label != ["other", "is"] else 0 for label in order
+    ]
     assert places[2:] == sorted(places[2:])
-    assert rows(ran, "guide", "gets")[-1].startswith("A tertulia is a circle of friends")
+    assert rows(ran, "guide", "gets")[-1].startswith("Welcome to Madrid")
 
 
 def test_what_one_was_told_the_other_was_never_sent(ran: Ran) -> None:

@@ -495,23 +495,25 @@ class Cruel(BaseException):
     """What no `except Exception` catches."""
 
 
-@pytest.mark.parametrize("error", [Cruel("x"), GeneratorExit("x"), SystemExit(3)])
+@pytest.mark.parametrize("kind", [Cruel, GeneratorExit, SystemExit])
 @pytest.mark.parametrize("where", ["wire", "tool", "together"])
-async def test_whatever_is_raised_ends_its_own_task_once_and_nothing_else(error: BaseException, where: str) -> None:
+async def test_whatever_is_raised_ends_its_own_task_once_and_nothing_else(
+    kind: type[BaseException], where: str
+) -> None:
     """H6: a task has one end, its calls are answered, and the conversation goes on."""
 
     class Raising(ScriptedModel):
         async def _play(self, asked: Any, cue: Any) -> Any:
             if where == "wire" and len(self.requests) == 1:
                 yield TextDelta(ItemId("i"), "half")
-                raise error
+                raise kind
             async for piece in super()._play(asked, cue):
                 yield piece
 
     @tertulia.tool(parallel_safe=where == "together")
     async def bad() -> str:
         """Break the rules."""
-        raise error
+        raise kind
 
     model = Raising([say("I try", call("bad"), call("bad")), "next", "last"])
     async with stage(model=model, tools=[bad]) as on:

@@ -85,7 +85,7 @@ class Colleague:
         """Who answers, for people."""
         if self.model is None:
             return "the same script (`tertulia models pull smollm2` and tertulia[local] put a real model here)"
-        return f"{self.model}, a real language model of 135M parameters in this very process"
+        return f"{self.model}, a real language model on this machine (a tiny one: do not trust it)"
 
     async def _ask(self, question: str) -> tertulia.Handoff:
         assert self.conversation_id is not None, "the colleague is introduced first"
@@ -156,7 +156,7 @@ async def _delegate(session: Session, guide: Conversation, colleague: Colleague,
     colleague.conversation_id = asked.id
     stage.introduce(asked.id, "other", "green")
     stage.row(asked.id, "is", colleague.who)
-    await _talk(guide, "Ask your colleague what a tertulia is.", stage)
+    await _talk(guide, "Ask your colleague for a word of welcome.", stage)
 
 
 async def _describe(conversation: Conversation, stage: Stage) -> None:

@@ -83,6 +83,11 @@ def _parse(text: str) -> dict[str, Any]:
 def _is_deep(tables: dict[str, Any]) -> bool:
     level: list[Any] = [tables]
     for _ in range(MAX_DEPTH):
-        level = [entry for outer in level for entry in (outer.values() if isinstance(outer, dict) else outer)]
-        level = [entry for entry in level if isinstance(entry, dict | list)]
+        level = [entry for outer in level for entry in _entries(outer)]
     return bool(level)
+
+
+def _entries(value: Any) -> list[Any]:
+    """The tables and lists directly inside a table or a list."""
+    inside: list[Any] = list(value.values() if isinstance(value, dict) else value)
+    return [entry for entry in inside if isinstance(entry, dict | list)]

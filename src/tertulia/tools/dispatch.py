@@ -239,7 +239,7 @@ class Dispatch:
             # A tool may raise CancelledError although nobody cancelled this task: then it is its own failure.
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 if left:
-                    # A thread cannot be stopped. Whoever cancelled decides how long that may take, and abandons it then.
+                    # A thread cannot be stopped. Whoever cancelled decides how long that may take, then abandons it.
                     await asyncio.wait(left)
                 raise
             if deadline.expired():
