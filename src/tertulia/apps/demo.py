@@ -85,7 +85,7 @@ class Colleague:
         """Who answers, for people."""
         if self.model is None:
             return "the same script (`tertulia models pull smollm2` and tertulia[local] put a real model here)"
-        return f"{self.model}, a real language model on this machine (a tiny one: do not trust it)"
+        return f"{self.model}, a real language model on this machine, though a tiny one"
 
     async def _ask(self, question: str) -> tertulia.Handoff:
         assert self.conversation_id is not None, "the colleague is introduced first"

@@ -37,7 +37,7 @@ from tertulia.version import __version__
 
 MAX_BATCH = 100
 MAX_REQUESTS = 1_000
-"""Messages in flight on one connection, and as many other requests: whoever has too much under way can still stop it."""
+"""Messages in flight on a connection, and as many other requests: whoever has too much under way can still stop it."""
 _LONG = frozenset({"conversation/message", "conversation/compact"})
 MAX_REQUEST_BYTES = 256 * 1024 * 1024
 """Of all requests in flight on one connection."""

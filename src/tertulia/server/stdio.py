@@ -45,9 +45,9 @@ async def serve_stdio(settings: Settings) -> int:
 async def serve(settings: Settings, source: int, target: int, stop: asyncio.Event) -> None:
     """Serve one client on a pair of descriptors, which stay open, until its input ends or `stop` is set.
 
-    Requests that are under way when the input ends have the settings' close timeout to be answered. Sets `stop` when the client is gone. In the
-    end everything that it started is closed, its last requests are answered, and it has the time of the
-    settings' close timeout to read that.
+    Requests that are under way when the input ends have the settings' close timeout to be answered. Sets `stop` when
+    the client is gone. In the end everything that it started is closed, its last requests are answered, and it has
+    that time again to read the answers.
     """
     host = Host(settings)
     sink = await open_sink(target, stop.set)
@@ -57,7 +57,7 @@ async def serve(settings: Settings, source: int, target: int, stop: asyncio.Even
     stopping = nursery.start(stop.wait(), "stop")
     done, _ = await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
     if not stop.is_set():
-        # The client has said all it wanted, a shell's pipe perhaps: what it asked for gets a little time to be answered.
+        # The client has said all it wanted, a shell's pipe perhaps: what it asked for gets a little time.
         answered = nursery.start(connection.idle(), "last answers")
         await asyncio.wait((answered, stopping), timeout=settings.close_timeout_s, return_when=asyncio.FIRST_COMPLETED)
     await nursery.close(settings.close_timeout_s)

@@ -89,5 +89,5 @@ def _is_deep(tables: dict[str, Any]) -> bool:
 
 def _entries(value: Any) -> list[Any]:
     """The tables and lists directly inside a table or a list."""
-    inside: list[Any] = list(value.values() if isinstance(value, dict) else value)
+    inside = list(cast("dict[str, Any]", value).values()) if isinstance(value, dict) else cast("list[Any]", value)
     return [entry for entry in inside if isinstance(entry, dict | list)]
