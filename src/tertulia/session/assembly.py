@@ -45,6 +45,7 @@ from tertulia.tools.function import FunctionTool
 from tertulia.tools.plan import UpdatePlan
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import Tool
+from tertulia.tools.web_search import WebSearch
 from tertulia.version import __version__
 
 _NO_MCP = "this build does not start MCP servers yet"
@@ -109,7 +110,7 @@ def assemble(
     default = _default_terms(settings, wires.find(model))
     policy = describe.policy(settings.rights())
     bus.publish(SessionConfigured(root_id, describe.PROTOCOL_VERSION, __version__, default.wire.name, policy))
-    toolbox = Toolbox(ToolRegistry([UpdatePlan(), *(_as_tool(function) for function in settings.tools)]))
+    toolbox = Toolbox(ToolRegistry([UpdatePlan(), WebSearch(), *(_as_tool(function) for function in settings.tools)]))
     notary = Notary(
         default,
         settings.rights(),

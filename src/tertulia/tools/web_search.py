@@ -1,0 +1,26 @@
+"""`web_search`: the provider searches, we never do. Here is only what a conversation that may have it is offered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tertulia.errors import UnsupportedByBackend
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools.tool import CallContext, Outcome
+
+
+class WebSearch:
+    """A tool that runs at the provider's. A wire whose API has none leaves it out."""
+
+    __slots__ = ()
+    spec = ToolSpec.define("web_search", "Search the web.", kind="hosted")
+    parallel_safe = True
+    read_only = True
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """A model that calls it like one of ours is refused."""
+        raise UnsupportedByBackend("web_search runs at the provider's; it cannot be called")
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """Never reached: every call is refused."""
+        raise UnsupportedByBackend("web_search runs at the provider's; it cannot be called")
