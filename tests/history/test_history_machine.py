@@ -58,6 +58,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def begin(self, limits: HistoryLimits, seeds: int) -> None:
         self.told: list[Item] = [seed() for _ in range(seeds)]
         self.pinned: list[Item] = list(self.told)
+        self.seeds = list(self.told)
         self.open: list[str] = []
         self.seen: list[tuple[HistoryView, list[Item], bytes]] = []
         self.encoders = [CountingEncoder("one"), CountingEncoder("two", silent=[Reasoning])]
@@ -68,7 +69,9 @@ class HistoryMachine(RuleBasedStateMachine):
     def append(self, items: Sequence[Item], *, pinned: bool = False) -> None:
         self.store.append(items, pinned=pinned)
         self.told += items
-        self.pinned += items if pinned else ()
+        if pinned:
+            # Said anew: what was pinned for it before is no longer, but for the seeds.
+            self.pinned = [item for item in self.pinned if item in self.seeds] + list(items)
 
     @rule(text=TEXTS, answered=st.booleans(), together=st.booleans())
     def talk(self, text: str, answered: bool, together: bool) -> None:

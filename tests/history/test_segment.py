@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from tertulia.errors import Internal, InvalidParams
-from tertulia.history.segment import IMAGE_TOKENS, estimate, is_asked, is_message, seal
+from tertulia.history.segment import IMAGE_TOKENS, Segment, estimate, is_asked, is_message, seal, supersedes
 from tertulia.protocol.ids import ItemId
-from tertulia.protocol.items import ImagePart, Item, Reasoning, Summary, TextPart, UserMessage
+from tertulia.protocol.items import ImagePart, Item, Reasoning, Summary, TextPart, UserMessage, text_parts
 from tests.history.saying import call, model, output, seed, thought, user
 
 
@@ -78,3 +78,18 @@ def test_a_lone_surrogate_is_refused_and_not_repeated_in_the_error(items: list[I
 def test_any_other_text_is_taken_as_it_is(text: str) -> None:
     """E11, NUL"""
     assert seal([user(text)]).byte_count == len(text.encode())
+
+
+def test_only_one_injected_message_of_the_same_tag_supersedes_another() -> None:
+    """S002-24: what is pinned stays so until it is said anew."""
+
+    def told(*texts: str, injected: bool = True) -> Segment:
+        items = [UserMessage(ItemId(text), text_parts(text), injected=injected) for text in texts]
+        return seal(items, pinned=True)
+
+    rules, again, place = told("<rules>a</rules>"), told("<rules>b</rules>"), told("<place>c</place>")
+    assert supersedes(again, rules)
+    assert not supersedes(place, rules)
+    assert not supersedes(told("<rules>a</rules>", "<rules>b</rules>"), rules)
+    assert not supersedes(told("<rules>a</rules>", injected=False), rules)
+    assert not supersedes(again, seal(rules.items))

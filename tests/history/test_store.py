@@ -11,7 +11,7 @@ import pytest
 from tertulia.errors import Internal, InvalidParams, NotFound
 from tertulia.history.compaction import plan_cut, trim
 from tertulia.history.store import Cut, HistoryLimits, HistoryStore
-from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.ids import CallId, ItemId, new_item_id
 from tertulia.protocol.items import Item, Reasoning, Summary, ToolCall, UserMessage, text_parts
 from tests.history.saying import UNLIMITED, CountingEncoder, call, model, output, rounds, seed, store_of, thought, user
 
@@ -481,3 +481,25 @@ def test_planning_is_read_only() -> None:
     before = state(store)
     assert plan_cut(store, store.limits) is not None
     assert state(store) == before
+
+
+def test_what_is_said_anew_takes_the_pin_of_what_it_replaces_and_trimming_works_again() -> None:
+    """S002-24, S002-28: a thousand changes of mind do not make a history that cannot be trimmed."""
+
+    def told(tag: str, text: str) -> UserMessage:
+        return UserMessage(new_item_id(), text_parts(f"<{tag}>{text}</{tag}>"), injected=True)
+
+    store = HistoryStore(HistoryLimits(max_items=10), [told("environment_context", "seed")])
+    before = store.snapshot()
+    for number in range(50):
+        store.append([told("user_instructions", f"number {number}")], pinned=True)
+    store.append([told("environment_context", "elsewhere")], pinned=True)
+    pinned = [segment.items[0].text for segment in store.snapshot().segments() if segment.pinned]
+    assert [text.partition(">")[2].partition("<")[0] for text in pinned] == ["seed", "number 49", "elsewhere"]
+    assert len(before) == 1
+    store.append([UserMessage(new_item_id(), text_parts("hello"))])
+    assert trim(store, summarise=False).compacted
+    kept = [item.text for item in store.snapshot()]
+    assert len(kept) <= 10
+    assert any("number 49" in text for text in kept)
+    assert any("seed" in text for text in kept)

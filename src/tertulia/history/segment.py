@@ -52,6 +52,19 @@ def seal(items: Iterable[Item], *, pinned: bool = False) -> Segment:
     return Segment(sealed, digest, opens, closes, byte_count, weight, messages, pinned)
 
 
+def supersedes(newer: Segment, older: Segment) -> bool:
+    """Whether a pinned segment says anew what an older one of its own said: one injected message of the same tag."""
+    return newer.pinned and older.pinned and _tag(newer) is not None and _tag(newer) == _tag(older)
+
+
+def _tag(segment: Segment) -> str | None:
+    match segment.items:
+        case (UserMessage(injected=True) as message,):
+            return message.text.partition(">")[0]
+        case _:
+            return None
+
+
 def is_message(item: Item) -> bool:
     """Whether listings and counts show it: said by a user or by the model, not injected by us."""
     return isinstance(item, AssistantMessage) or is_asked(item)

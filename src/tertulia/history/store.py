@@ -7,11 +7,12 @@ from collections.abc import Container, Iterable, Sequence
 from itertools import takewhile
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.errors import Internal
 from tertulia.history.encoding import Encoding, ItemEncoder
 from tertulia.history.sanitiser import closing_outputs, settled
-from tertulia.history.segment import Segment, estimate, seal
+from tertulia.history.segment import Segment, estimate, seal, supersedes
 from tertulia.history.view import EMPTY, HistoryView
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Item, Summary, ToolCall, ToolOutput, UserMessage
@@ -66,7 +67,7 @@ class HistoryStore:
     A change is made whole or, when it raises, not at all. No method awaits.
     """
 
-    __slots__ = ("_encoding", "_open", "_revision", "_segments", "_tally", "correction", "limits")
+    __slots__ = ("_encoding", "_open", "_revision", "_seeds", "_segments", "_tally", "correction", "limits")
 
     def __init__(self, limits: HistoryLimits, seeds: Sequence[Item] = ()) -> None:
         self.limits = limits
@@ -77,7 +78,9 @@ class HistoryStore:
         self.correction = 1.0
         """Tokens of the model for one estimated token, as far as `calibrate` has learnt: 0.25 to 4."""
         self._encoding: Encoding | None = None
+        self._seeds = 0
         self.append(seeds, pinned=True)
+        self._seeds = len(self._segments)
 
     @property
     def revision(self) -> int:
@@ -138,8 +141,9 @@ class HistoryStore:
     def append(self, items: Sequence[Item], *, pinned: bool = False) -> Segment | None:
         """Seal the items as one segment at the end; nothing for none.
 
-        Raises Internal when a call or an output would break the pairing, and for pinned calls: what is never
-        dropped must not hold a half of a pair.
+        A pinned one that says anew what an earlier one said takes its pin: who changes his mind a thousand times
+        must not make a history that cannot be trimmed. The seeds keep theirs. Raises Internal when a call or an
+        output would break the pairing, and for pinned calls: what is never dropped must not hold a half of a pair.
         """
         if not items:
             return None
@@ -150,6 +154,8 @@ class HistoryStore:
             del self._open[call_id]
         for call_id in segment.opens:
             self._open[call_id] = calls[call_id]
+        if pinned:
+            self._segments = _without_pins_of(self._segments, self._seeds, segment)
         self._segments.append(segment)
         self._tally = self._tally.plus(segment)
         return segment
@@ -208,7 +214,7 @@ class HistoryStore:
         count = max(settled(items if at is None else items[: view.end_of(at)]), seeded)
         forked = HistoryStore(self.limits if limits is None else limits)
         forked.correction = self.correction
-        forked._segments, forked._encoding = self._segments, self._encoding
+        forked._segments, forked._encoding, forked._seeds = self._segments, self._encoding, self._seeds
         forked._rearrange(_first(count, self._segments))
         return forked
 
@@ -235,6 +241,13 @@ def _admit(segment: Segment, calls: Iterable[CallId], open_calls: Container[Call
             raise Internal("a call id is used again before its call was answered", call_id=call_id)
     if segment.pinned and (segment.opens or segment.closes):
         raise Internal("a pinned segment cannot hold half of a call and its output")
+
+
+def _without_pins_of(segments: list[Segment], seeds: int, newer: Segment) -> list[Segment]:
+    """The same row, in which what the newer one supersedes is pinned no longer; the same list if there is nothing."""
+    if not any(supersedes(newer, older) for older in segments[seeds:]):
+        return segments
+    return segments[:seeds] + [replace(s, pinned=False) if supersedes(newer, s) else s for s in segments[seeds:]]
 
 
 def _first(item_count: int, segments: Sequence[Segment]) -> list[range | Segment]:
