@@ -286,8 +286,7 @@ def test_a_file_freed_from_a_ban_uses_only_what_it_was_freed_for() -> None:
 
 def test_the_lock_pins_every_declared_dependency_and_names_no_address() -> None:
     declared = [*settings()["project"]["dependencies"], *settings()["dependency-groups"]["dev"]]
-    for extra in settings()["project"].get("optional-dependencies", {}).values():
-        declared += [requirement for requirement in extra if not requirement.startswith("tertulia[")]
+    declared += settings()["project"]["optional-dependencies"]["local"]
     lock = (ROOT / "requirements.lock").read_text()
     pinned = set(re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE))
     names = {re.split(r"[\s\[<>=!~;@]", requirement)[0].lower().replace("_", "-") for requirement in declared}

@@ -288,7 +288,6 @@ def test_the_testing_module_is_there_as_the_page_writes_it() -> None:
     assert process.returncode == 0, process.stderr.decode()
 
 
-@pytest.mark.xfail(reason="the project does not declare them all yet")
 def test_the_extras_of_the_page_exist() -> None:
     extras = importlib.metadata.metadata("tertulia").get_all("Provides-Extra") or []
     assert {"all", "local", "cluster", "postgres"} <= set(extras)
