@@ -96,11 +96,11 @@ class SessionWatch:
         talks = [talk for parts in self._parts for talk in _check_empty(parts)]
         self._parts.clear()
         # The thread of a function that has just failed holds its traceback for a moment longer.
-        for _ in range(200):
+        for _ in range(20):
             if not any(talk() is not None for talk in talks):
                 break
             gc.collect()
-            threading.Event().wait(0.005)
+            threading.Event().wait(0.01)
         assert not [talk for talk in talks if talk() is not None], "a conversation outlived its session"
         assert _open_fds() <= self._fds, "file descriptors were left open"
 

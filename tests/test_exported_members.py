@@ -47,7 +47,7 @@ FOR_TESTS = [
 SESSION = ["close", "closed", "conversation", "conversations", "events", "id", "info", "open", "root", "start"]
 CONVERSATION = [
     *("close", "compact", "context", "fork", "history", "id", "info", "interrupt", "message", "set_context"),
-    *("steer", "stream", "tools"),
+    *("steer", "stream", "tools", "warnings"),
 ]
 
 
