@@ -108,7 +108,7 @@ def test_publishing_touches_matching_subscriptions_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "count", [100_000, pytest.param(1_000_000, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])]
+    "count", [100_000, pytest.param(1_000_000, marks=pytest.mark.timeout(300))]
 )
 def test_a_large_number_of_events_arrives_in_order_and_without_gaps_in_each_conversation(count: int) -> None:
     """G4"""

@@ -158,7 +158,7 @@ def test_that_variable_does_not_move_a_provider_of_the_settings() -> None:
     assert locate("ollama/m", {}, {"": "https://gateway.example"}).provider is PROVIDERS["ollama"]
 
 
-@pytest.mark.parametrize("model", ["", "gpt-5.2", "openai/", "/gpt-5.2", "x" * 1000])
+@pytest.mark.parametrize("model", ["", "gpt-5.2", "openai/", "/gpt-5.2", "x" * 1000, "openai/\udcff", "openai/a\nb"])
 def test_a_name_without_two_halves_is_refused(model) -> None:
     with pytest.raises(InvalidParams, match=r"must be written `provider/model`|unknown provider ''") as refusal:
         locate(model, {}, {})

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tertulia.models.catalog import ModelProvider
 from tertulia.models.chat import ChatWire
@@ -143,6 +144,37 @@ def test_a_text_after_the_calls_of_its_answer_joins_them() -> None:
     assert body(wire, a_request(items=items, instructions="", dialect=wire.dialect))["messages"] == [
         {"role": "assistant", "tool_calls": [called("c", "shell", "{}")], "content": "I called."},
         {"role": "tool", "tool_call_id": "c", "content": "done"},
+    ]
+
+
+@pytest.mark.parametrize("order", ["ctc", "tct", "tctct", "cttc", "ctctc", "cct"])
+@pytest.mark.parametrize("apart", [False, True])
+def test_texts_among_calls_are_gathered_and_no_call_is_lost(order: str, apart: bool) -> None:
+    """A message has one text and one row of calls: the output of a lost call would be refused with all the rest."""
+    answer: list[Item] = [
+        ToolCall(ID, CallId(f"c{n}"), "shell", '{"a": "] }"}')
+        if kind == "c"
+        else AssistantMessage(ID, text_parts(f'"text" {n}],"content":"'))
+        for n, kind in enumerate(order)
+    ]
+    calls = [item for item in answer if isinstance(item, ToolCall)]
+    outputs: list[Item] = [ToolOutput(ID, call.call_id, text_parts("done")) for call in calls]
+    before: list[Item] = [UserMessage(ID, text_parts("Go.")), AssistantMessage(ID, text_parts("I go."))]
+    items = [*before, UserMessage(ID, text_parts("Go on.")), *answer, *outputs]
+    wire = CHAT.wire("https://mock.example")
+    request = a_request(items=items, instructions="", dialect=wire.dialect)
+    if apart:
+        request = replace(request, chunks=tuple(wire.dialect.encode_items([item]) for item in items))
+    assert body(wire, request)["messages"] == [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": "I go."},
+        {"role": "user", "content": "Go on."},
+        {
+            "role": "assistant",
+            "content": "\n\n".join(item.text for item in answer if isinstance(item, AssistantMessage)),
+            "tool_calls": [called(call.call_id, "shell", call.arguments) for call in calls],
+        },
+        *({"role": "tool", "tool_call_id": call.call_id, "content": "done"} for call in calls),
     ]
 
 

@@ -21,7 +21,7 @@ from tertulia.models.wire import Failed, Finished, Piece, Retrying, TextDelta
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import UserMessage, text_parts
 from tests.models.apis import RESPONSES, Api, every_api
-from tests.models.mock_provider import MockProvider, Reply, Told, event, refused, streamed
+from tests.models.mock_provider import MockProvider, Reply, Told, event, in_turn, refused, streamed
 from tests.models.wire_contract import DEADLINE, a_request, check_answer, read, until
 
 PLAIN = Told(text="One two three.")
@@ -249,6 +249,42 @@ async def test_a_whole_answer_counts_though_the_connection_breaks_behind_it() ->
     pieces, mock = await asked(RESPONSES, streamed(*RESPONSES.events(PLAIN), "cut"))
     assert isinstance(pieces[-1], Finished)
     assert len(mock.seen) == 1
+
+
+@every_api
+async def test_what_follows_the_end_does_not_count_however_it_is_cut(api: Api) -> None:
+    whole = b"".join(api.events(PLAIN))
+    for steps in ((whole + event("nonsense"),), (whole, event("nonsense"))):
+        pieces, _ = await asked(api, streamed(*steps))
+        assert isinstance(pieces[-1], Finished)
+
+
+async def test_whoever_leaves_a_whole_answer_does_not_cut_the_next_on_its_connection() -> None:
+    """It came in while nobody read; its connection was given back, and taken by another."""
+    events = RESPONSES.events(PLAIN)
+    begun = RESPONSES.begun(PLAIN, "delta")
+    first, second = streamed(b"".join(events)), streamed(*begun, "stall")
+    async with MockProvider(in_turn(first, second)) as mock, asyncio.timeout(DEADLINE):
+        wire = RESPONSES.wire(mock.url)
+        left = wire.stream(a_request())
+        assert isinstance(await anext(left), TextDelta)
+        taking = wire.stream(a_request())
+        assert isinstance(await anext(taking), TextDelta)
+        assert (mock.connections, mock.open_streams) == (1, 1)
+        await left.aclose()
+        assert mock.open_streams == 1
+        await taking.aclose()
+        assert mock.open_streams == 0
+        await wire.close()
+
+
+async def test_an_answer_that_changes_the_protocol_is_hung_up_on() -> None:
+    switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n"
+    async with MockProvider(Reply((switch, "stall"), raw=True)) as mock:
+        wire = RESPONSES.wire(mock.url)
+        assert failure(await read(wire, a_request())) == "mock answered 101"
+        assert mock.open_streams == 0
+        await wire.close()
 
 
 @every_api

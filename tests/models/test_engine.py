@@ -83,6 +83,12 @@ async def test_one_that_ends_while_it_is_listened_to(engine: Engine, stage: Stag
                 await coming.next()
 
 
+async def test_a_line_without_an_end_counts_as_none(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "_LONGEST_LINE", 10)
+    with pytest.raises(EngineEnded):
+        await heard(engine)
+
+
 async def test_one_that_lives_is_ended_by_asking_for_its_exit_code(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,7 +66,7 @@ async def test_without_a_key_nobody_is_asked(api: Api, key: str | None) -> None:
 
 
 @every_api
-@pytest.mark.parametrize("key", ["sk-1\r\nX-Evil: 1", "sk-ключ", "sk-\x00"])
+@pytest.mark.parametrize("key", ["sk-1\r\nX-Evil: 1", "sk-ключ", "sk-\x00", "sk-one two"])
 async def test_a_key_that_no_header_can_hold_is_not_sent(api: Api, key: str) -> None:
     pieces, mock = await asked(api, api.answer(PLAIN), key=key)
     assert ENV_KEY in failure(pieces)

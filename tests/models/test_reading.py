@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import contextlib
 
 import msgspec
@@ -100,6 +102,16 @@ def test_a_draft_grows_and_keeps_its_id() -> None:
     assert (draft.text, draft.item_id) == ("a b", first)
 
 
+def test_pieces_of_nothing_take_no_memory() -> None:
+    draft = Draft(Room(PLACE))
+    tracemalloc.start()
+    for _ in range(100_000):
+        draft.add("")
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 10_000
+
+
 def test_there_is_no_room_for_an_answer_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_TEXT_BYTES", 10_000)
     draft = Draft(Room(PLACE))
@@ -123,6 +135,8 @@ def test_there_is_no_room_for_an_answer_without_end(monkeypatch: pytest.MonkeyPa
         ({"a": {"b": float("inf")}}, 0),
         ({"a": {"b": float("nan")}}, 0),
         ({"a": {"b": 10**30}}, 1 << 53),
+        ({"a": {"b": 10**400}}, 1 << 53),
+        ({"a": {"b": -(10**400)}}, 0),
         ({"a": 7}, 0),
         ({}, 0),
         (None, 0),

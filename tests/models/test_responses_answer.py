@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tertulia.models import reading
 from tertulia.models.wire import Failed, Finished, Piece, ReasoningDelta, Retrying, Said, Searched, TextDelta
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall
@@ -87,6 +88,21 @@ async def test_reasoning_that_shows_nothing_is_kept_for_its_seal() -> None:
     assert isinstance(thought, Reasoning)
     assert (thought.text, thought.opaque) == ("", "sealed")
     assert said(await played(done({"type": "reasoning", "summary": []}), COMPLETED)) == []
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "reasoning", "summary": [{"text": "Hm."}], "encrypted_content": "x" * 10_000},
+        {"type": "web_search_call", "id": "x" * 10_000},
+        {"type": "web_search_call", "id": "ws_1", "action": {"query": "x" * 10_000}},
+    ],
+)
+async def test_seals_and_searches_take_room_too(item: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_TEXT_BYTES", 100_000)
+    pieces = await played(*(done(item) for _ in range(12)), COMPLETED)
+    assert isinstance(pieces[-1], Failed)
+    assert "longer than 100,000" in pieces[-1].message
 
 
 async def test_raw_reasoning_is_read_where_there_is_no_summary() -> None:

@@ -218,6 +218,12 @@ def test_the_beginning_of_a_key_is_hidden_too(key: str) -> None:
     assert key[:8] not in without_key(f"Incorrect API key provided: {key[:12]}***{key[-4:]}", key)
 
 
+@pytest.mark.parametrize("mark", [",", ";", "'", '"', ")", "}", "]"])
+def test_a_key_with_a_mark_in_it_is_hidden_to_its_end(mark: str) -> None:
+    key = f"sk-01234567{mark}89abcdef"
+    assert without_key(f"Incorrect API key provided: {key}.", key) == "Incorrect API key provided: [key]."
+
+
 def test_without_a_key_nothing_is_hidden() -> None:
     assert without_key("as it is", None) == "as it is"
     assert without_key("as it is", "") == "as it is"

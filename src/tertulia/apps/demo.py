@@ -127,7 +127,8 @@ async def _play(settings: Settings, model: Wiretap, colleague: Colleague, out: T
     stage = Stage(out)
     out.line(("Tertulia", "bold"), f" {__version__}: one session holds many isolated conversations. Here are two.")
     async with Session.start(settings) as session:
-        guide = await session.open(base_instructions="You are the guide: plan, measure, answer.")
+        guide = session.root
+        await guide.set_context(base_instructions="You are the guide: plan, measure, answer.")
         critic = await session.open(
             base_instructions="You are the critic: doubt everything.",
             include_plan_tool=False,

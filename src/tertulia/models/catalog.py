@@ -92,26 +92,40 @@ class ModelFacts(msgspec.Struct, frozen=True):
 
 
 FACTS: tuple[tuple[str, ModelFacts], ...] = (
-    ("gpt-5", ModelFacts(400_000, reasoning=True, price=(1.25, 10.0))),
-    ("gpt-4.1", ModelFacts(1_047_576, price=(2.0, 8.0))),
-    ("gpt-4o-mini", ModelFacts(128_000, price=(0.15, 0.60))),
-    ("gpt-4o", ModelFacts(128_000, price=(2.5, 10.0))),
+    ("gpt-5", ModelFacts(400_000, reasoning=True)),
+    ("gpt-4.1", ModelFacts(1_047_576)),
+    ("gpt-4o", ModelFacts(128_000)),
     ("o3", ModelFacts(200_000, reasoning=True)),
     ("o4", ModelFacts(200_000, reasoning=True)),
-    ("claude-opus-4", ModelFacts(200_000, reasoning=True, price=(15.0, 75.0))),
-    ("claude-sonnet-4", ModelFacts(200_000, reasoning=True, price=(3.0, 15.0))),
+    ("claude-opus-5", ModelFacts(1_000_000, reasoning=True)),
+    ("claude-sonnet-5", ModelFacts(1_000_000, reasoning=True)),
+    ("claude-opus-4", ModelFacts(200_000, reasoning=True)),
+    ("claude-sonnet-4", ModelFacts(200_000, reasoning=True)),
     ("claude-", ModelFacts(200_000)),
     ("smollm2", ModelFacts(8_192, images=False, tools=False)),
     ("smollm2:tools", ModelFacts(8_192, images=False)),
 )
 """By the longest matching beginning of the model's name. A model that is not here has its provider's window."""
 
+PRICES: Mapping[str, tuple[float, float]] = {
+    "claude-opus-4-5": (5.0, 25.0),
+    "claude-sonnet-4-5": (3.0, 15.0),
+    "gpt-4.1": (2.0, 8.0),
+    "gpt-4o": (2.5, 10.0),
+    "gpt-4o-mini": (0.15, 0.60),
+    "gpt-5": (1.25, 10.0),
+    "gpt-5-mini": (0.25, 2.0),
+    "gpt-5.2": (1.75, 14.0),
+}
+"""Public list prices by whole name: a relative's price is not a model's own."""
+
 
 def facts(model: str) -> ModelFacts:
     """What is known of a model, by its name without the provider."""
     name = model.rsplit("/", 1)[-1].lower()
     fitting = [(prefix, known) for prefix, known in FACTS if name.startswith(prefix)]
-    return max(fitting, key=lambda entry: len(entry[0]))[1] if fitting else ModelFacts()
+    known = max(fitting, key=lambda entry: len(entry[0]))[1] if fitting else ModelFacts()
+    return replace(known, price=PRICES.get(name))
 
 
 def family(model: str) -> str:
@@ -143,7 +157,7 @@ class Located(msgspec.Struct, frozen=True):
 def locate(model: str, configured: Mapping[str, ModelProvider], variables: Mapping[str, str]) -> Located:
     """Find the provider of `provider/model`; InvalidParams says which providers there are."""
     provider_name, slash, name = model.partition("/")
-    if not slash or not name:
+    if not slash or not name or not model.isprintable():
         raise InvalidParams(f"model {model[:80]!r} must be written `provider/model`")
     provider = configured.get(provider_name) or PROVIDERS.get(provider_name)
     if provider is None:

@@ -5,6 +5,7 @@ Reasoning that such a server shows is kept and not sent back: the API has no wor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tertulia.models.chat_answer import ChatAnswer
@@ -41,6 +42,14 @@ _SEAMS = (
     Seam(_TEXT_END, _TEXT, rb"\n\n"),
     Seam(_CALLS_END, _TEXT, b'],"content":"'),
 )
+
+# A message has room for one text and one row of calls, and what is glued may have more: a text before and after its
+# calls, or between them. Rare, so only then are they gathered.
+_TEXT_AFTER_CALLS = _SEAMS[-1].inside
+_STRING = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
+_MEMBER = rb'"content":"(%b)"|"tool_calls":\[((?:[^"\]]++|"%b")*+)\]' % (_STRING, _STRING)
+_MEMBERS = re.compile(_MEMBER)
+_ANSWER = re.compile(rb'\{ "role":"assistant"(?:,(?:%b))++ \}' % _MEMBER)
 
 
 class ChatDialect:
@@ -84,7 +93,7 @@ class ChatWire(HttpWire):
         if request.output_schema is not None:
             form = b'{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":%b}}'
             parts.append(member("response_format", form % request.output_schema.encode()))
-        messages = glued(request.chunks, _SEAMS)
+        messages = _in_order(glued(request.chunks, _SEAMS))
         if request.instructions:
             system = encode({"role": "system", "content": request.instructions})
             messages = [system, b",", *messages] if messages else [system]
@@ -93,6 +102,22 @@ class ChatWire(HttpWire):
     def reader(self) -> ChatAnswer:
         """One who understands an answer."""
         return ChatAnswer(self.place, self.dialect.name)
+
+
+def _in_order(messages: list[bytes]) -> list[bytes]:
+    """The same, where an answer has a text after calls with all its texts first and then all its calls."""
+    if not any(_TEXT_AFTER_CALLS in part for part in messages):
+        return messages
+    return [_ANSWER.sub(_one_of_each, b"".join(messages))]
+
+
+def _one_of_each(answer: re.Match[bytes]) -> bytes:
+    if _TEXT_AFTER_CALLS not in answer[0]:
+        return answer[0]
+    members = _MEMBERS.findall(answer[0])
+    texts = rb"\n\n".join(text for text, _ in members if text)
+    calls = b",".join(row for _, row in members if row)
+    return b'%b%b","tool_calls":[%b%b' % (_TEXT, texts, calls, _CALLS_END)
 
 
 def _spell(item: Item) -> bytes:

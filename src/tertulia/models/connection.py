@@ -106,7 +106,8 @@ class Connection:
             raise (_ours(self._place) if sent.cut_off else _trouble(error, self._place)) from None
         finally:
             self._sent.discard(sent)
-            if response is None or not response.content.at_eof():
+            # An answer that has come in whole has given its connection back, and others may be using it by now.
+            if response is None or response.connection is not None:
                 sent.cut()
                 if response is not None:
                     response.close()

@@ -38,7 +38,7 @@ class Lines:
         """A chunk of Chat Completions, or `[DONE]`. EngineEnded when nothing more will come."""
         try:
             line = await self._reader.readline()
-        except OSError:
+        except (OSError, ValueError):  # the second for a line without an end
             line = b""
         if not line.endswith(b"\n"):
             raise EngineEnded

@@ -148,6 +148,8 @@ class HttpWire(ABC):
                         for data in news:
                             for piece in reader.take(data):
                                 yield piece
+                            if reader.whole:
+                                break
                     last = [*reader.end()]
                     await events.drain()
             except Trouble as trouble:
@@ -178,7 +180,7 @@ class HttpWire(ABC):
     def _headers(self, key: str | None) -> dict[str, str]:
         if key == "":
             raise missing_key(self.place)
-        if key is not None and not (key.isascii() and key.isprintable()):
+        if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
             raise unusable_key(self.place)
         return {
             "Accept": "text/event-stream",

@@ -127,7 +127,8 @@ class LocalWire:
             parts.append(member("response_format", form % request.output_schema.encode()))
         system = _message("system", request.instructions) if request.instructions else b""
         messages = b",".join(filter(None, (system, joined(request.chunks) if request.chunks else b"")))
-        return b"".join((*parts, b',"messages":[', messages, b"]}"))
+        # One line: in JSON a line end is never more than a space, and a schema is written as its author likes it.
+        return b"".join((*parts, b',"messages":[', messages, b"]}")).replace(b"\n", b" ")
 
 
 def _message(role: str, text: str) -> bytes:

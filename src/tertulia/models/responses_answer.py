@@ -129,7 +129,7 @@ class ResponsesAnswer:
 
     def _on_began(self, event: _Event) -> Iterable[Piece]:
         item = parse(_item, event.item, self._place)
-        return (Searched(CallId(item.id or "")),) if item.type == "web_search_call" else ()
+        return (Searched(self._search(item)),) if item.type == "web_search_call" else ()
 
     def _on_ended(self, event: _Event) -> Iterable[Piece]:
         item = parse(_item, event.item, self._place)
@@ -140,15 +140,16 @@ class ResponsesAnswer:
                     yield Said(AssistantMessage(draft.item_id, text_parts(text)))
             case "reasoning":
                 draft = self._thoughts.pop(event.output_index, None) or self._drafted(item.summary or item.content)
-                if (text := draft.text) or self._room.take(item.encrypted_content or ""):
-                    yield Said(Reasoning(draft.item_id, text, self._dialect, item.encrypted_content))
+                sealed = self._room.take(item.encrypted_content or "") or None
+                if (text := draft.text) or sealed:
+                    yield Said(Reasoning(draft.item_id, text, self._dialect, sealed))
             case "function_call":
                 yield self._called(item, item.arguments or "{}", "function")
             case "custom_tool_call":
                 yield self._called(item, item.input, "custom")
             case "web_search_call":
                 query = item.action.query if item.action else None
-                yield Searched(CallId(item.id or ""), query or "")
+                yield Searched(self._search(item), self._room.take(query or ""))
             case _:
                 pass
 
@@ -177,6 +178,9 @@ class ResponsesAnswer:
         call_id = CallId(item.call_id or f"call_{item_id}")
         self._room.take(call_id + item.name + arguments)
         return Said(ToolCall(item_id, call_id, item.name, arguments, kind))
+
+    def _search(self, item: _Item) -> CallId:
+        return CallId(self._room.take(item.id or ""))
 
     def _drafted(self, parts: list[_ContentPart] | None) -> Draft:
         draft = Draft(self._room)

@@ -118,8 +118,9 @@ def without_key(message: str, key: str | None) -> str:
     """The message without the key, whole or begun: some providers repeat what they were sent."""
     if not key:
         return message
+    message = message.replace(key, _HIDDEN)
     if len(key) < _LEAST_SECRET:
-        return message.replace(key, _HIDDEN)
+        return message
     return re.sub(re.escape(key[:_LEAST_SECRET]) + r"[^\s\"',;)}\]]*", _HIDDEN, message)
 
 
