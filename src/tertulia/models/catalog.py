@@ -6,6 +6,7 @@ same: a provider is described in the settings, and an unknown model has its prov
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -16,6 +17,8 @@ from msgspec.structs import replace
 from tertulia.errors import InvalidParams
 
 DEFAULT_WINDOW = 128_000
+
+_FAMILY = re.compile(r"(?:.*/)?(gpt-\d+|o\d|claude)(?:.*(-codex))?")
 
 WireName = Literal["responses", "chat", "messages"]
 
@@ -128,10 +131,10 @@ def facts(model: str) -> ModelFacts:
     return replace(known, price=PRICES.get(name))
 
 
-def family(model: str) -> str:
-    """Models of one family share prompts: the name up to its version's last part."""
-    name = model.rsplit("/", 1)[-1].lower()
-    return name.split(":", 1)[0].split("@", 1)[0]
+def family(model: str) -> str | None:
+    """`gpt-5`, `gpt-5-codex`, `claude` and the like: models that share prompts. None for a model we do not know."""
+    found = _FAMILY.match(model.lower())
+    return "".join(filter(None, found.groups())) if found else None
 
 
 class Located(msgspec.Struct, frozen=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -12,7 +11,7 @@ from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 from tertulia.errors import InvalidParams
-from tertulia.models.catalog import ModelProvider
+from tertulia.models.catalog import ModelProvider, family
 from tertulia.models.reading import Reader
 from tertulia.models.trouble import Place, Trouble, missing_key, unusable_key, without_key
 from tertulia.models.wire import Dialect, Failed, Piece, Request, Retrying
@@ -21,7 +20,6 @@ from tertulia.version import __version__
 MAX_WAITING_S = 30.0
 """Between the attempts of one request, all together."""
 _FIRST_PAUSE_S = 0.5
-_FAMILY = re.compile(r"(?:.*/)?(gpt-\d+|o\d|claude)(?:.*(-codex))?")
 
 KeyOf = Callable[[str], str | None]
 """The value of an environment variable. Asked at each request, and kept nowhere."""
@@ -53,13 +51,18 @@ class Line(Protocol):
 
 
 class Patience:
-    """How often one request is made again: as often as the provider's settings say, and 30 s of waiting in all."""
+    """How often one request is made again: as often as the provider's settings say, and for 30 s in all.
 
-    __slots__ = ("_left", "_limits", "made")
+    Pauses count, and so does the time since the first failure: a provider that answers each attempt with a long
+    silence is not asked for ever.
+    """
+
+    __slots__ = ("_failed_at", "_left", "_limits", "made")
 
     def __init__(self, provider: ModelProvider) -> None:
         self._limits = {"request": provider.request_max_retries, "stream": provider.stream_max_retries}
         self._left = MAX_WAITING_S
+        self._failed_at: float | None = None
         self.made = 0
         """How often it has been made again."""
 
@@ -69,7 +72,9 @@ class Patience:
             return None
         # Spread out, so that conversations that were cut together do not come back together.
         pause = _FIRST_PAUSE_S * 2**self.made * random.uniform(0.8, 1.2) if trouble.after is None else trouble.after
-        if pause > self._left:
+        now = asyncio.get_running_loop().time()
+        self._failed_at = now if self._failed_at is None else self._failed_at
+        if pause > self._left or now - self._failed_at > MAX_WAITING_S:
             return None
         self._left -= pause
         self.made += 1
@@ -109,8 +114,7 @@ class HttpWire(ABC):
     @property
     def family(self) -> str:
         """`gpt-5`, `gpt-5-codex`, `claude` and the like; the provider's name for any other model."""
-        found = _FAMILY.match(self.model.lower())
-        return "".join(filter(None, found.groups())) if found else self.provider_name
+        return family(self.model) or self.provider_name
 
     @property
     def context_window(self) -> int:
