@@ -71,6 +71,16 @@ def test_with_nothing_set_up_the_list_says_that_a_script_answers(shell: Shell, w
     assert "400,000" in rows(ran.out, "Known models, by the beginning of their names")["gpt-5…"]
 
 
+def test_an_address_that_is_none_does_not_hide_the_others(
+    shell: Shell, weights: Weights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://[")
+    ran = shell.run("models", "ls")
+    assert ran.code == 0
+    assert rows(ran.out, "Providers")["openai"][:4] == ["responses", "not", "an", "address"]
+    assert rows(ran.out, "Providers")["ollama"][:2] == ["chat", "127.0.0.1"]
+
+
 def test_keys_and_passwords_are_not_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", f"https://me:{SECRET}@gateway.example")

@@ -107,9 +107,7 @@ def test_publishing_touches_matching_subscriptions_only() -> None:
     assert touched == []
 
 
-@pytest.mark.parametrize(
-    "count", [100_000, pytest.param(1_000_000, marks=pytest.mark.timeout(300))]
-)
+@pytest.mark.parametrize("count", [100_000, pytest.param(1_000_000, marks=pytest.mark.timeout(300))])
 def test_a_large_number_of_events_arrives_in_order_and_without_gaps_in_each_conversation(count: int) -> None:
     """G4"""
     bus = EventBus(SESSION, SystemClock(), NoJournal())

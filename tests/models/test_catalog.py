@@ -54,7 +54,7 @@ def test_a_wrong_provider_is_refused_by_name_and_field(value, said) -> None:
         provider_from_wire("acme", value)
 
 
-@pytest.mark.parametrize("name", ["", "a/b"])
+@pytest.mark.parametrize("name", ["", "a/b", "a\nb", "\udcff"])
 def test_a_provider_must_be_nameable(name) -> None:
     with pytest.raises(InvalidParams, match="cannot be the first half of provider/model"):
         provider_from_wire(name, PLAIN)

