@@ -79,10 +79,6 @@ class ChatWire(HttpWire):
         """How this API spells items."""
         return ChatDialect(self.provider_name)
 
-    def headers_for(self, key: str | None) -> dict[str, str]:
-        """The key as a bearer token."""
-        return {} if key is None else {"Authorization": f"Bearer {key}"}
-
     def body_of(self, request: Request) -> list[bytes]:
         """The request. What only OpenAI knows is said only to OpenAI: others may refuse it."""
         parts = [b'{"stream":true,"stream_options":{"include_usage":true},"model":', encode(self.model)]

@@ -130,9 +130,9 @@ class HttpWire(ABC):
     def body_of(self, request: Request) -> list[bytes]:
         """The request as it is sent, in parts. The history in it is as it was encoded, once."""
 
-    @abstractmethod
     def headers_for(self, key: str | None) -> dict[str, str]:
-        """The headers that this API wants besides the usual ones."""
+        """The headers that this API wants besides the usual ones: the key as a bearer token, by default."""
+        return {} if key is None else {"Authorization": f"Bearer {key}"}
 
     @abstractmethod
     def reader(self) -> Reader:

@@ -85,10 +85,6 @@ class ResponsesWire(HttpWire):
         """How this API spells items."""
         return ResponsesDialect(self.provider_name)
 
-    def headers_for(self, key: str | None) -> dict[str, str]:
-        """The key as a bearer token."""
-        return {} if key is None else {"Authorization": f"Bearer {key}"}
-
     def body_of(self, request: Request) -> list[bytes]:
         """The request; reasoning comes back sealed, so that it can be sent again whoever stores what."""
         parts = [b'{"stream":true,"model":', encode(self.model), member("store", encode(request.store))]
