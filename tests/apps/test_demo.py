@@ -67,7 +67,7 @@ def test_one_conversation_asks_another_and_gets_one_answer_and_it_says_who_answe
         labels.index(label, labels.index(["guide", "waits"])) if label != ["other", "is"] else 0 for label in order
     ]
     assert places[2:] == sorted(places[2:])
-    assert rows(ran, "guide", "gets")[-1].startswith("Welcome to Madrid")
+    assert rows(ran, "guide", "gets")[-1].startswith("Coffee is a hot drink")
 
 
 def test_what_one_was_told_the_other_was_never_sent(ran: Ran) -> None:

@@ -157,7 +157,7 @@ async def _delegate(session: Session, guide: Conversation, colleague: Colleague,
     colleague.conversation_id = asked.id
     stage.introduce(asked.id, "other", "green")
     stage.row(asked.id, "is", colleague.who)
-    await _talk(guide, "Ask your colleague for a word of welcome.", stage)
+    await _talk(guide, "Ask your colleague what coffee is.", stage)
 
 
 async def _describe(conversation: Conversation, stage: Stage) -> None:
