@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BENCH  ?= kernel
 # Debian packages that some tests need. Without the right to install them those tests are skipped.
-DEB_PACKAGES := openssl
+DEB_PACKAGES := bubblewrap gcc libc6-dev openssl
 # Every branch of these is taken by a test.
 FULLY_COVERED := policy scheduler history rollout
 
@@ -62,10 +62,10 @@ gate-lint:
 gate-format:
 	$(call gate,format,$(BIN)/ruff format --diff .)
 
-test: setup packages ## every test, with coverage, and every example
+test: setup packages ## every test on every processor, with coverage, and every example
 	@timeout 300 $(MAKE) --no-print-directory local-model \
 		|| echo "The embedded model could not be pulled: its tests are skipped and listed at the end."
-	@TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/pytest --cov --cov-report=term
+	@TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/pytest --numprocesses auto --dist loadgroup --cov --cov-report=term
 	@$(BIN)/coverage report --fail-under=100 --include='$(subst $(space),$(comma),$(FULLY_COVERED:%=src/tertulia/%/*))'
 
 packages:

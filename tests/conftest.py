@@ -1,6 +1,8 @@
 """What every test starts from."""
 
+import gc
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 from hypothesis import settings
@@ -10,6 +12,39 @@ from tests.guards import no_lock_over_an_await
 # A slow machine is not a failing test: the deadline is pytest-timeout's, for the whole test.
 settings.register_profile("tertulia", deadline=None, print_blob=True)
 settings.load_profile("tertulia")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Which tests count for coverage, and which begin first where tests run side by side."""
+    for item in items:
+        if item.get_closest_marker("hypothesis") or item.get_closest_marker("slow"):
+            # A branch that only chance takes must not count as taken, and counting doubles what these cost.
+            item.add_marker("no_cover")
+    if hasattr(config, "workerinput"):
+        # The longest first, so that none of them is waited for at the end.
+        items.sort(key=_patience, reverse=True)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: whoever collects garbage in a test, or is collected for, need not walk it again."""
+    gc.collect()
+    gc.freeze()
+
+
+def _patience(item: pytest.Item) -> float:
+    """How long a test says that it may take; all that say nothing are alike."""
+    said = item.get_closest_marker("timeout")
+    return said.args[0] if said is not None else 0
+
+
+_homes = count()
+
+
+@pytest.fixture(autouse=True)
+def _a_home_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test writes where the user's sessions lie, and none finds another one's. Made only if it is used."""
+    monkeypatch.setenv("TERTULIA_HOME", str(tmp_path_factory.getbasetemp() / f"tertulia-home-{next(_homes)}"))
 
 
 @pytest.fixture(autouse=True)

@@ -79,6 +79,13 @@ NOQA_OF_A_HELD_RULE = re.compile(r"#\s*(?:ruff:\s*)?noqa[^#]*\b(BLE001|C901|PLR0
 # ---- reading the tree
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _read_once() -> Iterator[None]:
+    """What is read here is large; kept, it would be walked whenever a later test collects garbage."""
+    yield
+    tree.cache_clear()
+
+
 @cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_bytes(), filename=str(path))
@@ -104,6 +111,17 @@ def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
+def dotted(node: ast.expr) -> str:
+    """`a.b.c` as it is written; what follows on anything but a name begins with a dot."""
+    match node:
+        case ast.Attribute(value, name):
+            return f"{dotted(value)}.{name}"
+        case ast.Name(name):
+            return name
+        case _:
+            return ""
+
+
 def dotted_names(path: Path) -> set[str]:
     """Every name the file uses, spelled from the top: `from time import time as now` gives `time.time`."""
     known: dict[str, str] = {}
@@ -112,7 +130,7 @@ def dotted_names(path: Path) -> set[str]:
             known |= {name.asname: name.name for name in node.names if name.asname}
         elif isinstance(node, ast.ImportFrom):
             known |= {name.asname or name.name: f"{node.module}.{name.name}" for name in node.names}
-    used = {ast.unparse(node) for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
+    used = {dotted(node) for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
     spelled = {known.get(first, first) + dot + rest for first, dot, rest in (name.partition(".") for name in used)}
     return spelled | set(known.values())
 

@@ -26,6 +26,7 @@
     └── a part failed
         ├── ModelError              the model or the way to it
         ├── McpError                an MCP server
+        ├── StorageError            the record of a session; names the file
         ├── SandboxError
         │   └── SandboxUnavailable
         ├── ToolConflict            two tools claim one name
@@ -135,6 +136,10 @@ class ModelError(AgentError):
 
 class McpError(AgentError):
     """An MCP server failed."""
+
+
+class StorageError(AgentError):
+    """A session's record cannot be written or read; the message names the file and the way out."""
 
 
 class SandboxError(AgentError):

@@ -126,10 +126,11 @@ def check_invariants(events: Iterable[Event]) -> None:
     """Fail unless the events of a whole session keep its promises.
 
     Numbers without gaps; at most one task running; each started task ended exactly once, and nothing of it
-    after its end but the ends of calls that it had handed over; each call begun once and ended once.
+    after its end but the ends of calls that it had handed over and what it caused in other conversations; each call
+    begun once and ended once.
     """
     last, running = 0, None
-    ended: set[str] = set()
+    ended: dict[str | None, str | None] = {}
     calls: dict[tuple[str | None, str], int] = {}
     for event in events:
         if event.seq is not None:
@@ -141,9 +142,9 @@ def check_invariants(events: Iterable[Event]) -> None:
                 running = event.task_id
             case "task_complete" | "turn_aborted":
                 assert event.task_id not in ended, f"task {event.task_id} ended twice"
-                ended.add(str(event.task_id))
+                ended[event.task_id] = event.conversation_id
                 running = None if running == event.task_id else running
-            case kind if event.task_id in ended and kind != "tool_call_end":
+            case kind if kind != "tool_call_end" and ended.get(event.task_id, "") == event.conversation_id:
                 raise AssertionError(f"{kind} of task {event.task_id} comes after its end")
             case "tool_call_begin":
                 key = (event.conversation_id, _call_id(event))

@@ -17,6 +17,12 @@ from tests.apps.telling import CHILD, ROOT, Teller
 ONE = ItemId("1")
 
 
+@pytest.fixture(autouse=True)
+def _wide_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the screen is on which the tests run."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+
 class Screen(io.StringIO):
     def isatty(self) -> bool:
         return True

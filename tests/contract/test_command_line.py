@@ -17,7 +17,7 @@ import pytest
 from tests.contract.speaking import DEADLINE_S, NEVER_MS, program, surroundings, write_script
 
 NEVER = {"text": "never", "delay_ms": NEVER_MS}
-HEAVY = ("mcp", "acp", "textual", "starlette", "uvicorn", "rich", "fastapi", "aiohttp.web", "sqlite3", "websockets")
+HEAVY = ("mcp", "acp", "textual", "starlette", "uvicorn", "rich", "fastapi", "aiohttp.web", "websockets")
 
 
 class Ran:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tertulia.conversation.context import ConversationContext, ShellMode, Terms, prefs
@@ -15,7 +14,7 @@ from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import TOP, Rights
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item
-from tertulia.protocol.storage import StoragePolicy
+from tertulia.protocol.records import Record, Said
 from tests.events.scripted import StillClock
 from tests.prompt.specs import mcp
 
@@ -55,18 +54,24 @@ class KeepingJournal:
     """Remembers what it was given to keep."""
 
     def __init__(self) -> None:
-        self.kept: list[tuple[ConversationId, list[Item], StoragePolicy]] = []
+        self.kept: list[Record] = []
 
-    def write(self, event: Any) -> None:
+    def write(self, event: Any, storage: Any = None) -> None:
         raise AssertionError("a talk publishes nothing by itself")
 
-    def keep(self, conversation: ConversationId, items: Sequence[Item], policy: StoragePolicy) -> None:
-        self.kept.append((conversation, list(items), policy))
+    def keep(self, record: Record) -> None:
+        self.kept.append(record)
+
+    async def settle(self) -> None:
+        """Nothing to wait for."""
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
 
     @property
     def items(self) -> list[Item]:
-        """All that was kept, in order."""
-        return [item for _, items, _ in self.kept for item in items]
+        """All that was said, in order."""
+        return [item for record in self.kept if isinstance(record, Said) for item in record.items]
 
 
 def talk(given: Terms | None = None, *, clock: StillClock | None = None, journal: KeepingJournal | None = None) -> Talk:

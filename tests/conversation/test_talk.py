@@ -16,10 +16,11 @@ from tertulia.errors import Busy, Internal
 from tertulia.policy.approval_policy import NEVER
 from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import TOP
-from tertulia.protocol.ids import TaskId
+from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.inputs import ContextFields
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
-from tertulia.protocol.storage import Full, HeadersOnly
+from tertulia.protocol.records import Said
+from tertulia.protocol.storage import HeadersOnly
 from tests.conversation.making import OTHER_WIRE, KeepingJournal, ground, talk, terms
 from tests.events.scripted import StillClock
 from tests.history.saying import call, model, output, user
@@ -67,7 +68,7 @@ def test_the_seeds_are_kept_by_the_conversations_own_policy_and_counted_by_nobod
     journal = KeepingJournal()
     conversation = talk(terms(replace(TOP, storage_policy=HeadersOnly()), user="x"), journal=journal)
     conversation.seed()
-    assert journal.kept == [("c", said(conversation), HeadersOnly())]
+    assert journal.kept == [Said(ConversationId("c"), tuple(said(conversation)), pinned=True, seed=True)]
     assert conversation.history.message_count == 0
 
 
@@ -137,7 +138,7 @@ def test_what_is_said_is_appended_once_and_kept_once() -> None:
     conversation.say([first])
     conversation.say([second])
     assert said(conversation) == journal.items == [first, second]
-    assert [policy for *_, policy in journal.kept] == [Full(), Full()]
+    assert len(journal.kept) == 2
 
 
 def test_saying_nothing_keeps_nothing() -> None:

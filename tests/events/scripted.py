@@ -9,6 +9,8 @@ from tertulia.events.bus import EventBus
 from tertulia.events.subscription import Subscription
 from tertulia.protocol.events import AgentMessage, AgentMessageDelta, Event, TaskComplete
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId
+from tertulia.protocol.records import Record
+from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.usage import NO_USAGE
 
 SESSION = SessionId("the-session")
@@ -40,7 +42,7 @@ class ScriptedJournal:
         self._loop = loop
         self._next = 1
 
-    def write(self, event: Event) -> asyncio.Future[None] | None:
+    def write(self, event: Event, storage: StoragePolicy | None = None) -> asyncio.Future[None] | None:
         assert event.seq == self._next, "events are written in order of their numbers, without gaps"
         self._next += 1
         if not self.holding:
@@ -50,6 +52,15 @@ class ScriptedJournal:
         future = self._loop.create_future()
         self.open.append((event, future))
         return future
+
+    def keep(self, record: Record) -> None:
+        """Nothing here is about records."""
+
+    async def settle(self) -> None:
+        """Records are as durable as they will be."""
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
 
     def commit(self, count: int | None = None) -> None:
         """The oldest `count` writes, or all of them, are on the disk."""

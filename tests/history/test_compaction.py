@@ -9,7 +9,7 @@ import pytest
 
 from tertulia.history import compaction
 from tertulia.history.compaction import Compaction, compact, plan_cut, trim
-from tertulia.history.store import Cut, HistoryLimits, HistoryStore
+from tertulia.history.store import Cut, HistoryLimits, HistoryStore, Rewrite
 from tertulia.history.summariser import ExtractiveSummariser
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Item, Summary, ToolCall, ToolOutput, UserMessage, text_parts
@@ -228,7 +228,8 @@ async def test_compaction_puts_the_summariser_s_words_in_place_of_the_oldest() -
     (summary,) = summaries(store)
     assert items == [item for turn in turns for item in turn][: len(items)]
     assert (summary.text, summary.replaced) == ("so far", len(items))
-    assert done == Compaction(True, before, store.approx_tokens, len(items))
+    rewrite = Rewrite(kept=(0,), end=7, place=1, summary=summary)
+    assert done == Compaction(True, before, store.approx_tokens, len(items), rewrites=(rewrite,))
     assert store.approx_tokens <= before // 2
     assert 0 < budget <= compaction.MAX_SUMMARY_TOKENS
 

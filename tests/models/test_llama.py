@@ -16,7 +16,7 @@ import pytest
 from tertulia.models import llama
 from tests.models.local_staging import FAKE
 
-DEADLINE = 5
+DEADLINE = 30
 
 
 class Model:

@@ -25,7 +25,8 @@ from tertulia.session.settings import Settings
 from tests.models.real_weights import HOME, WEIGHTS_FILE, needs_the_embedded_model
 from tests.models.wire_contract import a_request, check_answer
 
-pytestmark = [needs_the_embedded_model, pytest.mark.slow, pytest.mark.timeout(180)]
+# All in one process of a parallel run: two of these models at once are two processors' worth each.
+pytestmark = [needs_the_embedded_model, pytest.mark.xdist_group("embedded_model"), pytest.mark.slow, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120

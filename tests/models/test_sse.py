@@ -123,6 +123,7 @@ class TestBounds:
             assert splitter.feed(b"data: " + b"x" * 50 + b"\n\n: " + b"c" * 50 + b"\n\n") == [b"x" * 50]
 
 
+@pytest.mark.slow
 def test_a_long_line_in_many_pieces_is_joined_once() -> None:
     """A megabyte byte by byte: joining at each byte would take hours."""
     stream = b"data: " + b"x" * 1_000_000

@@ -19,7 +19,7 @@ from tests.models.apis import ENV_KEY, KEY, MESSAGES, RESPONSES, Api, every_api
 from tests.models.mock_provider import MockProvider, Reply, Seen, Told, refused, streamed
 from tests.models.wire_contract import until
 
-DEADLINE_S = 10
+DEADLINE_S = 30
 
 
 @tertulia.tool

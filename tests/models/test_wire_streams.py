@@ -43,6 +43,7 @@ def without_ids(pieces: list[Piece]) -> Any:
     return renamed([msgspec.to_builtins(piece) for piece in pieces])
 
 
+@pytest.mark.slow
 @recorded
 async def test_every_split_of_a_stream_gives_the_same_answer(api: Api, stream: bytes) -> None:
     whole = await heard(api, [stream])
@@ -170,6 +171,7 @@ async def test_an_answer_without_end_is_given_up(api: Api) -> None:
     assert sum(len(piece.text) for piece in pieces if isinstance(piece, TextDelta)) <= MAX_TEXT_BYTES
 
 
+@pytest.mark.slow
 @every_api
 async def test_calls_without_end_are_given_up(api: Api) -> None:
     events = api.events(Told(calls=tuple((f"c{n}", "x", "{}") for n in range(17_000))))

@@ -44,7 +44,7 @@ from tertulia.protocol.items import (
 )
 from tertulia.protocol.tool_spec import ToolSpec
 
-DEADLINE = 5
+DEADLINE = 30
 
 Act = Literal[
     "answers",  # with a text of several deltas

@@ -412,7 +412,7 @@ async def test_a_conversation_cannot_ask_itself(plot: Plot) -> None:
         plot.write(say("", ask("root")), say("silly me"))
         reply = await on.root.message("go")
         assert (reply.status, reply.text) == ("completed", "silly me")
-        assert (await refused(on, on.root))["code"] == "invalid_params"
+        assert (await refused(on, on.root))["code"] == "awaiting_result"
         assert on.story(on.root) == ["a started user", "a begin c1", "a end c1", "a completed"]
 
 
@@ -521,7 +521,7 @@ async def test_in_a_mixed_answer_valid_calls_go_and_refused_ones_are_answered(pl
         plot.write(say("", ask(a, "c1"), ask(b, "c2"), call("nobody", {}, "c3")), say("B"), say("done"))
         assert (await a.message("go")).text == "done"
         told = {output.call_id: heard(output) for output in on.outputs(a)}
-        assert told["c1"]["code"] == "invalid_params"
+        assert told["c1"]["code"] == "awaiting_result"
         assert told["c2"]["text"] == "B"
         assert told["c3"]["code"] == "not_found"
         on.check_idle()
@@ -669,6 +669,24 @@ async def test_closing_a_conversation_that_has_just_handed_over_drops_its_target
         await a.close()
         assert (await running).status == "interrupted"
         assert len(on.model.requests) == 1
+        on.check_idle()
+
+
+@pytest.mark.parametrize("stop", ["interrupt", "close"])
+async def test_nothing_is_opened_once_it_is_over(plot: Plot, stop: str) -> None:
+    """G6: whoever was told that it is over finds no conversation that was opened afterwards."""
+    async with stage(model=plot.model, tools=[Ask(new=NewConversation())]) as on:
+        a = await on.session.open()
+        plot.write(say("", ask("?")), say("must not be asked"))
+        running = on.begin(a.message("go"))
+        chain = None
+        while chain is None or not chain.handing:
+            await ticks(1)
+            chain = on.parts.scheduler.current
+        await getattr(a, stop)()
+        assert (await running).status == "interrupted"
+        assert len(on.session.conversations()) == (2 if stop == "interrupt" else 1)
+        assert len([e for e in on.events.drain() if e.type == "conversation_opened"]) == 1
         on.check_idle()
 
 

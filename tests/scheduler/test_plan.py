@@ -33,7 +33,7 @@ async def test_a_chain_begins_with_one_frame_and_knows_its_first_task() -> None:
     chain = Chain(plan, 1.5, "m1")
     assert [frame.plan for frame in chain.frames] == [plan]
     assert (chain.task_id, chain.task_ids) == (plan.task_id, {plan.task_id})
-    assert (chain.conversation_id, chain.message_id, chain.started) == (A, "m1", 1.5)
+    assert (chain.conversation_id, chain.message, chain.started) == (A, "m1", 1.5)
     assert (chain.stopped, chain.running, chain.handle, chain.handing, chain.waiters) == (None, None, None, False, 0)
 
 

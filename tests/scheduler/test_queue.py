@@ -12,7 +12,7 @@ from tertulia.conversation.floor import Surroundings
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import AgentError, Busy, Closed, Limit
-from tertulia.events.bus import EventBus
+from tertulia.events.bus import EventBus, Scope
 from tertulia.events.journal import NoJournal
 from tertulia.protocol.events import TurnAborted
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId
@@ -26,6 +26,7 @@ from tertulia.scheduler.registry import TaskRegistry
 from tertulia.scheduler.runner import Runner
 from tertulia.testing import FakeClock, ScriptedModel, call, fail, say
 from tertulia.tools.registry import ToolRegistry
+from tertulia.tools.tool import Rounds
 from tests.conversation import making
 from tests.session.staging import Ask, Disk, Stage, stage, ticks
 
@@ -146,7 +147,10 @@ class Houseful:
     def peek(self, conversation_id: ConversationId) -> Talk | None:
         return self.talks.get(conversation_id)
 
-    def open_child(self, spec: NewConversation, caller: Talk) -> Talk:
+    def check_child(self, spec: NewConversation, caller: Talk, promised: int) -> None:
+        raise Limit("no room in this house")
+
+    def open_child(self, spec: NewConversation, caller: Talk, cause: Scope, shared: Rounds) -> Talk:
         raise Limit("no room in this house")
 
 
@@ -414,12 +418,12 @@ class BreaksOnce(Disk):
         self.until = -1
         self.failed = 0
 
-    def write(self, event: Any) -> Any:
+    def write(self, event: Any, storage: Any = None) -> Any:
         self.until -= 1
         if self.until == 0:
             self.holding = True
             asyncio.get_running_loop().call_soon(self._break)
-        return super().write(event)
+        return super().write(event, storage)
 
     def _break(self) -> None:
         self.failed += 1

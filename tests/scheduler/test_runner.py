@@ -387,7 +387,7 @@ async def test_a_turn_can_be_stopped_at_every_step_while_the_journal_takes_its_t
     """H1 again, with a commit to be waited for after every event."""
 
     class Late(Disk):
-        def write(self, event: Any) -> Any:
+        def write(self, event: Any, storage: Any = None) -> Any:
             future = asyncio.get_running_loop().create_future()
             asyncio.get_running_loop().call_soon(future.set_result, None)
             return future

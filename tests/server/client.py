@@ -14,7 +14,7 @@ from tertulia.server.jsonrpc import Connection
 from tertulia.session.host import Host
 from tertulia.session.settings import Settings
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 Message = dict[str, Any]
 
 

@@ -41,7 +41,13 @@ def shout() -> str:
     return "shouted, and heard: " + sys.stdin.read()
 
 settings = tertulia.Settings(model="scripted/" + sys.argv[1], tools=[shout], close_timeout_s=float(sys.argv[2]))
-sys.exit(asyncio.run(serve_stdio(settings)))
+
+async def main() -> int:
+    # Otherwise a busy machine has asyncio's debug mode complain on standard error.
+    asyncio.get_running_loop().slow_callback_duration = 3600
+    return await serve_stdio(settings)
+
+sys.exit(asyncio.run(main()))
 """
 HOUR_MS = 3_600_000
 SCRIPT: list[Any] = [

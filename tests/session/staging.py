@@ -11,12 +11,12 @@ import msgspec
 
 import tertulia
 from tertulia.events.clock import Clock
-from tertulia.events.journal import Journal
+from tertulia.events.journal import Journal, NoJournal
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import NewConversation, TextInput
 from tertulia.protocol.items import Item, ToolOutput
-from tertulia.protocol.storage import StoragePolicy
+from tertulia.protocol.records import Forked, Record, Said
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.session.session import Session
 from tertulia.testing import RecordedEvents, ScriptedModel, check_invariants
@@ -109,7 +109,7 @@ async def stage(
     """A running session; on leaving it is closed, and its events must keep every promise."""
     model = model or ScriptedModel(replies)
     chosen = tertulia.Settings(model=model, tools=list(tools), **settings)
-    session = await tertulia.Session.start(chosen, clock=clock, journal=journal).__aenter__()
+    session = await tertulia.Session.start(chosen, clock=clock, journal=journal or NoJournal()).__aenter__()
     async with RecordedEvents(session) as events:
         acting = Stage(session, model, events)
         try:
@@ -167,6 +167,10 @@ class Disk(ScriptedJournal):
         super().__init__(asyncio.get_running_loop())
         self.holding = False
         self.items: list[Item] = []
+        self.forks: list[Forked] = []
 
-    def keep(self, conversation: ConversationId, items: Sequence[Item], policy: StoragePolicy) -> None:
-        self.items.extend(items)
+    def keep(self, record: Record) -> None:
+        if isinstance(record, Said):
+            self.items.extend(record.items)
+        elif isinstance(record, Forked):
+            self.forks.append(record)

@@ -10,6 +10,7 @@ import pytest
 
 import tertulia
 from tertulia.errors import InvalidParams
+from tertulia.events.journal import NoJournal
 from tertulia.session.assembly import Models, assemble
 from tertulia.session.environment import Environment
 from tertulia.testing import FakeClock, ScriptedModel
@@ -48,7 +49,7 @@ def test_where_nobody_was_named_the_script_answers_and_it_is_said_why(tmp_path: 
 
 async def test_a_session_is_announced_first_and_then_its_root() -> None:
     clock = FakeClock()
-    parts = assemble(tertulia.Settings(model=ScriptedModel([])), clock=clock)
+    parts = assemble(tertulia.Settings(model=ScriptedModel([])), clock=clock, journal=NoJournal())
     events = drain(parts.bus.subscribe(after=0))
     assert [event.type for event in events] == ["session_configured", "conversation_opened"]
     assert events[0].data.root_conversation_id == parts.conversations.root.id

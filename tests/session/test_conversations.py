@@ -13,6 +13,7 @@ from msgspec.structs import replace
 import tertulia
 from tertulia.errors import InvalidParams, Limit, NotFound, ToolConflict
 from tertulia.mcp.view import McpView
+from tertulia.protocol.records import Forked
 from tertulia.protocol.inputs import NewConversation, SetContext
 from tertulia.testing import ScriptedModel, say
 from tests.prompt.specs import mcp
@@ -250,13 +251,13 @@ async def test_what_was_cut_earlier_is_remembered_until_it_is_asked_for_anew() -
 
 
 async def test_everything_that_joins_a_history_is_handed_to_the_journal_once() -> None:
-    """S002-23, X-35: seeds, input, answer; a fork hands over what it shares."""
+    """S002-23, X-35: seeds, input, answer; a fork says where it comes from and repeats nothing."""
     async with stage(say("ok", repeat=True), journal=(disk := Disk())) as on:
         await on.root.message("hi")
         assert [item.text.split("\n")[0] for item in disk.items] == ["<environment_context>", "hi", "ok"]
-        ids = [item.id for item in disk.items]
-        await on.root.fork()
-        assert [item.id for item in disk.items] == ids * 2
+        fork = await on.root.fork()
+        assert len(disk.items) == 3
+        assert disk.forks == [Forked(fork.id, on.root.id, 3)]
 
 
 def test_open_and_set_context_take_the_same_fields() -> None:

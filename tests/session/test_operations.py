@@ -290,7 +290,7 @@ async def test_a_message_can_be_left_to_itself() -> None:
         left = await on("conversation/message", conversation_id="root", text="hi", detach=True, message_id="m")
         assert set(left) == {"task_id"}
         task_id = left["task_id"]
-        assert (await on("task/get", task_id=task_id))["status"] == "queued"
+        assert (await on("task/get", task_id=task_id))["status"] in ("queued", "running")
         await ticks()
         assert (await on("task/get", task_id=task_id))["status"] == "running"
         # Somebody who waits for it and gives up does not stop it.

@@ -406,6 +406,7 @@ async def test_leaving_the_block_by_an_exception_closes_and_lets_it_through() ->
 # ---- size
 
 
+@pytest.mark.slow
 def test_ten_thousand_conversations_are_light_and_gone_when_closed() -> None:
     """G1, S000-44: at most 4 KB for an idle conversation; counts return."""
 

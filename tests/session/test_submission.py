@@ -9,6 +9,7 @@ import pytest
 
 from tertulia.errors import InvalidParams
 from tertulia.protocol.inputs import Message
+from tertulia.protocol.records import message_key
 from tertulia.session import submission
 from tertulia.testing import say
 from tests.session.staging import Stage, stage, ticks
@@ -34,7 +35,7 @@ async def test_a_submission_becomes_one_plan() -> None:
         assert (frame.plan.input[0].text, frame.plan.input[0].sender) == ("hi", "ada")
         assert frame.plan.output_schema == '{"type":"object"}'
         assert (frame.plan.sub_id or "").startswith("sub/")
-        assert chain.message_id == "m"
+        assert chain.message == message_key("m")
         assert (await submission.answer(on.parts.scheduler, chain)).status == "completed"
 
 

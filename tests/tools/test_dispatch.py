@@ -29,7 +29,7 @@ from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Handoff, Result, TargetResult, Tool
 from tests.tools.calling import HandClock, StubTool, at_most_100_ms, call, context
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 HANDOFF = Handoff(ConversationId("other"), (), lambda result: Result(result.text or ""))
 
 

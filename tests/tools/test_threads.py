@@ -19,7 +19,7 @@ from tertulia.tools.tool import CallContext
 from tests.tools.calling import context
 
 who = contextvars.ContextVar("who", default="nobody")
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 class Gate:

@@ -1,7 +1,8 @@
-"""`tertulia doctor`: what is installed, which files were read, and where each setting comes from. Shows no secret."""
+"""`tertulia doctor`: what is installed, where each setting comes from, whether the sandbox holds. Shows no secret."""
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,11 @@ from msgspec.structs import asdict
 
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.terminal import Terminal
+from tertulia.errors import SandboxUnavailable
+from tertulia.events.clock import SystemClock
 from tertulia.policy.narrowing import to_wire
+from tertulia.sandbox.runner import TierChoice, TierReport
+from tertulia.sandbox.sandbox import Sandbox
 from tertulia.session.project_file import find_project_files
 from tertulia.session.settings import Loaded, Settings
 from tertulia.version import __version__
@@ -42,8 +47,34 @@ def command(given: Given) -> int:
         out.line((title, "bold"))
         for name, value, source in rows:
             out.line(f"  {name:32} {value:24} ", (source, "dim" if source == "default" else "cyan"))
+    out.line()
+    out.line(("Sandbox", "bold"))
+    _sandbox(loaded, out)
     _complaints(loaded, out)
     return 0
+
+
+def _sandbox(loaded: Loaded, out: Terminal) -> None:
+    """The tier, and what came of trying to get out of it."""
+    tier = loaded.settings.sandbox_tier
+    try:
+        report = asyncio.run(_try_out(tier))
+    except SandboxUnavailable as error:
+        out.line(f"  {tier:32} ", ("unavailable", "red"), f" {error.message}")
+        out.line(f"  {'':32} commands are refused; they are not run without it")
+        return
+    out.line(f"  {report.tier:32} ", ("works", "green"), f" {report.version}")
+    out.line(f"  {'self-test':32} {len(report.attempts)} of {len(report.attempts)} attempts to get out held")
+    for gap in report.not_covered:
+        out.line(f"  {'not covered':32} ", (gap, "yellow"))
+
+
+async def _try_out(tier: TierChoice) -> TierReport:
+    sandbox = Sandbox(tier=tier, clock=SystemClock())
+    try:
+        return await sandbox.check()
+    finally:
+        await sandbox.close()
 
 
 def _places(loaded: Loaded) -> Iterator[tuple[str, str, str]]:

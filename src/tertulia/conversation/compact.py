@@ -63,5 +63,6 @@ async def compact_by_model(floor: Floor) -> Compaction:
     except ModelError as error:
         floor.publish(Warning(f"the model wrote no notes ({error.message}); a local summary stands in", error.code))
         done = await compact(history, ExtractiveSummariser(), target_tokens=0)
+    floor.talk.note_rewrites(done.rewrites)
     floor.publish(compacted_event(done, "request"))
     return done

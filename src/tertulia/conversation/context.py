@@ -14,6 +14,8 @@ from tertulia.policy.narrowing import Rights
 from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.protocol.storage import StoragePolicy
 
+NATIVE = "native"
+"""The backend that is our own loop; every other one is somebody else's program."""
 ShellMode = Literal["default", "with_request", "local", "streamable", "none"]
 
 _LOCAL_SHELL = frozenset({"codex-mini"})

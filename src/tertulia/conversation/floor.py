@@ -8,24 +8,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.toolbox import Toolbox
-from tertulia.errors import InvalidParams
+from tertulia.errors import Cancelled, InvalidParams
 from tertulia.events.bus import EventBus, Scope
 from tertulia.events.clock import Clock
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import AgentMessage, AgentReasoning, Event, EventData
 from tertulia.protocol.ids import CallId, ItemId, TaskId, new_item_id
-from tertulia.protocol.items import AssistantMessage, Item, Reasoning, TextPart, ToolCall, ToolOutput
+from tertulia.protocol.items import (
+    AssistantMessage,
+    Item,
+    Reasoning,
+    TextPart,
+    ToolCall,
+    ToolOutput,
+    readable_arguments,
+)
+from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
+from tertulia.protocol.tool_names import CONV_TOOLS, canonical
 from tertulia.protocol.usage import NO_USAGE, Usage
-from tertulia.tools.tool import Result
-
-_MAX_READABLE = 64 * 1024
+from tertulia.tools.dispatch import refusal
+from tertulia.tools.tool import ChainView, Result
 
 
 class Tally:
@@ -69,8 +77,8 @@ class Floor:
     """One task's right to speak, and its notes: what was half said, which calls have begun."""
 
     __slots__ = (
-        "_begun", "_outputs", "_partial", "_revoked", "around", "last_text", "rights", "scope", "spent",
-        "talk", "tally", "task_id",
+        "_begun", "_outputs", "_partial", "_revoked", "around", "chain", "last_text", "rights", "scope", "spent",
+        "storage", "talk", "tally", "task_id",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +89,9 @@ class Floor:
         around: Surroundings,
         rights: Callable[[], Rights],
         tally: Tally,
+        *,
+        chain: Callable[[], ChainView] = ChainView,
+        storage: Callable[[], StoragePolicy] | None = None,
     ) -> None:
         self.task_id = task_id
         self.talk = talk
@@ -88,6 +99,10 @@ class Floor:
         self.around = around
         self.rights = rights
         """The strictest of the whole chain, asked for at each use."""
+        self.chain = chain
+        """Where in its chain this task stands, asked for likewise."""
+        self.storage = storage or (lambda: rights().storage_policy)
+        """The storage policy of those rights; a way of its own, because it is asked for at every word."""
         self.tally = tally
         self.spent: Usage = NO_USAGE
         """By this task alone; the tally is the chain's."""
@@ -98,10 +113,10 @@ class Floor:
         self._outputs: dict[CallId, ToolOutput] = {}
         self._revoked = False
 
-    def publish(self, data: EventData) -> Event:
-        """Tell the session, under this task's ids."""
+    def publish(self, data: EventData, storage: StoragePolicy | None = None) -> Event:
+        """Tell the session, under this task's ids; kept by the chain's policy, or the stricter one given."""
         self._check()
-        return self.around.bus.publish(data, self.scope)
+        return self.around.bus.publish(data, self.scope, storage or self.storage())
 
     def pass_on(self, data: EventData) -> None:
         """Publish for a tool. Ends are not for it to tell, nor what could not be written down or sent."""
@@ -117,12 +132,12 @@ class Floor:
     def say(self, items: Sequence[Item]) -> None:
         """Add to the history."""
         self._check()
-        self.talk.say(items)
+        self.talk.say(items, storage=self.storage())
 
     def take_pending(self) -> bool:
         """Move what was put in meanwhile into the history; whether there was any."""
         self._check()
-        return self.talk.take_pending()
+        return self.talk.take_pending(self.storage())
 
     async def commit(self) -> None:
         """Wait until all that was said and published is written down. A task that was to stop stops here at last."""
@@ -162,7 +177,7 @@ class Floor:
 
     def begin(self, call: ToolCall) -> None:
         """A call is being handled from now on."""
-        self.publish(ToolCallBegin(call.call_id, call.name, _readable(call)))
+        self.publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call)))
         self._begun[call.call_id] = self.around.clock.monotonic()
         self.tally.tool_calls += 1
 
@@ -171,10 +186,10 @@ class Floor:
         self._check()
         elapsed = round((self.around.clock.monotonic() - self._begun.pop(call.call_id)) * 1000)
         parts = (TextPart(result.text), *result.parts)
-        self._outputs[call.call_id] = ToolOutput(
-            new_item_id(), call.call_id, parts, result.success, call.kind, result.storage
-        )
-        self.publish(ToolCallEnd(call.call_id, call.name, result.success, result.text, truncated, elapsed))
+        storage = strictest(self.storage(), result.storage or self.storage())
+        output = ToolOutput(new_item_id(), call.call_id, parts, result.success, call.kind)
+        self._outputs[call.call_id] = self.talk.has_ended(output, storage)
+        self.publish(ToolCallEnd(call.call_id, call.name, result.success, result.text, truncated, elapsed), storage)
 
     def leave(self, call: ToolCall) -> float:
         """This call will be ended by a continuation; when it began."""
@@ -193,13 +208,15 @@ class Floor:
         if self._partial is not None and self._partial.length:
             item = AssistantMessage(self._partial.item_id, (TextPart("".join(self._partial.pieces)),))
             self._partial = None
-            self.talk.say([item])
+            self.say([item])
             self.announce(item)
         self.settle_calls()
         for call in self.talk.history.open_call_items():
             if call.call_id not in self._begun:
                 self.begin(call)
-            self.end(call, Result(reason, success=False))
+            # Whoever reads the answer of a conversation tool reads JSON, in every ending.
+            is_conv = canonical(call.name) in CONV_TOOLS
+            self.end(call, refusal(Cancelled(reason)) if is_conv else Result(reason, success=False))
         self.settle_calls()
 
     def revoke(self) -> None:
@@ -209,13 +226,3 @@ class Floor:
     def _check(self) -> None:
         if self._revoked:
             raise asyncio.CancelledError("this task is over")
-
-
-def _readable(call: ToolCall) -> Any:
-    """Arguments for people and clients. What is not JSON, a custom tool's text too, stays as the model wrote it."""
-    if call.kind == "custom" or len(call.arguments) > _MAX_READABLE:
-        return call.arguments
-    try:
-        return msgspec.json.decode(call.arguments)
-    except (msgspec.DecodeError, RecursionError):
-        return call.arguments

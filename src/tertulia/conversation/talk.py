@@ -6,21 +6,39 @@ because nothing waits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from tertulia.conversation.context import Terms, TurnContext
 from tertulia.conversation.task import TaskHandle
 from tertulia.errors import Busy
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
-from tertulia.history.store import HistoryLimits, HistoryStore
+from tertulia.history.store import HistoryLimits, HistoryStore, Rewrite
 from tertulia.policy.narrowing import Rights
 from tertulia.prompt.seeds import NO_LONGER, environment_message, seeds, user_instructions_message
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
+from tertulia.protocol.records import Ended, Forked, Queued, Record, Rewritten, Said
+from tertulia.protocol.storage import StoragePolicy, strictest
+from tertulia.tools.tool import Rounds
+
+_Item = TypeVar("_Item", bound=Item)
 
 MAX_PENDING = 100
 """Messages that wait for one model request; each may have 16 MB."""
+
+
+class Place:
+    """Where a conversation stands below others. It outlives them: closing a parent moves no child."""
+
+    __slots__ = ("above", "id")
+
+    def __init__(self, id: ConversationId, above: Place | None = None) -> None:
+        self.id = id
+        self.above = above
 
 
 class Talk:
@@ -28,7 +46,7 @@ class Talk:
 
     __slots__ = (
         "__weakref__", "_clock", "_journal", "_pending", "awaiting", "because", "ceiling", "closed", "default",
-        "depth", "history", "id", "last_active", "parent_id", "task", "terms", "title",
+        "depth", "history", "id", "last_active", "parent_id", "place", "task", "terms", "title",
     )  # fmt: skip
 
     def __init__(self, id: ConversationId, terms: Terms, *, clock: Clock, journal: Journal) -> None:
@@ -41,6 +59,7 @@ class Talk:
         """Who set the ceiling."""
         self.parent_id: ConversationId | None = None
         self.depth = 0
+        self.place = Place(id)
         self.title: str | None = None
         self.closed = False
         self.task: TaskHandle | None = None
@@ -51,14 +70,35 @@ class Talk:
         self._clock = clock
         self._journal = journal
         self.last_active = clock.now()
-        self.history = HistoryStore(_limits(terms.rights))
+        self.history = HistoryStore(history_limits(terms.rights))
 
     def seed(self) -> None:
         """Write the first messages: the user's instructions, if any, then the environment."""
         terms = self.terms
         items = seeds(terms.context.user_instructions, terms.cwd, terms.rights)
-        self.history = HistoryStore(_limits(terms.rights), items)
-        self._journal.keep(self.id, items, terms.rights.storage_policy)
+        self.history = HistoryStore(history_limits(terms.rights), items)
+        self.note(Said(self.id, tuple(items), pinned=True, seed=True))
+
+    def inherit(self, source: Talk, rounds: Rounds) -> None:
+        """Begin with what another conversation has said, and with what is different here."""
+        self.history = source.history.fork()
+        self.note(Forked(self.id, source.id, self.history.item_count))
+        if isinstance(rounds, int) and (done := self.history.keep_rounds(rounds)) is not None:
+            self.note_rewrites([done])
+        terms, self.terms = self.terms, source.terms
+        self.adopt(terms)
+
+    def is_in_subtree_of(self, ancestor: ConversationId) -> bool:
+        """Whether it is that conversation, or was opened below it."""
+        place: Place | None = self.place
+        while place is not None and place.id != ancestor:
+            place = place.above
+        return place is not None
+
+    @property
+    def storage(self) -> StoragePolicy:
+        """Its own policy; what it is told may bring a stricter one along."""
+        return self.terms.rights.storage_policy
 
     @property
     def status(self) -> str:
@@ -69,17 +109,39 @@ class Talk:
             return "running"
         return "waiting" if self.awaiting else "idle"
 
-    def say(self, items: Sequence[Item], *, pinned: bool = False) -> None:
-        """Append what was just said, once, and hand it to the journal."""
+    def say(self, items: Sequence[Item], *, pinned: bool = False, storage: StoragePolicy | None = None) -> None:
+        """Append what was just said, once, and hand it to the journal.
+
+        `storage` is the policy of those it was said among: where it is stricter than the talk's own, each item
+        carries it along, into summaries and forks too.
+        """
         if items:
-            self.history.append(items, pinned=pinned)
-            self._keep(items)
+            said = tuple(_marked(items, strictest(self.storage, storage or self.storage), self.storage))
+            self.history.append(said, pinned=pinned)
+            self.note(Said(self.id, said, pinned))
+            self.touch()
+
+    def has_ended(self, output: ToolOutput, storage: StoragePolicy) -> ToolOutput:
+        """A tool has answered: written down now, said when the turn of its call comes. The output to be said."""
+        (marked,) = _marked((output,), storage, self.storage)
+        self.note(Ended(self.id, marked))
+        return marked
+
+    def note(self, record: Record) -> None:
+        """Have something written down with, or before, the next event."""
+        self._journal.keep(record)
+
+    def note_rewrites(self, rewrites: Iterable[Rewrite]) -> None:
+        """The history was made smaller."""
+        for done in rewrites:
+            self.note(Rewritten(self.id, done.kept, done.end, done.place, done.summary))
 
     def close_open_calls(self, reason: str) -> tuple[ToolOutput, ...]:
         """Give every open call its one output; what was written."""
         outputs = self.history.close_open(reason)
         if outputs:
-            self._keep(outputs)
+            self.note(Said(self.id, outputs))
+            self.touch()
         return outputs
 
     def touch(self) -> None:
@@ -92,17 +154,23 @@ class Talk:
         if len(pending) + len(messages) > MAX_PENDING:
             raise Busy(f"{len(pending)} messages already wait for the model's next request", retry_after_s=1)
         self._pending = [*pending, *messages]
+        for message in messages:
+            self.note(Queued(self.id, message))
+
+    def put_back(self, messages: Iterable[UserMessage]) -> None:
+        """Input that was accepted in an earlier life of the session."""
+        self._pending = [*messages] or None
 
     @property
     def has_pending(self) -> bool:
         """Whether there is input the model has not seen."""
         return bool(self._pending)
 
-    def take_pending(self) -> bool:
-        """Move pending input into the history; whether there was any."""
+    def take_pending(self, storage: StoragePolicy | None = None) -> bool:
+        """Move pending input into the history, as `say` does; whether there was any."""
         pending, self._pending = self._pending, None
         for message in pending or ():
-            self.say([message], pinned=message.injected)
+            self.say([message], pinned=message.injected, storage=storage)
         return bool(pending)
 
     def adopt(self, terms: Terms) -> None:
@@ -116,7 +184,7 @@ class Talk:
             news.append(environment)
         self._instruct(news)
         self.terms = terms
-        self.history.limits = _limits(terms.rights)
+        self.history.limits = history_limits(terms.rights)
 
     def turn_context(self, rights: Rights, shell_environment: dict[str, object]) -> TurnContext:
         """What a turn may use, under the rights of the whole chain."""
@@ -137,11 +205,15 @@ class Talk:
         else:
             self.say(messages, pinned=True)
 
-    def _keep(self, items: Sequence[Item]) -> None:
-        self._journal.keep(self.id, items, self.terms.rights.storage_policy)
-        self.touch()
+
+def _marked(items: Iterable[_Item], storage: StoragePolicy, own: StoragePolicy) -> Iterable[_Item]:
+    """The items, each with the policy it came under where that is stricter than the talk's own."""
+    if storage == own:
+        return items
+    return (replace(item, storage=strictest(storage, item.storage or storage)) for item in items)
 
 
-def _limits(rights: Rights) -> HistoryLimits:
+def history_limits(rights: Rights) -> HistoryLimits:
+    """How large a conversation with these rights may let its history become."""
     limits = rights.limits
     return HistoryLimits(max_tokens=limits.max_history_tokens, max_items=limits.max_history_items, max_bytes=None)

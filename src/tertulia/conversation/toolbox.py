@@ -13,7 +13,7 @@ from tertulia.conversation.context import Terms, ToolsPrefs, prefs
 from tertulia.mcp.view import McpView
 from tertulia.policy.narrowing import Rights
 from tertulia.prompt.tool_list import ToolList, assemble
-from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.tools.registry import ToolRegistry
 
@@ -27,6 +27,9 @@ _SHELLS = {
 }
 
 
+_Key = tuple[ToolsPrefs, int, frozenset[str] | None, int, bool]
+
+
 class _Made(msgspec.Struct, frozen=True):
     offered: ToolList
     snapshot: tuple[ToolSpec, ...]
@@ -38,24 +41,35 @@ class Toolbox:
 
     def __init__(self, registry: ToolRegistry) -> None:
         self.registry = registry
-        self._lists: OrderedDict[tuple[ToolsPrefs, int, frozenset[str] | None, int], _Made] = OrderedDict()
+        self._lists: OrderedDict[_Key, _Made] = OrderedDict()
 
-    def offered(self, terms: Terms, rights: Rights) -> ToolList:
-        """The tools that the terms ask for and the rights (of the whole chain) leave."""
+    def offered(self, terms: Terms, rights: Rights, *, delegating: bool = True) -> ToolList:
+        """The tools that the terms ask for and the rights (of the whole chain) leave.
+
+        Not delegating: without those that would have to be refused where no further conversation may wait.
+        """
         wanted = prefs(rights, terms.shell_mode, terms.wire.family)
         view = terms.context.mcp_view
-        key = (wanted, self.registry.revision, rights.mcp_tool_allowlist, id(view.tools))
+        key = (wanted, self.registry.revision, rights.mcp_tool_allowlist, id(view.tools), delegating)
         made = self._lists.get(key)
         if made is None:
-            offered = self._assemble(wanted, view.with_allowlist(rights.mcp_tool_allowlist))
+            offered = self._assemble(wanted, view.with_allowlist(rights.mcp_tool_allowlist), delegating=delegating)
             made = self._lists[key] = _Made(offered, view.tools)
             if len(self._lists) > _KEPT_LISTS:
                 self._lists.popitem(last=False)
         self._lists.move_to_end(key)
         return made.offered
 
-    def _assemble(self, wanted: ToolsPrefs, view: McpView) -> ToolList:
-        own = [spec for spec in self.registry.specs() if _switched_on(spec, wanted)]
+    def knows(self, name: str) -> bool:
+        """Whether there is a tool of that name: one of the session's own, or one that was offered lately."""
+        return self.registry.get(name) is not None or any(name in made.offered.names for made in self._lists.values())
+
+    def _assemble(self, wanted: ToolsPrefs, view: McpView, *, delegating: bool) -> ToolList:
+        own = [
+            spec
+            for spec in self.registry.specs()
+            if _switched_on(spec, wanted) and (delegating or spec.name not in INTERRUPTING)
+        ]
         return assemble([*own, *view.list_tools()])
 
 

@@ -36,6 +36,7 @@ def make_room(floor: Floor) -> bool:
 
 
 def _tell(floor: Floor, done: Compaction, trigger: Trigger) -> None:
+    floor.talk.note_rewrites(done.rewrites)
     floor.publish(compacted_event(done, trigger))
 
 

@@ -19,9 +19,10 @@ from tertulia.conversation.trimming import make_room, trim_to_limits
 from tertulia.errors import AgentError
 from tertulia.models.wire import Request
 from tertulia.prompt.assembly import Asking, build_request
-from tertulia.prompt.tool_list import ToolList
+from tertulia.prompt.fingerprint import fingerprint
 from tertulia.protocol.events import TokenCount, Warning
 from tertulia.protocol.items import ToolCall, UserMessage
+from tertulia.protocol.records import Asked
 from tertulia.tools.dispatch import Checked, Dispatch, check_calls, refusal
 from tertulia.tools.tool import CallContext, Handoff
 
@@ -56,8 +57,8 @@ async def run_turns(floor: Floor, script: Script, admit: Admit) -> tuple[Handed,
     """Turns until the model is done (empty), or until calls have to be handed over."""
     while True:
         floor.take_pending()
-        answer, tools = await _one_answer(floor, script)
-        checked = _record(floor, answer, tools)
+        answer, callable_names = await _one_answer(floor, script)
+        checked = _record(floor, answer, callable_names)
         await floor.commit()
         if checked:
             handed, over = await _act(floor, checked, admit)
@@ -68,7 +69,7 @@ async def run_turns(floor: Floor, script: Script, admit: Admit) -> tuple[Handed,
             return ()
 
 
-async def _one_answer(floor: Floor, script: Script) -> tuple[Answer, ToolList]:
+async def _one_answer(floor: Floor, script: Script) -> tuple[Answer, frozenset[str]]:
     """Ask once; if the history does not fit, make room and ask once more."""
     trim_to_limits(floor)
     turn = _prepare(floor, script)
@@ -79,14 +80,16 @@ async def _one_answer(floor: Floor, script: Script) -> tuple[Answer, ToolList]:
             raise
         turn = _prepare(floor, script)
         answer = await _asked(floor, turn)
-    return answer, turn.tools
+    return answer, turn.callable
 
 
 class _Turn(msgspec.Struct, frozen=True):
     """One request, and what it was made from."""
 
+    asked: Asked
     context: TurnContext
-    tools: ToolList
+    callable: frozenset[str]
+    """Names that their tool answers. More than are offered: who asks for too much is told which limit it was."""
     request: Request
 
 
@@ -94,7 +97,9 @@ def _prepare(floor: Floor, script: Script) -> _Turn:
     # Terms and rights are read anew for each request: that is when a change takes effect.
     talk, rights = floor.talk, floor.rights()
     context = talk.turn_context(rights, floor.around.shell_environment)
-    tools = floor.around.toolbox.offered(talk.terms, rights)
+    known = floor.around.toolbox.offered(talk.terms, rights)
+    delegating = floor.chain().may_deepen(rights.limits)
+    tools = known if delegating else floor.around.toolbox.offered(talk.terms, rights, delegating=False)
     override = script.base_instructions_override
     asking = Asking(
         conversation_id=talk.id,
@@ -104,13 +109,23 @@ def _prepare(floor: Floor, script: Script) -> _Turn:
         storage=context.storage_policy,
         output_schema=script.output_schema,
     )
-    return _Turn(context, tools, build_request(asking, talk.history))
+    request = build_request(asking, talk.history)
+    asked = fingerprint(
+        (talk.id, floor.task_id),
+        request.instructions,
+        request.tools_json,
+        talk.history.snapshot(),
+        override=override,
+        output_schema=script.output_schema,
+    )
+    return _Turn(asked, context, known.names, request)
 
 
 async def _asked(floor: Floor, turn: _Turn) -> Answer:
     wire, request = turn.context.client, turn.request
     # What goes out besides the history counts too, or short histories would look dear.
     estimate = floor.talk.history.approx_tokens + (len(request.instructions) + len(request.tools_json)) // 4
+    floor.talk.note(turn.asked)
     answer = await ask(floor, wire, request)
     usage = answer.finished.usage
     floor.charge(usage)
@@ -119,9 +134,9 @@ async def _asked(floor: Floor, turn: _Turn) -> Answer:
     return answer
 
 
-def _record(floor: Floor, answer: Answer, tools: ToolList) -> list[Checked]:
+def _record(floor: Floor, answer: Answer, callable_names: frozenset[str]) -> list[Checked]:
     """Write the answer down, without calls that repeat an id of it; all calls are checked before any runs."""
-    checked, dropped = check_calls(answer.calls, floor.around.toolbox.registry, tools.names, _context_for(floor))
+    checked, dropped = check_calls(answer.calls, floor.around.toolbox.registry, callable_names, _context_for(floor))
     unwanted = set(map(id, dropped))
     items = [item for item in answer.items if id(item) not in unwanted]
     floor.say(items)
@@ -140,6 +155,7 @@ async def _act(floor: Floor, checked: list[Checked], admit: Admit) -> tuple[tupl
         checked,
         _context_for(floor),
         began=floor.begin,
+        committed=floor.commit,
         ended=lambda ended: floor.end(ended.call, ended.result, truncated=ended.truncated),
         timeout_s=floor.around.tool_timeout_s,
     )
@@ -173,6 +189,7 @@ def _context_for(floor: Floor) -> Callable[[ToolCall], CallContext]:
             rights=floor.rights(),
             publish=floor.pass_on,
             clock=floor.around.clock,
+            chain=floor.chain(),
         )
 
     return context

@@ -15,10 +15,12 @@ import msgspec
 from tertulia.errors import AgentError, Closed, Internal, InvalidParams
 from tertulia.events.clock import Clock, Timestamps
 from tertulia.events.journal import Journal
+from tertulia.events.metrics import COUNTED, Metrics
 from tertulia.events.ring import Ring
 from tertulia.events.subscription import Mailbox, Subscription
 from tertulia.protocol.events import Error, Event, EventData
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
+from tertulia.protocol.storage import StoragePolicy
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -35,9 +37,10 @@ class Scope(msgspec.Struct, frozen=True):
 class EventBus:
     """Tells everybody everything, in one order, once it is safe to tell.
 
-    Durable events are numbered from 1 without gaps. One that the journal has yet to commit is held, and so is
-    everything published after it, passing events too, so that nobody ever hears of what a crash could undo, nor
-    out of order. How much is held is in the hands of the publishers: they flush before they go on.
+    Durable events are numbered without gaps, from 1 in a new session, from where it stopped in a resumed one. One
+    that the journal has yet to commit is held, and so is everything published after it, passing events too, so that
+    nobody ever hears of what a crash could undo, nor out of order. How much is held is in the hands of the
+    publishers: they flush before they go on.
 
     When the journal fails, the event and all held after it are never delivered, their numbers are given out
     again, `flush` raises, and every subscription, whatever its filter, gets an `error` without a number (to
@@ -51,6 +54,7 @@ class EventBus:
         journal: Journal,
         *,
         epoch: int = 0,
+        last_seq: int = 0,
         ring_events: int = 10_000,
         ring_bytes: int = 64 * 1024 * 1024,
     ) -> None:
@@ -59,8 +63,8 @@ class EventBus:
         self._now = Timestamps(clock)
         self._journal = journal
         self._session = Scope(session_id)
-        self._ring = Ring(ring_events, ring_bytes)
-        self._numbered = 0
+        self._ring = Ring(ring_events, ring_bytes, last_seq)
+        self._numbered = last_seq
         self._held: deque[tuple[Event, asyncio.Future[None] | None]] = deque()
         # Each flush with the event it waits for; the same order as above.
         self._flushes: deque[tuple[Event, asyncio.Future[None]]] = deque()
@@ -70,15 +74,18 @@ class EventBus:
         # Filled by garbage collection too, in whatever thread it happens to run.
         self._gone: deque[Mailbox] = deque()
         self._closed = False
+        self.metrics = Metrics()
+        """Counts what was delivered: what the journal took back never happened."""
 
     @property
     def last_seq(self) -> int:
         """The number of the last durable event that was committed and delivered; 0 before the first."""
         return self._ring.last
 
-    def publish(self, data: EventData, scope: Scope | None = None) -> Event:
+    def publish(self, data: EventData, scope: Scope | None = None, storage: StoragePolicy | None = None) -> Event:
         """Stamp an event and send it on its way. Never waits, and never fails on account of a listener.
 
+        `storage` is the strictest policy of what it was made from, where that may be stricter than its conversation's.
         Raises `Closed` after `close`. Whether a durable event was committed is learnt from `flush`.
         """
         if self._closed:
@@ -89,7 +96,7 @@ class EventBus:
         event = self._stamp(data, scope or self._session, self._numbered + 1 if data.durable else None)
         future = None
         if data.durable:
-            future = self._journal.write(event)
+            future = self._journal.write(event, storage)
             self._numbered += 1
         if future is None and not self._held:
             self._deliver(event)
@@ -188,12 +195,13 @@ class EventBus:
                     self._give_up(error)
                     return
             self._held.popleft()
-            if not self._closed:
-                self._deliver(event)
+            # Those who wait for it wake before those who only listen: who hears that a tool has begun finds it running.
             while self._flushes and self._flushes[0][0] is event:
                 _, reached = self._flushes.popleft()
                 if not reached.done():
                     reached.set_result(None)
+            if not self._closed:
+                self._deliver(event)
 
     def _give_up(self, error: AgentError) -> None:
         """Take back everything that is held, and say so."""
@@ -214,6 +222,8 @@ class EventBus:
     # ── delivery ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _deliver(self, event: Event) -> None:
+        if event.type in COUNTED:
+            self.metrics.count(event)
         if self._gone:
             self._sweep()
         for box in self._boxes.get(None, ()):

@@ -1,14 +1,12 @@
-"""The port through which history and durable events are written down before anybody hears of them."""
+"""The port through which everything is written down before anybody hears of it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Protocol
 
 from tertulia.protocol.events import Event
-from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.items import Item
+from tertulia.protocol.records import Record
 from tertulia.protocol.storage import StoragePolicy
 
 
@@ -21,16 +19,24 @@ class Journal(Protocol):
     were answered with None are taken back too: all these numbers are given out again, so that what was
     acknowledged has no gaps.
 
-    Contract of `keep`: called when items join a history; never blocks or raises. They are committed with, or
-    before, the next event written; where they cannot be, that event's write fails.
+    Contract of `keep`: called when it happens; never blocks or raises. A record is committed with, or before, the
+    next event written; where it cannot be, that event's write fails, and the record is tried again with the next.
     """
 
-    def write(self, event: Event) -> asyncio.Future[None] | None:
-        """Begin to commit one durable event."""
+    def write(self, event: Event, storage: StoragePolicy | None = None) -> asyncio.Future[None] | None:
+        """Begin to commit one durable event, by its conversation's policy or the stricter one given."""
         ...
 
-    def keep(self, conversation: ConversationId, items: Sequence[Item], policy: StoragePolicy) -> None:
-        """Take over items of a conversation, to be stored by its policy or their own stricter one."""
+    def keep(self, record: Record) -> None:
+        """Take over what has to be remembered besides events, each by its own strictest policy."""
+        ...
+
+    async def settle(self) -> None:
+        """Return when all that was kept so far is committed; raises the error if it could not be."""
+        ...
+
+    async def close(self) -> None:
+        """Commit what is left and let go. Nothing is written after it. Never raises; idempotent."""
         ...
 
 
@@ -39,8 +45,14 @@ class NoJournal:
 
     __slots__ = ()
 
-    def write(self, event: Event) -> None:
+    def write(self, event: Event, storage: StoragePolicy | None = None) -> None:
         """Nothing to wait for."""
 
-    def keep(self, conversation: ConversationId, items: Sequence[Item], policy: StoragePolicy) -> None:
+    def keep(self, record: Record) -> None:
         """Nothing to keep."""
+
+    async def settle(self) -> None:
+        """Nothing to wait for."""
+
+    async def close(self) -> None:
+        """Nothing to let go of."""

@@ -39,9 +39,9 @@ class Ring:
 
     __slots__ = ("_bytes", "_events", "_max_bytes", "_max_events", "_weights", "behind", "last")
 
-    def __init__(self, max_events: int, max_bytes: int) -> None:
-        self.last = 0
-        """The number of the newest event, kept or not; 0 before the first."""
+    def __init__(self, max_events: int, max_bytes: int, last: int = 0) -> None:
+        self.last = last
+        """The number of the newest event, kept or not; 0 before the first of all."""
         self.behind: set[Reader] = set()
         """Who is told of what is forgotten. Readers put themselves in and take themselves out."""
         self._max_events = max_events

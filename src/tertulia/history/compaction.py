@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tertulia.history.segment import BYTES_PER_TOKEN, Segment, estimate, is_asked, seal
-from tertulia.history.store import Cut, HistoryLimits, HistoryStore
+from tertulia.history.store import Cut, HistoryLimits, HistoryStore, Rewrite
 from tertulia.history.summariser import Summariser, extract
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import Item, Summary
@@ -38,6 +38,8 @@ class Compaction(msgspec.Struct, frozen=True):
     removed_items: int
     """Earlier summaries are not counted."""
     reason: str | None = None
+    rewrites: tuple[Rewrite, ...] = ()
+    """What was done to the row of segments, in order."""
 
 
 class _Option(msgspec.Struct, frozen=True):
@@ -129,8 +131,9 @@ async def compact(
         before = store.approx_tokens
         if _after(store, dropped, summary) >= before:
             return _unchanged(store, NOT_SMALLER)
-        if store.rewrite(cut, summary, expected_revision=view.revision):
-            return Compaction(True, before, store.approx_tokens, _said(items))
+        done = store.rewrite(cut, summary, expected_revision=view.revision)
+        if done is not None:
+            return Compaction(True, before, store.approx_tokens, _said(items), rewrites=(done,))
     return _unchanged(store, OUTRUN)
 
 
@@ -144,6 +147,7 @@ def trim(store: HistoryStore, *, limits: HistoryLimits | None = None, summarise:
     if _within(limits, store):
         return _unchanged(store, WITHIN_LIMITS)
     before, removed = store.approx_tokens, 0
+    rewrites: list[Rewrite] = []
     room = _summary_room(limits, store.correction) if summarise else 0
     goal = HistoryLimits(*(limit and limit * 3 // 4 for limit in msgspec.structs.astuple(limits)))
     for newest_round in (False, True):
@@ -151,23 +155,25 @@ def trim(store: HistoryStore, *, limits: HistoryLimits | None = None, summarise:
             break
         cut = plan_cut(store, goal, reserve_tokens=room, newest_round=newest_round)
         if cut is not None:
-            removed += _drop(store, cut, room)
+            removed += _drop(store, cut, room, rewrites)
     if not removed:
         return _unchanged(store, NOTHING_TO_CUT)
     reason = None if _within(limits, store) else STILL_OVER
-    return Compaction(True, before, store.approx_tokens, removed, reason)
+    return Compaction(True, before, store.approx_tokens, removed, reason, tuple(rewrites))
 
 
 def _within(limits: HistoryLimits, store: HistoryStore) -> bool:
     return limits.allow(store.approx_tokens, store.item_count, store.byte_count)
 
 
-def _drop(store: HistoryStore, cut: Cut, room: int) -> int:
-    """Apply the cut, with a local summary if that pays; how many items went."""
+def _drop(store: HistoryStore, cut: Cut, room: int, rewrites: list[Rewrite]) -> int:
+    """Apply the cut, with a local summary if that pays, and note it; how many items went."""
     dropped = cut.dropped(store.snapshot().segments())
     items = _items(dropped)
     text = extract(items, _budget(dropped, room))
-    store.rewrite(cut, _summary(text, items) if text else None, expected_revision=store.revision)
+    done = store.rewrite(cut, _summary(text, items) if text else None, expected_revision=store.revision)
+    assert done is not None, "nobody else can have rewritten it: nothing was awaited"
+    rewrites.append(done)
     return _said(items)
 
 

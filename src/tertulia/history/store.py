@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tertulia.errors import Internal
 from tertulia.history.encoding import Encoding, ItemEncoder
 from tertulia.history.sanitiser import closing_outputs, settled
-from tertulia.history.segment import Segment, estimate, seal, supersedes
+from tertulia.history.segment import Segment, estimate, is_asked, seal, supersedes
 from tertulia.history.view import EMPTY, HistoryView
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Item, Summary, ToolCall, ToolOutput, UserMessage
@@ -57,6 +57,16 @@ class Cut(msgspec.Struct, frozen=True):
     def dropped(self, segments: Iterable[Segment]) -> list[Segment]:
         """Those that go, of the segments the cut was planned for."""
         return [segment for index, segment in enumerate(segments) if not self.keeps(index, segment)]
+
+
+class Rewrite(msgspec.Struct, frozen=True):
+    """What a cut did to the row of segments: `kept[:place]`, the summary, `kept[place:]`, and all from `end` on."""
+
+    kept: tuple[int, ...]
+    """Positions of those before `end` that stayed."""
+    end: int
+    place: int
+    summary: Summary | None
 
 
 class HistoryStore:
@@ -185,22 +195,23 @@ class HistoryStore:
         self._encoding.catch_up(self._segments)
         return self._encoding.chunks()
 
-    def rewrite(self, plan: Cut, summary: Summary | None, *, expected_revision: int) -> bool:
-        """Drop what the plan says and put the summary in its place; False, and no change, when it came too late.
+    def rewrite(self, plan: Cut, summary: Summary | None, *, expected_revision: int) -> Rewrite | None:
+        """Drop what the plan says and put the summary in its place; None, and no change, when it came too late.
 
         Too late is after another rewrite. Appends in between do no harm: they lie behind the cut. Raises Internal
         for a plan that would part a call from its output.
         """
         if expected_revision != self._revision:
-            return False
+            return None
         plan.prove(self._segments)
-        kept = [range(i, i + 1) for i in range(plan.end) if plan.keeps(i, self._segments[i])]
-        place = len(kept) if plan.spared is None else kept.index(range(plan.spared, plan.spared + 1))
+        kept = tuple(i for i in range(plan.end) if plan.keeps(i, self._segments[i]))
+        place = len(kept) if plan.spared is None else kept.index(plan.spared)
         inserted = [] if summary is None else [seal((summary,))]
+        stay = [range(i, i + 1) for i in kept]
         tail = range(plan.end, len(self._segments))
-        self._rearrange([*kept[:place], *inserted, *kept[place:], tail])
+        self._rearrange([*stay[:place], *inserted, *stay[place:], tail])
         self._revision += 1
-        return True
+        return Rewrite(kept, plan.end, place, summary)
 
     def fork(self, at: ItemId | int | None = None, limits: HistoryLimits | None = None) -> HistoryStore:
         """A history of its own that begins with this one's items up to `at`: an item, a round, or everything.
@@ -217,6 +228,18 @@ class HistoryStore:
         forked._segments, forked._encoding, forked._seeds = self._segments, self._encoding, self._seeds
         forked._rearrange(_first(count, self._segments))
         return forked
+
+    def keep_rounds(self, count: int) -> Rewrite | None:
+        """Forget all but the newest rounds, without a summary; what is pinned stays. None: there were no more."""
+        begins: list[int] = []
+        open_calls = 0
+        for index, segment in enumerate(self._segments):
+            if not open_calls and any(map(is_asked, segment.items)):
+                begins.append(index)
+            open_calls += len(segment.opens) - len(segment.closes)
+        if count >= len(begins):
+            return None
+        return self.rewrite(Cut(begins[-count]), None, expected_revision=self._revision)
 
     def _rearrange(self, layout: Sequence[range | Segment]) -> None:
         """Make a new row of segments out of ranges of the old one and new ones, their bytes likewise."""

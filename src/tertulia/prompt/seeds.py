@@ -47,6 +47,12 @@ def _environment(cwd: str, approval: str, sandbox: str, network: bool) -> tuple[
     return (TextPart("\n".join(lines)),)
 
 
+def not_stored_message() -> UserMessage:
+    """Stands where a conversation goes on whose earlier part nobody was allowed to keep."""
+    text = "<not_stored>\nThe earlier part of this conversation was not stored and is not known.\n</not_stored>"
+    return UserMessage(new_item_id(), (TextPart(text),), injected=True)
+
+
 def seeds(user_instructions: str | None, cwd: str, rights: Rights) -> tuple[UserMessage, ...]:
     """All of them, in the order in which the model reads them."""
     environment = environment_message(cwd, rights)

@@ -109,6 +109,12 @@ class OfConversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     conversation_id: str
 
 
+class MetricsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`metrics/get`: of the session and all its conversations, or of one of them."""
+
+    conversation_id: str | None = None
+
+
 class Steer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`conversation/steer`."""
 
@@ -149,8 +155,8 @@ class OfTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     task_id: str
 
 
-class StartSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`session/start`. Values are in wire spelling, and narrow what the server was started with."""
+class SessionFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a session can be given. Values are in wire spelling, and narrow what the server was started with."""
 
     model: str | None = None
     cwd: str | None = None
@@ -160,6 +166,16 @@ class StartSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     writable_roots: list[str] | None = None
     storage_policy: Any = None
     limits: dict[str, float | None] | None = None
+
+
+class StartSession(SessionFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`session/start`."""
+
+
+class ResumeSession(SessionFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`session/resume`: a session of the past, by its id."""
+
+    session_id: str
 
 
 class Subscribe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,12 +6,14 @@ holds it (the answer of a headers_only child inside a full parent).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.storage import StoragePolicy
+
+_MAX_READABLE = 64 * 1024
 
 
 class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
@@ -122,3 +124,13 @@ def text_of(parts: tuple[Part, ...]) -> str:
 def text_parts(text: str) -> tuple[Part, ...]:
     """One text as the parts of a message; an empty text has none."""
     return (TextPart(text),) if text else ()
+
+
+def readable_arguments(call: ToolCall) -> Any:
+    """Arguments for people and clients. What is not JSON, a custom tool's text too, stays as the model wrote it."""
+    if call.kind == "custom" or len(call.arguments) > _MAX_READABLE:
+        return call.arguments
+    try:
+        return msgspec.json.decode(call.arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return call.arguments

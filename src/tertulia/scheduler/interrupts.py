@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
+from tertulia.conversation.context import NATIVE
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.turn import Handed
-from tertulia.errors import AgentError, AwaitingResult, DepthExceeded, InvalidParams, Limit
+from tertulia.errors import AgentError, AwaitingResult, UnsupportedByBackend
 from tertulia.events.bus import EventBus, Scope
 from tertulia.events.clock import Clock
-from tertulia.protocol.ids import ConversationId, new_item_id
+from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import TextPart, ToolOutput
 from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.protocol.tool_events import ToolCallEnd
-from tertulia.scheduler.plan import Chain, Closure, Frame, House, TaskPlan
+from tertulia.scheduler.plan import Chain, Closure, Frame, House, TaskPlan, storage_of
 from tertulia.tools.dispatch import rendered
 from tertulia.tools.tool import Handoff, TargetResult
 
@@ -33,28 +36,18 @@ class Interrupts:
 
         Counted here, where the work is made, so that no tool can go round it.
         """
-        limits = floor.rights().limits
-        depth, most = chain.depth, limits.max_interrupt_chain_depth
-        if most is not None and depth >= most:
-            raise DepthExceeded(
-                f"{depth} conversations already wait for one another (max_interrupt_chain_depth = {most})"
-            )
-        if limits.max_task_interrupts is not None and chain.interrupts >= limits.max_task_interrupts:
-            raise Limit(f"this message has caused {chain.interrupts} handoffs (max_task_interrupts)")
-        if isinstance(handoff.target, NewConversation):
-            if limits.max_chain_conversations is not None and chain.opened >= limits.max_chain_conversations:
-                raise Limit(f"this message has opened {chain.opened} conversations (max_chain_conversations)")
+        if floor.talk.terms.backend != NATIVE:
+            raise UnsupportedByBackend(f"a conversation with the backend {floor.talk.terms.backend} cannot hand over")
+        target = handoff.target
+        opens = isinstance(target, NewConversation)
+        chain.view().check(floor.rights().limits, opens=opens)
+        if opens:
+            self._house.check_child(target, floor.talk, chain.promised)
             chain.opened += 1
-        else:
-            self._admit_target(floor, handoff.target)
+            chain.promised += 1
+        elif (talk := self._house.find(target)) is floor.talk or talk.awaiting:
+            raise AwaitingResult("conversation is awaiting a tool result")
         chain.interrupts += 1
-
-    def _admit_target(self, floor: Floor, target: ConversationId) -> None:
-        talk = self._house.find(target)
-        if talk is floor.talk:
-            raise InvalidParams("a conversation cannot hand a call to itself")
-        if talk.awaiting:
-            raise AwaitingResult("that conversation is awaiting a tool result")
 
     def expand(self, chain: Chain, frame: Frame, floor: Floor, handed: Sequence[Handed]) -> None:
         """Put the continuation on the stack, and above it the targets, the first one on top."""
@@ -73,9 +66,14 @@ class Interrupts:
         chain.frames.append(continuation)
         chain.task_ids.add(continuation.plan.task_id)
         chain.handing = False
+        chain.promised = 0
         floor.talk.awaiting += 1
-        for index in reversed(range(len(handed))):
-            target = self._target(floor, handed[index], (continuation, index), frame.deadline)
+        if chain.stopped is not None or floor.talk.closed:
+            # Somebody was told that it is over: nothing is opened any more, and nobody is asked.
+            return
+        # Opened in the order of the calls, and put on the stack the other way round.
+        targets = [self._target(floor, h, (continuation, index), frame.deadline) for index, h in enumerate(handed)]
+        for target in reversed(targets):
             if target is not None:
                 chain.frames.append(target)
                 chain.task_ids.add(target.plan.task_id)
@@ -84,15 +82,16 @@ class Interrupts:
         self, floor: Floor, handed: Handed, reports_to: tuple[Frame, int], deadline: float | None
     ) -> Frame | None:
         target = handed.handoff.target
+        waiting, index = reports_to
         try:
             if isinstance(target, NewConversation):
-                talk = self._house.open_child(target, floor.talk)
+                talk = self._house.open_child(target, floor.talk, floor.scope, handed.handoff.fork_history)
             else:
                 talk = self._house.find(target)
         except AgentError as error:
-            waiting, index = reports_to
-            waiting.results[index] = TargetResult(floor.talk.id, "failed", None, error.code, error.message)
+            waiting.results[index] = TargetResult(None, "failed", None, error.code, error.message)
             return None
+        waiting.targets[index] = talk.id
         return Frame(TaskPlan(talk.id, "target", input=(handed.message,)), reports_to=reports_to, deadline=deadline)
 
     def lost(self, chain: Chain) -> int | None:
@@ -104,28 +103,32 @@ class Interrupts:
 
     def answer_calls(self, frame: Frame, floor: Floor) -> None:
         """The continuation runs: each call it stands for gets its output, in order, under its own task."""
-        self._close_all(frame, "cancelled", "the target never ran", floor.scope)
+        self._close_all(frame, "cancelled", "the target never ran", floor.storage(), floor.scope)
 
-    def abandon(self, frame: Frame, code: str, reason: str) -> None:
+    def abandon(self, chain: Chain, frame: Frame, code: str, reason: str) -> None:
         """A frame will never run. If it was a continuation, its calls are answered without asking the model."""
-        if frame.closures:
-            self._close_all(frame, code, reason, None)
+        talk = self._house.peek(frame.plan.conversation_id)
+        if frame.closures and talk is not None:
+            self._close_all(frame, code, reason, storage_of(chain, talk, self._house), None)
 
-    def _close_all(self, frame: Frame, code: str, reason: str, scope: Scope | None) -> None:
+    def _close_all(
+        self, frame: Frame, code: str, reason: str, storage: StoragePolicy, scope: Scope | None
+    ) -> None:
         talk = self._house.peek(frame.plan.conversation_id)
         if talk is None:
             return
         talk.awaiting -= 1
-        for closure, reported in zip(frame.closures, frame.results, strict=True):
-            known = reported or TargetResult(frame.plan.conversation_id, "cancelled", None, code, reason)
-            result, truncated = rendered(closure.render, known, talk.terms.rights.limits.max_output_bytes)
+        room = talk.terms.rights.limits.max_output_bytes
+        for closure, reported, target in zip(frame.closures, frame.results, frame.targets, strict=True):
+            known = replace(reported or TargetResult(target, "cancelled", None, code, reason), room=room)
+            result, truncated = rendered(closure.render, known, room)
             call = closure.call
             parts = (TextPart(result.text), *result.parts)
-            storage = _strictest_source(talk, result.storage, known.storage)
-            talk.say([ToolOutput(new_item_id(), call.call_id, parts, result.success, call.kind, storage)])
+            strict = strictest(storage, *(s for s in (result.storage, known.storage) if s is not None))
+            talk.say([ToolOutput(new_item_id(), call.call_id, parts, result.success, call.kind)], storage=strict)
             elapsed = round((self._clock.monotonic() - closure.begun) * 1000)
             end = ToolCallEnd(call.call_id, call.name, result.success, result.text, truncated, elapsed)
-            self._bus.publish(end, scope or closure.made_by)
+            self._bus.publish(end, scope or closure.made_by, strict)
 
 
 def _strictest_source(talk: Talk, *sources: StoragePolicy | None) -> StoragePolicy | None:

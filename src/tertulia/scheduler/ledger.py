@@ -34,13 +34,13 @@ class Ledger:
     def note(self, chain: Chain) -> None:
         """Remember a submission."""
         self._by_task[chain.task_id] = chain
-        if chain.message_id is not None:
-            self._by_message[chain.conversation_id, chain.message_id] = chain
+        if chain.message is not None:
+            self._by_message[chain.conversation_id, chain.message] = chain
         chain.answer.add_done_callback(lambda _: self._retire(chain))
 
-    def by_message(self, conversation_id: ConversationId, message_id: str) -> Chain | None:
-        """The submission that had this message id."""
-        return self._by_message.get((conversation_id, message_id))
+    def by_message(self, conversation_id: ConversationId, message: str) -> Chain | None:
+        """The submission whose message id has this key."""
+        return self._by_message.get((conversation_id, message))
 
     def by_task(self, task_id: TaskId) -> Chain | None:
         """The submission whose first task this is."""
@@ -54,8 +54,8 @@ class Ledger:
             oldest = self._answered.popleft()
             self._characters -= _length(oldest)
             del self._by_task[oldest.task_id]
-            if oldest.message_id is not None:
-                del self._by_message[oldest.conversation_id, oldest.message_id]
+            if oldest.message is not None:
+                del self._by_message[oldest.conversation_id, oldest.message]
 
 
 def _length(chain: Chain) -> int:

@@ -20,8 +20,9 @@ from tertulia.protocol.events import AbortReason, TaskKind
 from tertulia.protocol.ids import ConversationId, TaskId, new_task_id, new_trace_id
 from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import ToolCall, UserMessage
+from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.scheduler.reply import Reply
-from tertulia.tools.tool import Result, TargetResult
+from tertulia.tools.tool import ChainView, Result, Rounds, TargetResult
 
 
 class TaskPlan(msgspec.Struct, frozen=True):
@@ -55,7 +56,7 @@ class Closure(msgspec.Struct, frozen=True):
 class Frame:
     """A plan on a chain's stack, and where its result goes."""
 
-    __slots__ = ("closures", "deadline", "plan", "reports_to", "results")
+    __slots__ = ("closures", "deadline", "plan", "reports_to", "results", "targets")
 
     def __init__(
         self, plan: TaskPlan, *, reports_to: tuple[Frame, int] | None = None, deadline: float | None = None
@@ -67,11 +68,14 @@ class Frame:
         """The continuation that waits for this frame, and which of its calls this is."""
         self.closures: tuple[Closure, ...] = ()
         self.results: list[TargetResult | None] = []
+        self.targets: list[ConversationId | None] = []
+        """Who is asked, one for each call; None where nobody could be."""
 
     def wait_for(self, closures: tuple[Closure, ...]) -> None:
         """This frame is a continuation: these calls are answered when it runs."""
         self.closures = closures
         self.results = [None] * len(closures)
+        self.targets = [None] * len(closures)
 
     def report(self, result: TargetResult) -> None:
         """Tell whoever waits how it ended."""
@@ -84,18 +88,19 @@ class Chain:
     """What one message causes, from its first task to its answer."""
 
     __slots__ = (
-        "answer", "conversation_id", "frames", "handing", "handle", "interrupts", "message_id", "opened", "running",
-        "started", "started_at", "stopped", "tally", "task_id", "task_ids", "trace_id", "waiters",
+        "answer", "conversation_id", "frames", "handing", "handle", "interrupts", "message", "opened", "promised",
+        "running", "started", "started_at", "stopped", "tally", "task_id", "task_ids", "trace_id", "waiters",
     )  # fmt: skip
 
-    def __init__(self, plan: TaskPlan, started: float, message_id: str | None = None) -> None:
+    def __init__(self, plan: TaskPlan, started: float, message: str | None = None) -> None:
         self.frames: list[Frame] = [Frame(plan)]
         self.conversation_id = plan.conversation_id
         self.task_id = plan.task_id
         self.task_ids: set[TaskId] = {plan.task_id}
         """Every task of the chain, so that a stream of events can tell which are its own."""
         self.trace_id = new_trace_id()
-        self.message_id = message_id
+        self.message = message
+        """The key of the client's message id."""
         self.started = started
         self.started_at: str | None = None
         """When its first task began to run, for people."""
@@ -108,6 +113,8 @@ class Chain:
         self.handing = False
         """The task that runs is done and its handoffs are not on the stack yet."""
         self.opened = 0
+        self.promised = 0
+        """Conversations that were admitted in this answer and are not open yet."""
         self.interrupts = 0
         self.waiters = 0
         """How many callers wait for the answer; the last one to give up stops the chain."""
@@ -126,6 +133,10 @@ class Chain:
         """How many continuations are open."""
         return sum(1 for frame in self.frames if frame.closures)
 
+    def view(self) -> ChainView:
+        """What its calls may know of it."""
+        return ChainView(self.depth, self.interrupts, self.opened)
+
     def finish(self, reply: Reply) -> None:
         """Answer, once. A caller that has given up hears nothing."""
         if not self.answer.done():
@@ -143,6 +154,16 @@ class House(Protocol):
         """The conversation, if it is open."""
         ...
 
-    def open_child(self, spec: NewConversation, caller: Talk) -> Talk:
-        """A new conversation that narrows from its caller."""
+    def check_child(self, spec: NewConversation, caller: Talk, promised: int) -> None:
+        """Raise what `open_child` would raise once so many others, promised already, are open."""
         ...
+
+    def open_child(self, spec: NewConversation, caller: Talk, cause: Scope, shared: Rounds) -> Talk:
+        """A new conversation that narrows from its caller, and may begin with a part of its history."""
+        ...
+
+
+def storage_of(chain: Chain, talk: Talk, house: House) -> StoragePolicy:
+    """The strictest storage policy of a conversation and of all that are on the stack with it."""
+    waiting = (house.peek(member) for member in chain.members)
+    return strictest(talk.storage, *(other.storage for other in waiting if other is not None))

@@ -17,6 +17,7 @@ from tertulia.events.bus import EventBus, Scope
 from tertulia.events.clock import Clock
 from tertulia.protocol.events import AbortReason, TurnAborted
 from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.protocol.records import message_key
 from tertulia.scheduler.interrupts import Interrupts
 from tertulia.scheduler.ledger import Ledger
 from tertulia.scheduler.nursery import Nursery
@@ -54,8 +55,9 @@ class Scheduler:
         self, plan: TaskPlan, *, message_id: str | None = None, if_busy: Literal["wait", "fail"] = "wait"
     ) -> Chain:
         """Queue a chain that starts with this plan, or give back the one that already has this message id."""
-        if message_id is not None:
-            known = self.ledger.by_message(plan.conversation_id, message_id)
+        message = message_key(message_id)
+        if message is not None:
+            known = self.ledger.by_message(plan.conversation_id, message)
             if known is not None:
                 return known
         if self._closing:
@@ -64,7 +66,7 @@ class Scheduler:
             raise Busy("another task is running; send it later, or with if_busy = wait", retry_after_s=1)
         if len(self._ready) >= MAX_QUEUED:
             raise Busy(f"{MAX_QUEUED:,} messages are waiting already; send it later", retry_after_s=5)
-        chain = Chain(plan, self._clock.monotonic(), message_id)
+        chain = Chain(plan, self._clock.monotonic(), message)
         self._ready.append(chain)
         self.ledger.note(chain)
         if self._driver is None:
@@ -184,7 +186,7 @@ class Scheduler:
     def _abandon(self, chain: Chain, position: int, reason: AbortReason) -> None:
         """Drop the frames from this position up, the inner ones first; every call they stand for is answered."""
         while len(chain.frames) > position:
-            self._interrupts.abandon(chain.frames.pop(), "cancelled", f"the chain was stopped ({reason})")
+            self._interrupts.abandon(chain, chain.frames.pop(), "cancelled", f"the chain was stopped ({reason})")
 
     def _stop(self, chain: Chain, reason: AbortReason, grace_s: float) -> bool:
         """Whether there was anything left to stop."""

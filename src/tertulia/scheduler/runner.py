@@ -34,16 +34,18 @@ from tertulia.protocol.events import (
     Warning,
 )
 from tertulia.protocol.ids import new_span_id
+from tertulia.protocol.records import Submitted
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.scheduler.interrupts import Interrupts
 from tertulia.scheduler.nursery import Nursery
-from tertulia.scheduler.plan import Chain, Frame, House, TaskPlan
+from tertulia.scheduler.plan import Chain, Frame, House, TaskPlan, storage_of
 from tertulia.scheduler.registry import AgentTask, TaskRegistry
 from tertulia.scheduler.reply import Failure
 from tertulia.tools.tool import TargetResult
 
 _log = logging.getLogger(__name__)
 _PREVIEW = 120
+GONE = "the conversation was closed before it could answer"
 _SAID = {
     "interrupted": "interrupted: the user stopped the task",
     "timeout": "interrupted: the task took too long",
@@ -63,6 +65,8 @@ class TaskEnd(msgspec.Struct, frozen=True):
     handed: tuple[Handed, ...] = ()
     storage: StoragePolicy | None = None
     """The policy that its text was said under."""
+    gone: bool = False
+    """Its conversation was closed."""
 
     def for_caller(self, frame: Frame) -> TargetResult:
         """The same, as a continuation that waits for it will hear."""
@@ -71,6 +75,8 @@ class TaskEnd(msgspec.Struct, frozen=True):
             return result
         if self.failure is not None:
             return replace(result, status="failed", code=self.failure.code, reason=self.failure.message)
+        if self.gone:
+            return replace(result, status="cancelled", code="closed", reason=GONE)
         return replace(result, status="cancelled", code="cancelled", reason=_SAID[self.reason or "interrupted"])
 
 
@@ -93,7 +99,7 @@ class Runner:
         """Run it. The terminal event is out, and committed, when this returns."""
         talk = self._house.peek(frame.plan.conversation_id)
         if talk is None:
-            return TaskEnd("aborted", failure=Failure("closed", "the conversation was closed before it could answer"))
+            return TaskEnd("aborted", failure=Failure("closed", GONE))
         handle = TaskHandle(frame.plan.task_id, self._around.clock.monotonic())
         floor = self._open(chain, frame, talk, handle)
         job = self._nursery.start(self._work(chain, floor, frame.plan), f"task {frame.plan.task_id}")
@@ -105,7 +111,7 @@ class Runner:
             if deadline is not None:
                 deadline.cancel()
             end = self._close(floor, handle, self._judge(job, handle, floor))
-        end = replace(end, storage=talk.terms.rights.storage_policy)
+        end = replace(end, storage=floor.storage(), gone=talk.closed)
         if end.handed:
             self._interrupts.expand(chain, frame, floor, end.handed)
         await self._around.bus.flush()
@@ -115,13 +121,24 @@ class Runner:
         plan = frame.plan
         sub_id = plan.sub_id or f"conv/{plan.task_id}"
         scope = Scope(sub_id, talk.id, plan.task_id, chain.trace_id, new_span_id())
-        floor = Floor(plan.task_id, talk, scope, self._around, self._rights(chain, talk), chain.tally)
+        floor = Floor(
+            plan.task_id,
+            talk,
+            scope,
+            self._around,
+            self._rights(chain, talk),
+            chain.tally,
+            chain=chain.view,
+            storage=lambda: storage_of(chain, talk, self._house),
+        )
         talk.task = chain.handle = handle
         started_at = self._timestamps()
         chain.started_at = chain.started_at or started_at
         self._registry.add(
             AgentTask(plan.task_id, talk.id, weakref.ref(talk), sub_id, plan.kind, handle, started_at, chain.members)
         )
+        if plan.kind == "user":
+            talk.note(Submitted(talk.id, plan.task_id, chain.trace_id, chain.message))
         floor.say(plan.input)
         preview = plan.input[-1].text[:_PREVIEW] if plan.input else None
         floor.publish(TaskStarted(plan.kind, preview))

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from tertulia.policy.narrowing import Narrowed
+from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
 from tertulia.protocol.tool_spec import ToolSource
 from tertulia.protocol.usage import Usage
@@ -128,6 +129,56 @@ class TaskInfo(Answer, frozen=True):
     started_at: str | None
     chain: list[ConversationId]
     last_assistant_message: str | None = None
+
+
+class TaskCounts(Answer, frozen=True):
+    """Tasks by how they ended, and the share of those that did not end well."""
+
+    started: int
+    completed: int
+    failed: int
+    aborted: dict[AbortReason, int]
+    cancel_rate: float
+    """Of the tasks that have ended, those that were stopped. One that goes on after a handoff has not ended."""
+    failure_rate: float
+    """Likewise those that failed, ran out of time or hit a limit."""
+
+
+class CallCounts(Answer, frozen=True):
+    """Calls that have ended, and how long they took."""
+
+    calls: int
+    failures: int
+    duration_ms: int
+    mean_ms: int
+    max_ms: int
+
+
+class Counts(Answer, frozen=True, kw_only=True):
+    """The numbers of a session, or of a conversation."""
+
+    tasks: TaskCounts
+    model_requests: int
+    usage: Usage
+    tool_calls: int
+    tools: dict[str, CallCounts]
+    """By name; calls of what is no tool are under `other`."""
+    mcp: CallCounts
+    compactions: int
+
+
+class ConversationCounts(Counts, frozen=True, kw_only=True):
+    """The numbers of one conversation."""
+
+    conversation_id: ConversationId
+    closed: bool
+
+
+class MetricsAnswer(Answer, frozen=True):
+    """`metrics/get`."""
+
+    session: Counts
+    conversations: list[ConversationCounts]
 
 
 class MessageAnswer(Answer, frozen=True, omit_defaults=True):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os.path
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
 
 from msgspec.structs import replace
 
 from tertulia.conversation.context import ConversationContext, Terms, prefs
 from tertulia.conversation.floor import Surroundings
 from tertulia.conversation.toolbox import Toolbox
-from tertulia.errors import InvalidParams
+from tertulia.errors import AgentError, InvalidParams, NotFound
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, SystemClock, Timestamps
-from tertulia.events.journal import Journal, NoJournal
+from tertulia.events.journal import Journal
 from tertulia.mcp.view import McpView, NoServers
 from tertulia.models.catalog import ModelProvider, WireName, locate
 from tertulia.models.chat import ChatWire
@@ -29,6 +32,12 @@ from tertulia.protocol.events import SessionConfigured, Warning
 from tertulia.protocol.ids import new_conversation_id, new_session_id
 from tertulia.protocol.tool_events import McpServerStatus
 from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.rollout.known import Known
+from tertulia.rollout.reader import SqliteReader
+from tertulia.rollout.reading import Reader
+from tertulia.rollout.recorder import Recorder
+from tertulia.rollout.sqlite import SqliteStore
+from tertulia.rollout.store import RolloutStore
 from tertulia.scheduler.interrupts import Interrupts
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
@@ -36,11 +45,16 @@ from tertulia.scheduler.registry import TaskRegistry
 from tertulia.scheduler.runner import Runner
 from tertulia.session import describe
 from tertulia.session.conversations import Conversations
+from tertulia.session.directory import SessionDirectory
 from tertulia.session.environment import Environment
 from tertulia.session.notary import Notary
 from tertulia.session.parts import Parts
+from tertulia.session.recollection import Recollection
+from tertulia.session.recovery import close_what_was_open
+from tertulia.session.restoring import Restorer
 from tertulia.session.settings import Settings, current_environment
 from tertulia.session.wires import WireShelf
+from tertulia.tools.conv import conv_tools
 from tertulia.tools.function import FunctionTool
 from tertulia.tools.plan import UpdatePlan
 from tertulia.tools.registry import ToolRegistry
@@ -96,21 +110,27 @@ def assemble(
     clock: Clock | None = None,
     journal: Journal | None = None,
     environment: Environment | None = None,
+    past: Recollection | None = None,
 ) -> Parts:
-    """All parts of a session, connected, with its root conversation. Needs a running loop; waits for nothing."""
+    """All parts of a session, connected, with its conversations. Needs a running loop; waits for nothing.
+
+    A new session with its root, recorded in the user's data directory unless a journal is given; or, with the
+    journal that `recall` gave along, one of the past as its record says.
+    """
     clock = clock or SystemClock()
-    journal = journal or NoJournal()
-    session_id = new_session_id()
-    bus = EventBus(session_id, clock, journal)
-    root_id = new_conversation_id()
+    environment = environment or current_environment()
+    session_id, root_id = (new_session_id(), new_conversation_id()) if past is None else past.identity()
+    journal = journal or _record_in(_store(settings, session_id, clock, environment), settings, clock, environment)
+    epoch, last_seq = (0, 0) if past is None else (past.epoch + 1, past.last_seq)
+    bus = EventBus(session_id, clock, journal, epoch=epoch, last_seq=last_seq)
     nursery, registry = Nursery(), TaskRegistry()
-    models = Models(settings, environment or current_environment())
-    model, untold = models.choose(settings.model)
+    models = Models(settings, environment)
+    model, untold = models.choose(settings.model or (past and past.model))
     wires = WireShelf(models.find, nursery)
     default = _default_terms(settings, wires.find(model))
-    policy = describe.policy(settings.rights())
-    bus.publish(SessionConfigured(root_id, describe.PROTOCOL_VERSION, __version__, default.wire.name, policy))
-    toolbox = Toolbox(ToolRegistry([UpdatePlan(), WebSearch(), *(_as_tool(function) for function in settings.tools)]))
+    directory = SessionDirectory()
+    own = (UpdatePlan(), WebSearch(), *conv_tools(directory))
+    toolbox = Toolbox(ToolRegistry([*own, *(_as_tool(function) for function in settings.tools)]))
     notary = Notary(
         default,
         settings.rights(),
@@ -130,6 +150,7 @@ def assemble(
         clock=clock,
         timestamps=Timestamps(clock),
         bus=bus,
+        journal=journal,
         toolbox=toolbox,
         conversations=conversations,
         scheduler=Scheduler(runner, interrupts, bus, clock, nursery, grace),
@@ -138,8 +159,74 @@ def assemble(
         wires=wires,
         mcp=tuple((name, "disabled", _NO_MCP) for name in sorted(settings.mcp_servers)),
     )
+    directory.serve(parts)
+    bus.metrics.knows = toolbox.knows
+    # Nothing that was refused leaves a trace: from here on nothing can be.
+    policy = describe.policy(settings.rights())
+    bus.publish(SessionConfigured(root_id, describe.PROTOCOL_VERSION, __version__, default.wire.name, policy))
+    if past is None:
+        conversations.begin()
+    else:
+        _bring_back(parts, past, notary)
     _announce(parts, untold)
     return parts
+
+
+async def recall(
+    session_id: str, settings: Settings, clock: Clock, environment: Environment
+) -> tuple[Journal, Recollection]:
+    """Own the record of a session, sweep it, and read it. Busy, NotFound or StorageError, and then nothing is owned."""
+    store = _store(settings, session_id, clock, environment)
+    if not os.path.lexists(store.place):
+        raise NotFound(f"there is no session {session_id} ({store.place})")
+    await _done(store.claim)
+    try:
+        await _done(partial(store.sweep, clock.now(), "headers_only"))
+        reader, past = Reader(), Recollection()
+        await asyncio.to_thread(_read, Path(store.place), reader, past)
+        past.identity()
+    except BaseException:
+        await _done(store.close)
+        raise
+    return _record_in(store, settings, clock, environment, reader.known), past
+
+
+def _read(file: Path, reader: Reader, past: Recollection) -> None:
+    rows = SqliteReader(file)
+    try:
+        past.read(reader.lines(rows.rows()))
+    finally:
+        rows.close()
+
+
+async def _done(act: Callable[[Callable[[Any], None]], object]) -> Any:
+    """Wait for something that a store does; raises what it says went wrong."""
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    act(lambda said: None if answer.done() else answer.set_result(said))
+    said = await answer
+    if isinstance(said, AgentError):
+        raise said
+    return said
+
+
+def _store(settings: Settings, session_id: str, clock: Clock, environment: Environment) -> SqliteStore:
+    return SqliteStore(environment.home, session_id, clock)
+
+
+def _record_in(
+    store: RolloutStore, settings: Settings, clock: Clock, environment: Environment, known: Known | None = None
+) -> Recorder:
+    return Recorder(store, clock, lambda body: body, storage=settings.rights().storage_policy, known=known)
+
+
+def _bring_back(parts: Parts, past: Recollection, notary: Notary) -> None:
+    restored = list(Restorer(past, notary, parts.clock, parts.journal).talks())
+    for each in restored:
+        parts.conversations.restore(each.talk, each.narrowed)
+    for old in past.talks.values():
+        if parts.conversations.peek(old.id) is None:
+            parts.conversations.gone.add(old.id)
+    close_what_was_open(parts, past, restored)
 
 
 def _as_tool(given: object) -> Tool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from tertulia.conversation.settings import Settled
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.talk import Place, Talk
 from tertulia.errors import Closed, InvalidParams, Limit, NotFound
 from tertulia.events.bus import EventBus, Scope
 from tertulia.events.clock import Clock
@@ -23,11 +24,15 @@ from tertulia.protocol.events import (
 )
 from tertulia.protocol.ids import ConversationId, ItemId, new_conversation_id
 from tertulia.protocol.inputs import ContextFields, NewConversation, SetContext, check_text
+from tertulia.protocol.records import Forked
+from tertulia.session.agreements import agreed
 from tertulia.session.notary import Deed, Notary
 from tertulia.session.tombstones import Tombstones
+from tertulia.tools.tool import Rounds
 
 _log = logging.getLogger(__name__)
 ROOT = "root"
+_NOBODY = Scope("")
 MAX_TITLE = 200
 
 
@@ -48,11 +53,27 @@ class Conversations:
         self._clock = clock
         self._journal = journal
         self._open: dict[ConversationId, Talk] = {}
-        self._gone = Tombstones()
+        self.gone = Tombstones()
+        """Ids of those that were closed."""
         self._narrowed: dict[ConversationId, tuple[Narrowed, ...]] = {}
         self.closed = False
         """The session closes: nothing is opened or changed any more, what is there may still be read."""
-        self.root = self._add(root_id, notary.for_root(), NewConversation(), parent=None)
+        self._root_id = root_id
+
+    def begin(self) -> None:
+        """Make the root of a new session."""
+        self._add(self._root_id, self._notary.for_root(), NewConversation(), parent=None)
+
+    def restore(self, talk: Talk, narrowed: tuple[Narrowed, ...]) -> None:
+        """Take back a conversation of an earlier life of the session; the root first, then by creation."""
+        self._open[talk.id] = talk
+        if narrowed:
+            self._narrowed[talk.id] = narrowed
+
+    @property
+    def root(self) -> Talk:
+        """The conversation that always exists."""
+        return self._open[self._root_id]
 
     def __len__(self) -> int:
         return len(self._open)
@@ -66,7 +87,7 @@ class Conversations:
         talk = self.root if conversation_id == ROOT else self._open.get(ConversationId(conversation_id))
         if talk is not None and not talk.closed:
             return talk
-        if talk is not None or conversation_id in self._gone:
+        if talk is not None or conversation_id in self.gone:
             raise Closed(f"conversation {conversation_id} is closed")
         raise NotFound(f"conversation not found: {conversation_id[:64]!r}")
 
@@ -87,10 +108,21 @@ class Conversations:
         deed = notary.under_session(spec) if parent is None else notary.under_parent(spec, parent)
         return self._add(new_conversation_id(), deed, spec, parent=parent or self.root), deed.settled
 
-    def open_child(self, spec: NewConversation, caller: Talk) -> Talk:
-        """A conversation that inherits from its caller and can only be narrower."""
+    def check_child(self, spec: NewConversation, caller: Talk, promised: int = 0) -> None:
+        """Raise what `open_child` would raise once so many others are open; nothing is opened."""
+        self._check_spec(spec, promised)
+        self._notary.rehearse(spec, caller)
+
+    def open_child(
+        self, spec: NewConversation, caller: Talk, cause: Scope | None = None, shared: Rounds = None
+    ) -> Talk:
+        """A conversation that inherits from its caller and can only be narrower.
+
+        `cause`: the task in which it was asked for. `shared`: how much of the caller's history it begins with.
+        """
         self._check_spec(spec)
-        return self._add(new_conversation_id(), self._notary.under_caller(spec, caller), spec, parent=caller)
+        deed = self._notary.under_caller(spec, caller)
+        return self._add(new_conversation_id(), deed, spec, caller, cause=cause, shared=shared)
 
     def change(self, talk: Talk, asked: SetContext) -> Settled:
         """New terms for a conversation, from its next model request on."""
@@ -103,11 +135,12 @@ class Conversations:
             # One that a running task may still be reading from goes with the session.
             self._notary.release(former)
         talk.title = title
-        self._note(talk, settled, asked)
+        # After what was said on account of it: a stricter policy takes that along.
+        self._agree(talk, _cuts(self.narrowed(talk), settled, asked))
         changed = [name for name in ContextFields.__struct_fields__ if getattr(asked, name) is not UNSET]
         scope = Scope("", talk.id)
         self._bus.publish(ConversationContextChanged(changed), scope)
-        self._tell(settled, scope)
+        _tell(self._bus, settled, scope)
         return settled
 
     def fork(self, talk: Talk, at: ItemId | int | None) -> Talk:
@@ -118,73 +151,88 @@ class Conversations:
         fork.default, fork.ceiling, fork.because = talk.default, talk.ceiling, talk.because
         fork.history = history
         fork.title = talk.title
-        if cuts := self.narrowed(talk):
-            self._narrowed[fork.id] = cuts
-        self._journal.keep(fork.id, list(history.snapshot()), talk.terms.rights.storage_policy)
-        self._admit(fork, talk.parent_id or self.root.id, talk.depth or 1)
+        fork.parent_id, fork.depth = talk.parent_id or self.root.id, talk.depth or 1
+        fork.place = Place(fork.id, talk.place.above)
+        self._agree(fork, self.narrowed(talk))
+        fork.note(Forked(fork.id, talk.id, history.item_count))
+        self._admit(fork, Scope("", fork.id))
         return fork
 
     def forget(self, talk: Talk, *, forced: bool) -> None:
         """The conversation is gone: its id answers `closed` from now on."""
         del self._open[talk.id]
-        self._gone.add(talk.id)
+        self.gone.add(talk.id)
         self._notary.release(talk.terms)
         self._narrowed.pop(talk.id, None)
         self._bus.publish(ConversationClosed(forced), Scope("", talk.id))
 
-    def was_closed(self, conversation_id: str) -> bool:
-        """Whether there was a conversation of that id."""
-        return conversation_id in self._gone
-
     # ── making one ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _add(self, id: ConversationId, deed: Deed, spec: NewConversation, parent: Talk | None) -> Talk:
+    def _add(
+        self, id: ConversationId, deed: Deed, spec: NewConversation, parent: Talk | None, *,
+        cause: Scope | None = None, shared: Rounds = None,
+    ) -> Talk:  # fmt: skip
         talk = Talk(id, deed.settled.terms, clock=self._clock, journal=self._journal)
         talk.default, talk.ceiling, talk.because = deed.default, deed.ceiling, deed.because
         talk.title = _title(spec, None)
-        talk.seed()
-        self._admit(talk, parent.id if parent else None, parent.depth + 1 if parent else 0)
-        self._note(talk, deed.settled, spec)
-        self._tell(deed.settled, Scope("", talk.id))
+        _put_below(talk, parent)
+        self._agree(talk, _cuts((), deed.settled, spec))
+        if parent is None or shared is None:
+            talk.seed()
+        else:
+            talk.inherit(parent, shared)
+        # Under the ids of the task that asked for it, so that whoever follows that task hears of it.
+        scope = replace(cause or _NOBODY, conversation_id=talk.id)
+        self._admit(talk, scope)
+        _tell(self._bus, deed.settled, scope)
         return talk
 
-    def _admit(self, talk: Talk, parent_id: ConversationId | None, depth: int) -> None:
-        talk.parent_id, talk.depth = parent_id, depth
+    def _admit(self, talk: Talk, scope: Scope) -> None:
         self._open[talk.id] = talk
-        opened = ConversationOpened(parent_id, talk.title, talk.terms.wire.name, talk.terms.backend)
-        self._bus.publish(opened, Scope("", talk.id))
+        opened = ConversationOpened(talk.parent_id, talk.title, talk.terms.wire.name, talk.terms.backend)
+        self._bus.publish(opened, scope)
+
+    def _agree(self, talk: Talk, narrowed: tuple[Narrowed, ...]) -> None:
+        self._narrowed.pop(talk.id, None)
+        if narrowed:
+            self._narrowed[talk.id] = narrowed
+        talk.note(agreed(talk, narrowed))
 
     def _check_open(self) -> None:
         if self.closed:
             raise Closed("the session is closed")
 
-    def _check_spec(self, spec: NewConversation) -> None:
-        self._check_room()
+    def _check_spec(self, spec: NewConversation, promised: int = 0) -> None:
+        self._check_room(promised)
         _check_agent(spec)
         _title(spec, None)
 
-    def _check_room(self) -> None:
+    def _check_room(self, promised: int = 0) -> None:
         self._check_open()
         most = self._notary.ceiling.limits.max_conversations
-        if most is not None and len(self._open) > most:
+        if most is not None and len(self._open) + promised > most:
             raise Limit(f"the session holds {most:,} conversations besides root (max_conversations); close some")
 
-    def _note(self, talk: Talk, settled: Settled, asked: ContextFields) -> None:
-        """Keep what was cut; of earlier cuts, those of fields that were not asked for anew."""
-        earlier = (cut for cut in self.narrowed(talk) if getattr(asked, cut.field, UNSET) is UNSET)
-        cuts = (*earlier, *settled.narrowed)
-        self._narrowed.pop(talk.id, None)
-        if cuts:
-            self._narrowed[talk.id] = cuts
 
-    def _tell(self, settled: Settled, scope: Scope) -> None:
-        for warning in settled.warnings:
-            _log.warning("conversation %s: %s", scope.conversation_id, warning)
-        for cut in settled.narrowed:
-            message = f"{cut.field}: asked for {cut.asked}, given {cut.given}, because of the {cut.because}"
-            _log.info("conversation %s: %s", scope.conversation_id, message)
-            listed: dict[str, Any] = {name: getattr(cut, name) for name in cut.__struct_fields__}
-            self._bus.publish(BackgroundEvent(message, [listed]), scope)
+def _cuts(earlier: Iterable[Narrowed], settled: Settled, asked: ContextFields) -> tuple[Narrowed, ...]:
+    """What was cut; of earlier cuts, those of fields that were not asked for anew."""
+    stay = (cut for cut in earlier if getattr(asked, cut.field, UNSET) is UNSET)
+    return (*stay, *settled.narrowed)
+
+
+def _tell(bus: EventBus, settled: Settled, scope: Scope) -> None:
+    for warning in settled.warnings:
+        _log.warning("conversation %s: %s", scope.conversation_id, warning)
+    for cut in settled.narrowed:
+        message = f"{cut.field}: asked for {cut.asked}, given {cut.given}, because of the {cut.because}"
+        _log.info("conversation %s: %s", scope.conversation_id, message)
+        listed: dict[str, Any] = {name: getattr(cut, name) for name in cut.__struct_fields__}
+        bus.publish(BackgroundEvent(message, [listed]), scope)
+
+
+def _put_below(talk: Talk, parent: Talk | None) -> None:
+    if parent is not None:
+        talk.parent_id, talk.depth, talk.place = parent.id, parent.depth + 1, Place(talk.id, parent.place)
 
 
 def _check_agent(asked: ContextFields) -> None:

@@ -69,10 +69,11 @@ def conversation(parts: Parts, talk: Talk) -> ConversationInfo:
 
 def history(talk: Talk, limit: int | None) -> list[HistoryEntry]:
     """Messages only: no tool calls, no reasoning, nothing that we put in ourselves."""
-    return [_entry(item) for item in talk.history.messages(limit)]
+    return [entry(item) for item in talk.history.messages(limit)]
 
 
-def _entry(item: UserMessage | AssistantMessage) -> HistoryEntry:
+def entry(item: UserMessage | AssistantMessage) -> HistoryEntry:
+    """One message of a history."""
     pictures = [part.image_url for part in item.parts if isinstance(part, ImagePart)]
     return HistoryEntry(
         role="user" if isinstance(item, UserMessage) else "assistant",

@@ -102,6 +102,7 @@ class Conversation:
         if not talk.awaiting and (talk.task is None or talk.task.over):
             raise NotRunning("there is no running task to steer; send a message instead")
         talk.queue_input(to_message(text, None, cwd=talk.terms.cwd))
+        await self._parts.journal.settle()
 
     async def interrupt(self) -> Interrupted:
         """Stop what runs here, and the whole chain it belongs to."""

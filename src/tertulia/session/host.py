@@ -26,11 +26,21 @@ class Host:
 
     async def start(self, settings: Settings | None = None) -> Session:
         """A running session; Limit when there are too many."""
+        return await self._enter(Session.start(settings or self.settings))
+
+    async def _enter(self, session: Session) -> Session:
         if len(self._sessions) >= MAX_SESSIONS:
             raise Limit(f"this process holds {MAX_SESSIONS:,} sessions already; close some")
-        session = await Session.start(settings or self.settings).__aenter__()
+        await session.__aenter__()
         self._sessions[session.id] = session
         return session
+
+    async def resume(self, session_id: str, settings: Settings | None = None) -> Session:
+        """A session of the past, running again; the same one if it runs here already."""
+        running = self._sessions.get(session_id)
+        if running is not None and not running.closed:
+            return running
+        return await self._enter(Session.resume(session_id, settings or self.settings))
 
     def find(self, session_id: str) -> Session:
         """The running session of that id; NotFound or Closed."""

@@ -14,6 +14,7 @@ from tertulia.conversation.settings import Ground, Settled, settle
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.mcp.view import McpManager, McpView
+from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.inputs import NewConversation, SetContext
 from tertulia.session.wires import WireShelf
@@ -66,6 +67,12 @@ class Notary:
         """For one that a model opens: it inherits from its caller and can only be narrower."""
         return self._draw(spec, caller.terms, self._below(caller))
 
+    def rehearse(self, spec: NewConversation, caller: Talk) -> None:
+        """Raise what `under_caller` would raise, and keep nothing."""
+        settled = self._check_tools(settle(spec, caller.terms, self._below(caller)))
+        if spec.model not in (UNSET, None):
+            self.release(settled.terms)
+
     def changed(self, talk: Talk, asked: SetContext) -> Settled:
         """For one that exists already."""
         ground = Ground(talk.default, talk.ceiling, talk.because, self._wires.find)
@@ -76,6 +83,10 @@ class Notary:
         """The same terms for another conversation: all but the wire."""
         own = self._wires.another(terms.wire)
         return terms if own is terms.wire else replace(terms, wire=own)
+
+    def find_wire(self, model: object) -> Wire:
+        """A wire to that model; InvalidParams where there is none."""
+        return self._wires.find(model)
 
     def release(self, terms: Terms) -> None:
         """Nobody runs under these terms any more."""

@@ -13,6 +13,7 @@ from tertulia.errors import Closed, InvalidParams, MethodNotFound
 from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.narrowing import Narrowed, narrow
 from tertulia.protocol import inputs as i
+from tertulia.protocol.records import Submitted, message_key
 from tertulia.scheduler.reply import Reply
 from tertulia.session import describe, submission
 from tertulia.session.answers import ClosedAnswer, SessionInfo, message_answer
@@ -46,6 +47,12 @@ async def _session_start(host: Host, session: Session, asked: i.StartSession) ->
     settings, narrowed = _narrowed_settings(host.settings, asked)
     started = await host.start(settings)
     return replace(started.info, narrowed=list(narrowed))
+
+
+async def _session_resume(host: Host, session: Session, asked: i.ResumeSession) -> SessionInfo:
+    settings, narrowed = _narrowed_settings(host.settings, asked)
+    resumed = await host.resume(asked.session_id, settings)
+    return replace(resumed.info, narrowed=list(narrowed))
 
 
 async def _session_list(host: Host, session: Session, asked: i.Nothing) -> dict[str, Any]:
@@ -83,10 +90,14 @@ async def _context(host: Host, session: Session, asked: i.OfConversation) -> Any
 
 async def _message(host: Host, session: Session, asked: i.Message) -> Any:
     parts = session.parts
-    chain = submission.submit(parts.scheduler, parts.conversations.find(asked.conversation_id), asked)
+    talk = parts.conversations.find(asked.conversation_id)
+    chain = submission.submit(parts.scheduler, talk, asked)
     if asked.detach:
         # Counts as one who waits and never gives up, so that others who do cannot stop it.
         chain.waiters += 1
+        # Whoever is told a task id may go away: that the task was accepted has to outlive us.
+        talk.note(Submitted(talk.id, chain.task_id, chain.trace_id, message_key(asked.message_id)))
+        await parts.journal.settle()
         return {"task_id": chain.task_id}
     reply: Reply = await submission.answer(parts.scheduler, chain)
     return Done(message_answer(reply), reply.last_seq)
@@ -147,6 +158,7 @@ async def _task_cancel(host: Host, session: Session, asked: i.OfTask) -> Any:
 
 OPERATIONS: dict[str, Operation] = {
     "session/start": Operation(i.StartSession, _session_start),
+    "session/resume": Operation(i.ResumeSession, _session_resume),
     "session/list": Operation(i.Nothing, _session_list),
     "session/info": Operation(i.Nothing, _session_info),
     "session/close": Operation(i.CloseSession, _session_close),
@@ -168,7 +180,7 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-_EVEN_CLOSED = frozenset({"session/start", "session/list", "session/close"})
+_EVEN_CLOSED = frozenset({"session/start", "session/resume", "session/list", "session/close"})
 
 
 async def call(host: Host, own: Session, name: str, params: Mapping[str, Any]) -> Done:
@@ -177,7 +189,8 @@ async def call(host: Host, own: Session, name: str, params: Mapping[str, Any]) -
     if operation is None:
         raise MethodNotFound(f"there is no operation {name[:64]!r}")
     fields = snake(params)
-    session_id = fields.pop("session_id", None)
+    # What is to be resumed does not run yet: there it is a parameter like others.
+    session_id = None if name == "session/resume" else fields.pop("session_id", None)
     if session_id is not None and not isinstance(session_id, str):
         raise InvalidParams("session_id must be a string")
     if name == "session/close" and session_id is not None and host.was_closed(session_id):
@@ -189,7 +202,7 @@ async def call(host: Host, own: Session, name: str, params: Mapping[str, Any]) -
     return answer if isinstance(answer, Done) else Done(answer)
 
 
-def _narrowed_settings(base: Settings, asked: i.StartSession) -> tuple[Settings, tuple[Narrowed, ...]]:
+def _narrowed_settings(base: Settings, asked: i.SessionFields) -> tuple[Settings, tuple[Narrowed, ...]]:
     """The server's settings, narrowed by what a client asked for; a client never widens them."""
     ceiling = base.rights()
     if ceiling.writable_roots is None:

@@ -9,6 +9,7 @@ import msgspec
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, Timestamps
+from tertulia.events.journal import Journal
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
@@ -27,6 +28,7 @@ class Parts(msgspec.Struct, frozen=True, eq=False):
     clock: Clock
     timestamps: Timestamps
     bus: EventBus
+    journal: Journal
     toolbox: Toolbox
     conversations: Conversations
     scheduler: Scheduler

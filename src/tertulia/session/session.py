@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from tertulia.errors import Closed
-from tertulia.events.clock import Clock
+from tertulia.events.clock import Clock, SystemClock
 from tertulia.events.journal import Journal
 from tertulia.events.subscription import Subscription
 from tertulia.protocol.ids import SessionId
@@ -15,21 +15,30 @@ from tertulia.protocol.inputs import NewConversation, OfConversation, Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
 from tertulia.session.answers import ClosedAnswer, SessionInfo
-from tertulia.session.assembly import assemble
+from tertulia.session.assembly import assemble, recall
 from tertulia.session.handle import Conversation
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
-from tertulia.session.settings import Settings
+from tertulia.session.settings import Settings, current_environment
 from tertulia.session.shutdown import close_seconds, close_session
 
 
 class Session:
     """Use it as `async with Session.start(settings) as session:`; leaving the block closes it."""
 
-    def __init__(self, settings: Settings, *, clock: Clock | None = None, journal: Journal | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        journal: Journal | None = None,
+        resumed: str | None = None,
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._journal = journal
+        self._resumed = resumed
+        """The id of a session of the past that this one goes on with."""
         self._parts: Parts | None = None
         self._closer = Nursery()
         self._closed: asyncio.Task[bool] | None = None
@@ -41,11 +50,20 @@ class Session:
         """A session to be entered. Nothing runs before that."""
         return cls(settings or Settings(), clock=clock, journal=journal)
 
+    @classmethod
+    def resume(cls, id: str, settings: Settings | None = None, *, clock: Clock | None = None) -> Session:
+        """A session of the past, to be entered: all its conversations as they were, and nothing running.
+
+        Entering raises NotFound, Busy where another process has it open, or StorageError. Rights are those of then,
+        within what the settings allow now; the model is that of then unless the settings name one.
+        """
+        return cls(settings or Settings(), clock=clock, resumed=id)
+
     async def __aenter__(self) -> Session:
         if self._closed is not None:
             raise Closed("the session was closed before it was entered")
         if self._parts is None:
-            self._parts = assemble(self._settings, clock=self._clock, journal=self._journal)
+            self._parts = await self._assembled()
             try:
                 await self._parts.bus.flush()
             except BaseException:
@@ -55,6 +73,17 @@ class Session:
         if self._closed is not None:
             raise Closed("the session was closed while it started")
         return self
+
+    async def _assembled(self) -> Parts:
+        clock, environment = self._clock or SystemClock(), current_environment()
+        if self._resumed is None:
+            return assemble(self._settings, clock=clock, journal=self._journal, environment=environment)
+        journal, past = await recall(self._resumed, self._settings, clock, environment)
+        try:
+            return assemble(self._settings, clock=clock, journal=journal, environment=environment, past=past)
+        except BaseException:
+            await journal.close()
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

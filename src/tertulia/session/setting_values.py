@@ -21,8 +21,10 @@ from tertulia.policy.limits import Limits, limits_from_wire
 from tertulia.policy.narrowing import Visibility
 from tertulia.policy.patterns import normal_roots
 from tertulia.policy.sandbox_mode import sandbox_from_wire
+from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.inputs import check_text
 from tertulia.protocol.storage import storage_from_wire
+from tertulia.sandbox.runner import TierChoice
 
 PYTHON_ONLY = frozenset({"cwd", "providers", "tools"})
 """Settings that no file can hold."""
@@ -122,6 +124,13 @@ def _tables(name: str, value: object) -> dict[str, Any]:
     return {key: _table(f"{name}.{key}", entry) for key, entry in table.items()}
 
 
+def _shell_environment(name: str, value: object) -> dict[str, Any]:
+    # Checked here and kept as it was said: a context shows the table.
+    table = _table(name, value)
+    shell_environment_from_wire(table)
+    return table
+
+
 def _providers(name: str, value: object) -> dict[str, ModelProvider]:
     return {key: provider_from_wire(key, entry) for key, entry in _table(name, value).items()}
 
@@ -141,7 +150,8 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "storage_policy": lambda _, value: storage_from_wire(value),
     "mcp_servers": _tables,
     "limits": lambda _, value: parse_limits(value, Limits()),
-    "shell_environment": _table,
+    "shell_environment": _shell_environment,
+    "sandbox_tier": _one_of(*get_args(TierChoice)),
     "retention": _table,
     "notify": _strings,
     "executors": _tables,

@@ -53,6 +53,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits | Table = Limits()
     """What a session allows at most, and what a conversation gets that asks for nothing else."""
     shell_environment: Table = {}
+    """Which variables commands get; see `policy/shell_environment.py`."""
+    sandbox_tier: Literal["bubblewrap", "landlock"] = "bubblewrap"
+    """What confines commands. There is no falling back from one to the other."""
     retention: Table = {}
     notify: Sequence[str] = ()
     """A program and its arguments."""

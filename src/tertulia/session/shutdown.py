@@ -27,7 +27,7 @@ async def close_conversation(parts: Parts, conversation_id: str, timeout: float 
     """Stop its task within the timeout, or abandon it and say so; then let the conversation go."""
     seconds = close_seconds(parts.settings, timeout)
     conversations = parts.conversations
-    if conversations.closed or conversations.was_closed(conversation_id):
+    if conversations.closed or conversation_id in conversations.gone:
         return _ALREADY
     under_way = parts.closing.get(ConversationId(conversation_id))
     if under_way is not None:
@@ -36,12 +36,21 @@ async def close_conversation(parts: Parts, conversation_id: str, timeout: float 
     talk = conversations.find(conversation_id)
     if talk is conversations.root:
         raise InvalidParams("the root conversation cannot be closed alone; close the session")
+    closing = begin_to_close(parts, talk, seconds)
+    await asyncio.wait((closing,))
+    return _ALREADY if closing.cancelled() else closing.result()
+
+
+def begin_to_close(parts: Parts, talk: Talk, seconds: float) -> asyncio.Task[ClosedAnswer]:
+    """From now on the conversation is closed for everybody, and what runs there is asked to stop.
+
+    Its own task may ask for that; whoever else does waits for what comes back.
+    """
     talk.closed = True
     last = parts.scheduler.release(talk, seconds)
     # A coroutine of its own: a caller that gives up waiting must not leave a conversation half closed.
     closing = parts.closing[talk.id] = parts.nursery.start(_close(parts, talk, last), f"close {talk.id}")
-    await asyncio.wait((closing,))
-    return _ALREADY if closing.cancelled() else closing.result()
+    return closing
 
 
 async def _close(parts: Parts, talk: Talk, last: TaskHandle | None) -> ClosedAnswer:
@@ -70,6 +79,7 @@ async def close_session(parts: Parts, seconds: float) -> bool:
     except (AgentError, TimeoutError):
         # The journal could not keep the last events, or does not answer. Closing goes on all the same.
         forced = True
+    await asyncio.wait([parts.nursery.start(parts.journal.close(), "close the journal")], timeout=_LAST_GRACE_S)
     used = (talk.terms.wire for talk in parts.conversations)
     wires = {id(wire): wire for wire in (*used, *parts.wires.made())}.values()
     # As tasks, so that one that fails or hangs does not keep the others open.

@@ -7,7 +7,7 @@ task goes on. It publishes nothing and records nothing; whoever runs a `Dispatch
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -24,7 +24,7 @@ from tertulia.schema.verdict import is_object
 from tertulia.tools.output import bound, bound_result
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.threads import left_behind
-from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, TargetResult, Tool
+from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, Rounds, TargetResult, Tool
 
 TOOL_TIMEOUT_S = 300.0
 MAX_CALLS = 128
@@ -158,10 +158,12 @@ class Dispatch:
 
     One after another, but neighbours that are parallel_safe together. `began` and `ended` are called as it
     happens; outputs are to be recorded in the order of `progress`, which is that of the calls. A handoff begins
-    and does not end here: it is kept for the continuation, after all ordinary calls have run.
+    and does not end here: it is kept for the continuation, after all ordinary calls have run. A tool that may
+    change something runs only when `committed` has returned: whoever finds an unfinished call after a crash must
+    be able to tell whether it had been started.
     """
 
-    __slots__ = ("_began", "_context_for", "_ended", "_timeout_s", "progress")
+    __slots__ = ("_began", "_committed", "_context_for", "_ended", "_timeout_s", "progress")
 
     def __init__(
         self,
@@ -170,12 +172,14 @@ class Dispatch:
         *,
         began: Callable[[ToolCall], object],
         ended: Callable[[Ended], object],
+        committed: Callable[[], Awaitable[object]] | None = None,
         timeout_s: float | None = TOOL_TIMEOUT_S,
     ) -> None:
         self.progress = tuple(Progress(each) for each in checked)
         self._context_for = context_for
         self._began = began
         self._ended = ended
+        self._committed = committed
         self._timeout_s = timeout_s
 
     @property
@@ -189,11 +193,15 @@ class Dispatch:
         return [(each.checked.call, each.outcome) for each in self.progress if isinstance(each.outcome, Handoff)]
 
     async def run(self) -> None:
-        """Run them all; a call that ends the task is the last that runs. Only a cancellation comes through."""
+        """Run them all; a call that ends the task is the last that runs.
+
+        Only a cancellation comes through, and the error of `committed`: then nothing of that batch has run.
+        """
         for batch in self._batches():
             if _is_cancelled():
                 # A tool kept the cancellation to itself; no other begins after it.
                 raise asyncio.CancelledError
+            await self._begin(batch)
             if len(batch) == 1:
                 await self._handle(batch[0])
             else:
@@ -208,11 +216,16 @@ class Dispatch:
             calls, size = list(group), MAX_PARALLEL if together else 1
             yield from (calls[start : start + size] for start in range(0, len(calls), size))
 
+    async def _begin(self, batch: Sequence[Progress]) -> None:
+        for each in batch:
+            each.begun = True
+            self._began(each.checked.call)
+        if self._committed is not None and any(_may_change(each.checked) for each in batch):
+            await self._committed()
+
     async def _handle(self, progress: Progress) -> None:
         call = progress.checked.call
         context = self._context_for(call)
-        progress.begun = True
-        self._began(call)
         started = context.clock.monotonic()
         outcome = progress.checked.refusal or await self._attempt(progress.checked, context)
         if isinstance(outcome, Handoff):
@@ -273,6 +286,10 @@ def _is_parallel_safe(checked: Checked) -> bool:
     return checked.refusal is not None or (checked.tool is not None and checked.tool.parallel_safe)
 
 
+def _may_change(checked: Checked) -> bool:
+    return checked.refusal is None and checked.tool is not None and not checked.tool.read_only
+
+
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
@@ -300,7 +317,8 @@ def _settled_handoff(handoff: Handoff) -> Handoff:
         # Field by field: its model may be a wire.
         asked = {name: value for name, value in asdict(target).items() if value is not UNSET}
         target = msgspec.convert(asked, NewConversation)
-    return replace(handoff, input=given, target=target)
+    shared = msgspec.convert(handoff.fork_history, Rounds)
+    return replace(handoff, input=given, target=target, fork_history=shared)
 
 
 def _describe(error: BaseException) -> str:

@@ -46,7 +46,7 @@ def bound(text: str, max_bytes: int) -> Bounded:
 def bound_result(result: Result, max_bytes: int) -> tuple[Result, bool]:
     """(the same with its text, that of its parts included, within `max_bytes`; whether anything was left out)."""
     text = bound(result.text, max_bytes)
-    truncated = text.truncated or len(result.parts) > MAX_PARTS
+    truncated = result.truncated or text.truncated or len(result.parts) > MAX_PARTS
     room = max(0, max_bytes - text.total_bytes)
     image_room = MAX_IMAGE_BYTES
     parts: list[Part] = []

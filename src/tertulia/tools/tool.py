@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
+from tertulia.errors import DepthExceeded, Limit
 from tertulia.events.clock import Clock
+from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, ConversationId, TaskId
@@ -15,6 +17,33 @@ from tertulia.protocol.inputs import InputItem, NewConversation
 from tertulia.protocol.items import Part
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
+
+
+class ChainView(msgspec.Struct, frozen=True, gc=False):
+    """What a call may know of the chain it is made in."""
+
+    depth: int = 0
+    """How many conversations wait for an answer already; the one that calls is not among them."""
+    interrupts: int = 0
+    """Handoffs that the user's message has caused so far."""
+    opened: int = 0
+    """Conversations that it has opened so far."""
+
+    def may_deepen(self, limits: Limits) -> bool:
+        """Whether one more conversation may wait."""
+        return limits.max_interrupt_chain_depth is None or self.depth < limits.max_interrupt_chain_depth
+
+    def check(self, limits: Limits, *, opens: bool) -> None:
+        """Refuse a handoff that would break a limit; the error names it."""
+        if not self.may_deepen(limits):
+            raise DepthExceeded(
+                f"{self.depth} conversations already wait for one another "
+                f"(max_interrupt_chain_depth = {limits.max_interrupt_chain_depth})"
+            )
+        if limits.max_task_interrupts is not None and self.interrupts >= limits.max_task_interrupts:
+            raise Limit(f"this message has caused {self.interrupts} handoffs (max_task_interrupts)")
+        if opens and limits.max_chain_conversations is not None and self.opened >= limits.max_chain_conversations:
+            raise Limit(f"this message has opened {self.opened} conversations (max_chain_conversations)")
 
 
 class CallContext(msgspec.Struct, frozen=True):
@@ -29,6 +58,7 @@ class CallContext(msgspec.Struct, frozen=True):
     publish: Callable[[EventData], object]
     """Tell the session; the ids of conversation and task are put on by the receiver."""
     clock: Clock
+    chain: ChainView = ChainView()
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -42,18 +72,27 @@ class Result(msgspec.Struct, frozen=True):
     """The strictest policy of what it was made from, when that is stricter than the conversation's own."""
     ends_task: bool = False
     """The conversation that called is gone with this call; no further turn."""
+    truncated: bool = False
+    """Something was left out of the text already."""
 
 
 class TargetResult(msgspec.Struct, frozen=True):
     """How the task that a handoff asked for ended."""
 
-    conversation_id: ConversationId
+    conversation_id: ConversationId | None
+    """None where it was to be opened and could not be."""
     status: Literal["completed", "failed", "cancelled"]
     text: str | None
     """The target's last answer of that very task, partial if it failed."""
     code: str | None = None
     reason: str | None = None
     storage: StoragePolicy | None = None
+    room: int | None = None
+    """How many bytes of text the call's output may have; what is longer is cut."""
+
+
+Rounds = Annotated[int, msgspec.Meta(ge=1)] | Literal["all"] | None
+"""How much of a history: its newest rounds, all of it, or nothing."""
 
 
 class Handoff(msgspec.Struct, frozen=True):
@@ -66,6 +105,8 @@ class Handoff(msgspec.Struct, frozen=True):
     target: ConversationId | NewConversation
     input: tuple[InputItem, ...]
     render: Callable[[TargetResult], Result]
+    fork_history: Rounds = None
+    """How much of the caller's history a new conversation begins with; it ends before the open call."""
 
 
 Outcome = Result | Handoff
@@ -100,4 +141,46 @@ class Tool(Protocol):
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Do it. Arguments are decoded JSON, or the text of a custom tool."""
+        ...
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a call gets to see of other conversations: entries as plain JSON, made only when asked for."""
+
+    count: int
+    entry: Callable[[int], dict[str, Any]]
+    """From 0, oldest first."""
+    storage: StoragePolicy | None = None
+    """The strictest policy of what was seen, where that is stricter than the caller's own."""
+
+
+class Directory(Protocol):
+    """The session's conversations, from where the caller stands.
+
+    Contract: what the caller's visibility hides is not found, exactly as what never existed. Nothing but `destroy`
+    has an effect; the checks raise what the operation would, and none of them waits.
+    """
+
+    def list(self, call: CallContext) -> Seen:
+        """Every conversation, root first, then by creation."""
+        ...
+
+    def history(self, call: CallContext, conversation_id: str, limit: int | None) -> Seen:
+        """The newest messages of a conversation; NotFound or Closed."""
+        ...
+
+    def check_create(self, call: CallContext, spec: NewConversation) -> None:
+        """Refuse a conversation that could not be opened."""
+        ...
+
+    def check_send(self, call: CallContext, conversation_id: str) -> None:
+        """Refuse a target that does not exist, or that could not answer."""
+        ...
+
+    def check_destroy(self, call: CallContext, conversation_id: str) -> None:
+        """Refuse the root, what does not exist, and what waits for an answer."""
+        ...
+
+    async def destroy(self, call: CallContext, conversation_id: str) -> bool:
+        """Close it; whether it was the caller, whose task then ends with the call."""
         ...

@@ -1,0 +1,90 @@
+"""`tertulia sandbox`: any command, confined exactly as an agent's would be. Its exit code is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+
+import click
+
+from tertulia.apps.global_flags import Given, global_flags
+from tertulia.apps.stop_signals import on_stop_signal
+from tertulia.events.clock import SystemClock
+from tertulia.policy.shell_environment import shell_environment_from_wire
+from tertulia.sandbox.confine import confine
+from tertulia.sandbox.masks import default_masks
+from tertulia.sandbox.runner import Command, Finished
+from tertulia.sandbox.sandbox import Sandbox
+from tertulia.session.settings import Loaded
+
+_MORE = """
+\b
+Examples:
+  tertulia sandbox -- make test
+  tertulia sandbox -s read-only -- git log
+  tertulia -C ~/project sandbox -- python setup.py build
+
+\b
+Exit codes:
+  that of the command, or
+  1    there is no working sandbox here
+  2    usage or configuration
+  126  the command cannot be executed
+  127  there is no such command
+"""
+
+INTERRUPTED = 130
+NO_SUCH_PROGRAM = 127
+
+
+@click.command("sandbox", epilog=_MORE, context_settings={"ignore_unknown_options": True})
+@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENT]...")
+@global_flags
+@click.pass_obj
+def command(given: Given, *, argv: Sequence[str]) -> int:
+    """Run any command confined, as an agent's would be.
+
+    It may write to the working directory (-C) and what --add-dir names, and reach the network only where the setting
+    `network` allows it. -s chooses how far it is confined.
+    """
+    loaded = given.load()
+    return asyncio.run(_run(_command(loaded, argv), loaded))
+
+
+def _command(loaded: Loaded, argv: Sequence[str]) -> Command:
+    settings, environment = loaded.settings, loaded.environment
+    workspace = str(settings.cwd)
+    masked = default_masks(str(environment.user_home), str(environment.home))
+    return Command(
+        argv=tuple(argv),
+        cwd=workspace,
+        confinement=confine(settings.rights(), workspace, masked=masked),
+        environment=shell_environment_from_wire(settings.shell_environment).build(environment.variables),
+        inherit_stdio=True,
+    )
+
+
+async def _run(command: Command, loaded: Loaded) -> int:
+    sandbox = Sandbox(tier=loaded.settings.sandbox_tier, clock=SystemClock())
+    stopped: list[bool] = []
+    try:
+        running = await sandbox.start(command)
+        with on_stop_signal(lambda: (stopped.append(True), running.strike())):
+            finished = await running.wait()
+    finally:
+        await sandbox.close()
+    assert finished is not None
+    return INTERRUPTED if stopped else _exit_code(finished, command)
+
+
+def _exit_code(finished: Finished, command: Command) -> int:
+    program = command.argv[0]
+    if finished.reason is not None and shutil.which(program, path=command.environment.get("PATH")) is None:
+        # Where the output is not ours to read, the tier cannot tell this from a sandbox that failed.
+        return NO_SUCH_PROGRAM
+    if finished.limit is not None:
+        click.echo(f"tertulia: the command seems to have met its limit {finished.limit}", err=True)
+    if finished.reason is not None:
+        click.echo(f"tertulia: the command was not run: {finished.reason}", err=True)
+    return finished.exit_code

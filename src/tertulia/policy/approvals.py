@@ -1,0 +1,245 @@
+"""The approval desk: requests wait here until a person, the policy or the clock has answered.
+
+It knows neither the session nor any surface: whoever may answer says so with `attended`, and calls `resolve`. It runs
+on the loop's thread and waits only in `ask`. Nothing of it is written down: after a crash nothing is granted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable, Generator
+from typing import Literal
+
+import msgspec
+
+from tertulia.errors import ApprovalDenied, Busy, Closed, InvalidParams, NoApprover, NotFound
+from tertulia.events.clock import Clock
+from tertulia.policy.approval_policy import ApprovalPolicy
+from tertulia.policy.approval_request import Request, Scope, verdict
+from tertulia.policy.grants import Grant, Grants, Numbers
+from tertulia.protocol.events import EventData
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved
+
+TIMEOUT_S = 300.0
+MAX_PENDING = 1_024
+SWEEP_EVERY_S = 60.0
+
+Publish = Callable[[EventData], object]
+Decision = Literal["allow", "deny"]
+
+
+class Granted(msgspec.Struct, frozen=True, gc=False):
+    """It may be done, and why. There is no counterpart: a denial is an error, which nobody can overlook."""
+
+    by: Literal["policy", "grant", "user"]
+    scope: Scope | None = None
+
+
+class _Answer(msgspec.Struct, frozen=True, gc=False):
+    decision: Decision
+    reason: str
+    """user | grant | timeout | interrupted | shutdown"""
+    scope: Scope | None = None
+    message: str | None = None
+
+
+class _Waiting(msgspec.Struct, frozen=True, eq=False):
+    request: Request
+    event: ApprovalRequest
+    publish: Publish
+    answer: asyncio.Future[_Answer]
+
+
+class ApprovalDesk:
+    """Asks, remembers, forgets.
+
+    Every request that is published as `approval_request` is published once as `approval_resolved`, in every ending.
+    The first answer counts; whoever comes later changes nothing and is not told off.
+    """
+
+    __slots__ = ("_attending", "_closed", "_default_ttl_s", "_grants", "_ids", "_max_pending", "_pending", "_timeout_s")
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        default_ttl_s: float | None = None,
+        max_pending: int = MAX_PENDING,
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._default_ttl_s = default_ttl_s
+        self._max_pending = max_pending
+        self._grants = Grants(clock)
+        self._ids = Numbers()
+        # In the order in which they were asked.
+        self._pending: dict[str, _Waiting] = {}
+        self._attending = 0
+        self._closed = False
+
+    @contextlib.contextmanager
+    def attended(self) -> Generator[None]:
+        """Somebody is there who can answer, for as long as the block lasts."""
+        self._attending += 1
+        try:
+            yield
+        finally:
+            self._attending -= 1
+
+    async def ask(
+        self, request: Request, policy: ApprovalPolicy, publish: Publish, *, known_safe: bool = False
+    ) -> Granted:
+        """Come back when it is allowed, or raise ApprovalDenied; NoApprover at once where nobody can be asked.
+
+        `policy` is the strictest of the whole chain. A cancelled caller withdraws its request.
+        """
+        said = verdict(policy, request.kind, known_safe=known_safe)
+        if said == "run":
+            return Granted("policy")
+        if said == "deny":
+            raise NoApprover("this would have to be asked, and the approval policy lets nobody be asked")
+        if (grant := self._grants.find(request)) is not None:
+            return Granted("grant", grant.scope)
+        self._check_that_it_can_be_asked()
+        answer = await self._answer(request, publish)
+        if answer.decision == "deny":
+            raise ApprovalDenied(self._refusal(answer))
+        return Granted("grant" if answer.reason == "grant" else "user", answer.scope)
+
+    def resolve(
+        self,
+        approval_id: str,
+        decision: Decision,
+        *,
+        scope: Scope | None = None,
+        ttl_s: float | None = None,
+        message: str | None = None,
+        conversation: ConversationId | None = None,
+    ) -> bool:
+        """Answer a request. False: it was settled before, and nothing changes. An unknown id is NotFound.
+
+        `conversation` is where the one who answers stands, if that is only one: it must be the request's own, or one
+        that waits for it. A time to live without a scope that lasts, or a scope that was not offered, is refused.
+        """
+        waiting = self._pending.get(approval_id)
+        if waiting is None and self._ids.gave(approval_id):
+            return False
+        if waiting is None or not _is_seen_from(conversation, waiting.request):
+            raise NotFound(f"there is no approval {approval_id[:80]!r}")
+        scope = scope or "once"
+        _check_answer(waiting.event, decision, scope, ttl_s)
+        if scope == "once" or decision == "deny":
+            return self._settle(approval_id, _Answer(decision, "user", scope, message))
+        where = waiting.request.conversation_id if scope == "conversation" else None
+        self._grants.add(waiting.request, where, self._default_ttl_s if ttl_s is None else ttl_s)
+        self._settle(approval_id, _Answer("allow", "user", scope, message))
+        self._settle_what_is_granted()
+        return True
+
+    def pending(self, conversation: ConversationId | None = None) -> list[ApprovalRequest]:
+        """The requests that wait, oldest first: all, or those that one conversation sees."""
+        return [waiting.event for waiting in self._pending.values() if _is_seen_from(conversation, waiting.request)]
+
+    def grants(self, conversation: ConversationId | None = None) -> list[Grant]:
+        """What is allowed for longer, oldest first: all, or what counts in one conversation."""
+        return self._grants.list(conversation)
+
+    def revoke(self, grant_id: str) -> bool:
+        """Take a grant back; False if it was over, NotFound if there never was one."""
+        return self._grants.revoke(grant_id)
+
+    def interrupt(self, conversation: ConversationId) -> int:
+        """Deny what this conversation itself asks for, and nobody else's; how many there were."""
+        own = [number for number, waiting in self._pending.items() if waiting.request.conversation_id == conversation]
+        return self._deny(own, "interrupted")
+
+    def forget(self, conversation: ConversationId) -> None:
+        """The conversation is closed: deny what it asks for, and drop what was allowed for it."""
+        self.interrupt(conversation)
+        self._grants.forget(conversation)
+
+    def close(self) -> None:
+        """Deny everything, and every request from now on."""
+        self._closed = True
+        self._deny(list(self._pending), "shutdown")
+
+    async def keep_clean(self, every_s: float = SWEEP_EVERY_S) -> None:
+        """Drop expired grants from time to time, until cancelled. They do not count before that either."""
+        while True:
+            await asyncio.sleep(every_s)
+            self._grants.sweep()
+
+    # ── waiting and settling ─────────────────────────────────────────────────────────────────────────────────
+
+    def _check_that_it_can_be_asked(self) -> None:
+        if self._closed:
+            raise Closed("the session is closing; nobody is asked any more")
+        if self._attending == 0:
+            raise NoApprover("this has to be asked, and nobody is connected who could answer")
+        if len(self._pending) >= self._max_pending:
+            raise Busy(f"{self._max_pending} approvals wait for an answer already", retry_after_s=1)
+
+    async def _answer(self, request: Request, publish: Publish) -> _Answer:
+        approval_id = self._ids.next()
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(request, request.as_event(approval_id), publish, loop.create_future())
+        self._pending[approval_id] = waiting
+        # Not asyncio.timeout: it could turn an answer that has just been accepted into a timeout.
+        timer = loop.call_later(self._timeout_s, self._settle, approval_id, _Answer("deny", "timeout"))
+        try:
+            publish(waiting.event)
+            return await waiting.answer
+        finally:
+            timer.cancel()
+            self._settle(approval_id, _Answer("deny", "interrupted"))
+
+    def _settle(self, approval_id: str, answer: _Answer) -> bool:
+        waiting = self._pending.pop(approval_id, None)
+        if waiting is None:
+            return False
+        if not waiting.answer.done():
+            waiting.answer.set_result(answer)
+        waiting.publish(
+            ApprovalResolved(
+                approval_id=approval_id, decision=answer.decision, scope=answer.scope, reason=answer.reason
+            )
+        )
+        return True
+
+    def _settle_what_is_granted(self) -> None:
+        """Nobody is asked twice for what was just allowed for longer."""
+        for approval_id, waiting in list(self._pending.items()):
+            if (grant := self._grants.find(waiting.request)) is not None:
+                self._settle(approval_id, _Answer("allow", "grant", grant.scope))
+
+    def _deny(self, approval_ids: list[str], reason: str) -> int:
+        return sum(self._settle(approval_id, _Answer("deny", reason)) for approval_id in approval_ids)
+
+    def _refusal(self, answer: _Answer) -> str:
+        match answer.reason:
+            case "timeout":
+                return f"nobody answered within {self._timeout_s:g} s, which is a no"
+            case "user":
+                return f"the user said no: {answer.message}" if answer.message else "the user said no"
+            case reason:
+                return f"not allowed: {reason}"
+
+
+def _is_seen_from(conversation: ConversationId | None, request: Request) -> bool:
+    return conversation is None or conversation in (request.conversation_id, *request.chain)
+
+
+def _check_answer(event: ApprovalRequest, decision: Decision, scope: Scope, ttl_s: float | None) -> None:
+    if scope != "once" and decision == "deny":
+        raise InvalidParams("a denial holds once; leave out scope")
+    if scope not in event.scopes:
+        raise InvalidParams(f"scope must be one of {', '.join(event.scopes)} for this request, not {scope!r}")
+    if ttl_s is None:
+        return
+    if scope == "once":
+        raise InvalidParams("ttl_s needs the scope conversation or session")
+    if not (math.isfinite(ttl_s) and ttl_s > 0):
+        raise InvalidParams(f"ttl_s must be a positive number of seconds, not {ttl_s!r}")

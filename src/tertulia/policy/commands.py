@@ -1,0 +1,71 @@
+"""What a command is, for whoever has to allow it. Commands are read here and never executed from the reading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tertulia.policy.known_safe import SYSTEM_DIRECTORIES, reads_only
+from tertulia.policy.shell_words import Script, Words, read_script
+from tertulia.protocol.ids import ConversationId
+
+# No zsh: it reads some plain words differently, and more files before it starts.
+_SHELLS = frozenset(directory + shell for directory in SYSTEM_DIRECTORIES for shell in ("bash", "sh"))
+_SCRIPT_FLAGS = frozenset({"-c", "-lc"})
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What is known of a command before it runs."""
+
+    commands: tuple[Words, ...] | None
+    """The single commands that it is made of; None where it could not be read and must be asked about."""
+    known_safe: bool
+    """Each of them only reads, if it is run with `known_safe.SAFE_ENVIRONMENT`."""
+    canonical: Words
+    """The one spelling of this command: two that have it in common run the same."""
+
+
+def read_command(argv: Sequence[str]) -> Reading:
+    """Look at a command, and into the script that it hands to a shell."""
+    words = tuple(argv)
+    if not words or any("\0" in word for word in words):
+        return Reading(None, False, words)
+    if words[0] not in _SHELLS:
+        return Reading((words,), reads_only(words), words)
+    script = _script_of(words)
+    if script is None:
+        return Reading(None, False, words)
+    canonical = (*words[:2], script.text)
+    return Reading(script.commands, all(map(reads_only, script.commands)), canonical)
+
+
+def _script_of(words: Words) -> Script | None:
+    """Anything but `bash -c SCRIPT` is not looked into: a shell has many ways to be told what to run."""
+    match words:
+        case (_, flag, text) if flag in _SCRIPT_FLAGS:
+            return read_script(text)
+        case _:
+            return None
+
+
+class CommandKey(msgspec.Struct, frozen=True, eq=False):
+    """What a grant is found by. The moment it ends is no part of its identity."""
+
+    path: Words
+    """The command's canonical words, after the kind of request."""
+    conversation: ConversationId | None = None
+    """None: every conversation of the session."""
+    expires_at: float | None = None
+    """On the monotonic clock; None: it does not end by itself."""
+    binding: str = ""
+    """A digest of all else that it holds for: directory, environment, sandbox."""
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.path, self.conversation, self.binding
+
+    def __eq__(self, other: object) -> bool:
+        return self._identity() == other._identity() if isinstance(other, CommandKey) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity())

@@ -1,0 +1,212 @@
+"""The one place where secrets are taken out of what is written: records, logs, traces, exports.
+
+Known shapes of keys, and exact values handed in (from the environment, tokens made here). Works on text and on encoded
+JSON, where nothing can hide in a nested value. Cheap when there is nothing to find: a rule's pattern is tried only
+where one of its literals occurs, and every pattern takes linear time.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, AnyStr, Generic, NamedTuple, cast
+
+import msgspec
+
+from tertulia.policy.error_text import described
+from tertulia.protocol.storage import HeadersOnly, StoragePolicy
+
+MIN_SECRET = 8
+"""Shorter values are words: taking them out would only spoil texts."""
+_SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+
+# A key begins where a word does. In JSON a line's end is an `n` behind a backslash, which is no part of the word.
+_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u00[01][0-9a-f]))"
+_PEM_BODY = r"(?:[^\"\\-]|\\[nrt\\]|-(?!----))*+"
+
+_PEM = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----" + _PEM_BODY + r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----)?"
+_QUOTING = r"[\"'\\\s=:,>]{1,16}"
+
+
+class _Family(NamedTuple):
+    """Secrets that have a string in common, nearly always a single character: to look for one costs next to nothing."""
+
+    common: str
+    probe: str
+    """Whether there is one of them, told by what stands around that string. Empty: always."""
+    rules: tuple[tuple[str, str], ...]
+    """What it is, and the pattern. What is kept of a match stands in its groups `before` and `after`."""
+
+
+_FAMILIES = (
+    _Family(
+        "-",
+        r"-(?:(?<=sk-)|(?<=glpat-)|(?<=pypi-)|(?<=xox[abeoprs]-)|----BEGIN )",
+        (
+            ("anthropic-key", _START + r"sk-ant-[A-Za-z0-9_-]{16,}"),
+            ("openai-key", _START + r"sk-[A-Za-z0-9_-]{20,}"),
+            ("gitlab-token", _START + r"glpat-[A-Za-z0-9_-]{16,}"),
+            ("pypi-token", _START + r"pypi-[A-Za-z0-9_-]{32,}"),
+            ("slack-token", _START + r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
+            # One that was cut off is a key all the same.
+            ("private-key", _PEM),
+        ),
+    ),
+    _Family(
+        "_",
+        r"_(?:(?<=gh[oprsu]_)|(?<=github_)pat_|(?<=[prs]k_)(?:live|test)_|(?<=npm_)|(?<=hf_)|(?i:access_?key))",
+        (
+            ("github-token", _START + r"gh[oprsu]_[A-Za-z0-9]{30,}"),
+            ("github-token", _START + r"github_pat_[A-Za-z0-9_]{22,}"),
+            ("stripe-key", _START + r"[prs]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+            ("npm-token", _START + r"npm_[A-Za-z0-9]{36,}"),
+            ("huggingface-token", _START + r"hf_[A-Za-z0-9]{30,}"),
+            ("aws-secret", rf"(?P<before>(?i:secret_access_key){_QUOTING})[A-Za-z0-9/+=]{{40}}"),
+        ),
+    ),
+    _Family("ecretAccessKey", "", (("aws-secret", rf"(?P<before>AccessKey{_QUOTING})[A-Za-z0-9/+=]{{40}}"),)),
+    _Family(
+        "I",
+        r"I(?:(?<=AI)za|(?<=A[KS]I)A)",
+        (
+            ("google-key", _START + r"AIza[A-Za-z0-9_-]{35}"),
+            ("aws-key-id", _START + r"A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])"),
+        ),
+    ),
+    _Family("J", r"J(?<=eyJ)", (("jwt", _START + r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),)),
+    _Family("@", "", (("password", r"(?P<before>://[^\s/:@\"'\\]{0,64}:)[^\s/@\"'\\]{1,256}(?P<after>@)"),)),
+    # However a token is quoted: on a command line, in a list of arguments, as a value of JSON within JSON.
+    *(
+        _Family(common, "", (("token", rf"(?P<before>{common}{_QUOTING}[0-9a-fA-F]{{8}})[0-9a-fA-F]{{24,}}"),))
+        for common in ("oken", "OKEN")
+    ),
+    *(
+        _Family(common, "", (("bearer", rf"(?P<before>{common}+)[A-Za-z0-9._~+/=-]{{16,}}"),))
+        for common in ("earer ", "EARER ")
+    ),
+)
+
+
+class _Rules(Generic[AnyStr]):
+    """All rules for one kind of string."""
+
+    __slots__ = ("_exact", "_families")
+
+    def __init__(self, spell: Callable[[str], AnyStr]) -> None:
+        self._families = [
+            (
+                spell(family.common),
+                re.compile(spell(family.probe)).search if family.probe else None,
+                [(re.compile(spell(rule)).sub, _replacement(kind, rule, spell)) for kind, rule in family.rules],
+            )
+            for family in _FAMILIES
+        ]
+        self._exact: dict[AnyStr, AnyStr] = {}
+
+    def apply(self, text: AnyStr) -> AnyStr:
+        """The same object if there is nothing to take out."""
+        for value, instead in self._exact.items():
+            if value in text:
+                text = text.replace(value, instead)
+        for common, probe, rules in self._families:
+            if common in text and (probe is None or probe(text)):
+                for sub, instead in rules:
+                    text = sub(instead, text)
+        return text
+
+    def add(self, value: AnyStr, instead: AnyStr) -> None:
+        """The longest first: one value may be the beginning of another."""
+        known = {**self._exact, value: instead}
+        self._exact = {key: known[key] for key in sorted(known, key=len, reverse=True)}
+
+
+def _replacement(kind: str, pattern: str, spell: Callable[[str], AnyStr]) -> AnyStr:
+    before = r"\g<before>" if "(?P<before>" in pattern else ""
+    after = r"\g<after>" if "(?P<after>" in pattern else ""
+    return spell(f"{before}[redacted:{kind}]{after}")
+
+
+class Redactor:
+    """Takes secrets out. `register` adds to them; nothing is ever removed."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._text = _Rules[str](str)
+        self._json = _Rules[bytes](str.encode)
+        for secret in secrets:
+            self.register(secret)
+
+    def register(self, secret: str) -> None:
+        """From now on this value is a secret, raw and as JSON writes it. One below the least length is ignored."""
+        if len(secret) < MIN_SECRET:
+            return
+        spelled = [secret]
+        for _ in range(2):
+            # JSON within JSON: the arguments of a call are such a text.
+            spelled.append(msgspec.json.encode(spelled[-1].encode("utf-8", "replace").decode())[1:-1].decode())
+        for form in dict.fromkeys(spelled):
+            self._text.add(form, "[redacted:secret]")
+        for form in dict.fromkeys(spelled[1:]):
+            self._json.add(form.encode(), b"[redacted:secret]")
+
+    def text(self, text: str) -> str:
+        """The text without secrets."""
+        return self._text.apply(text)
+
+    def json(self, body: bytes) -> bytes:
+        """Encoded JSON without secrets; it is still JSON."""
+        redacted = self._json.apply(body)
+        if redacted is body or _is_json(redacted):
+            return redacted
+        # A replacement began inside an escape. Then every string is looked at for itself.
+        return msgspec.json.encode(self._walk(msgspec.json.decode(body), ""))
+
+    def _walk(self, value: Any, key: str) -> Any:
+        match value:
+            case str():
+                # With its key in front: some secrets are known by their name only.
+                return self.text(f"{key}={value}").removeprefix(f"{key}=")
+            case list():
+                return [self._walk(each, key) for each in cast("list[Any]", value)]
+            case dict():
+                return {self.text(k): self._walk(each, k) for k, each in cast("dict[str, Any]", value).items()}
+            case _:
+                return value
+
+
+def secrets_of(environment: Mapping[str, str]) -> list[str]:
+    """The values of variables whose names say that they are secret."""
+    return [value for name, value in environment.items() if any(word in name.upper() for word in _SECRET_NAMES)]
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+class RedactingFilter(logging.Filter):
+    """For every log handler: messages without secrets, and tracebacks as far as the storage policy allows.
+
+    The policy is the record's own (`extra={"storage": ...}`), else the one given.
+    """
+
+    def __init__(self, redactor: Redactor, storage: StoragePolicy | None = None) -> None:
+        super().__init__()
+        self._redactor = redactor
+        self._storage = storage or HeadersOnly()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record pass, cleaned."""
+        record.msg, record.args = self._redactor.text(record.getMessage()), None
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            storage = cast(StoragePolicy, vars(record).get("storage", self._storage))
+            record.exc_text = self._redactor.text(described(error, storage))
+        # The handler would format it again, with everything in it.
+        record.exc_info = None
+        if record.stack_info:
+            record.stack_info = self._redactor.text(record.stack_info)
+        return True

@@ -1,0 +1,103 @@
+"""Which variables a command gets: little of ours, and nothing that is called like a secret.
+
+Reads no environment by itself; the variables are handed to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Literal, cast, get_args
+
+import msgspec
+
+from tertulia.errors import InvalidParams
+
+Inherit = Literal["core", "all", "none"]
+
+CORE = ("HOME", "LANG", "LANGUAGE", "LC_*", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+"""What nearly every program needs, and nothing else."""
+SECRETS = ("*KEY*", "*TOKEN*", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*CREDENTIAL*")
+
+
+class ShellEnvironment(msgspec.Struct, frozen=True, kw_only=True):
+    """The table `shell_environment`. A pattern has `*` and `?`, and upper and lower case are the same to it."""
+
+    inherit: Inherit = "core"
+    """What to begin with: `CORE`, everything, or nothing."""
+    ignore_default_excludes: bool = False
+    """True lets variables through that are called like secrets."""
+    exclude: tuple[str, ...] = ()
+    """Patterns of what to leave out."""
+    set: Mapping[str, str] = {}
+    """What to add, in any case: these names were chosen by the user, whatever they are called."""
+    include_only: tuple[str, ...] = ()
+    """Patterns of what may be there at all, `set` included; none: whatever is."""
+
+    def build(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a command, out of these variables."""
+        match self.inherit:
+            case "none":
+                built = dict[str, str]()
+            case "all":
+                built = dict(variables)
+            case "core":
+                built = {name: value for name, value in variables.items() if _fits(name, CORE)}
+        refused = (*self.exclude, *(() if self.ignore_default_excludes else SECRETS))
+        built = {name: value for name, value in built.items() if not _fits(name, refused)}
+        built |= self.set
+        if self.include_only:
+            built = {name: value for name, value in built.items() if _fits(name, self.include_only)}
+        return built
+
+    def __repr__(self) -> str:
+        # Not the values of `set`: they may be secrets.
+        return f"ShellEnvironment(inherit={self.inherit!r}, set=<{', '.join(self.set)}>)"
+
+
+def _fits(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name.upper(), pattern.upper()) for pattern in patterns)
+
+
+def shell_environment_from_wire(table: Mapping[str, object]) -> ShellEnvironment:
+    """Parse the table; InvalidParams names the key, and never shows a value of `set`."""
+    for name in table:
+        if name not in ShellEnvironment.__struct_fields__:
+            near = get_close_matches(name, ShellEnvironment.__struct_fields__, 1)
+            hint = f"; did you mean {near[0]}?" if near else f", only {', '.join(ShellEnvironment.__struct_fields__)}"
+            raise InvalidParams(f"shell_environment has no {name!r}{hint}")
+    inherit = table.get("inherit", "core")
+    if inherit not in get_args(Inherit):
+        raise InvalidParams(f"shell_environment.inherit must be one of {', '.join(get_args(Inherit))}, not {inherit!r}")
+    ignore = table.get("ignore_default_excludes", False)
+    if not isinstance(ignore, bool):
+        raise InvalidParams(f"shell_environment.ignore_default_excludes must be true or false, not {ignore!r}")
+    return ShellEnvironment(
+        inherit=cast("Inherit", inherit),
+        ignore_default_excludes=ignore,
+        exclude=_patterns("exclude", table),
+        set=_variables(table.get("set", {})),
+        include_only=_patterns("include_only", table),
+    )
+
+
+def _patterns(key: str, table: Mapping[str, object]) -> tuple[str, ...]:
+    value = table.get(key, ())
+    if isinstance(value, list | tuple):
+        items = tuple(cast("tuple[object, ...]", value))
+        if all(isinstance(item, str) and item for item in items):
+            return cast("tuple[str, ...]", items)
+    raise InvalidParams(f"shell_environment.{key} must be a list of patterns, such as 'AWS_*'")
+
+
+def _variables(value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise InvalidParams("shell_environment.set must be a table")
+    variables = cast("Mapping[object, object]", value)
+    for name, text in variables.items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise InvalidParams(f"shell_environment.set: {name!r} cannot be the name of a variable")
+        if not isinstance(text, str) or "\0" in text:
+            raise InvalidParams(f"shell_environment.set.{name} must be a text without NUL")
+    return cast("dict[str, str]", dict(variables))

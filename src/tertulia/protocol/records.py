@@ -1,0 +1,111 @@
+"""What a session has to remember besides its events, told to the journal when it happens.
+
+Together with the events these are enough to put every conversation back as it was. Frozen data, like everything here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.protocol.items import Item, Summary, ToolOutput, UserMessage
+from tertulia.protocol.storage import StoragePolicy
+
+
+class Agreed(msgspec.Struct, frozen=True):
+    """A conversation was made, or its terms changed. Before this nothing is recorded of it.
+
+    A storage policy stricter than the former one holds for what was recorded earlier too, before the next event is
+    committed.
+    """
+
+    conversation_id: ConversationId
+    storage: StoragePolicy
+    rights: dict[str, Any]
+    """What it may do, in wire spelling, without paths: no text of anybody."""
+    place: dict[str, Any]
+    """parent_id, depth, model, backend, because: no text of anybody."""
+    terms: dict[str, Any]
+    """All the rest: instructions, title, directories, what a reset goes back to, what was narrowed."""
+
+
+class Forked(msgspec.Struct, frozen=True, gc=False):
+    """A conversation begins with the first items of another one."""
+
+    conversation_id: ConversationId
+    source: ConversationId
+    items: int
+
+
+class Said(msgspec.Struct, frozen=True, gc=False):
+    """Items joined a history as one segment."""
+
+    conversation_id: ConversationId
+    items: tuple[Item, ...]
+    pinned: bool = False
+    seed: bool = False
+    """The first messages of a conversation, which are never superseded."""
+
+
+class Ended(msgspec.Struct, frozen=True, gc=False):
+    """A tool has answered; its output joins the history when the turn of its call comes."""
+
+    conversation_id: ConversationId
+    output: ToolOutput
+
+
+class Queued(msgspec.Struct, frozen=True, gc=False):
+    """Input was accepted that the model has not seen yet; it joins the history later under the same item id."""
+
+    conversation_id: ConversationId
+    message: UserMessage
+
+
+class Rewritten(msgspec.Struct, frozen=True, gc=False):
+    """Older segments went, and a summary may have come: the new row is `kept[:place]`, summary, `kept[place:]`, rest."""
+
+    conversation_id: ConversationId
+    kept: tuple[int, ...]
+    """Positions of those before `end` that stayed."""
+    end: int
+    place: int
+    summary: Summary | None
+
+
+class Submitted(msgspec.Struct, frozen=True, gc=False):
+    """A message was accepted under these ids; its task may not have begun yet."""
+
+    conversation_id: ConversationId
+    task_id: TaskId
+    trace_id: str
+    message: str | None = None
+    """The key of the client's message id, where it gave one."""
+
+
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """A model was asked: what the request was made of, by digest."""
+
+    conversation_id: ConversationId
+    task_id: TaskId
+    instructions: str
+    tools: str
+    history: str
+    items: int
+    prompt: str
+    """Of all of it, the form of the answer included."""
+    tools_json: bytes
+    """The tool list itself, recorded once for each digest of a conversation."""
+    override: str | None = None
+    """Instructions for this request only."""
+    output_schema: str | None = None
+
+
+def message_key(message_id: str | None) -> str | None:
+    """What a client's message id is known by: the id itself is the client's text, and is kept nowhere."""
+    return None if message_id is None else hashlib.sha256(message_id.encode()).hexdigest()[:32]
+
+
+Record = Agreed | Forked | Said | Ended | Queued | Rewritten | Submitted | Asked

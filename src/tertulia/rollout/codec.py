@@ -1,0 +1,364 @@
+"""From events and records to rows. What is header and what is body is decided here, and nowhere else.
+
+A conversation, the ids of a task and strings that repeat are each named once by a row of their own (`talk`, `scope`,
+`name`); other rows point to it. Numbers are given out here and never used again, also when a write has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from tertulia.protocol.events import Event
+from tertulia.protocol.ids import CallId, ConversationId, ItemId, TaskId
+from tertulia.protocol.items import Item, ToolCall, ToolOutput
+from tertulia.protocol.records import Agreed, Asked, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
+from tertulia.protocol.storage import HeadersOnly, NoStorage, StoragePolicy, Ttl, storage_to_wire, strictest
+from tertulia.protocol.usage import Usage
+from tertulia.rollout.compact import digest_of, pack
+from tertulia.rollout.headers import SKELETON, is_plain, layout_of
+from tertulia.rollout.item_rows import split_item, tag_of
+from tertulia.rollout.known import Known
+from tertulia.rollout.references import ENDS, Recent, Ref, refer
+from tertulia.rollout.store import Row, allows_body
+
+Json = dict[str, Any]
+_HEADER = HeadersOnly()
+_SCOPES = 8
+_NAMES = 16
+_MEASURES = frozenset(("chars", "parts", "replaced", "tool"))
+_encode = msgspec.json.Encoder().encode
+_skeleton = frozenset(SKELETON)
+
+
+class _Talk:
+    """What was written of one conversation that later rows can point to."""
+
+    __slots__ = ("n", "names", "offered", "recent", "scopes", "tools")
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.names: dict[bytes, int] = {}
+        self.scopes: dict[tuple[str | None, ...], int] = {}
+        self.tools: dict[str, tuple[int, float]] = {}
+        """Which tool lists are stored, by digest: the row, and when."""
+        self.offered = b""
+        """The tools of the last request."""
+        self.recent = Recent()
+
+    def offers(self, name: str) -> bool:
+        return bool(name) and is_plain(name) and b'"' + name.encode() + b'"' in self.offered
+
+    def forget(self, n: int) -> None:
+        self.recent.forget(n)
+        self.names = {key: row for key, row in self.names.items() if row < n}
+        self.scopes = {key: row for key, row in self.scopes.items() if row < n}
+        self.tools = {key: stored for key, stored in self.tools.items() if stored[0] < n}
+
+
+class Codec:
+    """Makes rows, and remembers what they named. `redact` sees every body, encoded, before it leaves."""
+
+    def __init__(self, redact: Callable[[bytes], bytes], known: Known | None = None) -> None:
+        self._redact = redact
+        self._n = 0
+        self._session: tuple[str, int, int] | None = None
+        self._talks: dict[ConversationId, _Talk] = {}
+        self._rows: list[Row] = []
+        self._moment: tuple[str, float] = ("", 0.0)
+        if known is not None:
+            self._n = known.last_n
+            for conversation, former in known.talks.items():
+                talk = self._talks[conversation] = _Talk(former.n)
+                talk.tools = dict(former.tools)
+                talk.recent.calls = {call_id: _bare_call(call_id, n) for call_id, n in former.calls.items()}
+
+    @property
+    def last_n(self) -> int:
+        """The last number given out."""
+        return self._n
+
+    def talk(self, conversation: ConversationId) -> int | None:
+        """The row that names a conversation."""
+        talk = self._talks.get(conversation)
+        return None if talk is None else talk.n
+
+    def forget(self, n: int) -> None:
+        """Rows from this number on were never written: nothing may point to them."""
+        if self._session is not None and self._session[2] >= n:
+            self._session = None
+        self._talks = {conversation: talk for conversation, talk in self._talks.items() if talk.n < n}
+        for talk in self._talks.values():
+            talk.forget(n)
+
+    def erased(self, conversation: ConversationId) -> None:
+        """Bodies of a conversation, perhaps whole rows, are going: nothing later may point to what there was."""
+        talk = self._talks.get(conversation)
+        if talk is not None:
+            fresh = self._talks[conversation] = _Talk(talk.n)
+            fresh.offered, fresh.scopes = talk.offered, talk.scopes
+            fresh.recent.calls = {call_id: _bare_call(call_id, ref.n) for call_id, ref in talk.recent.calls.items()}
+
+    def event(self, event: Event, policy: StoragePolicy) -> Sequence[Row]:
+        """The rows of an event; none where its policy stores nothing of it."""
+        if isinstance(policy, NoStorage) and event.type not in _skeleton:
+            return ()
+        self._rows = []
+        ts = self._parsed(event.ts)
+        session = (event.session_id, event.epoch)
+        if self._session is None or self._session[:2] != session:
+            header = {"id": pack(event.session_id), "epoch": event.epoch}
+            self._session = (*session, self._put("session", "session", None, ts, header, policy=_bare(policy)))
+        talk = None if event.conversation_id is None else self._named(event.conversation_id, ts, policy)
+        scope = self._scope(event, talk, ts, policy)
+        header, body = self._split(event, talk, ts, policy)
+        self._put("event", event.type, talk, ts, header, body=body, policy=policy, seq=event.seq, scope=scope)
+        if talk is not None and isinstance(event.data, ENDS):
+            talk.recent.task_over()
+        return self._rows
+
+    def record(self, record: Record, policy: StoragePolicy, ts: float) -> Sequence[Row]:
+        """The rows of a record; none where its policy stores nothing of it."""
+        if isinstance(policy, NoStorage) and not isinstance(record, Agreed):
+            return ()
+        self._rows = []
+        talk = self._named(record.conversation_id, ts, policy)
+        match record:
+            case Agreed():
+                self._agreed(record, talk, ts, policy)
+            case Said():
+                self._said(record, talk, ts, policy)
+            case Ended(_, item) | Queued(_, item):
+                kind = "ended" if isinstance(record, Ended) else "queued"
+                item_policy, header, body = self._item(item, talk, policy)
+                n = self._put(kind, tag_of(item), talk, ts, header, body=body, policy=item_policy)
+                talk.recent.note_waiting(Ref(n, item_policy, item))
+            case Asked():
+                self._asked(record, talk, ts, policy)
+            case _:
+                self._others(record, talk, ts, policy)
+        return self._rows
+
+    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _split(self, event: Event, talk: _Talk | None, ts: float, policy: StoragePolicy) -> tuple[Json, Json]:
+        data, layout = event.data, layout_of(type(event.data))
+        defaults = layout.defaults
+        header: Json = {}
+        body: Json = {}
+        covered: tuple[str, ...] = ()
+        if talk is not None and not isinstance(policy, NoStorage):
+            header, covered = refer(data, talk.recent, policy)
+            header = dict(header)
+        for name in layout.header:
+            value = getattr(data, name)
+            if type(value) is Usage:
+                header[name] = msgspec.structs.astuple(value)
+            elif name not in defaults or value != defaults[name]:
+                (header if is_plain(value) else body)[name] = value
+        for name in layout.offered:
+            if name not in covered:
+                value = getattr(data, name)
+                (header if talk is not None and talk.offers(value) else body)[name] = value
+        if layout.interned:
+            values = [getattr(data, name) for name in layout.interned]
+            if talk is not None and is_plain(values):
+                header["as"] = self._name(values, talk, ts, policy)
+            else:
+                body |= dict(zip(layout.interned, values, strict=True))
+        rest = {name: getattr(data, name) for name in layout.body if name not in covered}
+        if rest and not body and all(value == layout.blanks[name] for name, value in rest.items()):
+            header["empty"] = True
+            return header, {}
+        return header, body | rest
+
+    def _scope(self, event: Event, talk: _Talk | None, ts: float, policy: StoragePolicy) -> int:
+        key = (event.sub_id, event.task_id, event.trace_id, event.span_id)
+        if talk is None:
+            return 0 if key == (event.session_id, None, None, None) else self._new_scope(key, None, ts, policy)
+        n = talk.scopes.get(key)
+        if n is None:
+            if key == (event.session_id, None, None, None):
+                return 0
+            n = self._new_scope(key, talk, ts, policy)
+            talk.scopes[key] = n
+            if len(talk.scopes) > _SCOPES:
+                del talk.scopes[next(iter(talk.scopes))]
+        return n
+
+    def _new_scope(self, key: tuple[str | None, ...], talk: _Talk | None, ts: float, policy: StoragePolicy) -> int:
+        sub, task, *_ = key
+        header = {name: pack(value) for name, value in zip(("sub", "task", "trace", "span"), key, strict=True) if value}
+        if task is not None and sub == f"conv/{task}":
+            del header["sub"]
+        return self._put("scope", "scope", talk, ts, header, policy=_bare(policy))
+
+    # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _agreed(self, record: Agreed, talk: _Talk, ts: float, policy: StoragePolicy) -> None:
+        header: Json = {"storage": storage_to_wire(record.storage), "rights": record.rights, "place": record.place}
+        if not record.terms:
+            header["empty"] = True
+        elif allows_body(policy):
+            # A row of its own, before the other: sweeping the text away whole must leave what was agreed.
+            header["terms"] = self._put("terms", "", talk, ts, {}, body=record.terms, policy=policy)
+        self._put("agreed", "agreed", talk, ts, header, policy=_bare(policy))
+
+    def _said(self, record: Said, talk: _Talk, ts: float, policy: StoragePolicy) -> None:
+        total = len(record.items)
+        if total == 0:
+            self._put("said", "", talk, ts, _place(record, 0), policy=policy)
+        for index, item in enumerate(record.items):
+            item_policy, header, body = self._item(item, talk, policy)
+            ref = talk.recent.waiting(item, item_policy)
+            if ref is not None:
+                header, body = {"same": ref.n}, {}
+            header |= _place(record, index)
+            n = self._put("said", tag_of(item), talk, ts, header, body=body, policy=item_policy)
+            talk.recent.note_said(Ref(n, item_policy, item))
+
+    def _item(self, item: Item, talk: _Talk, policy: StoragePolicy) -> tuple[StoragePolicy, Json, Json]:
+        own = policy if item.storage is None else strictest(policy, item.storage)
+        call = talk.recent.calls.get(item.call_id) if isinstance(item, ToolOutput) else None
+        offered = isinstance(item, ToolCall) and talk.offers(item.name)
+        header, body = split_item(item, offered=offered, call=None if call is None else call.n)
+        if isinstance(own, NoStorage):
+            # In a record that has a history a gap would part calls from outputs: that there was an item stays.
+            header = {key: value for key, value in header.items() if key not in _MEASURES}
+        return own, header, body
+
+    def _asked(self, record: Asked, talk: _Talk, ts: float, policy: StoragePolicy) -> None:
+        talk.offered = record.tools_json
+        header: Json = {"items": record.items}
+        body: Json = {}
+        digests = [pack(record.instructions), pack(record.tools)]
+        if is_plain((record.instructions, record.tools)):
+            header["as"] = self._name(digests, talk, ts, policy)
+        else:
+            body["as"] = digests
+        for name, digest in (("history", record.history), ("prompt", record.prompt)):
+            (header if is_plain(digest) else body)[name] = pack(digest)
+        if not self._is_stored(record.tools, talk, ts, policy):
+            body["tools_json"] = record.tools_json
+        for name in ("override", "output_schema"):
+            if (text := getattr(record, name)) is not None:
+                body[name] = text
+        scope = self._task_scope(record.task_id, talk, ts, policy)
+        lists = "tools_json" in body and allows_body(policy)
+        n = self._put("asked", "", talk, ts, header, body=_readable(body), policy=policy, scope=scope)
+        if lists:
+            talk.tools[record.tools] = (n, ts)
+
+    def _is_stored(self, digest: str, talk: _Talk, ts: float, policy: StoragePolicy) -> bool:
+        stored = talk.tools.get(digest)
+        # Near its own end a list is written again: what asked for it later may stay longer.
+        return stored is not None and not (isinstance(policy, Ttl) and ts - stored[1] > policy.seconds / 2)
+
+    def _task_scope(self, task_id: TaskId, talk: _Talk, ts: float, policy: StoragePolicy) -> int:
+        for key, n in reversed(talk.scopes.items()):
+            if key[1] == task_id:
+                return n
+        n = self._new_scope((None, task_id, None, None), talk, ts, policy)
+        talk.scopes[(None, task_id, None, None)] = n
+        return n
+
+    def _others(self, record: Forked | Rewritten | Submitted, talk: _Talk, ts: float, policy: StoragePolicy) -> None:
+        match record:
+            case Forked(_, source, items):
+                self._put("forked", "", talk, ts, {"source": pack(source), "items": items}, policy=policy)
+            case Submitted(_, task_id, trace_id, message_id):
+                header: Json = {"task": pack(task_id), "trace": pack(trace_id)}
+                if message_id is not None:
+                    header["message"] = pack(digest_of(message_id))
+                self._put("submitted", "", talk, ts, header, policy=policy)
+            case Rewritten(_, kept, end, place, summary):
+                header = {"kept": kept, "end": end, "place": place}
+                if summary is None:
+                    self._put("rewritten", "", talk, ts, header, policy=policy)
+                    return
+                own, about, body = self._item(summary, talk, policy)
+                self._put("rewritten", "summary", talk, ts, {**about, **header}, body=body, policy=own)
+
+    # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _named(self, conversation: ConversationId, ts: float, policy: StoragePolicy) -> _Talk:
+        talk = self._talks.get(conversation)
+        if talk is None:
+            talk = self._talks[conversation] = _Talk(self._n + 1)
+            self._put("talk", "talk", talk, ts, {"id": pack(conversation)}, policy=_bare(policy))
+        return talk
+
+    def _name(self, values: Sequence[object], talk: _Talk, ts: float, policy: StoragePolicy) -> int:
+        encoded = _encode(values)
+        n = talk.names.get(encoded)
+        if n is None:
+            n = talk.names[encoded] = self._put("name", "", talk, ts, {"is": values}, policy=_bare(policy))
+            if len(talk.names) > _NAMES:
+                del talk.names[next(iter(talk.names))]
+        return n
+
+    def _put(
+        self, kind: str, type: str, talk: _Talk | None, ts: float, header: Json, *,
+        policy: StoragePolicy, body: Json | None = None, seq: int | None = None, scope: int = 0,
+    ) -> int:  # fmt: skip
+        self._n += 1
+        n, place = self._n, 0 if talk is None else talk.n
+        written = self._body(body) if body and allows_body(policy) else None
+        self._rows.append(Row(n, kind, type, ts, seq, place, scope, self._header(header), written, policy))
+        return n
+
+    def _body(self, body: Json) -> bytes | None:
+        try:
+            return self._redact(_encode(body))
+        except (TypeError, ValueError, RecursionError):
+            # What is no JSON, or broken Unicode, could not be sent to anybody either. That it happened is recorded.
+            return None
+
+    def _header(self, header: Json) -> bytes:
+        try:
+            return _encode(header)
+        except (TypeError, ValueError, RecursionError):
+            return b"{}"
+
+    def _parsed(self, ts: str) -> float:
+        if ts != self._moment[0]:
+            try:
+                self._moment = (ts, datetime.fromisoformat(ts).timestamp())
+            except ValueError:
+                self._moment = (ts, 0.0)
+        return self._moment[1]
+
+
+def _bare(policy: StoragePolicy) -> StoragePolicy:
+    """For rows that others point to: they have no text, and must not go when the texts expire."""
+    return policy if isinstance(policy, NoStorage) else _HEADER
+
+
+def _bare_call(call_id: CallId, n: int) -> Ref:
+    return Ref(n, _HEADER, ToolCall(ItemId(""), call_id, "", ""))
+
+
+def _place(record: Said, index: int) -> Json:
+    """Where in its segment an item stands."""
+    place: Json = {}
+    if index:
+        place["i"] = index
+    if len(record.items) != 1:
+        place["of"] = len(record.items)
+    if index == 0:
+        place |= {name: True for name in ("pinned", "seed") if getattr(record, name)}
+    return place
+
+
+def _readable(body: Json) -> Json:
+    """A tool list as text, as long as it is one."""
+    tools = body.get("tools_json")
+    if tools is not None:
+        with suppress(UnicodeDecodeError):
+            body["list"] = tools.decode()
+            del body["tools_json"]
+    return body

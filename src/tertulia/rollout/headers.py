@@ -1,0 +1,117 @@
+"""What of an event may stand in its header, in one table. Whatever is not listed is body.
+
+A header holds ids of ours, enumerations, counts, durations, tool, server and model names, usage and codes. Never a
+title, a preview, a message, a path, an argument or a reason; nor an id that a model or a client may have written.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, cast
+
+import msgspec
+
+from tertulia.protocol.events import EventData
+from tertulia.protocol.tool_events import EVENT_TYPES
+
+_TABLE: dict[str, str] = {
+    "session_configured": "root_conversation_id protocol_version version model",
+    "session:preparing": "providerCount timestamp",
+    "session:context-ready": "mcpServerCount toolCount contextAdditions timestamp",
+    "conversation_opened": "parent_id model backend",
+    "conversation_context_changed": "fields",
+    "conversation_closed": "forced",
+    "conversation_close_forced": "timeout_s",
+    "task_started": "kind",
+    "task_complete": "status usage",
+    "turn_aborted": "reason",
+    "token_count": "usage context_window cache_key",
+    "history_compacted": "compacted before_tokens after_tokens removed_items trigger",
+    "background_event": "discard_deltas",
+    "warning": "code",
+    "error": "code",
+    "foreign_event": "backend",
+    "tool_call_begin": "name",
+    "tool_call_end": "name success truncated duration_ms",
+    "exec_command_end": "exit_code truncated duration_ms",
+    "patch_apply_end": "success",
+    "mcp_tool_call_begin": "server tool",
+    "mcp_tool_call_end": "server tool success duration_ms",
+    "mcp_server_status": "name status",
+    "mcp_tools_changed": "added removed withheld",
+    "approval_request": "approval_id kind conversation_id chain scopes",
+    "approval_resolved": "approval_id decision scope",
+    "elicitation_request": "elicitation_id server",
+    "elicitation_resolved": "elicitation_id action",
+    "canvas_updated": "revision bytes",
+}
+
+_BY_THE_MODEL = {("tool_call_begin", "name"), ("tool_call_end", "name")}
+"""Names that a model wrote: only those it was offered are names, all others are its text."""
+
+INTERNED = {"token_count": ("context_window", "cache_key")}
+"""Fields that hardly change within a conversation. They are named once by a row of their own."""
+
+SKELETON: tuple[str, ...] = (
+    "session", "talk", "scope", "agreed",
+    "session_configured", "conversation_opened", "conversation_closed", "conversation_close_forced",
+    "task_started", "task_complete", "turn_aborted", "error",
+)  # fmt: skip
+"""The types of the rows that are stored under `none`: that something started, ended or failed, and when."""
+
+_EMPTY: tuple[Any, ...] = (None, "", 0, [], {})
+_NAME = re.compile(r"[A-Za-z0-9_.:/@+-]{0,128}")
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """Where the fields of one event type go."""
+
+    kind: type[EventData]
+    header: tuple[str, ...]
+    offered: tuple[str, ...]
+    """Header, if it is among the tools that the model was offered."""
+    interned: tuple[str, ...]
+    body: tuple[str, ...]
+    blanks: dict[str, Any]
+    """What stands for a field that is not there."""
+    defaults: dict[str, Any]
+    """A field that has its default value is not written."""
+
+
+@cache
+def layout_of(kind: type[EventData]) -> Layout:
+    """The layout of a type. One that is not in the table has no header at all."""
+    listed = _TABLE.get(kind.type, "").split() if EVENT_TYPES.get(kind.type) is kind else []
+    interned = INTERNED.get(kind.type, ())
+    offered = tuple(name for name in listed if (kind.type, name) in _BY_THE_MODEL)
+    fields = msgspec.structs.fields(kind)
+    return Layout(
+        kind,
+        tuple(name for name in listed if name not in interned and name not in offered),
+        offered,
+        interned,
+        tuple(field.name for field in fields if field.name not in listed),
+        {field.name: _blank(field) for field in fields if field.name not in listed or field.name in offered},
+        {field.name: field.default for field in fields if field.default is not msgspec.NODEFAULT},
+    )
+
+
+def is_plain(value: object) -> bool:
+    """Whether a value has the shape of what may stand in a header, whoever made the event: no text hides in it."""
+    if isinstance(value, str):
+        return _NAME.fullmatch(value) is not None
+    if isinstance(value, list | tuple):
+        return all(map(is_plain, cast("list[object]", value)))
+    return value is None or isinstance(value, bool | int | float)
+
+
+def _blank(field: msgspec.structs.FieldInfo) -> Any:
+    if field.default is not msgspec.NODEFAULT:
+        return field.default
+    for value in _EMPTY:
+        try:
+            return msgspec.convert(value, field.type)
+        except msgspec.ValidationError:
+            continue
+    raise TypeError(f"{field.name} has no empty value: list it in the table of headers")

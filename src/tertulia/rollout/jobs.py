@@ -1,0 +1,155 @@
+"""What a store is asked to do, and how it is carried out: in order, appends together, failures by attempt.
+
+The part of the contract that all stores share. What a commit is, each of them knows for itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain, groupby
+from typing import Protocol
+
+import msgspec
+
+from tertulia.errors import Busy, StorageError
+from tertulia.protocol.storage import StoragePolicy
+from tertulia.rollout.store import Done, Row, Swept, TtlAction
+
+Answer = Callable[[], object]
+"""A `done` with what it is to be told."""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Become the owner now, rather than with the first append."""
+
+    done: Callable[[StorageError | Busy | None], None]
+
+
+class Append(msgspec.Struct, frozen=True):
+    """See `RolloutStore.append`."""
+
+    rows: Sequence[Row]
+    attempt: int
+    done: Done
+
+
+class Enforce(msgspec.Struct, frozen=True):
+    """See `RolloutStore.enforce`."""
+
+    talk: int
+    policy: StoragePolicy
+    skeleton: Sequence[str]
+    attempt: int
+    done: Done
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """See `RolloutStore.sweep`."""
+
+    now: float
+    action: TtlAction
+    done: Callable[[Swept | StorageError], None]
+
+
+class Close(msgspec.Struct, frozen=True):
+    """See `RolloutStore.close`."""
+
+    done: Done
+
+
+Job = Claim | Append | Enforce | Sweep | Close
+
+
+class Keeper(Protocol):
+    """Where records are kept. Blocks; raises StorageError, or Busy where somebody else owns them."""
+
+    def claim(self) -> None:
+        """Become the owner, if we are not."""
+        ...
+
+    def commit(self, rows: Iterable[Row]) -> None:
+        """Add them, all or none."""
+        ...
+
+    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
+        """Erase what a stricter policy forbids."""
+        ...
+
+    def sweep(self, now: float, action: TtlAction) -> Swept:
+        """Erase what has expired."""
+        ...
+
+    def close(self) -> None:
+        """Give up ownership, whatever it raises."""
+        ...
+
+
+class Foreman:
+    """Has jobs carried out by a keeper, and remembers which attempts have failed."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._failed: tuple[int, StorageError] | None = None
+
+    def carry_out(self, jobs: Iterable[Job]) -> deque[Answer]:
+        """Do them all, in order; the answers to give, in that order."""
+        answers: deque[Answer] = deque()
+        for together, group in groupby(jobs, lambda job: isinstance(job, Append)):
+            if together:
+                answers += self._append([job for job in group if isinstance(job, Append)])
+            else:
+                answers += map(self._single, group)
+        return answers
+
+    def _append(self, jobs: Sequence[Append]) -> Iterable[Answer]:
+        verdicts = [self._verdict(job.attempt) for job in jobs]
+        fresh = [job for job, verdict in zip(jobs, verdicts, strict=True) if verdict is None]
+        if fresh:
+            error = _failure(lambda: self._keeper.commit(chain.from_iterable(job.rows for job in fresh)))
+            if error is not None:
+                self._failed = (max(job.attempt for job in fresh), error)
+                verdicts = [verdict or error for verdict in verdicts]
+        return (partial(job.done, verdict) for job, verdict in zip(jobs, verdicts, strict=True))
+
+    def _verdict(self, attempt: int) -> StorageError | None:
+        return self._failed[1] if self._failed is not None and attempt <= self._failed[0] else None
+
+    def _single(self, job: Job) -> Answer:
+        match job:
+            case Claim(done):
+                return partial(done, _refusal(self._keeper.claim))
+            case Enforce(talk, policy, skeleton, attempt, done):
+                error = self._verdict(attempt)
+                if error is None:
+                    error = _failure(lambda: self._keeper.enforce(talk, policy, skeleton))
+                    if error is not None:
+                        self._failed = (attempt, error)
+                return partial(done, error)
+            case Sweep(now, action, done):
+                swept = Swept()
+
+                def sweep() -> None:
+                    nonlocal swept
+                    swept = self._keeper.sweep(now, action)
+
+                error = _failure(sweep)
+                return partial(done, error or swept)
+            case Close(done):
+                return partial(done, _failure(self._keeper.close))
+            case Append():
+                raise AssertionError("appends are carried out together")
+
+
+def _refusal(act: Callable[[], None]) -> StorageError | Busy | None:
+    try:
+        act()
+    except (StorageError, Busy) as error:
+        return error
+    return None
+
+
+def _failure(act: Callable[[], None]) -> StorageError | None:
+    refusal = _refusal(act)
+    return StorageError(refusal.message, **refusal.detail) if isinstance(refusal, Busy) else refusal

@@ -1,0 +1,165 @@
+"""Records in memory, by the same contract: for tests, and for sessions that leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from tertulia.errors import Busy, Closed, StorageError
+from tertulia.events.clock import Clock
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
+from tertulia.rollout.jobs import Append, Claim, Close, Enforce, Foreman, Job, Sweep
+from tertulia.rollout.store import Done, Row, Stored, Swept, TtlAction
+
+
+class MemoryRecords:
+    """What outlives a store in memory: the twin of a file."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Row] = {}
+        self.expires: dict[int, float] = {}
+        self.owned = False
+        self.trouble: StorageError | None = None
+        """What every commit and erasure fails with, as long as it stands here. One of kind `flush` stays for ever."""
+
+
+class MemoryStore:
+    """A RolloutStore. What is asked for is done in the loop's next round, all of it together."""
+
+    def __init__(self, records: MemoryRecords, clock: Clock) -> None:
+        self._foreman = Foreman(_MemoryKeeper(records, clock))
+        self._jobs: list[Job] = []
+        self._closing = False
+
+    @property
+    def place(self) -> str:
+        """Nowhere."""
+        return "memory"
+
+    def claim(self, done: Callable[[StorageError | Busy | None], None]) -> None:
+        """Become the owner before anything is appended."""
+        self._put(Claim(done))
+
+    def append(self, rows: Sequence[Row], attempt: int, done: Done) -> None:
+        """Commit the rows, all or none."""
+        for row in rows:
+            row.check()
+        self._put(Append(rows, attempt, done))
+
+    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: Done) -> None:
+        """Make everything stored of a conversation obey a stricter policy."""
+        self._put(Enforce(talk, policy, skeleton, attempt, done))
+
+    def sweep(self, now: float, action: TtlAction, done: Callable[[Swept | StorageError], None]) -> None:
+        """Remove what has expired."""
+        self._put(Sweep(now, action, done))
+
+    def close(self, done: Done) -> None:
+        """Give up ownership."""
+        self._put(Close(done))
+
+    def _put(self, job: Job) -> None:
+        if self._closing:
+            raise Closed("the record in memory is closed")
+        self._closing = isinstance(job, Close)
+        self._jobs.append(job)
+        if len(self._jobs) == 1:
+            asyncio.get_running_loop().call_soon(self._work)
+
+    def _work(self) -> None:
+        jobs, self._jobs = self._jobs, []
+        loop = asyncio.get_running_loop()
+        for answer in self._foreman.carry_out(jobs):
+            loop.call_soon(answer)
+
+
+class MemoryReader:
+    """A RolloutReader of records in memory."""
+
+    def __init__(self, records: MemoryRecords) -> None:
+        self._records = records
+
+    def rows(self, after: int = 0) -> Iterator[Stored]:
+        """Records whose n is larger, in order of n, as of now."""
+        for n, row in sorted(self._records.rows.items()):
+            if n > after:
+                yield Stored(n, row.kind, row.type, row.ts, row.seq, row.talk, row.scope, row.header, row.body)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class _MemoryKeeper:
+    def __init__(self, records: MemoryRecords, clock: Clock) -> None:
+        self._records = records
+        self._clock = clock
+        self._mine = False
+        self._broken: StorageError | None = None
+
+    def claim(self) -> None:
+        if not self._mine and self._records.owned:
+            raise Busy("the record in memory is in use; watch it with --follow, or wait until it is closed")
+        self._mine = self._records.owned = True
+
+    def commit(self, rows: Iterable[Row]) -> None:
+        self._begin()
+        new = {row.n: row for row in rows}
+        if new.keys() & self._records.rows.keys():
+            raise StorageError("memory: a record has the number of another", kind="io")
+        self._records.rows |= new
+        self._records.expires |= {n: row.expires for n, row in new.items() if row.expires is not None}
+
+    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
+        self._begin()
+        mine = [row for row in self._records.rows.values() if talk in (row.talk, row.n)]
+        match policy:
+            case Full():
+                pass
+            case HeadersOnly():
+                self._strip(mine)
+            case NoStorage():
+                self._strip(mine)
+                self._drop(row for row in mine if row.n != talk and row.type not in skeleton)
+            case Ttl(seconds):
+                expires, now = self._records.expires, self._latest(self._clock.now())
+                for row in mine:
+                    expires[row.n] = min(expires.get(row.n, row.ts + seconds), row.ts + seconds)
+                self._strip(row for row in mine if expires[row.n] <= now)
+
+    def sweep(self, now: float, action: TtlAction) -> Swept:
+        self._begin()
+        now = self._latest(now)
+        due = [row for n, row in self._records.rows.items() if self._records.expires.get(n, now + 1) <= now]
+        if action == "delete":
+            return Swept(rows=self._drop(due), next_due=min(self._records.expires.values(), default=None))
+        bodies = self._strip(due)
+        left = [at for n, at in self._records.expires.items() if self._records.rows[n].body is not None]
+        return Swept(bodies=bodies, next_due=min(left, default=None))
+
+    def close(self) -> None:
+        if self._mine:
+            self._mine = self._records.owned = False
+
+    def _begin(self) -> None:
+        self.claim()
+        trouble = self._broken or self._records.trouble
+        if trouble is not None:
+            self._broken = trouble if trouble.detail.get("kind") == "flush" else None
+            raise trouble
+
+    def _latest(self, now: float) -> float:
+        return max(now, max((row.ts for row in self._records.rows.values()), default=now))
+
+    def _strip(self, rows: Iterable[Row]) -> int:
+        stripped = {row.n: replace(row, body=None) for row in rows if row.body is not None}
+        self._records.rows |= stripped
+        return len(stripped)
+
+    def _drop(self, rows: Iterable[Row]) -> int:
+        gone = [row.n for row in rows]
+        for n in gone:
+            del self._records.rows[n]
+            self._records.expires.pop(n, None)
+        return len(gone)

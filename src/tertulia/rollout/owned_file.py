@@ -1,0 +1,227 @@
+"""A session's file in the hands of its owner. Blocks; belongs to one thread at a time."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from typing import Literal
+
+from tertulia.errors import StorageError
+from tertulia.events.clock import Clock
+from tertulia.protocol.storage import StoragePolicy
+from tertulia.rollout import table
+from tertulia.rollout.database import PATIENCE_S, connect_owner
+from tertulia.rollout.files import (
+    Ownership,
+    SessionFiles,
+    create_private,
+    file_size,
+    flush_folder,
+    make_sessions_folder,
+)
+from tertulia.rollout.schema_versions import blank
+from tertulia.rollout.store import Row, Swept, TtlAction
+from tertulia.rollout.trouble import TROUBLE, explain
+
+Durability = Literal["normal", "full"]
+"""`normal` survives the death of the process, `full` that of the machine."""
+
+_GROWN_BYTES = 4 * 1024 * 1024
+_log = logging.getLogger(__name__)
+
+
+class OwnedFile:
+    """Keeps records in a file; owner from the first call on.
+
+    After an error nothing of that call is in the file, save for an erasure, which may be done in part and is taken
+    up again by the next one, by `close` or by the next owner. On a full disk it goes on when there is room; when
+    the disk failed to flush it refuses everything ever after; after any other error it opens the file anew.
+    """
+
+    def __init__(
+        self, files: SessionFiles, clock: Clock, durability: Durability = "normal", *, create: bool = True
+    ) -> None:
+        self._files = files
+        self._clock = clock
+        self._durability: Durability = durability
+        self._create = create
+        self._ownership: Ownership | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._broken: StorageError | None = None
+        self._unclean = False
+        self._checkpoint_at = _GROWN_BYTES
+
+    def claim(self) -> None:
+        """Open the file, and make it if there is none. Busy where somebody else owns it."""
+        self._connected()
+
+    def commit(self, rows: Iterable[Row]) -> None:
+        """Add records, all or none."""
+        connection = self._connected()
+        with self._explained(), _transaction(connection):
+            table.insert(connection, rows)
+
+    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
+        """Erase what the policy forbids of a conversation, without a trace."""
+        now = self._clock.now()
+        self._erase(lambda db: table.erase(db, talk, policy, skeleton, table.latest_time(db, now)))
+
+    def sweep(self, now: float, action: TtlAction) -> Swept:
+        """Erase what has expired, without a trace."""
+        swept = Swept()
+
+        def expire(connection: sqlite3.Connection) -> int:
+            nonlocal swept
+            swept = table.expire(connection, table.latest_time(connection, now), action)
+            return swept.bodies + swept.rows
+
+        self._erase(expire)
+        return swept
+
+    def erase_bodies(self) -> int:
+        """Erase every text, without a trace; how many there were."""
+        return self._erase(table.erase_bodies)
+
+    def checkpoint_if_grown(self) -> None:
+        """Move what stands in the journal into the file once it is a lot. What goes wrong is logged, and remembered."""
+        if self._connection is None or file_size(self._files.wal) < self._checkpoint_at:
+            return
+        try:
+            with self._explained(), _impatient(self._connection):
+                # Readers are not waited for: it will be tried again.
+                _empty_journal(self._connection)
+        except StorageError as error:
+            _log.warning("the journal could not be moved into the file: %s", error.message)
+        self._checkpoint_at = file_size(self._files.wal) + _GROWN_BYTES
+
+    def close(self) -> None:
+        """Leave the file tidy, and give up ownership, also where it raises. Whatever was committed is safe."""
+        try:
+            if self._connection is not None:
+                self._tidy(self._connection)
+        finally:
+            self._disconnect()
+            if self._ownership is not None:
+                self._ownership.release()
+                self._ownership = None
+
+    @property
+    def _is_open(self) -> bool:
+        return self._connection is not None
+
+    # ── opening ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._broken is not None:
+            raise self._broken
+        return self._connection or self._reopened()
+
+    def _reopened(self) -> sqlite3.Connection:
+        with self._explained():
+            connection = self._connection = self._open()
+            self._unclean = table.is_marked(connection)
+        if file_size(self._files.wal) or self._unclean:
+            # Left by an owner who died. On a full disk, or while somebody reads, it waits for another occasion.
+            try:
+                self._tidy(connection)
+            except StorageError as error:
+                if not self._is_open:
+                    raise
+                _log.warning("what a former owner left is not tidied up yet: %s", error.message)
+        return connection
+
+    def _open(self) -> sqlite3.Connection:
+        files, flush = self._files, self._durability == "full"
+        if self._ownership is None:
+            make_sessions_folder(files.home, flush=flush)
+            self._ownership = Ownership.take(files)
+        if self._create and not files.db.exists():
+            with suppress(FileNotFoundError):
+                files.unborn.unlink()
+            create_private(files.unborn, blank(), flush=flush)
+            files.unborn.rename(files.db)
+            if flush:
+                flush_folder(files.db.parent)
+        os.chmod(files.db, 0o600)
+        return connect_owner(files.db, self._durability)
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    # ── erasing ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _erase(self, act: Callable[[sqlite3.Connection], int]) -> int:
+        connection = self._connected()
+        with self._explained(), _transaction(connection):
+            touched = act(connection)
+            if touched:
+                # Whoever opens the file next knows by this that there may be remains.
+                table.mark(connection)
+        if touched or self._unclean:
+            self._unclean = True
+            self._tidy(connection)
+        return touched
+
+    def _tidy(self, connection: sqlite3.Connection) -> None:
+        """Empty the journal; after an erasure, first rebuild the file: balancing may have left copies in its pages."""
+        with self._explained():
+            if self._unclean:
+                connection.execute("VACUUM")
+                table.unmark(connection)
+                if _empty_journal(connection):
+                    raise StorageError(
+                        f"{self._files.db}: what was erased still stands in its journal, because another program "
+                        "reads it; close that program and try again",
+                        file=str(self._files.db),
+                        kind="busy",
+                    )
+                self._unclean = False
+            else:
+                with _impatient(connection):
+                    _empty_journal(connection)
+
+    # ── what can go wrong ────────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        try:
+            yield
+        except TROUBLE as error:
+            found = explain(error, self._files.db)
+            if found.detail["kind"] == "flush":
+                # What the kernel could not write it may have forgotten: no later success means anything.
+                self._broken = found
+            if found.detail["kind"] not in ("full", "busy"):
+                self._disconnect()
+            raise found from error
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Generator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+
+
+def _empty_journal(connection: sqlite3.Connection) -> bool:
+    """Move it into the file; whether somebody who reads it was in the way."""
+    return bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+
+
+@contextmanager
+def _impatient(connection: sqlite3.Connection) -> Generator[None]:
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        yield
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {PATIENCE_S * 1000:.0f}")

@@ -1,0 +1,88 @@
+"""Reading a session's file, by its owner or anybody else, also while it is written. Whatever stands in it is data."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from tertulia.rollout.database import connect_reader
+from tertulia.rollout.store import Stored
+from tertulia.rollout.table import SELECT, damaged, stored
+from tertulia.rollout.trouble import TROUBLE, explain
+
+_BATCH_ROWS = 512
+_BATCH_BYTES = 4 * 1024 * 1024
+
+
+class SqliteReader:
+    """A RolloutReader of one file. Used by one thread at a time.
+
+    It reads in batches and holds nothing in between, neither memory nor a state of the file that its owner would
+    have to keep for it. Raises StorageError where the file is not there, is not ours or is damaged.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        try:
+            self._connection = connect_reader(file)
+        except TROUBLE as error:
+            raise explain(error, file) from error
+
+    def rows(self, after: int = 0) -> Iterator[Stored]:
+        """Records whose n is larger, in order of n, as of now."""
+        last = self._last()
+        while after < last:
+            batch = self._batch(after, last)
+            if not batch:
+                return
+            yield from batch
+            after = batch[-1].n
+
+    def close(self) -> None:
+        """Let go of the file. Idempotent."""
+        self._connection.close()
+
+    def _last(self) -> int:
+        try:
+            last = self._connection.execute("SELECT max(n) FROM record").fetchone()[0]
+        except TROUBLE as error:
+            raise explain(error, self._file) from error
+        return 0 if last is None else last
+
+    def _batch(self, after: int, last: int) -> list[Stored]:
+        batch: list[Stored] = []
+        try:
+            self._fill(batch, after, last)
+        except sqlite3.DataError:
+            # A value that no policy of ours allows in size. Its place is known, and that is all we want of it.
+            reached = batch[-1].n if batch else after
+            batch.append(damaged(self._next(reached)))
+        except TROUBLE as error:
+            # What was read before it is sound: the error comes when it is the next.
+            if not batch:
+                raise explain(error, self._file) from error
+        return batch
+
+    def _fill(self, batch: list[Stored], after: int, last: int) -> None:
+        held = 0
+        cursor = self._connection.execute(SELECT, (after, last))
+        try:
+            for cells in cursor:
+                record = stored(cells)
+                if record.n <= after:
+                    # A tree whose order is broken could lead us in a circle.
+                    raise sqlite3.DatabaseError("its records are out of order")
+                batch.append(record)
+                after = record.n
+                held += len(record.header) + len(record.body or b"")
+                if held > _BATCH_BYTES or len(batch) >= _BATCH_ROWS:
+                    return
+        finally:
+            cursor.close()
+
+    def _next(self, after: int) -> int:
+        try:
+            return self._connection.execute("SELECT min(n) FROM record WHERE n > ?", (after,)).fetchone()[0]
+        except TROUBLE as error:
+            raise explain(error, self._file) from error

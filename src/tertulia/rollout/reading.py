@@ -1,0 +1,348 @@
+"""From rows back to events and records. Reads what anybody may have written: nothing here trusts a row.
+
+Rows are data. A row that makes no sense is counted and skipped, whatever is in it; a reference is looked up among the
+rows before it and never followed further, so there are no cycles; numbers that a row claims are never allocated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+import msgspec
+
+from tertulia.errors import AgentError
+from tertulia.events.clock import SystemClock, Timestamps
+from tertulia.protocol.events import Event, EventData
+from tertulia.protocol.ids import CallId, ConversationId, SessionId, TaskId
+from tertulia.protocol.items import Item, ToolCall, ToolOutput, UserMessage
+from tertulia.protocol.records import Agreed, Asked, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
+from tertulia.protocol.storage import NoStorage, storage_from_wire
+from tertulia.protocol.tool_events import EVENT_TYPES
+from tertulia.protocol.usage import Usage
+from tertulia.rollout.compact import unpack
+from tertulia.rollout.headers import layout_of
+from tertulia.rollout.item_rows import count, is_tag, join_item, synthetic_call_id
+from tertulia.rollout.known import Known, KnownTalk
+from tertulia.rollout.references import resolve
+from tertulia.rollout.store import Stored
+
+Json = dict[str, Any]
+_decoder = msgspec.json.Decoder(Json)
+_BROKEN = (
+    msgspec.MsgspecError, AgentError, ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError,
+    ValueError,
+)  # fmt: skip
+"""All that taking apart what is not what it should be may raise. A broad catch would hide faults of our own."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One event or record, as it is now: what of it was never stored, has expired or cannot be read is listed."""
+
+    n: int
+    """Of its first row."""
+    ts: float
+    what: Event | Record | None
+    """None for what cannot be made sense of: damaged, or of a kind or type that is not known here."""
+    missing: tuple[int, ...] = ()
+    """Rows of it whose text is not there. Placeholders stand for items, empty values for the fields of events."""
+    damaged: tuple[int, ...] = ()
+    """Rows of it that cannot be trusted, wholly or their text."""
+    raw: Stored | None = None
+    """The row of an unknown kind or type."""
+
+
+class _Scope(msgspec.Struct, frozen=True, gc=False):
+    sub: str | None = None
+    task: str | None = None
+    trace: str | None = None
+    span: str | None = None
+
+
+class _Segment:
+    """A Said of which not all rows have come."""
+
+    __slots__ = ("damaged", "first", "header", "items", "missing", "next", "of")
+
+    def __init__(self, first: Stored, header: Json) -> None:
+        self.first = first
+        self.header = header
+        self.of = count(header, "of") if "of" in header else 1
+        self.next = count(header, "i")
+        self.items: list[Item] = []
+        self.missing: list[int] = []
+        self.damaged: list[int] = []
+
+    def takes(self, row: Stored, header: Json) -> bool:
+        """Whether a row belongs to it: some in between may be gone, or damaged."""
+        return row.talk == self.first.talk and count(header, "of") == self.of and count(header, "i") >= self.next > 0
+
+
+class Reader:
+    """Takes rows in order, gives lines, and learns on the way what there is."""
+
+    def __init__(self) -> None:
+        self.known = Known()
+        self._talks: dict[int, ConversationId] = {}
+        self._scopes: dict[int, _Scope] = {0: _Scope()}
+        self._names: dict[int, list[Any]] = {}
+        self._terms: dict[int, Json] = {}
+        self._items: dict[int, dict[int, Item]] = {}
+        """Of each conversation, by row."""
+        self._lost: dict[int, None] = {}
+        """Rows of items that are placeholders."""
+        self._lists: dict[tuple[int, str], bytes] = {}
+        self._segment: _Segment | None = None
+        self._stamp = Timestamps(SystemClock()).at
+
+    def lines(self, rows: Iterable[Stored]) -> Iterator[Line]:
+        """All that the rows come to. What is appended in one go is read in one go: nothing is left half read."""
+        for row in rows:
+            yield from self._take(row)
+        yield from self._finish()
+
+    def _take(self, row: Stored) -> Iterator[Line]:
+        if row.n <= self.known.last_n:
+            return
+        self.known.last_n = row.n
+        try:
+            header = None if row.damaged and not row.header else _decoder.decode(row.header)
+            body = None if row.body is None else _decoder.decode(row.body)
+        except _BROKEN:
+            header = body = None
+        if header is None:
+            yield Line(row.n, row.ts, None, damaged=(row.n,))
+            return
+        if row.kind == "said":
+            yield from self._said(row, header, body)
+            return
+        yield from self._finish()
+        try:
+            line = self._line(row, header, body)
+        except _BROKEN:
+            line = Line(row.n, row.ts, None, damaged=(row.n,))
+        if line is not None:
+            yield line
+
+    def _line(self, row: Stored, header: Json, body: Json | None) -> Line | None:
+        match row.kind:
+            case "session":
+                self.known.session_id = SessionId(_text(header, "id"))
+                self.known.epoch = _int(header, "epoch")
+                self.known.last_seq = 0
+            case "talk":
+                conversation = ConversationId(_text(header, "id"))
+                self._talks[row.n] = conversation
+                self.known.talks[conversation] = KnownTalk(row.n, NoStorage())
+            case "scope":
+                unpacked = {name: unpack(value) for name, value in header.items()}
+                self._scopes[row.n] = msgspec.convert(unpacked, _Scope)
+            case "name":
+                self._names[row.n] = msgspec.convert(header["is"], list[Any])
+            case "terms":
+                if body is not None:
+                    self._terms[row.n] = body
+            case "event":
+                return self._event(row, header, body)
+            case _:
+                return self._record(row, header, body)
+        return None
+
+    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _event(self, row: Stored, header: Json, body: Json | None) -> Line:
+        kind = EVENT_TYPES.get(row.type)
+        if kind is None:
+            return Line(row.n, row.ts, None, raw=row)
+        layout = layout_of(kind)
+        fields = dict(layout.blanks)
+        fields |= resolve(kind, header, self._items.get(row.talk, {}), self._lost)
+        if layout.interned and "as" in header:
+            fields |= zip(layout.interned, self._names[header["as"]], strict=True)
+        for name in (*layout.header, *layout.offered):
+            if name in header:
+                fields[name] = header[name]
+        if isinstance(usage := fields.get("usage"), list):
+            fields["usage"] = Usage(*msgspec.convert(usage, tuple[int, int, int, int, int]))
+        fields |= body or {}
+        missing = self._is_missing(row, header, body, layout.body)
+        event = self._enveloped(row, msgspec.convert(fields, kind))
+        if row.seq is not None:
+            self.known.last_seq = row.seq
+        return _told(row, event, missing)
+
+    def _is_missing(self, row: Stored, header: Json, body: Json | None, fields: tuple[str, ...]) -> bool:
+        """Whether something is left open that neither the body nor a row referred to has said."""
+        said = header.get("said")
+        if said is not None and (said in self._lost or said not in self._items.get(row.talk, {})):
+            return True
+        covered = ("said" in header) * 2 + ("call" in header)
+        return body is None and "empty" not in header and len(fields) > covered
+
+    def _enveloped(self, row: Stored, data: EventData) -> Event:
+        known, scope = self.known, self._scopes[row.scope]
+        if known.session_id is None:
+            raise LookupError("an event before its session")
+        task = None if scope.task is None else TaskId(scope.task)
+        sub = scope.sub or (known.session_id if task is None else f"conv/{task}")
+        return Event(
+            epoch=known.epoch,
+            seq=row.seq,
+            ts=self._stamp(round(row.ts * 1000) / 1000 + 0.0004),
+            type=row.type,
+            session_id=known.session_id,
+            sub_id=sub,
+            conversation_id=self._talks[row.talk] if row.talk else None,
+            task_id=task,
+            trace_id=scope.trace,
+            span_id=scope.span,
+            data=data,
+        )
+
+    # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _record(self, row: Stored, header: Json, body: Json | None) -> Line:
+        conversation = self._talks[row.talk]
+        missing = False
+        match row.kind:
+            case "agreed":
+                record, missing = self._agreed(conversation, row, header)
+            case "ended" | "queued":
+                item = self._item(row, header, body)
+                missing = row.n in self._lost
+                if row.kind == "ended":
+                    record = Ended(conversation, _of(item, ToolOutput))
+                else:
+                    record = Queued(conversation, _of(item, UserMessage))
+            case "forked":
+                source = ConversationId(_text(header, "source"))
+                record = Forked(conversation, source, _int(header, "items"))
+            case "submitted":
+                message = _text(header, "message") if "message" in header else None
+                record = Submitted(conversation, TaskId(_text(header, "task")), _text(header, "trace"), message)
+            case "rewritten":
+                summary = self._item(row, header, body) if row.type else None
+                missing = row.n in self._lost
+                shape = {"conversation_id": conversation, **header, "summary": None}
+                record = msgspec.structs.replace(msgspec.convert(shape, Rewritten), summary=summary)
+            case "asked":
+                record, missing = self._asked(conversation, row, header, body)
+            case _:
+                return Line(row.n, row.ts, None, raw=row)
+        return _told(row, record, missing)
+
+    def _agreed(self, conversation: ConversationId, row: Stored, header: Json) -> tuple[Agreed, bool]:
+        storage = storage_from_wire(header["storage"])
+        self.known.talks[conversation].storage = storage
+        terms = self._terms.pop(_int(header, "terms"), None) if "terms" in header else None
+        shape = {"rights": header["rights"], "place": header["place"], "terms": terms or {}}
+        checked = msgspec.convert(shape, dict[str, Json])
+        return Agreed(conversation, storage, **checked), terms is None and "empty" not in header
+
+    def _asked(self, conversation: ConversationId, row: Stored, header: Json, body: Json | None) -> tuple[Asked, bool]:
+        given = body or {}
+        instructions, tools = self._names[header["as"]] if "as" in header else given["as"]
+        fields: Json = {"conversation_id": conversation, "task_id": self._scopes[row.scope].task}
+        fields |= {"instructions": unpack(instructions), "tools": unpack(tools), "items": header["items"]}
+        for name in ("history", "prompt"):
+            fields[name] = unpack(header[name] if name in header else given[name])
+        digest = fields["tools"]
+        if "list" in given or "tools_json" in given:
+            raw = given["list"].encode() if "list" in given else msgspec.convert(given["tools_json"], bytes)
+            self._lists[row.talk, digest] = raw
+            self.known.talks[conversation].tools[digest] = (row.n, row.ts)
+        tools_json = self._lists.get((row.talk, digest))
+        fields |= {name: given[name] for name in ("override", "output_schema") if name in given}
+        asked = msgspec.convert({**fields, "tools_json": ""}, Asked)
+        return msgspec.structs.replace(asked, tools_json=tools_json or b""), tools_json is None
+
+    # ── items ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _said(self, row: Stored, header: Json, body: Json | None) -> Iterator[Line]:
+        segment = self._segment
+        if segment is None or not segment.takes(row, header):
+            yield from self._finish()
+            segment = self._segment = _Segment(row, header)
+        segment.next = count(header, "i") + 1
+        try:
+            self._add(segment, row, header, body)
+        except _BROKEN:
+            segment.damaged.append(row.n)
+        if row.damaged:
+            segment.damaged.append(row.n)
+        if segment.next >= segment.of:
+            yield from self._finish()
+
+    def _add(self, segment: _Segment, row: Stored, header: Json, body: Json | None) -> None:
+        if not row.type and segment.of == 0:
+            return
+        items = self._items.setdefault(row.talk, {})
+        same = header.get("same")
+        if same is None:
+            item = self._item(row, header, body)
+        else:
+            item = items[row.n] = items[same]
+            if same in self._lost:
+                self._lost[row.n] = None
+        segment.items.append(item)
+        if row.n in self._lost:
+            segment.missing.append(row.n)
+        calls = self.known.talks[self._talks[row.talk]].calls
+        if isinstance(item, ToolCall):
+            calls[item.call_id] = row.n
+        elif isinstance(item, ToolOutput):
+            calls.pop(item.call_id, None)
+
+    def _item(self, row: Stored, header: Json, body: Json | None) -> Item:
+        if not is_tag(row.type):
+            raise LookupError("no kind of item")
+        items = self._items.setdefault(row.talk, {})
+        item = items[row.n] = join_item(row.type, header, body, row.n, self._call_id(header, items))
+        if body is None:
+            self._lost[row.n] = None
+        return item
+
+    def _call_id(self, header: Json, items: dict[int, Item]) -> CallId | None:
+        """Of an output. It must be the one its call is read back with, or they would be parted."""
+        row = header.get("call")
+        if type(row) is not int:
+            return None
+        call = items.get(row)
+        return call.call_id if isinstance(call, ToolCall) else synthetic_call_id(row)
+
+    def _finish(self) -> Iterator[Line]:
+        segment, self._segment = self._segment, None
+        if segment is None:
+            return
+        row, header = segment.first, segment.header
+        conversation = self._talks.get(row.talk)
+        lost = tuple(segment.missing), tuple(segment.damaged)
+        if conversation is None or (not segment.items and segment.of):
+            yield Line(row.n, row.ts, None, *lost)
+            return
+        pinned, seed = header.get("pinned") is True, header.get("seed") is True
+        yield Line(row.n, row.ts, Said(conversation, tuple(segment.items), pinned, seed), *lost)
+
+
+def read(rows: Iterable[Stored]) -> Iterator[Line]:
+    """The events and records of a session, oldest first. Use a `Reader` to go on later, or to learn what is known."""
+    return Reader().lines(rows)
+
+
+def _told(row: Stored, what: Event | Record, missing: bool) -> Line:
+    rows = (row.n,)
+    return Line(row.n, row.ts, what, rows if missing else (), rows if row.damaged else ())
+
+
+def _text(header: Json, key: str) -> str:
+    return unpack(msgspec.convert(header[key], str))
+
+
+def _int(header: Json, key: str) -> int:
+    return msgspec.convert(header[key], int)
+
+
+def _of(item: Item, kind: type[Any]) -> Any:
+    if not isinstance(item, kind):
+        raise TypeError("another kind of item")
+    return cast(Any, item)

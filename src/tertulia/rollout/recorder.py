@@ -1,0 +1,255 @@
+"""The journal of a session over a store: each record by the strictest policy of its sources, in order, in batches.
+
+What happens in one turn of the event loop is committed together. Everything here runs on the loop's thread and
+nothing waits. What is written when, under which policy, and what is done again after a failure is decided here; how
+a row looks is the codec's matter, where it lies the store's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from tertulia.errors import AgentError, Closed, StoragePolicyViolation
+from tertulia.events.clock import Clock
+from tertulia.protocol.events import Event
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.records import Agreed, Record
+from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, strictest, strictness
+from tertulia.rollout.codec import Codec
+from tertulia.rollout.headers import SKELETON
+from tertulia.rollout.known import Known
+from tertulia.rollout.store import RolloutStore, Row
+
+_Written = asyncio.Future[None]
+_NOTHING = NoStorage()
+_skeleton = frozenset(SKELETON)
+
+
+class _Entry:
+    """Something on its way to the store."""
+
+    __slots__ = ("conversation", "policy", "ts", "what", "written")
+
+    def __init__(
+        self, what: Event | Record | None, conversation: ConversationId | None, policy: StoragePolicy, ts: float,
+        written: _Written | None,
+    ) -> None:  # fmt: skip
+        self.what = what
+        """None for somebody who only waits for what was before."""
+        self.conversation = conversation
+        self.policy = policy
+        """Only ever narrowed, until it is committed."""
+        self.ts = ts
+        self.written = written
+
+
+class _Act:
+    """One call of the store that is not done yet."""
+
+    __slots__ = ("entries", "erases", "first")
+
+    def __init__(self, first: int, entries: list[_Entry], erases: tuple[ConversationId, StoragePolicy] | None) -> None:
+        self.first = first
+        """Rows from this number on are its own or later."""
+        self.entries = entries
+        self.erases = erases
+
+
+class Recorder:
+    """See `Journal` for its contract.
+
+    After a failure the events of all that was under way are gone; its records are tried again, before anything new,
+    with the next write, `keep`, `settle` or `close`. A record that waits obeys whatever is agreed meanwhile. Of a
+    conversation of which nothing was agreed only the skeleton is stored. Session-wide events follow `storage`.
+    """
+
+    def __init__(
+        self,
+        store: RolloutStore,
+        clock: Clock,
+        redact: Callable[[bytes], bytes],
+        *,
+        storage: StoragePolicy | None = None,
+        known: Known | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._codec = Codec(redact, known)
+        self._session_policy = storage or Full()
+        self._policies: dict[ConversationId, StoragePolicy] = {}
+        if known is not None:
+            self._policies = {conversation: talk.storage for conversation, talk in known.talks.items()}
+        self._attempt = 1
+        self._batch: list[_Entry] = []
+        self._to_erase: dict[ConversationId, StoragePolicy] = {}
+        self._under_way: deque[_Act] = deque()
+        self._scheduled = False
+        self._refusal: StoragePolicyViolation | None = None
+        self._closed: asyncio.Future[None] | None = None
+
+    def write(self, event: Event, storage: StoragePolicy | None = None) -> _Written | None:
+        """Begin to commit one durable event."""
+        if self._closed is not None:
+            return _failed(Closed("the session's record is closed"))
+        policy = self._policy(event.conversation_id, storage)
+        stored = not isinstance(policy, NoStorage) or event.type in _skeleton
+        if not stored and not self._batch and not self._under_way and not self._to_erase:
+            return None
+        written: _Written = asyncio.get_running_loop().create_future()
+        what = event if stored else None
+        self._add(_Entry(what, event.conversation_id, policy, 0.0, written))
+        return written
+
+    def keep(self, record: Record) -> None:
+        """Take over a record."""
+        if self._closed is not None:
+            return
+        conversation = record.conversation_id
+        if isinstance(record, Agreed):
+            self._agree(record)
+        policy = self._policy(conversation, None)
+        self._add(_Entry(record, conversation, policy, self._clock.now(), None))
+
+    async def settle(self) -> None:
+        """Return when all that was kept so far is committed; raises the error if it could not be."""
+        if self._batch or self._under_way or self._to_erase:
+            written: _Written = asyncio.get_running_loop().create_future()
+            self._batch.append(_Entry(None, None, _NOTHING, 0.0, written))
+            self._commit()
+            await written
+
+    async def close(self) -> None:
+        """Commit what is left and let go."""
+        if self._closed is None:
+            self._commit()
+            closed = self._closed = asyncio.get_running_loop().create_future()
+            self._store.close(lambda _: closed.set_result(None))
+        await asyncio.shield(self._closed)
+
+    # ── policies ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _policy(self, conversation: ConversationId | None, storage: StoragePolicy | None) -> StoragePolicy:
+        own = self._session_policy if conversation is None else self._policies.get(conversation, _NOTHING)
+        return own if storage is None else strictest(own, storage)
+
+    def _agree(self, record: Agreed) -> None:
+        """What is stricter holds for what was said before, wherever it is by now. What is wider holds from now on."""
+        conversation, policy = record.conversation_id, record.storage
+        former = self._policies.get(conversation)
+        self._policies[conversation] = policy
+        if former is None or strictness(policy) >= strictness(former):
+            return
+        for entries in (*(act.entries for act in self._under_way), self._batch):
+            for entry in entries:
+                if entry.conversation == conversation:
+                    entry.policy = strictest(entry.policy, policy)
+        pending = self._to_erase.get(conversation, policy)
+        self._to_erase[conversation] = strictest(pending, policy)
+
+    # ── committing ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _add(self, entry: _Entry) -> None:
+        self._batch.append(entry)
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._scheduled = False
+        if self._closed is None:
+            self._commit()
+
+    def _commit(self) -> None:
+        """Hand over what has come together. Erasing goes first: what is in the batch obeys already."""
+        if self._refusal is not None:
+            return
+        to_erase, self._to_erase = self._to_erase, {}
+        for conversation, policy in to_erase.items():
+            self._erase(conversation, policy)
+        entries, self._batch = self._batch, []
+        if not entries:
+            return
+        first = self._codec.last_n + 1
+        rows: list[Row] = []
+        for entry in entries:
+            rows += self._rows(entry)
+        if rows:
+            act = _Act(first, entries, None)
+            self._under_way.append(act)
+            try:
+                self._store.append(rows, self._attempt, lambda error: self._done(act, error))
+            except StoragePolicyViolation as error:
+                self._refuse(act, error)
+        elif self._under_way:
+            self._under_way[-1].entries += entries
+        else:
+            _complete(entries)
+
+    def _erase(self, conversation: ConversationId, policy: StoragePolicy) -> None:
+        talk = self._codec.talk(conversation)
+        self._codec.erased(conversation)
+        if talk is not None:
+            act = _Act(self._codec.last_n + 1, [], (conversation, policy))
+            self._under_way.append(act)
+            self._store.enforce(talk, policy, SKELETON, self._attempt, lambda error: self._done(act, error))
+
+    def _rows(self, entry: _Entry) -> Sequence[Row]:
+        what = entry.what
+        if what is None:
+            return ()
+        if isinstance(what, Event):
+            return self._codec.event(what, entry.policy)
+        return self._codec.record(what, entry.policy, entry.ts)
+
+    def _done(self, act: _Act, error: AgentError | None) -> None:
+        if act not in self._under_way:
+            return
+        if error is not None:
+            self._fail(error)
+            return
+        self._under_way.remove(act)
+        _complete(act.entries)
+        self._give_up_refused()
+
+    def _refuse(self, act: _Act, error: StoragePolicyViolation) -> None:
+        """The store saw a text where none may be. What went before is still good, so this fails when its turn comes."""
+        self._under_way.remove(act)
+        self._codec.forget(act.first)
+        self._batch = act.entries + self._batch
+        self._refusal = error
+        self._give_up_refused()
+
+    def _give_up_refused(self) -> None:
+        if self._refusal is not None and not self._under_way:
+            self._fail(self._refusal)
+
+    def _fail(self, error: AgentError) -> None:
+        """Nothing that was under way was committed, nor will it be under this attempt."""
+        acts, self._under_way = self._under_way, deque()
+        self._attempt += 1
+        self._refusal = None
+        if acts:
+            self._codec.forget(acts[0].first)
+        for act in acts:
+            if act.erases is not None:
+                conversation, policy = act.erases
+                self._to_erase[conversation] = strictest(policy, self._to_erase.get(conversation, policy))
+        entries = [entry for act in acts for entry in act.entries] + self._batch
+        self._batch = [entry for entry in entries if entry.written is None]
+        for entry in entries:
+            if entry.written is not None and not entry.written.done():
+                entry.written.set_exception(error)
+
+
+def _complete(entries: Sequence[_Entry]) -> None:
+    for entry in entries:
+        if entry.written is not None and not entry.written.done():
+            entry.written.set_result(None)
+
+
+def _failed(error: AgentError) -> _Written:
+    written: _Written = asyncio.get_running_loop().create_future()
+    written.set_exception(error)
+    return written

@@ -1,0 +1,139 @@
+"""The interface of a store: the records of one session, kept in order, and not one byte more than their policy allows.
+
+A store knows rows, not conversations: what is a header and what is a body was decided by the recorder before. It does
+not encode, redact or interpret either of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from tertulia.errors import StorageError, StoragePolicyViolation
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
+
+TtlAction = Literal["headers_only", "delete"]
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One record on its way to the store."""
+
+    n: int
+    """Its place. Given out by the recorder, growing, never twice; gaps are allowed."""
+    kind: str
+    """`event`, or the name of a kind of record (see `rollout/codec.py`)."""
+    type: str
+    """The event's type, the item's tag; empty where the kind says it all."""
+    ts: float
+    """Wall time in seconds; the age of a record is counted from it."""
+    seq: int | None
+    """Of a durable event."""
+    talk: int
+    """The `n` of the row that named the conversation; 0 for the session itself."""
+    scope: int
+    """The `n` of the row that named submission, task and trace; 0 for none."""
+    header: bytes
+    """JSON. Never text of a conversation."""
+    body: bytes | None
+    """JSON, or None where the policy forbids it or there is nothing to say."""
+    policy: StoragePolicy
+    """The strictest of its sources."""
+
+    @property
+    def expires(self) -> float | None:
+        """When its body has to be gone."""
+        return self.ts + self.policy.seconds if isinstance(self.policy, Ttl) else None
+
+    def check(self) -> None:
+        """Raise StoragePolicyViolation for a body that the policy forbids."""
+        if self.body is not None and isinstance(self.policy, HeadersOnly | NoStorage):
+            raise StoragePolicyViolation(f"a {self.kind} record may not be stored with its text here")
+
+
+class Stored(msgspec.Struct, frozen=True, gc=False):
+    """One record as it was read back. What its checksum does not vouch for is not read: it is `damaged`."""
+
+    n: int
+    kind: str
+    type: str
+    ts: float
+    seq: int | None
+    talk: int
+    scope: int
+    header: bytes
+    body: bytes | None
+    damaged: bool = False
+    """The header could not be trusted (both are empty then), or the body (it is None then)."""
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """What a sweep came to."""
+
+    bodies: int = 0
+    """Removed, their headers kept."""
+    rows: int = 0
+    """Removed whole."""
+    next_due: float | None = None
+    """When the next body expires."""
+
+
+Done = Callable[[StorageError | None], None]
+
+
+class RolloutStore(Protocol):
+    """The records of one session, and the right to add to them: there is one owner at a time.
+
+    `append`, `enforce`, `sweep` and `close` are carried out in the order they were called. They never block the
+    caller: each returns at once and calls `done` exactly once, on the loop's thread, in that order. None means
+    committed: what was appended survives the death of the process (and, with durability "full", of the
+    machine), what was erased can be found nowhere in the store's files, journals included.
+
+    An error means that nothing of that call happened; of an erasure, that some of it may be left, and the next one
+    takes it up. Everything of the same `attempt`, or an earlier one, that
+    was not done yet then fails with it; whoever appends again does so under a higher `attempt`. A store whose
+    disk failed to flush stays failed: it must never acknowledge again. One that was full goes on when there is room.
+    """
+
+    @property
+    def place(self) -> str:
+        """What to name in errors: a file, a table."""
+        ...
+
+    def append(self, rows: Sequence[Row], attempt: int, done: Done) -> None:
+        """Commit the rows, all or none. Raises StoragePolicyViolation, and keeps none, where `check` refuses a row."""
+        ...
+
+    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: Done) -> None:
+        """Make everything stored of a conversation obey a stricter policy.
+
+        headers_only: no bodies. ttl: no body older than that, now or later. none: only rows whose type is in
+        `skeleton`, without bodies. The row that named the conversation counts as its own, and stays.
+        """
+        ...
+
+    def sweep(self, now: float, action: TtlAction, done: Callable[[Swept | StorageError], None]) -> None:
+        """Remove what has expired by `now`, or by the newest record's time if that is later: clocks may go back."""
+        ...
+
+    def close(self, done: Done) -> None:
+        """Give up ownership. Nothing may be called after it."""
+        ...
+
+
+class RolloutReader(Protocol):
+    """Reading a session's records, by its owner or by anybody else, also while they are written."""
+
+    def rows(self, after: int = 0) -> Iterator[Stored]:
+        """Records whose n is larger, in order of n, as of now. StorageError where they cannot be read at all."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the store."""
+        ...
+
+
+def allows_body(policy: StoragePolicy) -> bool:
+    """Whether text may be stored under it."""
+    return isinstance(policy, Full | Ttl)

@@ -1,0 +1,158 @@
+"""Records as cells of a table: how they are spelled, how they are proved on the way back, how they are erased.
+
+Header and body each have a checksum, so that a record whose body was taken away is still whole. The body's is
+chained to the header's: a body that stands in another record's place proves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any
+from zlib import crc32
+
+from tertulia.errors import StorageError
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
+from tertulia.rollout.database import MAX_BODY_BYTES, MAX_HEADER_BYTES
+from tertulia.rollout.store import Row, Stored, Swept, TtlAction
+
+_INSERT = "INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+# A length is known without reading the value. What has no length that we allow is not read.
+SELECT = (
+    "SELECT n, kind, type, ts, seq, talk, scope, header_crc, body_crc,"
+    f" CASE WHEN typeof(header) = 'blob' AND length(header) <= {MAX_HEADER_BYTES} THEN header END,"
+    f" CASE WHEN typeof(body) = 'blob' AND length(body) <= {MAX_BODY_BYTES} THEN body END"
+    " FROM record WHERE n > ? AND n <= ? ORDER BY n"
+)
+
+_EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
+
+_ERASE_BODY = "UPDATE record SET body = NULL, body_crc = NULL WHERE body_crc IS NOT NULL AND "
+_OF_TALK = "(talk = ?1 OR n = ?1)"
+
+
+def insert(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
+    """Add records, within the caller's transaction."""
+    connection.executemany(_INSERT, map(_cells, rows))
+
+
+def _cells(row: Row) -> tuple[object, ...]:
+    body = row.body
+    if len(row.header) > MAX_HEADER_BYTES or (body is not None and len(body) > MAX_BODY_BYTES):
+        raise StorageError(
+            f"a {row.kind} record is larger than {MAX_BODY_BYTES >> 20} MiB and cannot be stored", kind="size"
+        )
+    ts = float(row.ts)
+    proof = _prove(row.n, row.kind, row.type, ts, row.seq, (row.talk, row.scope, row.header))
+    return (
+        *(row.n, row.kind, row.type, ts, row.seq, row.talk, row.scope, row.expires, proof),
+        *(None if body is None else crc32(body, proof), row.header, body),
+    )
+
+
+def _prove(n: int, kind: str, type: str, ts: float, seq: int | None, rest: tuple[int, int, bytes]) -> int:
+    talk, scope, header = rest
+    return crc32(header, crc32(f"{n} {kind} {type} {ts!r} {seq} {talk} {scope}".encode()))
+
+
+def stored(cells: Sequence[Any]) -> Stored:
+    """A record as it was read. Cells of any type, from anybody."""
+    n, kind, type, ts, seq, talk, scope, header_crc, body_crc, header, body = cells
+    if not _well_typed(ts, seq, talk, scope, header):
+        return damaged(n)
+    try:
+        kind, type = str(kind, "utf-8"), str(type, "utf-8")
+    except (TypeError, UnicodeDecodeError):
+        return damaged(n)
+    proof = _prove(n, kind, type, ts, seq, (talk, scope, header))
+    if proof != header_crc:
+        return damaged(n)
+    if body is None:
+        return Stored(n, kind, type, ts, seq, talk, scope, header, None, body_crc is not None)
+    if crc32(body, proof) != body_crc:
+        return Stored(n, kind, type, ts, seq, talk, scope, header, None, True)
+    return Stored(n, kind, type, ts, seq, talk, scope, header, body)
+
+
+def _well_typed(ts: object, seq: object, talk: object, scope: object, header: object) -> bool:
+    # Not left to the checksum: whoever crafts a record can compute one.
+    return (
+        isinstance(ts, float)
+        and _EARLIEST <= ts <= _LATEST
+        and (seq is None or isinstance(seq, int))
+        and isinstance(talk, int)
+        and isinstance(scope, int)
+        and isinstance(header, bytes)
+    )
+
+
+def damaged(n: int) -> Stored:
+    """A record of which nothing is known but its place."""
+    return Stored(n, "", "", 0.0, None, 0, 0, b"", None, True)
+
+
+def latest_time(connection: sqlite3.Connection, now: float) -> float:
+    """`now`, or the time of the newest record if that is later."""
+    newest = connection.execute("SELECT max(ts) FROM record").fetchone()[0]
+    return max(now, newest) if isinstance(newest, float) and math.isfinite(newest) else now
+
+
+def erase(connection: sqlite3.Connection, talk: int, policy: StoragePolicy, skeleton: Sequence[str], now: float) -> int:
+    """Take away what a stricter policy forbids of a conversation; how many records were touched.
+
+    The record that named the conversation belongs to it, and stays.
+    """
+    match policy:
+        case Full():
+            return 0
+        case HeadersOnly():
+            return connection.execute(_ERASE_BODY + _OF_TALK, (talk,)).rowcount
+        case NoStorage():
+            bodies = connection.execute(_ERASE_BODY + _OF_TALK, (talk,)).rowcount
+            kept = ", ".join("?" * len(skeleton))
+            gone = f"DELETE FROM record WHERE talk = ? AND n <> talk AND type NOT IN ({kept})"
+            return bodies + connection.execute(gone, (talk, *skeleton)).rowcount
+        case Ttl(seconds):
+            shorter = f"UPDATE record SET expires = ts + ?2 WHERE {_OF_TALK} AND (expires IS NULL OR expires > ts + ?2)"
+            connection.execute(shorter, (talk, seconds))
+            return connection.execute(f"{_ERASE_BODY}{_OF_TALK} AND expires <= ?2", (talk, now)).rowcount
+
+
+def expire(connection: sqlite3.Connection, now: float, action: TtlAction) -> Swept:
+    """Take away what has expired by then."""
+    if action == "delete":
+        rows = connection.execute("DELETE FROM record WHERE expires <= ?", (now,)).rowcount
+        return Swept(rows=rows, next_due=next_due(connection, action))
+    bodies = connection.execute(_ERASE_BODY + "expires <= ?", (now,)).rowcount
+    return Swept(bodies=bodies, next_due=next_due(connection, action))
+
+
+def mark(connection: sqlite3.Connection) -> None:
+    """Note that something is being erased: until `unmark` there may be remains of it in the file."""
+    connection.execute(
+        "INSERT OR IGNORE INTO record VALUES (-1, 'erasure', '', 0, NULL, 0, 0, NULL, 0, NULL, '', NULL)"
+    )
+
+
+def unmark(connection: sqlite3.Connection) -> None:
+    """Note that all of it is gone."""
+    connection.execute("DELETE FROM record WHERE n = -1")
+
+
+def is_marked(connection: sqlite3.Connection) -> bool:
+    """Whether an erasure was begun and not ended."""
+    return connection.execute("SELECT 1 FROM record WHERE n = -1").fetchone() is not None
+
+
+def erase_bodies(connection: sqlite3.Connection) -> int:
+    """Take every body away; how many there were."""
+    return connection.execute(_ERASE_BODY + "TRUE").rowcount
+
+
+def next_due(connection: sqlite3.Connection, action: TtlAction) -> float | None:
+    """When that action has something to do next."""
+    only_bodies = "" if action == "delete" else " AND body_crc IS NOT NULL"
+    due = connection.execute(f"SELECT min(expires) FROM record WHERE expires IS NOT NULL{only_bodies}").fetchone()[0]
+    return due if isinstance(due, float) else None

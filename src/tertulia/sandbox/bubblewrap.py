@@ -1,0 +1,142 @@
+"""Tier 1: a command in namespaces of its own, made by bubblewrap, with the system call filter on top.
+
+The program is taken from one absolute path and must be root's: not from PATH, not from a workspace. Its arguments go
+through a descriptor, because a process list is no place for an environment, and its own environment is empty, because
+LD_PRELOAD would be obeyed by bubblewrap itself, outside.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from tertulia.errors import SandboxUnavailable
+from tertulia.sandbox.bubblewrapped import Bubblewrapped, in_memory
+from tertulia.sandbox.cgroup import Cgroup, find_delegated
+from tertulia.sandbox.mounts import Mounts
+from tertulia.sandbox.rlimits import limit_met
+from tertulia.sandbox.runner import Command, Output, TierName
+from tertulia.sandbox.seccomp import current_machine, filter_program
+from tertulia.sandbox.tier import Ended, Ending, Spawned, Streams
+
+BWRAP = "/usr/bin/bwrap"
+OLDEST = (0, 8, 0)
+_INSTALL = "install the package `bubblewrap` (apt install bubblewrap, dnf install bubblewrap)"
+_VERSION_TIMEOUT_S = 10
+_SETSID = "/usr/bin/setsid"
+_INSIDE_ID = 1000
+_NOT_EXECUTED = re.compile(rb"bwrap: execvp [^\n]*: ([^:\n]*)\n")
+NO_SUCH_PROGRAM, NOT_EXECUTABLE = 127, 126
+
+
+class Bubblewrap:
+    """Implements `Tier`."""
+
+    name: TierName = "bubblewrap"
+    not_covered: tuple[str, ...] = ()
+
+    def __init__(self, program: str = BWRAP) -> None:
+        self._program = program
+        self._cgroups: Path | None = None
+
+    def find(self) -> str:
+        """Its version, having looked whose program it is."""
+        machine = current_machine()
+        _check_owner(self._program)
+        version = _read_version(self._program)
+        membership = Path("/proc/self/cgroup")
+        self._cgroups = find_delegated(membership.read_text(), Path("/sys/fs/cgroup")) if membership.exists() else None
+        return f"{version}, {machine.name}"
+
+    def spawn(self, command: Command, streams: Streams, ended: Ended) -> Spawned:
+        """In namespaces of its own."""
+        mounts = Mounts(command)
+        try:
+            cgroup = None if self._cgroups is None else Cgroup(self._cgroups, command.confinement.limits)
+            filtered = in_memory(_filter(command))
+            mounts.fds.append(filtered)
+            arguments = [*_namespaces(command), *mounts.arguments, "--seccomp", str(filtered), *_surroundings(command)]
+            return Bubblewrapped(self._program, arguments, _program(command), command, streams, (mounts, cgroup, ended))
+        except OSError as error:
+            mounts.close()
+            raise SandboxUnavailable(f"the sandbox cannot be started: {error.strerror}") from None
+        except BaseException:
+            mounts.close()
+            raise
+
+    def conclude(self, ending: Ending, output: Output) -> Ending:
+        """What a shell would say where there was no such program; and which limit may have been met."""
+        if ending.began:
+            limit = ending.limit or limit_met(ending.exit_code, output)
+            return Ending(ending.exit_code, limit=limit)
+        said = output.head + output.tail
+        if found := _NOT_EXECUTED.fullmatch(said):
+            return Ending(NO_SUCH_PROGRAM if b"No such file" in found[1] else NOT_EXECUTABLE)
+        reason = ending.reason or said[-500:].decode("utf-8", "replace").strip() or f"bwrap ended ({ending.exit_code})"
+        return Ending(ending.exit_code, began=False, reason=reason)
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+def _check_owner(program: str) -> None:
+    for path in (program, os.path.dirname(program)):
+        try:
+            status = os.lstat(path)
+        except OSError:
+            raise SandboxUnavailable(f"{program} is missing; {_INSTALL}") from None
+        if status.st_uid != 0 or status.st_mode & 0o022:
+            raise SandboxUnavailable(f"{path} is not root's alone, so it is not trusted; {_INSTALL}")
+    if not stat.S_ISREG(os.lstat(program).st_mode):
+        raise SandboxUnavailable(f"{program} is not a file, so it is not trusted; {_INSTALL}")
+
+
+def _read_version(program: str) -> str:
+    try:
+        ran = subprocess.run(
+            [program, "--version"], env={}, capture_output=True, timeout=_VERSION_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        raise SandboxUnavailable(f"{program} does not start; {_INSTALL}") from None
+    found = re.search(rb"bubblewrap (\d+)\.(\d+)\.(\d+)", ran.stdout)
+    if found is None:
+        raise SandboxUnavailable(f"{program} does not say its version; {_INSTALL}")
+    version = tuple(int(part) for part in found.groups())
+    if version < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise SandboxUnavailable(f"{program} is {found[0].decode()}, at least {oldest} is needed; {_INSTALL}")
+    return found[0].decode()
+
+
+def _namespaces(command: Command) -> Iterator[str]:
+    yield from ("--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent")
+    if command.confinement.network:
+        yield "--share-net"
+    if command.terminal is None and not command.inherit_stdio:
+        yield "--new-session"
+    # Never as root, also not by name. Whoever it is outside, its own files keep belonging to it.
+    yield from ("--uid", str(os.getuid() or _INSIDE_ID), "--gid", str(os.getgid() or _INSIDE_ID))
+
+
+def _surroundings(command: Command) -> Iterator[str]:
+    yield "--clearenv"
+    for name, value in command.environment.items():
+        yield from ("--setenv", name, value)
+    if "TMPDIR" in command.environment:
+        yield from ("--setenv", "TMPDIR", "/tmp")
+    yield from ("--chdir", command.cwd)
+
+
+def _program(command: Command) -> tuple[str, ...]:
+    # Somebody must make the terminal the command's own, or Ctrl-C means nothing to it. Runs inside like the rest.
+    if command.terminal is not None and os.path.exists(_SETSID):
+        return (_SETSID, "--ctty", "--", *command.argv)
+    return command.argv
+
+
+def _filter(command: Command) -> bytes:
+    return filter_program(current_machine(), internet=True, routes=command.confinement.network)

@@ -1,0 +1,209 @@
+"""One command below bubblewrap: held until its limits are set, and not over before the last of its processes is.
+
+Three processes matter: bubblewrap itself, which waits outside; the first process of the new namespace, with whose end
+the kernel ends all others; and the command. bubblewrap is told to wait with the command until a byte comes. By then
+both are bound to our life, and have their limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+
+from tertulia.sandbox.cgroup import Cgroup
+from tertulia.sandbox.mounts import Mounts
+from tertulia.sandbox.process_watch import ProcessWatch
+from tertulia.sandbox.rlimits import impose
+from tertulia.sandbox.runner import Command, LimitName
+from tertulia.sandbox.tier import Ended, Ending, Streams
+
+_STATUS_BYTES = 4096
+
+
+class _Status(msgspec.Struct, rename="kebab"):
+    """A line of what bubblewrap reports; two come, each with one of these."""
+
+    child_pid: int | None = None
+    exit_code: int | None = None
+
+
+class Bubblewrapped:
+    """Implements `Spawned`."""
+
+    def __init__(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        argv: Sequence[str],
+        command: Command,
+        streams: Streams,
+        held: tuple[Mounts, Cgroup | None, Ended],
+    ) -> None:
+        self._limits = command.confinement.limits
+        self._mounts, self._cgroup, self._ended = held
+        self._loop = asyncio.get_running_loop()
+        self._reports = bytearray()
+        self._exit_code: int | None = None
+        self._reason: str | None = None
+        self._limit: LimitName | None = None
+        self._killed = False
+        self._first: int | None = None
+        self._first_pid = 0
+        self._watch: ProcessWatch | None = None
+        self._status, status = os.pipe()
+        gate, self._gate = _gate()
+        given = [status, gate, *self._mounts.fds]
+        try:
+            arguments = [*arguments, "--json-status-fd", str(status), "--block-fd", str(gate)]
+            listed = in_memory(b"".join(os.fsencode(argument) + b"\0" for argument in arguments))
+            given.append(listed)
+            self._outer = _start([program, "--args", str(listed), "--", *argv], given, command, streams)
+        except BaseException:
+            os.close(self._status)
+            os.close(self._gate)
+            raise
+        finally:
+            for fd in given[:2] + given[2 + len(self._mounts.fds) :]:
+                os.close(fd)
+            self._mounts.close_fds()
+        self._outer_fd: int | None = os.pidfd_open(self._outer.pid)
+        os.set_blocking(self._status, False)
+        self._loop.add_reader(self._status, self._hear)
+        self._loop.add_reader(self._outer_fd, self._outer_gone)
+
+    def kill(self) -> None:
+        """The namespace dies with its first process. Before that is known, nothing of the command runs."""
+        self._killed = True
+        if self._first is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._first, signal.SIGKILL)
+            self._outer.kill()
+
+    # ---- the beginning
+
+    def _hear(self) -> None:
+        try:
+            data = os.read(self._status, _STATUS_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_reader(self._status)
+        self._reports += data
+        while b"\n" in self._reports:
+            line, _, self._reports = self._reports.partition(b"\n")
+            report = msgspec.json.decode(line, type=_Status)
+            if report.child_pid is not None:
+                self._know_first(report.child_pid)
+            if report.exit_code is not None:
+                self._exit_code = report.exit_code
+
+    def _know_first(self, pid: int) -> None:
+        try:
+            self._first = os.pidfd_open(pid)
+            self._loop.add_reader(self._first, self._first_gone)
+            self._first_pid = pid
+            self._limit_all(pid)
+        except ProcessLookupError:
+            return
+        except OSError as error:
+            self._reason = f"its limits cannot be set: {error.strerror}"
+            self._killed = True
+        if self._killed:
+            self.kill()
+        else:
+            os.write(self._gate, b"1")
+
+    def _limit_all(self, pid: int) -> None:
+        impose(pid, self._limits)
+        if self._cgroup is not None:
+            self._cgroup.add(pid)
+        elif self._limits.processes is not None and os.geteuid() == 0:
+            # For root the kernel does not count.
+            self._watch = ProcessWatch(pid, self._limits.processes, self._too_many)
+
+    def _too_many(self) -> None:
+        self._limit = "processes"
+        self.kill()
+
+    # ---- the end
+
+    def _outer_gone(self) -> None:
+        assert self._outer_fd is not None
+        self._loop.remove_reader(self._outer_fd)
+        os.close(self._outer_fd)
+        self._outer_fd = None
+        self._outer.wait()
+        self._hear()
+        self._finish()
+
+    def _first_gone(self) -> None:
+        assert self._first is not None
+        self._loop.remove_reader(self._first)
+        os.close(self._first)
+        self._first = None
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._outer_fd is not None or self._first is not None:
+            return
+        self._loop.remove_reader(self._status)
+        os.close(self._status)
+        os.close(self._gate)
+        if self._watch is not None:
+            self._watch.stop()
+        if self._first_pid:
+            # An orphan by now, and ours to bury where we are the machine's first process.
+            with suppress(ChildProcessError):
+                os.waitpid(self._first_pid, os.WNOHANG)
+        limit = self._limit
+        if self._cgroup is not None:
+            limit = self._cgroup.limit_met()
+            self._cgroup.remove()
+        self._mounts.close()
+        self._ended(self._ending(limit))
+
+    def _ending(self, limit: LimitName | None) -> Ending:
+        code = self._outer.returncode
+        if self._exit_code is not None:
+            return Ending(self._exit_code, limit=limit)
+        if code < 0:
+            # bubblewrap was killed: by us, by a limit, or by a Ctrl-C that was meant for the command as well.
+            return Ending(128 - code, began=self._reason is None, limit=limit, reason=self._reason)
+        return Ending(code, began=self._killed and self._reason is None, reason=self._reason)
+
+
+def _gate() -> tuple[int, int]:
+    """(what bubblewrap waits on, what we write to). Open both ways, so that our death does not open it."""
+    reading, writing = os.pipe()
+    both = os.open(f"/proc/self/fd/{reading}", os.O_RDWR | os.O_CLOEXEC)
+    os.close(reading)
+    return both, writing
+
+
+def in_memory(data: bytes) -> int:
+    """A descriptor from which this can be read, once."""
+    fd = os.memfd_create("tertulia")
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _start(line: list[str], fds: list[int], command: Command, streams: Streams) -> subprocess.Popen[bytes]:
+    # From this very thread, which must live on: bubblewrap dies with the thread that started it, not the process.
+    return subprocess.Popen(
+        line,
+        env={},
+        cwd="/",
+        stdin=streams.stdin,
+        stdout=streams.stdout,
+        stderr=streams.stderr,
+        pass_fds=fds,
+        start_new_session=not command.inherit_stdio,
+    )

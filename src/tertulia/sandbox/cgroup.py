@@ -1,0 +1,77 @@
+"""A control group for each command, where one of ours may have children: limits for all its processes together."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from tertulia.sandbox.runner import CommandLimits, LimitName
+
+_NEEDED = {"memory", "pids"}
+_numbers = itertools.count(1)
+
+
+def find_delegated(membership: str, mount: Path) -> Path | None:
+    """The directory in which we may make control groups (version 2), by the text of `/proc/self/cgroup`.
+
+    Our own group, or the one above it, where somebody has already let its children be limited. Nothing is changed to
+    get there: who is given no such place gets limits for each process instead.
+    """
+    paths = [line[3:] for line in membership.splitlines() if line.startswith("0::/")]
+    if not paths or not (mount / "cgroup.controllers").is_file():
+        return None
+    own = mount / paths[0].lstrip("/")
+    return next((group for group in (own, own.parent) if _is_below(group, mount) and _takes_children(group)), None)
+
+
+def _is_below(group: Path, mount: Path) -> bool:
+    return group == mount or mount in group.parents
+
+
+def _takes_children(group: Path) -> bool:
+    if not (os.access(group, os.W_OK) and os.access(group / "cgroup.procs", os.W_OK)):
+        return False
+    return set((group / "cgroup.subtree_control").read_text().split()) >= _NEEDED
+
+
+class Cgroup:
+    """One command's. Raises OSError where the kernel refuses; then the command must not begin."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, parent: Path, limits: CommandLimits) -> None:
+        self._path = parent / f"tertulia-{os.getpid()}-{next(_numbers)}"
+        self._path.mkdir()
+        try:
+            if limits.processes is not None:
+                (self._path / "pids.max").write_text(str(limits.processes))
+            if limits.memory_bytes is not None:
+                (self._path / "memory.max").write_text(str(limits.memory_bytes))
+                (self._path / "memory.oom.group").write_text("1")
+        except OSError:
+            self.remove()
+            raise
+
+    def add(self, pid: int) -> None:
+        """This process and whatever it will start."""
+        (self._path / "cgroup.procs").write_text(str(pid))
+
+    def limit_met(self) -> LimitName | None:
+        """The limit that somebody in it has run into."""
+        if self._count("memory.events", "oom_kill"):
+            return "memory_bytes"
+        return "processes" if self._count("pids.events", "max") else None
+
+    def remove(self) -> None:
+        """When all of it has ended. One that cannot be removed holds nothing any more."""
+        with suppress(OSError):
+            self._path.rmdir()
+
+    def _count(self, file: str, key: str) -> int:
+        try:
+            lines = (self._path / file).read_text().splitlines()
+        except OSError:
+            return 0
+        return next((int(line.split()[1]) for line in lines if line.startswith(f"{key} ")), 0)

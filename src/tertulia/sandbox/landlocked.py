@@ -1,0 +1,91 @@
+"""Tier 2: Landlock, the system call filter and no capabilities, where user namespaces cannot be had.
+
+Only by the user's explicit setting, because it holds less. What it does not hold is listed here and told.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+from tertulia.errors import SandboxError, SandboxUnavailable
+from tertulia.sandbox import landlock
+from tertulia.sandbox.launched import Launcher
+from tertulia.sandbox.rlimits import limit_met, rlimits
+from tertulia.sandbox.runner import Command, Output, TierName
+from tertulia.sandbox.seccomp import current_machine, filter_program
+from tertulia.sandbox.tier import Ended, Ending, Spawned, Streams
+
+NOT_COVERED = (
+    "protected names: `.git`, `.mcp.json` and the like inside a writable root can be changed",
+    "metadata: mode, owner, times and attributes of the user's own files outside can be changed",
+    "secrets that lie inside a writable root can be read, and the names of masked files can be listed",
+    "other processes can be seen, though neither signalled nor read",
+    "/tmp is not writable, TMPDIR is instead; /dev/shm is not writable, so named semaphores do not work",
+    "the network, where it is off, is off altogether: not even a loopback of the command's own",
+)
+
+
+class Landlocked:
+    """Implements `Tier`."""
+
+    name: TierName = "landlock"
+    not_covered = NOT_COVERED
+
+    def __init__(self) -> None:
+        self._launcher = Launcher()
+
+    def find(self) -> str:
+        """The version of Landlock, which must be one that keeps signals in."""
+        machine, version = current_machine(), landlock.abi()
+        if version == 0:
+            raise SandboxUnavailable("this kernel has no Landlock, or it is switched off; Linux 6.12 or newer has it")
+        if version < landlock.OLDEST_ABI:
+            raise SandboxUnavailable(
+                f"this kernel's Landlock is version {version}, at least {landlock.OLDEST_ABI} (Linux 6.12) is needed"
+            )
+        return f"Landlock {version}, {machine.name}"
+
+    def spawn(self, command: Command, streams: Streams, ended: Ended) -> Spawned:
+        """With a temporary directory of its own, that goes with it."""
+        confinement, machine = command.confinement, current_machine()
+        roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
+        for root in roots:
+            if os.path.realpath(root) != root or not os.path.isdir(root):
+                raise SandboxError(f"the writable root {root} is no longer the directory that it was; nothing was run")
+        temporary = tempfile.mkdtemp(prefix="tertulia-")
+        program = filter_program(machine, internet=confinement.network, routes=confinement.network)
+        rules = {
+            "environment": {**command.environment, "TMPDIR": temporary},
+            "rlimits": list(rlimits(confinement.limits)),
+            # For root the kernel does not count.
+            "processes": confinement.limits.processes if os.geteuid() == 0 else None,
+            "restrict": {
+                "writable": [*roots, temporary],
+                "masked": list(confinement.masked),
+                "network": confinement.network,
+                "program": program.hex(),
+                "machine": machine.name,
+            },
+        }
+
+        def tidy(ending: Ending) -> None:
+            shutil.rmtree(temporary, ignore_errors=True)
+            ended(ending)
+
+        try:
+            return self._launcher.spawn(command, streams, rules, tidy)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+    def conclude(self, ending: Ending, output: Output) -> Ending:
+        """With the limit that may have been met."""
+        if ending.limit is not None or not ending.began:
+            return ending
+        return Ending(ending.exit_code, limit=limit_met(ending.exit_code, output), reason=ending.reason)
+
+    def close(self) -> None:
+        """The launcher goes."""
+        self._launcher.close()

@@ -1,0 +1,144 @@
+"""Our side of the launcher: it is started when it is first needed, and each command has a line of its own to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, cast
+
+import msgspec
+
+from tertulia.errors import SandboxUnavailable
+from tertulia.sandbox.bubblewrapped import in_memory
+from tertulia.sandbox.runner import Command, LimitName
+from tertulia.sandbox.tier import Ended, Ending, Streams
+
+_CODE = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from tertulia.sandbox.launcher import serve; serve(int(sys.argv[2]))"
+)
+_SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+_REPORT_BYTES = 65_536
+_BY_SIGKILL = 128 + 9
+
+
+class Launcher:
+    """A process that starts others. One for each tier that needs it."""
+
+    __slots__ = ("_line", "_process")
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: socket.socket | None = None
+
+    def spawn(self, command: Command, streams: Streams, rules: Mapping[str, Any], ended: Ended) -> Launched:
+        """Have the command started under these rules; a launcher that has died is started anew."""
+        ours, theirs = socket.socketpair()
+        request = in_memory(json.dumps(_request(command, rules)).encode("utf-8", "surrogateescape"))
+        fds = [request, streams.stdin, streams.stdout, streams.stderr, theirs.fileno()]
+        try:
+            self._send(fds, in_front=command.inherit_stdio)
+        except OSError as error:
+            ours.close()
+            raise SandboxUnavailable(f"the launcher of commands cannot be started: {error.strerror}") from None
+        finally:
+            theirs.close()
+            os.close(request)
+        return Launched(ours, ended)
+
+    def close(self) -> None:
+        """It ends by itself when its line does."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+
+    def _send(self, fds: list[int], *, in_front: bool) -> None:
+        if self._line is not None:
+            with suppress(OSError):
+                socket.send_fds(self._line, [b"1"], fds)
+                return
+        self.close()
+        self._line = self._start(in_front)
+        socket.send_fds(self._line, [b"1"], fds)
+
+    def _start(self, in_front: bool) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _CODE, _SOURCE, str(theirs.fileno())],
+                env={},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=not in_front,
+            )
+        return ours
+
+
+class _Report(msgspec.Struct):
+    exit_code: int
+    limit: LimitName | None
+    failure: str
+
+
+class Launched:
+    """Implements `Spawned`."""
+
+    def __init__(self, line: socket.socket, ended: Ended) -> None:
+        self._line = line
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        line.setblocking(False)
+        self._loop.add_reader(line, self._hear)
+
+    def kill(self) -> None:
+        """The keeper kills all that it has adopted."""
+        with suppress(OSError):
+            self._line.send(b"K")
+
+    def _hear(self) -> None:
+        try:
+            data = self._line.recv(_REPORT_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._loop.remove_reader(self._line)
+        self._line.close()
+        self._ended(_ending(data))
+
+
+def _ending(data: bytes) -> Ending:
+    if not data:
+        return Ending(_BY_SIGKILL)
+    report = msgspec.json.decode(data, type=_Report)
+    if not report.failure:
+        return Ending(report.exit_code, limit=report.limit)
+    step, _, failure = report.failure.partition(":")
+    number, _, reason = failure.partition(":")
+    if step == "exec":
+        return Ending(127 if int(number) == 2 else 126, reason=reason)
+    return Ending(report.exit_code, began=False, reason=reason)
+
+
+def _request(command: Command, rules: Mapping[str, Any]) -> dict[str, Any]:
+    texts = cast("dict[str, Any]", msgspec.to_builtins({"argv": command.argv, "cwd": command.cwd}))
+    return {
+        **texts,
+        "environment": dict(command.environment),
+        "session": not command.inherit_stdio,
+        "terminal": command.terminal is not None,
+        "rlimits": [],
+        "processes": None,
+        "restrict": None,
+        **rules,
+    }

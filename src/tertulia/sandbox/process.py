@@ -1,0 +1,182 @@
+"""A command that runs: its output is drained, its input fed, its end noted, without a task or a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Literal
+
+from tertulia.errors import Closed, SandboxError
+from tertulia.events.clock import Clock
+from tertulia.sandbox.kept_output import KeptOutput
+from tertulia.sandbox.runner import Command, Finished, OnOutput, Output, TierName
+from tertulia.sandbox.stdio import Stdio
+from tertulia.sandbox.tier import Ending, Spawned, Tier
+
+_CHUNK = 65_536
+_CHUNKS_AT_ONCE = 8
+"""How long the loop is kept by one command that writes faster than we read."""
+_LAST_DRAIN = 256
+"""Pieces still read after the end: more than any pipe holds."""
+_KILL_DEADLINE_S = 5.0
+TIMEOUT_EXIT_CODE = 124
+_BY_SIGKILL = 128 + 9
+_CTRL_D = b"\x04"
+
+
+class Process:
+    """Implements `Running`. Belongs to the loop that it was started on."""
+
+    def __init__(self, command: Command, tier: Tier, clock: Clock, on_output: OnOutput | None) -> None:
+        self.finished: Finished | None = None
+        self.tier: TierName = tier.name
+        self._tier = tier
+        self._clock = clock
+        self._on_output = on_output
+        self._loop = asyncio.get_running_loop()
+        self._began_at = clock.monotonic()
+        self._all, self._fresh = KeptOutput(command.kept_output_bytes), KeptOutput(command.kept_output_bytes)
+        self._terminal = command.terminal is not None
+        self._keeps_stdin = command.keep_stdin or self._terminal
+        self._unwritten = bytearray(command.stdin)
+        self._written, self._gone = asyncio.Event(), asyncio.Event()
+        self._why: Literal["exited", "timeout", "killed"] = "exited"
+        self._stdio = Stdio(command)
+        try:
+            self._spawned: Spawned = tier.spawn(command, self._stdio.streams, self._ended)
+        except BaseException:
+            self._stdio.close_ours()
+            raise
+        finally:
+            self._stdio.close_theirs()
+        if self._stdio.reader is not None:
+            self._loop.add_reader(self._stdio.reader, self._read)
+        self._feed()
+
+    # ---- what others may do with it
+
+    async def write(self, data: bytes) -> None:
+        """To its stdin; Closed when it has ended or does not read any more."""
+        if not (self._keeps_stdin and self._reads()):
+            raise Closed("the command's standard input is closed")
+        self._unwritten += data
+        self._feed()
+        while self._unwritten:
+            self._written.clear()
+            await self._written.wait()
+        if not self._reads():
+            raise Closed("the command has ended, or closed its standard input")
+
+    def close_stdin(self) -> None:
+        """End of file, after what was written."""
+        if not self._keeps_stdin:
+            return
+        self._keeps_stdin = False
+        if self._terminal:
+            self._unwritten += _CTRL_D
+        self._feed()
+
+    def take(self) -> Output:
+        """What was written since the last time."""
+        return self._fresh.take()
+
+    async def wait(self, timeout_s: float | None = None) -> Finished | None:
+        """How it ended; None when it still runs after so long."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._gone.wait()
+        except TimeoutError:
+            pass
+        return self.finished
+
+    async def kill(self, why: Literal["timeout", "killed"] = "killed") -> Finished:
+        """End the whole tree and wait until it is gone."""
+        self.strike(why)
+        finished = await self.wait(_KILL_DEADLINE_S)
+        if finished is None:
+            raise SandboxError(f"a killed command is still there after {_KILL_DEADLINE_S:g} s; the kernel holds it")
+        return finished
+
+    def strike(self, why: Literal["timeout", "killed"] = "killed") -> None:
+        """The part of killing that does not wait."""
+        if self.finished is None:
+            if self._why == "exited":
+                self._why = why
+            self._spawned.kill()
+
+    # ---- output
+
+    def _read(self, pieces: int = _CHUNKS_AT_ONCE) -> None:
+        for _ in range(pieces):
+            if self._stdio.reader is None:
+                return
+            try:
+                data = os.read(self._stdio.reader, _CHUNK)
+            except BlockingIOError:
+                return
+            except OSError:
+                # EIO: nobody holds the other side of the terminal any more.
+                data = b""
+            if not data:
+                self._loop.remove_reader(self._stdio.reader)
+                return
+            self._all.add(data)
+            self._fresh.add(data)
+            if self._on_output is not None:
+                self._on_output(data)
+
+    # ---- input
+
+    def _reads(self) -> bool:
+        return self._stdio.writer is not None
+
+    def _feed(self) -> None:
+        writer = self._stdio.writer
+        if writer is None:
+            return
+        try:
+            while self._unwritten:
+                del self._unwritten[: os.write(writer, self._unwritten[:_CHUNK])]
+        except BlockingIOError:
+            self._loop.add_writer(writer, self._feed)
+            return
+        except OSError:
+            self._shut_stdin()
+            return
+        self._loop.remove_writer(writer)
+        self._written.set()
+        if not self._keeps_stdin:
+            self._shut_stdin()
+
+    def _shut_stdin(self) -> None:
+        writer = self._stdio.writer
+        if writer is not None:
+            self._loop.remove_writer(writer)
+            self._stdio.writer = None
+            if writer != self._stdio.reader:
+                os.close(writer)
+        self._unwritten.clear()
+        self._written.set()
+
+    # ---- end
+
+    def _ended(self, ending: Ending) -> None:
+        self._shut_stdin()
+        self._read(_LAST_DRAIN)
+        if self._stdio.reader is not None:
+            self._loop.remove_reader(self._stdio.reader)
+        self._stdio.close_ours()
+        output = self._all.output()
+        ending = self._tier.conclude(ending, output)
+        why = "not_started" if not ending.began and self._why == "exited" else self._why
+        if why == "exited" and ending.limit is not None and ending.exit_code == _BY_SIGKILL:
+            why = "killed"
+        self.finished = Finished(
+            exit_code=TIMEOUT_EXIT_CODE if why == "timeout" else ending.exit_code,
+            ended=why,
+            output=output,
+            duration_s=self._clock.monotonic() - self._began_at,
+            limit=ending.limit,
+            reason=ending.reason,
+        )
+        self._gone.set()

@@ -1,0 +1,192 @@
+"""The interface on one screen: a confinement, a command in it, and the handle of what runs.
+
+Nothing here asks anybody or knows a tool. Whoever wants a command to leave the sandbox hands over another confinement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+from tertulia.policy.sandbox_mode import SandboxMode
+
+TierName = Literal["bubblewrap", "landlock", "none"]
+"""`none` runs nothing but `danger_full_access`, and that runs in nothing else."""
+
+TierChoice = Literal["bubblewrap", "landlock"]
+"""What a user may set. Running without a tier is a right, not a setting."""
+
+LimitName = Literal["processes", "memory_bytes", "file_bytes", "cpu_s"]
+
+PROTECTED_NAMES = (".git", ".tertulia", ".mcp.json", ".codex", ".claude", ".vscode", ".idea")
+"""Stay read-only at the top of every writable root, also where they do not exist yet."""
+
+
+class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command and its children may use; None bounds nothing."""
+
+    processes: int | None = 4096
+    """Threads count."""
+    memory_bytes: int | None = 8 << 30
+    """Of all together where there is a cgroup to hold it, else of each process."""
+    file_bytes: int | None = 8 << 30
+    """The largest file it may write."""
+    cpu_s: int | None = 3600
+    """CPU time of each process."""
+
+
+class Confinement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command may touch. Frozen data: the same value is shown, approved and enforced.
+
+    Roots are canonical (`os.path.realpath`, once, when the settings are made). One that is no longer the directory of
+    that name when a command starts refuses the command; no root is ever derived from `cwd`.
+    """
+
+    mode: SandboxMode
+    writable_roots: tuple[str, ...] = ()
+    """Counts in workspace_write only. `/tmp` is writable in every mode, and private to the command."""
+    network: bool = False
+    masked: tuple[str, ...] = ()
+    """Files and directories that read as empty, whether inside a root or outside; see `masks.default_masks`."""
+    protected: tuple[str, ...] = PROTECTED_NAMES
+    limits: CommandLimits = CommandLimits()
+
+
+class TerminalSize(msgspec.Struct, frozen=True):
+    """Of a pseudo-terminal."""
+
+    rows: int = 24
+    columns: int = 80
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """One program, started without a shell."""
+
+    argv: tuple[str, ...]
+    """A name without a slash is looked up in the `PATH` of `environment`, inside the sandbox."""
+    cwd: str
+    """An absolute directory; where it begins, and nothing more."""
+    confinement: Confinement
+    environment: Mapping[str, str]
+    """All of it: nothing of our own is inherited. See `policy.shell_environment`."""
+    stdin: bytes = b""
+    """Written first; then end of file, unless it is kept open."""
+    keep_stdin: bool = False
+    """Leave it open for `Running.write`."""
+    terminal: TerminalSize | None = None
+    """Give it a pseudo-terminal of this size; keeps stdin open."""
+    kept_output_bytes: int = 65_536
+    """How much of the output is held in memory, half from its beginning and half from its end."""
+    inherit_stdio: bool = False
+    """For a program that a person started: our own 0, 1 and 2, and no output is kept."""
+
+
+class Output(msgspec.Struct, frozen=True):
+    """What was written to stdout and stderr, in order; `head` is all of it unless something was left out."""
+
+    head: bytes
+    tail: bytes
+    total: int
+    """The true size."""
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a middle is missing."""
+        return self.total > len(self.head) + len(self.tail)
+
+    def text(self) -> str:
+        """As UTF-8, with U+FFFD for what is not, and one line in place of a missing middle."""
+        if not self.truncated:
+            return (self.head + self.tail).decode("utf-8", "replace")
+        left_out = self.total - len(self.head) - len(self.tail)
+        gap = f"\n[… {left_out:,} of {self.total:,} bytes are left out …]\n"
+        return self.head.decode("utf-8", "replace") + gap + self.tail.decode("utf-8", "replace")
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """How a command ended. By then nothing of it runs any more, daemons included."""
+
+    exit_code: int
+    """128 + n where signal n ended it."""
+    ended: Literal["exited", "timeout", "killed", "not_started"]
+    """By itself, by the deadline of `run`, by `kill` or a limit; or it could not be confined and never ran."""
+    output: Output
+    """All of it, whatever was taken before."""
+    duration_s: float
+    limit: LimitName | None = None
+    """The limit that it visibly ran into, if any."""
+    reason: str | None = None
+    """Why it never ran."""
+
+
+class Running(Protocol):
+    """A command that was started. It is watched and its output drained whether or not anybody waits."""
+
+    @property
+    def tier(self) -> TierName:
+        """What confines it."""
+        ...
+
+    @property
+    def finished(self) -> Finished | None:
+        """How it ended, as soon as it has."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """To its stdin; waits while it does not read. Closed when it has ended or stdin was not kept open."""
+        ...
+
+    def close_stdin(self) -> None:
+        """End of file for it (on a terminal: Ctrl-D). Again is nothing."""
+        ...
+
+    def take(self) -> Output:
+        """What was written since the last `take`, within the same bound. The rest is counted in its total."""
+        ...
+
+    async def wait(self, timeout_s: float | None = None) -> Finished | None:
+        """How it ended; None when it still runs after so long. Waiting ends nothing, and neither does cancelling."""
+        ...
+
+    async def kill(self) -> Finished:
+        """End the whole tree, daemons included, and wait until it is gone. Again is nothing."""
+        ...
+
+
+OnOutput = Callable[[bytes], None]
+"""Called on the loop with each piece as it comes; must return at once."""
+
+
+class TierReport(msgspec.Struct, frozen=True):
+    """What the self-test found."""
+
+    tier: TierName
+    version: str
+    attempts: tuple[str, ...]
+    """What was tried from inside, and held."""
+    not_covered: tuple[str, ...] = ()
+    """What this tier cannot hold, in words for people."""
+
+
+class Runner(Protocol):
+    """Runs commands in the one tier it was made for. There is no falling back to another."""
+
+    async def check(self) -> TierReport:
+        """The self-test, once; SandboxUnavailable names the reason and what to install."""
+        ...
+
+    async def start(self, command: Command, on_output: OnOutput | None = None) -> Running:
+        """Start it. SandboxUnavailable, SandboxError (a root was swapped) or InvalidParams before anything runs."""
+        ...
+
+    async def run(
+        self, command: Command, *, timeout_s: float | None = None, on_output: OnOutput | None = None
+    ) -> Finished:
+        """Start it and wait. At the deadline, and when this is cancelled, its whole tree is killed first."""
+        ...
+
+    async def close(self) -> None:
+        """Kill whatever still runs; 0 survivors."""
+        ...

@@ -1,0 +1,109 @@
+"""The runner: one tier, tried out before its first use, and every command that was started in it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from msgspec.structs import replace
+
+from tertulia.errors import InvalidParams, SandboxError
+from tertulia.events.clock import Clock
+from tertulia.sandbox.process import Process
+from tertulia.sandbox.runner import Command, Finished, OnOutput, TierChoice, TierReport
+from tertulia.sandbox.selftest import try_to_escape
+from tertulia.sandbox.tier import Tier
+from tertulia.sandbox.tiers import confining_tier, unconfined_tier
+
+
+class Sandbox:
+    """Implements `Runner`. One a session; on one loop at a time."""
+
+    def __init__(self, *, tier: TierChoice | Tier = "bubblewrap", clock: Clock) -> None:
+        self._tier = confining_tier(tier) if isinstance(tier, str) else tier
+        self._unconfined = unconfined_tier()
+        self._clock = clock
+        self._report: TierReport | None = None
+        self._testing: asyncio.Event | None = None
+        self._running: set[Process] = set()
+
+    async def check(self) -> TierReport:
+        """Try the tier out, once it succeeds; who asks meanwhile waits for the same answer."""
+        while self._report is None:
+            if self._testing is not None:
+                await self._testing.wait()
+                continue
+            self._testing = asyncio.Event()
+            try:
+                self._report = await self._test()
+            finally:
+                self._testing.set()
+                self._testing = None
+        return self._report
+
+    async def start(self, command: Command, on_output: OnOutput | None = None) -> Process:
+        """Start it, confined as it says."""
+        command = _checked(command)
+        if command.confinement.mode == "danger_full_access":
+            return self._spawn(command, self._unconfined, on_output)
+        await self.check()
+        return self._spawn(command, self._tier, on_output)
+
+    async def run(
+        self, command: Command, *, timeout_s: float | None = None, on_output: OnOutput | None = None
+    ) -> Finished:
+        """Start it and wait; its tree is dead before this returns or raises."""
+        return await _see_through(await self.start(command, on_output), timeout_s)
+
+    async def close(self) -> None:
+        """Kill whatever still runs."""
+        for process in self._running:
+            process.strike()
+        for process in tuple(self._running):
+            await process.kill()
+        self._tier.close()
+        self._unconfined.close()
+
+    def _spawn(self, command: Command, tier: Tier, on_output: OnOutput | None) -> Process:
+        self._running = {process for process in self._running if process.finished is None}
+        process = Process(command, tier, self._clock, on_output)
+        self._running.add(process)
+        return process
+
+    async def _test(self) -> TierReport:
+        version = await asyncio.to_thread(self._tier.find)
+        attempts = await try_to_escape(self._tier, self._run_untested)
+        return TierReport(self._tier.name, version, attempts, self._tier.not_covered)
+
+    async def _run_untested(self, command: Command) -> Finished:
+        return await _see_through(self._spawn(command, self._tier, None), _SELF_TEST_TIMEOUT_S)
+
+
+_SELF_TEST_TIMEOUT_S = 30.0
+
+
+async def _see_through(process: Process, timeout_s: float | None) -> Finished:
+    try:
+        finished = await process.wait(timeout_s) or await process.kill("timeout")
+    except asyncio.CancelledError:
+        process.strike()
+        await process.kill()
+        raise
+    if finished.ended == "not_started":
+        raise SandboxError(f"the command could not be confined and was not run: {finished.reason}")
+    return finished
+
+
+def _checked(command: Command) -> Command:
+    """With its directory in canonical form; InvalidParams for what no program can be given."""
+    if not command.argv or not command.argv[0]:
+        raise InvalidParams("a command needs a program")
+    names = [*command.environment]
+    texts = (*command.argv, command.cwd, *names, *command.environment.values())
+    if any("\0" in text for text in texts):
+        raise InvalidParams("no part of a command, its directory or its environment may contain a NUL")
+    if any(not name or "=" in name for name in names):
+        raise InvalidParams("the name of an environment variable is not empty and contains no `=`")
+    if not os.path.isabs(command.cwd) or not os.path.isdir(command.cwd):
+        raise InvalidParams(f"the working directory {command.cwd!r} is not an absolute path of a directory")
+    return replace(command, cwd=os.path.realpath(command.cwd))

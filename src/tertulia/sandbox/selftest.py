@@ -1,0 +1,137 @@
+"""Trying to get out: a program that runs inside a tier once, before anything else does, and must fail at everything.
+
+What counts is judged from outside where that can be seen, and by the program's word where it cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from tertulia.errors import SandboxError, SandboxUnavailable
+from tertulia.sandbox.runner import Command, Confinement, Finished
+from tertulia.sandbox.tier import Tier
+
+ATTEMPTS = (
+    "write outside the workspace",
+    "reach a listener on this machine",
+    "connect to a UNIX socket",
+    "signal the parent",
+    "mount",
+    "open a kernel setting for writing",
+)
+_TIMEOUT_S = 30.0
+
+_PROBE = """
+import ctypes, json, os, socket, sys
+outside, port, unix, parent = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+libc = ctypes.CDLL(None, use_errno=True)
+def connect(family, address):
+    with socket.socket(family) as s:
+        s.settimeout(2)
+        s.connect(address)
+def mount():
+    if libc.mount(b"none", b"/", None, 0x44000, None) and libc.unshare(0x10000000):
+        raise OSError(ctypes.get_errno(), "refused")
+def attempt(act):
+    try:
+        act()
+    except Exception:
+        return False
+    return True
+with open("inside", "w") as f:
+    f.write("x")
+print(json.dumps({"succeeded": [attempt(act) for act in (
+    lambda: os.close(os.open(outside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)),
+    lambda: connect(socket.AF_INET, ("127.0.0.1", port)),
+    lambda: connect(socket.AF_UNIX, unix),
+    lambda: os.kill(parent, 0),
+    mount,
+    lambda: os.close(os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY)),
+)]}))
+"""
+
+Run = Callable[[Command], Coroutine[Any, Any, Finished]]
+
+
+class _Answer(msgspec.Struct):
+    succeeded: list[bool]
+
+
+async def try_to_escape(tier: Tier, run: Run) -> tuple[str, ...]:
+    """What was tried and held; SandboxUnavailable names what did not, or why nothing could be tried."""
+    scene = await asyncio.to_thread(_Scene)
+    try:
+        finished = await run(scene.command())
+        return _judge(tier, scene, finished)
+    except SandboxError as error:
+        raise SandboxUnavailable(f"the sandbox ({tier.name}) does not start: {error.message}") from None
+    finally:
+        scene.close()
+
+
+class _Scene:
+    """A workspace, and things around it that must stay untouched."""
+
+    def __init__(self) -> None:
+        self.folder = os.path.realpath(tempfile.mkdtemp(prefix="tertulia-"))
+        self.workspace = os.path.join(self.folder, "workspace")
+        os.mkdir(self.workspace)
+        # Where we are installed is seen inside, wherever that is.
+        self.outside = os.path.join(os.path.dirname(__file__), f".probe-{secrets.token_hex(8)}")
+        self.tcp = socket.create_server(("127.0.0.1", 0))
+        self.unix = socket.socket(socket.AF_UNIX)
+        self.unix.bind(os.path.join(self.workspace, "socket"))
+        self.unix.listen()
+        for listener in (self.tcp, self.unix):
+            listener.setblocking(False)
+
+    def command(self) -> Command:
+        arguments = (self.outside, self.tcp.getsockname()[1], self.unix.getsockname(), os.getpid())
+        return Command(
+            argv=(sys.executable, "-I", "-S", "-c", _PROBE, *map(str, arguments)),
+            cwd=self.workspace,
+            confinement=Confinement(mode="workspace_write", writable_roots=(self.workspace,)),
+            environment={},
+        )
+
+    def reached(self) -> list[str]:
+        """What was reached, as seen from here."""
+        found = [ATTEMPTS[0]] if os.path.exists(self.outside) else []
+        for listener, attempt in ((self.tcp, ATTEMPTS[1]), (self.unix, ATTEMPTS[2])):
+            try:
+                listener.accept()[0].close()
+            except BlockingIOError:
+                continue
+            found.append(attempt)
+        return found
+
+    def close(self) -> None:
+        self.tcp.close()
+        self.unix.close()
+        if os.path.exists(self.outside):
+            os.unlink(self.outside)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _judge(tier: Tier, scene: _Scene, finished: Finished) -> tuple[str, ...]:
+    try:
+        answer = msgspec.json.decode(finished.output.head, type=_Answer)
+    except msgspec.DecodeError:
+        said = finished.output.text()[-300:].strip() or f"exit code {finished.exit_code}"
+        raise SandboxUnavailable(f"the self-test of the sandbox ({tier.name}) did not run: {said}") from None
+    leaks = {attempt for attempt, ok in zip(ATTEMPTS, answer.succeeded, strict=True) if ok} | {*scene.reached()}
+    if leaks:
+        raise SandboxUnavailable(f"the sandbox ({tier.name}) leaks here: a command could {'; '.join(sorted(leaks))}")
+    if not os.path.exists(os.path.join(scene.workspace, "inside")):
+        raise SandboxUnavailable(f"the sandbox ({tier.name}) does not let a command write to its workspace")
+    return ATTEMPTS

@@ -1,0 +1,58 @@
+"""Our ends and the command's ends of its three streams: pipes, a pseudo-terminal, or our own passed on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import termios
+
+from tertulia.sandbox.runner import Command
+from tertulia.sandbox.tier import Streams
+
+
+class Stdio:
+    """Open until closed, each side by itself. Our ends never block."""
+
+    __slots__ = ("_theirs", "reader", "streams", "writer")
+
+    def __init__(self, command: Command) -> None:
+        self.reader: int | None = None
+        self.writer: int | None = None
+        """The same as `reader` where it is a terminal."""
+        self._theirs: list[int] = []
+        if command.inherit_stdio:
+            self.streams = Streams(0, 1, 2)
+        elif command.terminal is not None:
+            master, slave = os.openpty()
+            size = struct.pack("HHHH", command.terminal.rows, command.terminal.columns, 0, 0)
+            fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
+            self._theirs, self.reader, self.writer = [slave], master, master
+            self.streams = Streams(slave, slave, slave)
+        else:
+            self._open_pipes(command)
+        for fd in self._ours():
+            os.set_blocking(fd, False)
+
+    def _open_pipes(self, command: Command) -> None:
+        if command.stdin or command.keep_stdin:
+            stdin, self.writer = os.pipe()
+        else:
+            stdin = os.open(os.devnull, os.O_RDONLY)
+        self.reader, output = os.pipe()
+        self._theirs = [stdin, output]
+        self.streams = Streams(stdin, output, output)
+
+    def _ours(self) -> set[int]:
+        return {fd for fd in (self.reader, self.writer) if fd is not None}
+
+    def close_theirs(self) -> None:
+        """Once the command has them, so that an end of file is seen."""
+        while self._theirs:
+            os.close(self._theirs.pop())
+
+    def close_ours(self) -> None:
+        """No more is read or written."""
+        for fd in self._ours():
+            os.close(fd)
+        self.reader = self.writer = None

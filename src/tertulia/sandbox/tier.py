@@ -1,0 +1,71 @@
+"""The interface of a tier: it starts a command confined, and says when all of it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from tertulia.sandbox.runner import Command, LimitName, Output, TierName
+
+
+class Streams(msgspec.Struct, frozen=True):
+    """The command's own ends of its stdin, stdout and stderr; whoever made them closes them after `spawn`."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """Nothing of the command runs any more."""
+
+    exit_code: int
+    """128 + n where signal n ended it."""
+    began: bool = True
+    """False: it could not be confined or executed, and nothing of it ran."""
+    limit: LimitName | None = None
+    reason: str | None = None
+    """Why it did not begin."""
+
+
+Ended = Callable[[Ending], None]
+
+
+class Spawned(Protocol):
+    """A tree of processes."""
+
+    def kill(self) -> None:
+        """End all of it, at once and without waiting. Again, or too late, is nothing."""
+        ...
+
+
+class Tier(Protocol):
+    """One way to confine. Its callbacks come on the loop of the thread that called `spawn`."""
+
+    @property
+    def name(self) -> TierName:
+        """As settings and reports call it."""
+        ...
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What it cannot hold, in words for people."""
+        ...
+
+    def find(self) -> str:
+        """The version of what it rests on; SandboxUnavailable where that is missing or not to be trusted. Blocks."""
+        ...
+
+    def spawn(self, command: Command, streams: Streams, ended: Ended) -> Spawned:
+        """Start it; `ended` is called exactly once, and never before this returns. Raises before anything runs."""
+        ...
+
+    def conclude(self, ending: Ending, output: Output) -> Ending:
+        """The ending as it is told to others, in the light of what was written until then. Pure."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is kept between commands."""
+        ...

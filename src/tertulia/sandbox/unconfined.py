@@ -1,0 +1,33 @@
+"""No tier at all: `danger_full_access`, chosen by the user. Its tree is still ours to end."""
+
+from __future__ import annotations
+
+from tertulia.sandbox.launched import Launcher
+from tertulia.sandbox.runner import Command, Output, TierName
+from tertulia.sandbox.tier import Ended, Ending, Spawned, Streams
+
+
+class Unconfined:
+    """Implements `Tier`, except that it confines nothing."""
+
+    name: TierName = "none"
+    not_covered = ("anything: the command may do whatever the user may",)
+
+    def __init__(self) -> None:
+        self._launcher = Launcher()
+
+    def find(self) -> str:
+        """There is nothing to find."""
+        return ""
+
+    def spawn(self, command: Command, streams: Streams, ended: Ended) -> Spawned:
+        """As it is; without limits too."""
+        return self._launcher.spawn(command, streams, {}, ended)
+
+    def conclude(self, ending: Ending, output: Output) -> Ending:
+        """As it was."""
+        return ending
+
+    def close(self) -> None:
+        """The launcher goes."""
+        self._launcher.close()

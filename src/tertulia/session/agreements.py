@@ -1,0 +1,93 @@
+"""The terms of a conversation as they are written down, and read back.
+
+What people wrote (instructions, titles, directories) is kept apart from what only says what is allowed: the first
+goes by the storage policy, the second is always kept, so that nobody who comes back has more rights than he had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.conversation.context import ShellMode
+from tertulia.conversation.talk import Talk
+from tertulia.errors import StorageError
+from tertulia.policy.narrowing import Narrowed, Rights
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.records import Agreed
+
+
+class Agreement(msgspec.Struct, frozen=True):
+    """What a conversation was, as far as it was written down."""
+
+    parent_id: ConversationId | None
+    depth: int
+    model: str
+    backend: str
+    because: str
+    rights: Rights
+    ceiling: Rights
+    shell_mode: ShellMode | None = None
+    cwd: str | None = None
+    """None where it was not stored."""
+    title: str | None = None
+    base_instructions: str | None = None
+    user_instructions: str | None = None
+    narrowed: tuple[Narrowed, ...] = ()
+
+
+def agreed(talk: Talk, narrowed: Sequence[Narrowed]) -> Agreed:
+    """The record of a conversation's terms as they are now."""
+    terms, context = talk.terms, talk.terms.context
+    return Agreed(
+        conversation_id=talk.id,
+        storage=talk.storage,
+        rights={"rights": _plain(terms.rights), "ceiling": _plain(talk.ceiling)},
+        place={
+            "parent_id": talk.parent_id,
+            "depth": talk.depth,
+            "model": terms.wire.name,
+            "backend": terms.backend,
+            "because": talk.because,
+            "shell_mode": terms.shell_mode,
+        },
+        terms={
+            "cwd": terms.cwd,
+            "title": talk.title,
+            "base_instructions": context.base_instructions,
+            "user_instructions": context.user_instructions,
+            "narrowed": msgspec.to_builtins(list(narrowed)),
+            "roots": [terms.rights.writable_roots, talk.ceiling.writable_roots],
+        },
+    )
+
+
+def read_agreement(record: Agreed) -> Agreement:
+    """The same, read back. Directories that were not stored may not be written; StorageError for what makes no sense."""
+    told = dict(record.terms)
+    roots = told.pop("roots", ((), ()))
+    try:
+        written = msgspec.convert({**record.place, **told, **record.rights}, Agreement)
+        now, most = msgspec.convert(roots, tuple[tuple[str, ...] | None, tuple[str, ...] | None])
+    except (msgspec.ValidationError, TypeError) as error:
+        raise StorageError(f"the terms of conversation {record.conversation_id} cannot be read: {error}") from None
+    return replace(
+        written,
+        rights=_with_roots(written.rights, now),
+        ceiling=_with_roots(written.ceiling, most),
+    )
+
+
+def _plain(rights: Rights) -> dict[str, Any]:
+    """Without directories: they are names that people gave. Only whether there were any is left."""
+    plain = cast("dict[str, Any]", msgspec.to_builtins(rights))
+    if rights.writable_roots is not None:
+        plain["writable_roots"] = []
+    return plain
+
+
+def _with_roots(rights: Rights, roots: tuple[str, ...] | None) -> Rights:
+    return rights if rights.writable_roots is None else replace(rights, writable_roots=roots or ())

@@ -1,0 +1,140 @@
+"""What the conversation tools may see and do: the session's conversations, from where a caller stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from tertulia.conversation.context import NATIVE
+from tertulia.conversation.talk import Talk
+from tertulia.errors import AwaitingResult, Closed, InvalidParams, NotFound, UnsupportedByBackend
+from tertulia.protocol.inputs import NewConversation
+from tertulia.protocol.storage import StoragePolicy, strictest
+from tertulia.session import describe
+from tertulia.session.parts import Parts
+from tertulia.session.shutdown import begin_to_close, close_conversation
+from tertulia.tools.tool import CallContext, Seen
+
+_NOT_FOUND = "conversation not found"
+_SCRIPTED = "scripted/"
+
+
+class SessionDirectory:
+    """Knows the session once it is put together; the tools are made before that."""
+
+    def __init__(self) -> None:
+        self._parts: Parts | None = None
+
+    def serve(self, parts: Parts) -> None:
+        """From now on there is something to see."""
+        self._parts = parts
+
+    def list(self, call: CallContext) -> Seen:
+        """Every conversation in sight, root first, then by creation."""
+        parts, caller = self._ready, self._caller(call)
+        seen = [talk for talk in parts.conversations if _sees(call, caller, talk)]
+        ids = {talk.id for talk in seen}
+
+        def entry(index: int) -> dict[str, Any]:
+            info = describe.conversation(parts, seen[index])
+            if info.parent_id not in ids:
+                info = msgspec.structs.replace(info, parent_id=None)
+            return msgspec.to_builtins(info)
+
+        titled = (talk.terms.rights.storage_policy for talk in seen if talk.title is not None)
+        return Seen(len(seen), entry, _stricter(caller, titled))
+
+    def history(self, call: CallContext, conversation_id: str, limit: int | None) -> Seen:
+        """The newest messages of a conversation."""
+        talk = self._find(call, conversation_id)
+        messages = talk.history.messages(limit)
+        policies = (message.storage for message in messages if message.storage is not None)
+        storage = _stricter(self._caller(call), (talk.terms.rights.storage_policy, *policies))
+        return Seen(len(messages), lambda index: msgspec.to_builtins(describe.entry(messages[index])), storage)
+
+    def check_create(self, call: CallContext, spec: NewConversation) -> None:
+        """Refuse a conversation that could not be opened."""
+        caller = self._delegating(call)
+        # A script is a file: a model that is no script itself could have any file read by naming it.
+        if isinstance(spec.model, str) and spec.model.startswith(_SCRIPTED) and not _is_scripted(caller):
+            raise InvalidParams("model: only a scripted conversation may open one with a script")
+        self._ready.conversations.check_child(spec, caller)
+
+    def check_send(self, call: CallContext, conversation_id: str) -> None:
+        """Refuse a target that does not exist, or that could not answer."""
+        caller, talk = self._delegating(call), self._find(call, conversation_id)
+        if talk is caller or talk.awaiting:
+            raise AwaitingResult("conversation is awaiting a tool result")
+
+    def check_destroy(self, call: CallContext, conversation_id: str) -> None:
+        """Refuse the root, what does not exist, and what waits for an answer."""
+        self._destructible(call, conversation_id)
+
+    async def destroy(self, call: CallContext, conversation_id: str) -> bool:
+        """Close it; whether it was the caller, whose task then ends with the call."""
+        talk = self._destructible(call, conversation_id)
+        if talk.id == call.conversation_id:
+            # Not waited for: it is over when this very task is.
+            begin_to_close(self._ready, talk, self._ready.settings.close_timeout_s)
+            return True
+        await close_conversation(self._ready, talk.id, None)
+        return False
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _ready(self) -> Parts:
+        assert self._parts is not None, "a tool was called before the session stood"
+        return self._parts
+
+    def _caller(self, call: CallContext) -> Talk:
+        return self._ready.conversations.find(call.conversation_id)
+
+    def _delegating(self, call: CallContext) -> Talk:
+        caller = self._caller(call)
+        if caller.terms.backend != NATIVE:
+            raise UnsupportedByBackend(f"the backend {caller.terms.backend} cannot wait for another conversation")
+        return caller
+
+    def _find(self, call: CallContext, conversation_id: str) -> Talk:
+        try:
+            talk = self._ready.conversations.find(conversation_id)
+        except NotFound:
+            raise NotFound(_NOT_FOUND) from None
+        except Closed:
+            if call.rights.visibility == "subtree":
+                # Nobody knows any more whether it was in sight.
+                raise NotFound(_NOT_FOUND) from None
+            raise Closed("conversation is closed") from None
+        if not _sees(call, self._caller(call), talk):
+            raise NotFound(_NOT_FOUND)
+        return talk
+
+    def _destructible(self, call: CallContext, conversation_id: str) -> Talk:
+        try:
+            talk = self._find(call, conversation_id)
+        except Closed:
+            raise NotFound(_NOT_FOUND) from None
+        if talk is self._ready.conversations.root:
+            raise InvalidParams("the root conversation cannot be destroyed")
+        if talk.awaiting:
+            raise AwaitingResult("conversation is awaiting a tool result")
+        return talk
+
+
+def _sees(call: CallContext, caller: Talk, talk: Talk) -> bool:
+    """Rights are the chain's: what any of its members is kept from seeing is not seen on its behalf."""
+    return call.rights.visibility == "session" or talk.is_in_subtree_of(caller.id)
+
+
+def _is_scripted(talk: Talk) -> bool:
+    return talk.terms.wire.name.startswith(_SCRIPTED)
+
+
+def _stricter(caller: Talk, sources: Iterable[StoragePolicy]) -> StoragePolicy | None:
+    """The strictest policy of the sources, where it is stricter than the caller's own."""
+    own = caller.terms.rights.storage_policy
+    strict = strictest(own, *sources)
+    return None if strict == own else strict

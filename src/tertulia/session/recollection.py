@@ -1,0 +1,234 @@
+"""What a session's record says about it: read line by line, nothing done.
+
+A fold over events and records. It knows no file, makes no conversation and publishes nothing; `recovery` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tertulia.errors import StorageError
+from tertulia.events.bus import Scope
+from tertulia.protocol import events as e
+from tertulia.protocol.events import Event
+from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
+from tertulia.protocol.items import Item, ToolOutput, UserMessage
+from tertulia.protocol.records import Agreed, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
+from tertulia.protocol.tool_events import PlanUpdate, ToolCallBegin, ToolCallEnd
+from tertulia.protocol.usage import NO_USAGE, Usage
+from tertulia.rollout.reading import Line
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """One segment of a history, as it was said."""
+
+    items: tuple[Item, ...]
+    pinned: bool = False
+    seed: bool = False
+    missing: tuple[int, ...] = ()
+    """Positions of items whose text was not stored: something stands in for them."""
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """A call that a task had begun to handle."""
+
+    name: str
+    scope: Scope
+    n: int
+
+
+class PastTalk:
+    """One conversation as it was when the record ends."""
+
+    def __init__(self, id: ConversationId) -> None:
+        self.id = id
+        self.agreed: Agreed | None = None
+        self.pieces: list[Piece] = []
+        self.queued: dict[ItemId, UserMessage] = {}
+        """Accepted, and not yet seen by the model."""
+        self.ended: dict[CallId, ToolOutput] = {}
+        """Answered, and not yet said."""
+        self.begun: dict[CallId, Begun] = {}
+        """Calls that were handled and have no end."""
+        self.plan: PlanUpdate | None = None
+        self.closed = False
+        self.tasks = 0
+        self.active = 0.0
+
+    @property
+    def items(self) -> list[Item]:
+        """Everything that was said and is still part of the history."""
+        return [item for piece in self.pieces for item in piece.items]
+
+
+class PastTask(msgspec.Struct, frozen=True):
+    """A task that was begun, or accepted, and has no end."""
+
+    scope: Scope
+    n: int
+
+
+class PastChain:
+    """What one message caused, for whoever asks again under the same message id."""
+
+    def __init__(self, submitted: Submitted, started: float) -> None:
+        self.conversation_id = submitted.conversation_id
+        self.task_id = submitted.task_id
+        self.trace_id = submitted.trace_id
+        self.message = submitted.message
+        self.started = self.ended = started
+        self.usage: Usage = NO_USAGE
+        self.tool_calls = 0
+        self.error: e.Error | None = None
+        self.end: e.TaskComplete | e.TurnAborted | None = None
+        """Of the last task of the conversation that the message went to; None while it goes on."""
+
+
+class Recollection:
+    """All that is known of a session after reading its record."""
+
+    def __init__(self) -> None:
+        self.session_id: SessionId | None = None
+        self.epoch = 0
+        self.last_seq = 0
+        self.root_id: ConversationId | None = None
+        self.model: str | None = None
+        self.talks: dict[ConversationId, PastTalk] = {}
+        """By creation, closed ones too."""
+        self.unfinished: dict[TaskId, PastTask] = {}
+        self.chains: dict[str, PastChain] = {}
+        """By trace; of messages that had an id."""
+        self.damaged = 0
+
+    def identity(self) -> tuple[SessionId, ConversationId]:
+        """The ids of the session and of its root; StorageError where the record does not even say that."""
+        root = None if self.root_id is None else self.talks.get(self.root_id)
+        if self.session_id is None or self.root_id is None or root is None or root.agreed is None:
+            raise StorageError("the record does not say how the session began; what is left can be exported")
+        return self.session_id, self.root_id
+
+    def read(self, lines: Iterable[Line]) -> Recollection:
+        """Take in all lines; itself."""
+        for line in lines:
+            self.damaged += len(line.damaged)
+            if isinstance(line.what, Event):
+                self._hear(line.what, line)
+            elif line.what is not None:
+                self._take(line.what, line)
+        return self
+
+    # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take(self, record: Record, line: Line) -> None:
+        talk = self._talk(record.conversation_id)
+        talk.active = line.ts
+        match record:
+            case Agreed():
+                talk.agreed = record
+            case Forked(source=source, items=count):
+                origin = self._talk(source)
+                talk.pieces = _first(count, origin.pieces)
+            case Said():
+                self._say(talk, record, line)
+            case Ended(output=output):
+                talk.ended[output.call_id] = output
+            case Queued(message=message):
+                talk.queued[message.id] = message
+            case Rewritten():
+                _rewrite(talk, record)
+            case Submitted():
+                self._submit(record, line)
+            case _:
+                pass
+
+    def _say(self, talk: PastTalk, said: Said, line: Line) -> None:
+        talk.pieces.append(Piece(said.items, said.pinned, said.seed, tuple(n - line.n for n in line.missing)))
+        for item in said.items:
+            if isinstance(item, UserMessage):
+                talk.queued.pop(item.id, None)
+            elif isinstance(item, ToolOutput):
+                talk.ended.pop(item.call_id, None)
+
+    def _submit(self, submitted: Submitted, line: Line) -> None:
+        scope = Scope("", submitted.conversation_id, submitted.task_id, submitted.trace_id)
+        self.unfinished.setdefault(submitted.task_id, PastTask(scope, line.n))
+        if submitted.message is not None:
+            self.chains.setdefault(submitted.trace_id, PastChain(submitted, line.ts))
+
+    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _hear(self, event: Event, line: Line) -> None:
+        self.epoch = max(self.epoch, event.epoch)
+        self.last_seq = max(self.last_seq, event.seq or 0)
+        if isinstance(event.data, e.SessionConfigured):
+            self.session_id = event.session_id
+            self.root_id, self.model = event.data.root_conversation_id, event.data.model
+        if event.conversation_id is not None:
+            self._hear_of(self._talk(event.conversation_id), event, line)
+        if event.trace_id is not None and (chain := self.chains.get(event.trace_id)):
+            _follow(chain, event, line.ts)
+
+    def _hear_of(self, talk: PastTalk, event: Event, line: Line) -> None:
+        scope = Scope(event.sub_id, event.conversation_id, event.task_id, event.trace_id, event.span_id)
+        match event.data:
+            case e.TaskStarted() if event.task_id is not None:
+                self.unfinished[event.task_id] = PastTask(scope, line.n)
+                talk.tasks += 1
+            case e.TaskComplete() | e.TurnAborted() if event.task_id is not None:
+                self.unfinished.pop(event.task_id, None)
+            case e.ConversationClosed():
+                talk.closed = True
+            case ToolCallBegin(call_id=call_id, name=name):
+                talk.begun[call_id] = Begun(name, scope, line.n)
+            case ToolCallEnd(call_id=call_id):
+                talk.begun.pop(call_id, None)
+            case PlanUpdate():
+                talk.plan = event.data
+            case _:
+                pass
+        talk.active = line.ts
+
+    def _talk(self, id: ConversationId) -> PastTalk:
+        talk = self.talks.get(id)
+        if talk is None:
+            talk = self.talks[id] = PastTalk(id)
+        return talk
+
+
+def _follow(chain: PastChain, event: Event, ts: float) -> None:
+    match event.data:
+        case e.TaskStarted():
+            chain.end = None
+        case e.TaskComplete():
+            chain.usage += event.data.usage
+        case e.Error():
+            chain.error = event.data
+        case ToolCallBegin():
+            chain.tool_calls += 1
+        case _:
+            pass
+    own = event.conversation_id == chain.conversation_id
+    if own and isinstance(event.data, e.TaskComplete | e.TurnAborted):
+        replaced = isinstance(event.data, e.TurnAborted) and event.data.reason == "replaced"
+        chain.end, chain.ended = None if replaced else event.data, ts
+
+
+def _first(count: int, pieces: Iterable[Piece]) -> list[Piece]:
+    """The pieces that hold the first items; the last one may be cut."""
+    taken: list[Piece] = []
+    for piece in pieces:
+        if count <= 0:
+            break
+        missing = tuple(at for at in piece.missing if at < count)
+        taken.append(Piece(piece.items[:count], piece.pinned, piece.seed, missing))
+        count -= len(piece.items)
+    return taken
+
+
+def _rewrite(talk: PastTalk, done: Rewritten) -> None:
+    """Lay the pieces as the rewrite did. A record that lost lines may name places that are not there."""
+    kept = [talk.pieces[at] for at in done.kept if 0 <= at < len(talk.pieces)]
+    summary = [] if done.summary is None else [Piece((done.summary,))]
+    talk.pieces = [*kept[: done.place], *summary, *kept[done.place :], *talk.pieces[max(done.end, 0) :]]

@@ -1,0 +1,144 @@
+"""Putting a session back as its record says. It runs nothing: what was under way is closed, and said.
+
+Every open call gets its one output, the innermost conversation first; every task without an end gets one; the
+conversations wait for their next message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from tertulia.conversation.talk import Talk
+from tertulia.errors import Cancelled
+from tertulia.events.bus import Scope
+from tertulia.protocol.events import AbortReason, TaskComplete, TurnAborted, Warning
+from tertulia.protocol.ids import ConversationId, new_item_id
+from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, readable_arguments
+from tertulia.protocol.storage import storage_to_wire
+from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
+from tertulia.protocol.tool_names import INTERRUPTING, canonical
+from tertulia.scheduler.plan import Chain, TaskPlan
+from tertulia.scheduler.reply import Failure, Reply, Status
+from tertulia.session.parts import Parts
+from tertulia.session.recollection import PastChain, PastTalk, Recollection
+from tertulia.session.restoring import Restored
+from tertulia.tools.dispatch import refusal
+
+INTERRUPTED = "interrupted: the process died before this call was handled"
+UNKNOWN = (
+    "outcome unknown: the process died after this tool was started and before its result was written down; "
+    "it may or may not have had its effect"
+)
+_NEVER_ANSWERED = "interrupted: the process died before the other conversation had answered"
+
+
+def close_what_was_open(parts: Parts, past: Recollection, restored: Sequence[Restored]) -> None:
+    """Give every open call its output and every task its end, and say what could not be restored."""
+    talks = {each.talk.id: each.talk for each in restored}
+    for old in sorted(past.talks.values(), key=_newest_call, reverse=True):
+        talk = talks.get(old.id)
+        if talk is not None:
+            _close_calls(parts, old, talk)
+        _end_tasks(parts, past, old.id)
+    for each in restored:
+        _tell(parts, past.talks[each.talk.id], each)
+    if past.damaged:
+        message = f"{past.damaged} damaged records of this session could not be read and were left out"
+        parts.bus.publish(Warning(message, "record_damaged"))
+    for chain in past.chains.values():
+        if (reply := _reply(chain)) is not None and chain.conversation_id in talks:
+            parts.scheduler.ledger.note(_answered(chain, reply))
+
+
+# ── open calls ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _newest_call(talk: PastTalk) -> tuple[int, float]:
+    """The innermost conversation of a chain is the one whose call began last."""
+    return max((begun.n for begun in talk.begun.values()), default=0), talk.active
+
+
+def _close_calls(parts: Parts, old: PastTalk, talk: Talk) -> None:
+    calls = talk.history.open_call_items()
+    outputs = [_output(call, old) for call in calls]
+    talk.say(outputs)
+    for call, output in zip(calls, outputs, strict=True):
+        begun = old.begun.get(call.call_id)
+        if begun is None and call.call_id in old.ended:
+            continue
+        scope = Scope("", talk.id) if begun is None else begun.scope
+        if begun is None:
+            parts.bus.publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call)), scope)
+        end = ToolCallEnd(call.call_id, call.name, output.success, output.text, False, 0)
+        parts.bus.publish(end, scope, output.storage)
+    if any(canonical(call.name) in INTERRUPTING for call in calls):
+        message = f"the chain in which conversation {talk.id} waited was dropped: the process died"
+        parts.bus.publish(Warning(message, "chain_dropped"), Scope("", talk.id))
+
+
+def _output(call: ToolCall, old: PastTalk) -> ToolOutput:
+    """What was written down already, or what can honestly be said."""
+    if (known := old.ended.get(call.call_id)) is not None:
+        return known
+    if canonical(call.name) in INTERRUPTING:
+        text = refusal(Cancelled(_NEVER_ANSWERED)).text
+    else:
+        text = UNKNOWN if call.call_id in old.begun else INTERRUPTED
+    return ToolOutput(new_item_id(), call.call_id, (TextPart(text),), False, call.kind)
+
+
+def _end_tasks(parts: Parts, past: Recollection, conversation_id: ConversationId) -> None:
+    for task in sorted(past.unfinished.values(), key=lambda task: task.n, reverse=True):
+        if task.scope.conversation_id == conversation_id:
+            scope = task.scope if task.scope.sub_id else replace(task.scope, sub_id=f"conv/{task.scope.task_id}")
+            parts.bus.publish(TurnAborted("crash"), scope)
+
+
+def _tell(parts: Parts, old: PastTalk, restored: Restored) -> None:
+    talk, scope = restored.talk, Scope("", restored.talk.id)
+    if old.plan is not None:
+        parts.bus.publish(old.plan, scope)
+    for warning in restored.warnings:
+        parts.bus.publish(Warning(warning, "not_restored"), scope)
+    if restored.missing:
+        policy = storage_to_wire(talk.storage)
+        message = f"conversation {talk.id}: {restored.missing} texts were not stored ({policy}) and are not restored"
+        parts.bus.publish(Warning(message, "not_stored"), scope)
+
+
+# ── answers that were given ──────────────────────────────────────────────────────────────────────────────────
+
+_STATUS: dict[AbortReason, Status] = {"timeout": "failed", "limit": "failed"}
+
+
+def _reply(chain: PastChain) -> Reply | None:
+    """The answer that the message got; None where it got none, and may be sent again."""
+    match chain.end:
+        case TaskComplete(status=status, last_assistant_message=text):
+            error = Failure(chain.error.code, chain.error.message) if status == "failed" and chain.error else None
+        case TurnAborted(reason=reason) if reason != "crash":
+            status, text = _STATUS.get(reason, "interrupted"), None
+            error = Failure(reason, f"the task was ended ({reason})") if status == "failed" else None
+        case _:
+            return None
+    return Reply(
+        text=text,
+        status=status,
+        usage=chain.usage,
+        tool_calls=chain.tool_calls,
+        duration=max(0.0, chain.ended - chain.started),
+        task_id=chain.task_id,
+        trace_id=chain.trace_id,
+        error=error,
+    )
+
+
+def _answered(past: PastChain, reply: Reply) -> Chain:
+    plan = TaskPlan(past.conversation_id, "user", task_id=past.task_id)
+    chain = Chain(plan, past.started, past.message)
+    chain.trace_id = past.trace_id
+    chain.frames.clear()
+    chain.finish(reply)
+    return chain

@@ -1,0 +1,133 @@
+"""From the past of a conversation to a conversation: its terms within what the session allows now, its history as it was.
+
+Makes talks and nothing else: who finds them, and what is said about them, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from tertulia.conversation.context import ConversationContext, Terms, prefs
+from tertulia.conversation.talk import Place, Talk, history_limits
+from tertulia.errors import AgentError, Internal
+from tertulia.events.clock import Clock
+from tertulia.events.journal import Journal
+from tertulia.history.sanitiser import mend, turns
+from tertulia.history.segment import is_message
+from tertulia.history.store import HistoryStore
+from tertulia.models.wire import Wire
+from tertulia.policy.narrowing import Narrowed, meet
+from tertulia.prompt.seeds import not_stored_message, seeds
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.items import Item
+from tertulia.session.agreements import Agreement, agreed, read_agreement
+from tertulia.session.notary import Notary
+from tertulia.session.recollection import PastTalk, Recollection
+
+_DAMAGED = "the record of this call's result is damaged"
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """A conversation that is back, and what has to be said about it."""
+
+    talk: Talk
+    narrowed: tuple[Narrowed, ...] = ()
+    missing: int = 0
+    """How many of its texts are not there."""
+    warnings: tuple[str, ...] = ()
+
+
+class Restorer:
+    """Brings back the conversations of one session."""
+
+    def __init__(self, past: Recollection, notary: Notary, clock: Clock, journal: Journal) -> None:
+        self._past = past
+        self._notary = notary
+        self._clock = clock
+        self._journal = journal
+        self._places: dict[ConversationId, Place] = {}
+
+    def talks(self) -> Iterator[Restored]:
+        """Every conversation that was open, the root first, then by creation. StorageError for terms that make no sense."""
+        for old in self._past.talks.values():
+            agreement = None if old.agreed is None else read_agreement(old.agreed)
+            above = None if agreement is None else self._places.get(agreement.parent_id or old.id)
+            self._places[old.id] = Place(old.id, above)
+            if agreement is not None and not old.closed:
+                yield self._restore(old, agreement)
+
+    def _restore(self, old: PastTalk, agreement: Agreement) -> Restored:
+        terms, warnings = self._terms(old, agreement)
+        talk = Talk(old.id, terms, clock=self._clock, journal=self._journal)
+        talk.default, talk.because = self._notary.default, agreement.because
+        talk.ceiling = meet(agreement.ceiling, self._notary.ceiling)
+        talk.parent_id, talk.depth, talk.place = agreement.parent_id, agreement.depth, self._places[old.id]
+        talk.title = agreement.title
+        talk.last_active = old.active
+        talk.history, missing = _history(old, terms)
+        talk.put_back(old.queued.values())
+        now = agreed(talk, agreement.narrowed)
+        if now != old.agreed:
+            # Narrower than it was: the session allows less now, or another model answers.
+            talk.note(now)
+        return Restored(talk, agreement.narrowed, missing, warnings)
+
+    def _terms(self, old: PastTalk, agreement: Agreement) -> tuple[Terms, tuple[str, ...]]:
+        default = self._notary.default
+        rights = meet(agreement.rights, self._notary.ceiling)
+        wire, warnings = self._wire(old, agreement)
+        context = ConversationContext(
+            agreement.base_instructions,
+            agreement.user_instructions,
+            default.context.mcp_view.with_allowlist(rights.mcp_tool_allowlist),
+            prefs(rights, agreement.shell_mode, wire.family),
+        )
+        cwd = agreement.cwd or default.cwd
+        return Terms(context, rights, wire, agreement.backend, cwd, agreement.shell_mode), warnings
+
+    def _wire(self, old: PastTalk, agreement: Agreement) -> tuple[Wire, tuple[str, ...]]:
+        """The model it spoke with; the session's, where that is what it was or where it cannot be had any more."""
+        default, is_root = self._notary.default, old.id == self._past.root_id
+        if is_root or agreement.model in (self._past.model, default.wire.name):
+            return (default if is_root else self._notary.copied(default)).wire, ()
+        try:
+            return self._notary.find_wire(agreement.model), ()
+        except AgentError as error:
+            told = f"conversation {old.id} spoke with {agreement.model}, which cannot be had: {error.message}"
+            return self._notary.copied(default).wire, (told,)
+
+
+def _history(old: PastTalk, terms: Terms) -> tuple[HistoryStore, int]:
+    """What was said, and how much of it is not there."""
+    limits = history_limits(terms.rights)
+    missing = sum(len(piece.missing) for piece in old.pieces)
+    fresh = seeds(terms.context.user_instructions, terms.cwd, terms.rights)
+    if not _anything_stored(old):
+        store = HistoryStore(limits, fresh)
+        if old.tasks:
+            store.append([not_stored_message()])
+        return store, missing or old.tasks
+    first, rest = old.pieces[0], old.pieces[1:]
+    if not first.seed or first.missing:
+        first, rest = None, [piece for piece in old.pieces if not piece.seed]
+    store = HistoryStore(limits, fresh if first is None else first.items)
+    try:
+        for piece in rest:
+            store.append(piece.items, pinned=piece.pinned)
+    except Internal:
+        # Records are missing: what is left is made whole, in the order in which it was said.
+        store = HistoryStore(limits, fresh if first is None else first.items)
+        items: list[Item] = [item for piece in rest for item in piece.items]
+        for turn in turns(mend(items, _DAMAGED)):
+            store.append(turn)
+    return store, missing
+
+
+def _anything_stored(old: PastTalk) -> bool:
+    """Whether any message of a user or the model is there, or there never was one to be stored."""
+    said = [
+        at not in piece.missing for piece in old.pieces for at, item in enumerate(piece.items) if is_message(item)
+    ]
+    return any(said) or not (said or old.tasks)

@@ -1,0 +1,313 @@
+"""The five conversation tools: with them a model opens conversations, talks to them, looks at them and closes them.
+
+They know neither the scheduler nor the session: what they may see is a `Directory`, and to let another conversation
+speak they return a `Handoff`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from tertulia.errors import InvalidParams
+from tertulia.policy.approval_policy import ON_REQUEST
+from tertulia.policy.narrowing import Rights
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.inputs import InputItem, NewConversation, TextInput
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools.payload import answered, echo, listing, told
+from tertulia.tools.tool import CallContext, Directory, Handoff, Outcome, Rounds, Tool
+from tertulia.tools.workspace_file import read_text_inside
+
+T = TypeVar("T")
+
+MAX_INSTRUCTION_BYTES = 256 * 1024
+"""Of a file with base instructions."""
+_ID = {"type": "string", "description": "As conv_create or conv_list gave it."}
+_ITEMS = {
+    "type": "array",
+    "items": {"type": "object"},
+    "description": "More input: {type: text, text}, {type: image, image_url} or {type: local_image, path}.",
+}
+
+
+def _spec(name: str, description: str, required: tuple[str, ...] = (), **properties: Any) -> ToolSpec:
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    return ToolSpec.define(name, description, schema, source="conv")
+
+
+def conv_tools(directory: Directory) -> tuple[Tool, ...]:
+    """All five, in the order in which models see them."""
+    return (
+        ConvCreate(directory),
+        ConvSend(directory),
+        ConvList(directory),
+        ConvHistory(directory),
+        ConvDestroy(directory),
+    )
+
+
+class _Internal(msgspec.Struct, frozen=True):
+    """Which built-in tools the new conversation has; what is absent is inherited."""
+
+    include_plan_tool: bool | UnsetType = UNSET
+    include_apply_patch_tool: bool | UnsetType = UNSET
+    include_conv_tools: bool | UnsetType = UNSET
+    web_search_request: bool | UnsetType = UNSET
+    use_streamable_shell_tool: bool | UnsetType = UNSET
+
+
+class _Create(msgspec.Struct, frozen=True):
+    """The arguments of `conv_create`. An empty text is an absent one: some models fill in every parameter."""
+
+    user_instruction: str = ""
+    items: tuple[InputItem, ...] = ()
+    base_instruction_text: str = ""
+    base_instruction_file: str = ""
+    mcp_allowlist: list[str] | UnsetType = UNSET
+    internal_tools: _Internal = _Internal()
+    model: str = ""
+    backend: str = ""
+    title: str = ""
+    fork_history: int | Literal["none", "all"] = "none"
+
+    def spec(self, rights: Rights, base: str) -> NewConversation:
+        """The conversation to open. What is not said is inherited from the caller."""
+        internal = self.internal_tools
+        return NewConversation(
+            base_instructions=base or UNSET,
+            mcp_tool_allowlist=self.mcp_allowlist,
+            include_plan_tool=internal.include_plan_tool,
+            include_apply_patch_tool=internal.include_apply_patch_tool,
+            include_conv_tools=internal.include_conv_tools,
+            tools_web_search_request=internal.web_search_request,
+            shell_mode=_shell_mode(internal.use_streamable_shell_tool, rights),
+            model=self.model or UNSET,
+            backend=self.backend or UNSET,
+            title=self.title or UNSET,
+        )
+
+    def echoed(self) -> dict[str, Any]:
+        """What of the input is repeated in the answer."""
+        said: dict[str, Any] = {}
+        if self.user_instruction:
+            said["first_user_message"] = echo(self.user_instruction)
+        if self.items:
+            said["first_items_count"] = len(self.items)
+        return said
+
+
+def _shell_mode(streamable: bool | UnsetType, rights: Rights) -> str | UnsetType:
+    if streamable is UNSET or (not streamable and not rights.shell):
+        return UNSET
+    if streamable:
+        return "streamable"
+    return "with_request" if rights.approval_policy == ON_REQUEST else "default"
+
+
+def _flag(description: str | None = None) -> dict[str, str]:
+    return {"type": "boolean"} if description is None else {"type": "boolean", "description": description}
+
+
+class ConvCreate:
+    """`conv_create`: a new conversation takes its first turn, and its answer comes back as the call's output."""
+
+    __slots__ = ("_directory",)
+    parallel_safe = False
+    read_only = False
+    spec = _spec(
+        "conv_create",
+        "Open a new conversation, give it a task and get its answer. It inherits your settings, never more. "
+        "Interrupts: you are paused until it has answered; afterwards it stays open for conv_send.",
+        user_instruction={"type": "string", "description": "The task. This or items is required."},
+        base_instruction_text={"type": "string", "description": "Its system instructions; default: your own."},
+        title={"type": "string", "description": "A short name for lists."},
+        items=_ITEMS,
+        base_instruction_file={
+            "type": "string",
+            "description": "A file of the workspace with its system instructions, instead of base_instruction_text.",
+        },
+        mcp_allowlist={
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "The MCP tools it may use, `server__tool` or `server__*`; default: yours.",
+        },
+        internal_tools={
+            "type": "object",
+            "properties": {name: _flag() for name in _Internal.__struct_fields__},
+            "additionalProperties": False,
+            "description": "Switches of built-in tools; what is absent is as yours.",
+        },
+        model={"type": "string", "description": "provider/model; default: yours."},
+        backend={"type": "string", "description": "Who does its work; default: yours."},
+        fork_history={
+            "anyOf": [{"type": "string", "enum": ["none", "all"]}, {"type": "integer", "minimum": 1}],
+            "description": "How much of this conversation it starts with: none (default), all, or the last n rounds.",
+        },
+    )
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Refuse what could not be opened. The file is read later, and before anything happens as well."""
+        call.chain.check(call.rights.limits, opens=True)
+        asked = _read(arguments, _Create)
+        _spoken(asked.user_instruction, asked.items, "user_instruction")
+        if asked.base_instruction_text and asked.base_instruction_file:
+            raise InvalidParams("base_instruction_text and base_instruction_file are mutually exclusive")
+        self._directory.check_create(call, asked.spec(call.rights, asked.base_instruction_text))
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """Hand the call over to a conversation that is yet to be opened."""
+        asked = _read(arguments, _Create)
+        base = asked.base_instruction_text
+        if asked.base_instruction_file:
+            base = await read_text_inside(
+                call.cwd, asked.base_instruction_file, MAX_INSTRUCTION_BYTES, "base_instruction_file"
+            )
+        said = _spoken(asked.user_instruction, asked.items, "user_instruction")
+        shared: Rounds = None if asked.fork_history == "none" else asked.fork_history
+        echoed = asked.echoed()
+        return Handoff(asked.spec(call.rights, base), said, lambda result: told(result, echoed), shared)
+
+
+class _Send(msgspec.Struct, frozen=True):
+    """The arguments of `conv_send`."""
+
+    conversation_id: str
+    text: str = ""
+    items: tuple[InputItem, ...] = ()
+
+
+class ConvSend:
+    """`conv_send`: another conversation takes a turn, and its answer comes back as the call's output."""
+
+    __slots__ = ("_directory",)
+    parallel_safe = False
+    read_only = False
+    spec = _spec(
+        "conv_send",
+        "Send a message to another conversation and get its answer. "
+        "Interrupts: you are paused until that conversation has answered.",
+        ("conversation_id",),
+        conversation_id=_ID,
+        text={"type": "string", "description": "The message. Text or items are required."},
+        items=_ITEMS,
+    )
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Refuse what could not be delivered."""
+        call.chain.check(call.rights.limits, opens=False)
+        asked = _read(arguments, _Send)
+        _spoken(asked.text, asked.items, "text")
+        self._directory.check_send(call, asked.conversation_id)
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """Hand the call over."""
+        asked = _read(arguments, _Send)
+        said = _spoken(asked.text, asked.items, "text")
+        return Handoff(ConversationId(asked.conversation_id), said, lambda result: told(result, {}))
+
+
+class ConvList:
+    """`conv_list`: which conversations there are."""
+
+    __slots__ = ("_directory",)
+    parallel_safe = True
+    read_only = True
+    spec = _spec(
+        "conv_list",
+        "List the conversations of this session: id, parent, title, status, depth, number of messages, last activity. "
+        "Does not interrupt.",
+    )
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """There is nothing to refuse."""
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """List them."""
+        return listing("conversations", self._directory.list(call), call.rights.limits.max_output_bytes, first=True)
+
+
+class ConvHistory:
+    """`conv_history`: what was said in a conversation."""
+
+    __slots__ = ("_directory",)
+    parallel_safe = True
+    read_only = True
+    spec = _spec(
+        "conv_history",
+        "Read the messages of a conversation, oldest first, without tool calls. Does not interrupt.",
+        ("conversation_id",),
+        conversation_id=_ID,
+        limit={"type": "integer", "minimum": 1, "description": "Only the newest so many messages."},
+    )
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Refuse a conversation that is not there."""
+        self._directory.history(call, arguments["conversation_id"], 1)
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """Read it."""
+        seen = self._directory.history(call, arguments["conversation_id"], arguments.get("limit"))
+        return listing("entries", seen, call.rights.limits.max_output_bytes)
+
+
+class ConvDestroy:
+    """`conv_destroy`: a conversation is closed for good."""
+
+    __slots__ = ("_directory",)
+    parallel_safe = False
+    read_only = False
+    spec = _spec(
+        "conv_destroy",
+        "Close a conversation for good. Does not interrupt, unless it is this very conversation: then your turn ends.",
+        ("conversation_id",),
+        conversation_id=_ID,
+    )
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Refuse the root, what is not there, and what waits for an answer."""
+        self._directory.check_destroy(call, arguments["conversation_id"])
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """Close it. One's own task ends with the call, which is answered all the same."""
+        own = await self._directory.destroy(call, arguments["conversation_id"])
+        return replace(answered({}), ends_task=own)
+
+
+def _read(arguments: Any, kind: type[T]) -> T:
+    """The schema has said all but what an item must look like."""
+    try:
+        return msgspec.convert(arguments, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidParams(str(error)) from None
+
+
+def _spoken(text: str, items: tuple[InputItem, ...], name: str) -> tuple[InputItem, ...]:
+    """Text first, then items; InvalidParams when there is neither."""
+    said = (TextInput(text), *items) if text else items
+    if not said:
+        raise InvalidParams(f"give {name} or items, at least one of them")
+    return said

@@ -1,0 +1,62 @@
+"""Reading a text of the workspace: bounded, inside it whatever links say, and without holding up the loop."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from tertulia.errors import InvalidParams
+from tertulia.tools.threads import in_thread
+
+
+async def read_text_inside(workspace: str, path: str, max_bytes: int, field: str) -> str:
+    """The text of a file, relative to the workspace; InvalidParams says what is wrong with it, and names the field."""
+    # The disk may be slow, or somebody else's.
+    return await in_thread(_read, workspace, path, max_bytes, f"{field} {path!r:.200}")
+
+
+def _read(workspace: str, path: str, max_bytes: int, named: str) -> str:
+    try:
+        data = _bytes_inside(workspace, path, max_bytes + 1, named)
+    except OSError as error:
+        raise InvalidParams(f"{named} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise InvalidParams(f"{named} is not a path") from None
+    if len(data) > max_bytes:
+        raise InvalidParams(f"{named} is larger than {max_bytes:,} bytes")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise InvalidParams(f"{named} is not a text in UTF-8") from None
+    if "\0" in text:
+        raise InvalidParams(f"{named} is not a text: it has a zero byte")
+    if not text.strip():
+        raise InvalidParams(f"{named} is empty")
+    return text
+
+
+def _bytes_inside(workspace: str, path: str, size: int, named: str) -> bytes:
+    root = Path(os.path.realpath(workspace))
+    inside = Path(os.path.realpath(root / path))
+    if not inside.is_relative_to(root) or inside == root:
+        raise InvalidParams(f"{named} is not inside the workspace")
+    # Walked from the root, link by no link: what was resolved a moment ago may be something else by now.
+    *folders, name = inside.relative_to(root).parts
+    place = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for folder in folders:
+            below = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
+            os.close(place)
+            place = below
+        # Without blocking: a pipe that nobody writes to must not hold anybody.
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
+    finally:
+        os.close(place)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise InvalidParams(f"{named} is not a file")
+        with open(file, "rb", closefd=False) as opened:
+            return opened.read(size)
+    finally:
+        os.close(file)

@@ -1,0 +1,481 @@
+"""Exactly what is told, and in which order: every durable event of each kind of delegation."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import tertulia
+from tertulia.testing import fail, say
+from tests.delegation.plotting import Play, create, destroy, play, send
+
+
+@tertulia.tool
+async def note(text: str = "") -> str:
+    """Repeat: what stands for a shell here."""
+    return f'{{"ok": true, "text": "{text}"}}'
+
+
+async def test_create() -> None:
+    """S004-04, S004-18, S004-22, S004-25, S004-35, X-04: replaced, the new one from start to end, continued, closed."""
+    async with play(say("I ask.", create()), say("four"), say("It is four.")) as on:
+        reply = await on.root.message("2+2?")
+        assert (reply.status, reply.text, reply.tool_calls) == ("completed", "It is four.", 1)
+        assert on.score() == [
+            "A task_started user",
+            "A token_count",
+            "A agent_message 'I ask.'",
+            "A tool_call_begin c1 conv_create",
+            "A turn_aborted replaced by c1",
+            "B conversation_opened",
+            "B task_started target",
+            "B token_count",
+            "B agent_message 'four'",
+            "B task_complete completed 'four'",
+            "A task_started continuation",
+            "A tool_call_end c1 ok",
+            "A token_count",
+            "A agent_message 'It is four.'",
+            "A task_complete completed 'It is four.'",
+        ]
+        kinds = [type(item).__name__ for item in on.model.last_request.items[-4:]]
+        assert kinds == ["UserMessage", "AssistantMessage", "ToolCall", "ToolOutput"]
+        on.check_idle()
+
+
+async def test_send() -> None:
+    """S004-06, S004-25, S004-35"""
+    async with play() as on:
+        other = await on.session.open()
+        on.mark()
+        on.write(say("", send(other)), say("yes"), say("They say yes."))
+        assert (await on.root.message("ask them")).text == "They say yes."
+        assert on.score() == [
+            "A task_started user",
+            "A token_count",
+            "A tool_call_begin c1 conv_send",
+            "A turn_aborted replaced by c1",
+            "B task_started target",
+            "B token_count",
+            "B agent_message 'yes'",
+            "B task_complete completed 'yes'",
+            "A task_started continuation",
+            "A tool_call_end c1 ok",
+            "A token_count",
+            "A agent_message 'They say yes.'",
+            "A task_complete completed 'They say yes.'",
+        ]
+        on.check_idle()
+
+
+async def test_nested() -> None:
+    """S004-36, X-03: A creates B, B creates C: A✗ → B → B✗ → C → B′ → A′, each with the right payload."""
+    async with play(
+        say("", create("c1", "b")), say("", create("c2", "c")), say("deep"), say("deeper"), say("deepest")
+    ) as on:
+        assert (await on.root.message("go")).text == "deepest"
+        assert on.score() == [
+            "A task_started user",
+            "A token_count",
+            "A tool_call_begin c1 conv_create",
+            "A turn_aborted replaced by c1",
+            "B conversation_opened",
+            "B task_started target",
+            "B token_count",
+            "B tool_call_begin c2 conv_create",
+            "B turn_aborted replaced by c2",
+            "C conversation_opened",
+            "C task_started target",
+            "C token_count",
+            "C agent_message 'deep'",
+            "C task_complete completed 'deep'",
+            "B task_started continuation",
+            "B tool_call_end c2 ok",
+            "B token_count",
+            "B agent_message 'deeper'",
+            "B task_complete completed 'deeper'",
+            "A task_started continuation",
+            "A tool_call_end c1 ok",
+            "A token_count",
+            "A agent_message 'deepest'",
+            "A task_complete completed 'deepest'",
+        ]
+        _, b, c = on.session.conversations()
+        (to_a,), (to_b,) = on.heard(), on.heard(b)
+        assert (to_a["conversation_id"], to_a["last_assistant_message"]) == (b.id, "deeper")
+        assert (to_b["conversation_id"], to_b["last_assistant_message"]) == (c.id, "deep")
+        on.check_idle()
+
+
+async def test_there_and_back_through_an_old_acquaintance() -> None:
+    """A→B→C→B′→A′, all of them old acquaintances: results come from the task, through its continuations."""
+    async with play() as on:
+        b, c = await on.session.open(), await on.session.open()
+        on.mark()
+        on.write(say("", send(b)), say("", send(c, "c2")), say("C says"), say("B says"), say("A says"))
+        assert (await on.root.message("go")).text == "A says"
+        started = [line for line in on.score() if "task_started" in line]
+        assert [line.split()[0] + line.split()[2][0] for line in started] == ["Au", "Bt", "Ct", "Bc", "Ac"]
+        assert on.heard()[0]["last_assistant_message"] == "B says"
+        assert on.heard(b)[0]["last_assistant_message"] == "C says"
+
+
+async def test_two_creates_in_one_answer() -> None:
+    """X-12: several interrupting calls are one block, closed in order by one continuation."""
+    async with play(say("", create("c1", "one"), create("c2", "two")), say("first"), say("second"), say("both")) as on:
+        await on.root.message("go")
+        assert on.score() == [
+            "A task_started user",
+            "A token_count",
+            "A tool_call_begin c1 conv_create",
+            "A tool_call_begin c2 conv_create",
+            "A turn_aborted replaced by c1",
+            "B conversation_opened",
+            "C conversation_opened",
+            "B task_started target",
+            "B token_count",
+            "B agent_message 'first'",
+            "B task_complete completed 'first'",
+            "C task_started target",
+            "C token_count",
+            "C agent_message 'second'",
+            "C task_complete completed 'second'",
+            "A task_started continuation",
+            "A tool_call_end c1 ok",
+            "A tool_call_end c2 ok",
+            "A token_count",
+            "A agent_message 'both'",
+            "A task_complete completed 'both'",
+        ]
+        assert [told["last_assistant_message"] for told in on.heard()] == ["first", "second"]
+        assert [told["conversation_id"] for told in on.heard()] == on.ids()[1:]
+        on.check_idle()
+
+
+async def test_create_and_an_ordinary_call_in_one_answer() -> None:
+    """X-12: ordinary siblings, earlier and later ones, run before the switch; all checks come before any run."""
+    first, between = create("c1"), tertulia.testing.call("note", {"text": "x"}, "c2")
+    async with play(say("", first, between), say("B"), say("done"), tools=[note]) as on:
+        assert (await on.root.message("go")).tool_calls == 2
+        assert on.score() == [
+            "A task_started user",
+            "A token_count",
+            "A tool_call_begin c1 conv_create",
+            "A tool_call_begin c2 note",
+            "A tool_call_end c2 ok",
+            "A turn_aborted replaced by c1",
+            "B conversation_opened",
+            "B task_started target",
+            "B token_count",
+            "B agent_message 'B'",
+            "B task_complete completed 'B'",
+            "A task_started continuation",
+            "A tool_call_end c1 ok",
+            "A token_count",
+            "A agent_message 'done'",
+            "A task_complete completed 'done'",
+        ]
+        assert sorted(output.call_id for output in on.outputs(on.root)) == ["c1", "c2"]
+
+
+async def test_a_failing_target() -> None:
+    """X-14, X-02: closed with success=false, a status, a reason and an error; the caller goes on."""
+    async with play(say("", create()), fail("no such luck"), say("then without")) as on:
+        assert (await on.root.message("go")).text == "then without"
+        assert on.score()[4:] == [
+            "B conversation_opened",
+            "B task_started target",
+            "B error model_error",
+            "B task_complete failed None",
+            "A task_started continuation",
+            "A tool_call_end c1 model_error",
+            "A token_count",
+            "A agent_message 'then without'",
+            "A task_complete completed 'then without'",
+        ]
+        (told,) = on.heard()
+        assert (told["status"], told["code"], told["reason"]) == ("failed", "model_error", "no such luck")
+        assert told["error"] == {"code": "model_error", "message": "no such luck"}
+        on.check_idle()
+
+
+async def test_a_failing_target_gives_what_it_had_said() -> None:
+    """X-14: the partial text."""
+    broken = tertulia.testing.ScriptedReply(text="half an ans", cut=True)
+    async with play(say("", create()), broken, say("half is better")) as on:
+        await on.root.message("go")
+        (told,) = on.heard()
+        assert (told["ok"], told["status"], told["last_assistant_message"]) == (False, "failed", "half an ans")
+
+
+async def test_a_silent_target() -> None:
+    """X-14: who says nothing has not answered, whatever it said on earlier occasions."""
+    async with play(say("", create()), say(""), say("silence")) as on:
+        await on.root.message("go")
+        assert on.score()[4:] == [
+            "B conversation_opened",
+            "B task_started target",
+            "B token_count",
+            "B task_complete completed None",
+            "A task_started continuation",
+            "A tool_call_end c1 model_error",
+            "A token_count",
+            "A agent_message 'silence'",
+            "A task_complete completed 'silence'",
+        ]
+        (told,) = on.heard()
+        assert (told["status"], told["last_assistant_message"]) == ("completed", None)
+        assert "without an answer" in told["reason"]
+
+
+async def until_asked(on: Play, count: int, text: str = "go") -> asyncio.Task[tertulia.Reply]:
+    running = on.begin(on.root.message(text))
+    await on.asked(count)
+    return running
+
+
+async def test_a_cancelled_target() -> None:
+    """X-14, X-15: `task/cancel` of the target's task ends the chain, and every call of it is closed without a model."""
+    async with play(say("", create()), say("never", gate=asyncio.Event())) as on:
+        running = await until_asked(on, 2)
+        (task,) = on.parts.registry.running()
+        assert on.parts.scheduler.cancel(task.task_id)
+        assert (await running).status == "interrupted"
+        assert on.score()[3:] == [
+            "A turn_aborted replaced by c1",
+            "B conversation_opened",
+            "B task_started target",
+            "B turn_aborted interrupted",
+            "A tool_call_end c1 cancelled",
+        ]
+        (told,) = on.heard()
+        assert (told["status"], told["conversation_id"]) == ("cancelled", on.ids()[1])
+        assert len(on.model.requests) == 2
+        on.check_idle()
+
+
+async def test_a_target_that_takes_too_long() -> None:
+    """S002-51: `target_timeout_s` is none unless it is set; then the caller hears of it and goes on."""
+    assert tertulia.Settings().rights().limits.target_timeout_s is None
+    late = say("never", gate=asyncio.Event())
+    async with play(say("", create()), late, say("went on"), limits={"target_timeout_s": 0.05}) as on:
+        assert (await on.root.message("go")).text == "went on"
+        assert on.score()[4:9] == [
+            "B conversation_opened",
+            "B task_started target",
+            "B turn_aborted timeout",
+            "A task_started continuation",
+            "A tool_call_end c1 timeout",
+        ]
+        assert on.heard()[0]["status"] == "failed"
+
+
+async def test_a_target_that_is_destroyed_while_it_runs() -> None:
+    """S004-11: it is aborted as interrupted, its caller hears so and goes on."""
+    async with play(say("", create()), say("never", gate=asyncio.Event()), say("went on")) as on:
+        running = await until_asked(on, 2)
+        child = on.session.conversations()[1]
+        assert (await child.close()).closed
+        assert (await running).text == "went on"
+        told = on.score()
+        assert told[4:7] == ["B conversation_opened", "B task_started target", "B turn_aborted interrupted"]
+        assert sorted(told[7:10]) == [
+            "A task_started continuation",
+            "A tool_call_end c1 closed",
+            "B conversation_closed",
+        ]
+        assert (on.heard()[0]["status"], on.heard()[0]["code"]) == ("cancelled", "closed")
+        on.check_idle()
+
+
+async def test_a_target_that_is_destroyed_while_it_is_queued() -> None:
+    """Bad input: of two targets the first destroys the second, which is then answered and never run."""
+    async with play() as on:
+        b, c = await on.session.open(), await on.session.open()
+        on.mark()
+        on.write(say("", send(b, "c1"), send(c, "c2")), say("", destroy(c, "d1")), say("B done"), say("A done"))
+        assert (await on.root.message("go")).text == "A done"
+        assert on.score() == [
+            "A task_started user",
+            "A token_count",
+            "A tool_call_begin c1 conv_send",
+            "A tool_call_begin c2 conv_send",
+            "A turn_aborted replaced by c1",
+            "B task_started target",
+            "B token_count",
+            "B tool_call_begin d1 conv_destroy",
+            "C conversation_closed",
+            "B tool_call_end d1 ok",
+            "B token_count",
+            "B agent_message 'B done'",
+            "B task_complete completed 'B done'",
+            "A task_started continuation",
+            "A tool_call_end c1 ok",
+            "A tool_call_end c2 closed",
+            "A token_count",
+            "A agent_message 'A done'",
+            "A task_complete completed 'A done'",
+        ]
+        on.check_idle()
+
+
+@pytest.mark.parametrize(
+    ("asked", "tail"),
+    [
+        (1, ["A task_started user", "A turn_aborted interrupted"]),
+        (
+            2,
+            [
+                "B conversation_opened",
+                "B task_started target",
+                "B turn_aborted interrupted",
+                "A tool_call_end c1 cancelled",
+            ],
+        ),
+        (
+            3,
+            [
+                "C conversation_opened",
+                "C task_started target",
+                "C turn_aborted interrupted",
+                "B tool_call_end c2 cancelled",
+                "A tool_call_end c1 cancelled",
+            ],
+        ),
+        (4, ["B tool_call_end c2 ok", "B turn_aborted interrupted", "A tool_call_end c1 cancelled"]),
+        (5, ["A task_started continuation", "A tool_call_end c1 ok", "A turn_aborted interrupted"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("member", ["first", "running"])
+async def test_a_user_interrupt_at_each_step(asked: int, tail: list[str], member: str) -> None:
+    """X-15: abort what runs, close every pending call of the chain in history without a model run, drop the chain."""
+    gate = asyncio.Event()
+    replies = [say("", create("c1")), say("", create("c2")), say("C"), say("B"), say("A")]
+    reply = replies[asked - 1]
+    replies[asked - 1] = say(reply.text, *reply.tool_calls, gate=gate)
+    async with play(*replies) as on:
+        running = await until_asked(on, asked)
+        (task,) = on.parts.registry.running()
+        stopped = on.root if member == "first" else on.session.conversation(task.conversation_id)
+        assert await stopped.interrupt()
+        assert (await running).status == "interrupted"
+        assert on.score()[-len(tail) :] == tail
+        assert len(on.model.requests) == asked
+        on.check_idle()
+        on.replies.clear()
+        on.write(say("still here"))
+        assert (await on.root.message("hello?")).text == "still here"
+
+
+async def test_the_depth_limit() -> None:
+    """S004-20, S004-32, X-16: with depth 2 there are two children below the first caller; the third is refused."""
+    async with play(
+        *(say("", create(f"c{n}")) for n in (1, 2, 3)), say("too deep"), say("second"), say("first"),
+        limits={"max_interrupt_chain_depth": 2},
+    ) as on:  # fmt: skip
+        assert (await on.root.message("go")).text == "first"
+        assert on.score()[-21:-8] == [
+            "B token_count",
+            "B tool_call_begin c2 conv_create",
+            "B turn_aborted replaced by c2",
+            "C conversation_opened",
+            "C task_started target",
+            "C token_count",
+            "C tool_call_begin c3 conv_create",
+            "C tool_call_end c3 depth_exceeded",
+            "C token_count",
+            "C agent_message 'too deep'",
+            "C task_complete completed 'too deep'",
+            "B task_started continuation",
+            "B tool_call_end c2 ok",
+        ]
+        assert len(on.ids()) == 3
+        assert "max_interrupt_chain_depth = 2" in on.heard(on.session.conversations()[2])[0]["reason"]
+        on.check_idle()
+
+
+async def test_the_breadth_limit() -> None:
+    """G5: of three conversations that one answer opens, a chain that may open two gets two."""
+    limits = {"max_chain_conversations": 2}
+    async with play(
+        say("", create("c1"), create("c2"), create("c3")), say("B"), say("C"), say("two will do"), limits=limits
+    ) as on:
+        await on.root.message("go")
+        assert on.score() == [
+            "A task_started user",
+            "A token_count",
+            "A tool_call_begin c1 conv_create",
+            "A tool_call_begin c2 conv_create",
+            "A tool_call_begin c3 conv_create",
+            "A tool_call_end c3 limit",
+            "A turn_aborted replaced by c1",
+            "B conversation_opened",
+            "C conversation_opened",
+            "B task_started target",
+            "B token_count",
+            "B agent_message 'B'",
+            "B task_complete completed 'B'",
+            "C task_started target",
+            "C token_count",
+            "C agent_message 'C'",
+            "C task_complete completed 'C'",
+            "A task_started continuation",
+            "A tool_call_end c1 ok",
+            "A tool_call_end c2 ok",
+            "A token_count",
+            "A agent_message 'two will do'",
+            "A task_complete completed 'two will do'",
+        ]
+        refused = next(told for told in on.heard() if not told["ok"])
+        assert "max_chain_conversations" in refused["reason"]
+
+
+async def test_self_destroy_of_a_target() -> None:
+    """X-10: {ok: true} is recorded, the turn ends interrupted, and whoever waits for it gets success=false."""
+    async with play() as on:
+        b = await on.session.open()
+        talk = on.parts.conversations.find(b.id)
+        on.mark()
+        on.write(say("", send(b)), say("Goodbye.", destroy(b, "d1"), send("root", "s1")), say("B is gone"))
+        assert (await on.root.message("go")).text == "B is gone"
+        told = on.score()
+        closed = told.index("B conversation_closed")
+        assert told[:closed] + told[closed + 1 :] == [
+            "A task_started user",
+            "A token_count",
+            "A tool_call_begin c1 conv_send",
+            "A turn_aborted replaced by c1",
+            "B task_started target",
+            "B token_count",
+            "B agent_message 'Goodbye.'",
+            "B tool_call_begin d1 conv_destroy",
+            "B tool_call_end d1 ok",
+            "B tool_call_begin s1 conv_send",
+            "B tool_call_end s1 cancelled",
+            "B turn_aborted interrupted",
+            "A task_started continuation",
+            "A tool_call_end c1 closed",
+            "A token_count",
+            "A agent_message 'B is gone'",
+            "A task_complete completed 'B is gone'",
+        ]
+        assert closed > told.index("B turn_aborted interrupted")
+        outputs = [item.text for item in talk.history.snapshot() if type(item).__name__ == "ToolOutput"]
+        assert outputs[0] == '{"ok":true}'
+        assert not talk.history.open_calls
+        with pytest.raises(tertulia.errors.Closed):
+            on.session.conversation(b.id)
+        on.check_idle()
+
+
+async def test_self_destroy_of_the_one_that_was_asked_by_its_user() -> None:
+    """X-10: its message is answered as interrupted, what was queued for it too, and the session goes on."""
+    async with play() as on:
+        b = await on.session.open()
+        on.write(say("", destroy(b)))
+        first, queued = on.begin(b.message("go")), on.begin(b.message("and then?"))
+        assert [(await reply).status for reply in (first, queued)] == ["interrupted", "interrupted"]
+        on.write(say("I am here"))
+        assert (await on.root.message("anybody?")).text == "I am here"
+        assert on.ids() == [on.root.id]

@@ -1,0 +1,124 @@
+"""Requests, and what a policy says before anybody is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tertulia.policy.approval_policy import (
+    APPROVAL_ORDER,
+    NEVER,
+    ON_FAILURE,
+    ON_REQUEST,
+    UNTRUSTED,
+    ApprovalPolicy,
+)
+from tertulia.policy.approval_request import ApprovalKind, may_retry_outside, verdict
+from tests.policy.asking import ROOT, A, B, request, subject
+
+POLICIES = st.builds(
+    ApprovalPolicy,
+    auto_run=st.sampled_from(["trusted", "sandboxed"]),
+    may_ask=st.booleans(),
+    retry_outside_on_failure=st.booleans(),
+)
+KINDS = st.sampled_from(["exec", "patch", "escalation", "mcp", "tool"])
+NOBODY_TRUSTED = APPROVAL_ORDER.meet(NEVER, UNTRUSTED)
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind", "known_safe", "expected"),
+    [
+        (UNTRUSTED, "exec", True, "run"),
+        (UNTRUSTED, "exec", False, "ask"),
+        (UNTRUSTED, "patch", False, "ask"),
+        (UNTRUSTED, "escalation", False, "ask"),
+        (ON_REQUEST, "exec", False, "run"),
+        (ON_REQUEST, "patch", False, "run"),
+        (ON_REQUEST, "escalation", False, "ask"),
+        (ON_REQUEST, "escalation", True, "ask"),
+        (ON_REQUEST, "mcp", False, "ask"),
+        (ON_REQUEST, "mcp", True, "run"),
+        (ON_REQUEST, "tool", False, "ask"),
+        (ON_FAILURE, "exec", False, "run"),
+        (ON_FAILURE, "escalation", False, "ask"),
+        (NEVER, "exec", False, "run"),
+        (NEVER, "escalation", True, "deny"),
+        (NEVER, "mcp", False, "deny"),
+        (NOBODY_TRUSTED, "exec", True, "run"),
+        (NOBODY_TRUSTED, "exec", False, "deny"),
+    ],
+)
+def test_each_policy_lets_run_asks_or_denies(
+    policy: ApprovalPolicy, kind: ApprovalKind, known_safe: bool, expected: str
+) -> None:
+    """S000-18: "never ask" is strict for asking; what runs is decided together with the sandbox."""
+    assert verdict(policy, kind, known_safe=known_safe) == expected
+
+
+def test_only_on_failure_asks_for_a_second_try_outside() -> None:
+    assert may_retry_outside(ON_FAILURE)
+    assert not any(map(may_retry_outside, (UNTRUSTED, ON_REQUEST, NEVER)))
+    assert not may_retry_outside(APPROVAL_ORDER.meet(ON_FAILURE, NEVER))
+
+
+@given(POLICIES, POLICIES, KINDS, st.booleans())
+def test_the_meet_of_two_policies_never_lets_through_what_either_stops(
+    one: ApprovalPolicy, other: ApprovalPolicy, kind: ApprovalKind, known_safe: bool
+) -> None:
+    """B7: a conversation that asks for more than its session gets no more."""
+    freedom = ["deny", "ask", "run"].index
+    met = verdict(APPROVAL_ORDER.meet(one, other), kind, known_safe=known_safe)
+    assert freedom(met) <= min(freedom(verdict(each, kind, known_safe=known_safe)) for each in (one, other))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"subject": subject("make", "tests")},
+        {"subject": subject("make test")},
+        {"subject": subject(cwd="/x")},
+        {"subject": subject(environment="all")},
+        {"subject": subject(sandbox="danger-full-access")},
+        {"kind": "escalation"},
+    ],
+)
+def test_whatever_changes_makes_another_key(change: dict[str, Any]) -> None:
+    """B5: bound to a hash of arguments, directory, environment and sandbox."""
+    assert request().key(None) == request(B, title="other", detail="other", chain=(ROOT,)).key(None)
+    assert request(**change).key(None) != request().key(None)
+
+
+def test_neighbouring_fields_cannot_lend_each_other_characters() -> None:
+    """B5."""
+    assert subject("a", "b").digest != subject("ab").digest
+    assert subject(cwd="a", environment="b").digest != subject(cwd="ab", environment="").digest
+    assert subject("\ud800").digest != subject("\ud801").digest
+
+
+def test_a_person_sees_exactly_what_a_grant_will_match() -> None:
+    event = request(A, subject=subject("cat", "a b"), chain=(ROOT, B)).as_event("7")
+    assert event.approval_id == "7"
+    assert event.chain == [ROOT, B]
+    assert event.matches == ["exec: cat 'a b'", "directory: /w", "environment: core", "sandbox: workspace-write"]
+    assert event.scopes == ["once", "conversation", "session"]
+    assert request(scopes=("once", "session")).as_event("7").scopes == ["once", "session"]
+
+
+def test_texts_are_made_fit_to_show() -> None:
+    """B10."""
+    event = request(title="x\n\u202e", detail="a\nb\x1b", subject=subject("l\u200bs", cwd="/w\n")).as_event("7")
+    assert event.title == "x⟨U+000A⟩⟨U+202E⟩"
+    assert event.detail == "a\nb⟨U+001B⟩"
+    assert event.matches[:2] == ["exec: 'l⟨U+200B⟩s'", "directory: /w⟨U+000A⟩"]
+
+
+def test_what_is_too_long_to_be_seen_whole_can_only_be_allowed_once() -> None:
+    """B10."""
+    event = request(subject=subject("x" * 1_000_000), detail="y" * 1_000_000, title="z" * 1_000_000).as_event("7")
+    assert event.scopes == ["once"]
+    assert "1,000,006 characters, sha256 " in event.matches[0]
+    assert sum(map(len, [event.title, event.detail, *event.matches])) < 10_000

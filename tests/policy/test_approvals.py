@@ -1,0 +1,456 @@
+"""The approval desk."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tertulia.errors import ApprovalDenied, Busy, Closed, InvalidParams, NoApprover, NotFound
+from tertulia.policy.approval_policy import APPROVAL_ORDER, NEVER, ON_REQUEST, UNTRUSTED
+from tertulia.policy.approvals import ApprovalDesk, Granted
+from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved
+from tests.policy.asking import ROOT, A, B, Desk, HandClock, request, subject
+
+# ── asking and answering ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_the_policy_lets_run_is_not_asked() -> None:
+    desk = Desk()
+    assert await desk.desk.ask(request(), ON_REQUEST, desk.events.append) == Granted("policy")
+    assert await desk.desk.ask(request(), UNTRUSTED, desk.events.append, known_safe=True) == Granted("policy")
+    assert desk.events == []
+
+
+async def test_a_request_waits_for_its_answer_and_both_are_told() -> None:
+    desk = Desk()
+    asking = desk.start(request(A, chain=(ROOT,)))
+    [asked] = await desk.asked()
+    assert not asking.done()
+    assert desk.desk.resolve(asked.approval_id, "allow")
+    assert await asking == Granted("user", "once")
+    assert desk.events == [
+        asked,
+        ApprovalResolved(approval_id=asked.approval_id, decision="allow", scope="once", reason="user"),
+    ]
+    assert desk.desk.pending() == []
+
+
+async def test_allowed_once_means_once() -> None:
+    desk = Desk()
+    for _ in range(2):
+        asking = desk.start()
+        [asked] = await desk.asked()
+        desk.desk.resolve(asked.approval_id, "allow", scope="once")
+        await asking
+    assert len(desk.requested()) == 2
+    assert desk.desk.grants() == []
+
+
+@pytest.mark.parametrize(("message", "said"), [(None, "the user said no"), ("use rg", "the user said no: use rg")])
+async def test_a_denial_is_an_error_with_what_the_user_said(message: str | None, said: str) -> None:
+    desk = Desk()
+    asking = desk.start()
+    [asked] = await desk.asked()
+    desk.desk.resolve(asked.approval_id, "deny", message=message)
+    with pytest.raises(ApprovalDenied) as denied:
+        await asking
+    assert denied.value.message == said
+    assert not isinstance(denied.value, NoApprover)
+    assert [event.decision for event in desk.resolved()] == ["deny"]
+
+
+async def test_an_answer_may_come_while_the_request_is_being_published() -> None:
+    desk = Desk()
+
+    def answer(event: object) -> None:
+        desk.events.append(event)  # type: ignore[arg-type]
+        if isinstance(event, ApprovalRequest):
+            desk.desk.resolve(event.approval_id, "allow")
+
+    assert await desk.desk.ask(request(), UNTRUSTED, answer) == Granted("user", "once")
+
+
+# ── nobody there ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("policy", [NEVER, APPROVAL_ORDER.meet(NEVER, UNTRUSTED)])
+async def test_where_nobody_may_be_asked_it_is_denied_at_once(policy: Any) -> None:
+    """S000-18, B7: a grant of earlier days does not count either, where the policy lets nobody be asked."""
+    desk = Desk()
+    escalation = request(kind="escalation")
+    asking = desk.start(escalation)
+    [asked] = await desk.asked()
+    desk.desk.resolve(asked.approval_id, "allow", scope="session")
+    await asking
+    told = list(desk.events)
+    with pytest.raises(NoApprover, match="lets nobody be asked"):
+        await desk.desk.ask(escalation, policy, desk.events.append)
+    assert desk.events == told
+
+
+async def test_where_nobody_is_connected_it_is_denied_at_once() -> None:
+    """Never a hang."""
+    desk = Desk()
+    desk.leave()
+    with pytest.raises(NoApprover, match="nobody is connected"):
+        await desk.desk.ask(request(), UNTRUSTED, desk.events.append)
+    assert desk.events == []
+    with desk.desk.attended():
+        asking = desk.start()
+        [asked] = await desk.asked()
+        desk.desk.resolve(asked.approval_id, "allow")
+        await asking
+
+
+async def test_an_approver_who_disconnects_leaves_a_request_that_times_out_as_denied() -> None:
+    """B9."""
+    desk = Desk(timeout_s=0.01)
+    asking = desk.start()
+    [asked] = await desk.asked()
+    desk.leave()
+    with pytest.raises(ApprovalDenied, match=r"nobody answered within 0\.01 s"):
+        await asking
+    assert [(event.decision, event.reason) for event in desk.resolved()] == [("deny", "timeout")]
+    assert desk.desk.pending() == []
+    assert not desk.desk.resolve(asked.approval_id, "allow", scope="session")
+    assert desk.desk.grants() == []
+
+
+# ── second answers, strange answers ──────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_first_answer_wins_and_later_ones_change_nothing() -> None:
+    """B6: twice and late."""
+    desk = Desk()
+    asking = desk.start()
+    [asked] = await desk.asked()
+    assert desk.desk.resolve(asked.approval_id, "deny")
+    assert not desk.desk.resolve(asked.approval_id, "allow", scope="session")
+    with pytest.raises(ApprovalDenied):
+        await asking
+    assert not desk.desk.resolve(asked.approval_id, "allow", scope="session")
+    assert len(desk.resolved()) == 1
+    assert desk.desk.grants() == []
+
+
+async def test_an_unknown_id_is_not_found() -> None:
+    """B6."""
+    desk = Desk()
+    for unknown in ("", "x", "a-1", "x" * 100_000):
+        with pytest.raises(NotFound) as refused:
+            desk.desk.resolve(unknown, "allow")
+        assert len(refused.value.message) < 200
+    assert desk.events == []
+
+
+async def test_a_foreign_conversation_cannot_answer_and_a_caller_can() -> None:
+    """B6, B3: the request of a child shows at those that wait for it, and nowhere else."""
+    desk = Desk()
+    asking = desk.start(request(A, chain=(ROOT,)))
+    [asked] = await desk.asked()
+    assert desk.desk.pending(B) == []
+    with pytest.raises(NotFound):
+        desk.desk.resolve(asked.approval_id, "allow", conversation=B)
+    assert desk.desk.pending() == desk.desk.pending(A) == desk.desk.pending(ROOT) == [asked]
+    assert desk.desk.resolve(asked.approval_id, "allow", conversation=ROOT)
+    await asking
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [
+        ({"decision": "deny", "scope": "session"}, "a denial holds once"),
+        ({"decision": "allow", "scope": "conversation"}, "scope must be one of once, session"),
+        ({"decision": "allow", "ttl_s": 5.0}, "ttl_s needs the scope"),
+        ({"decision": "allow", "scope": "session", "ttl_s": 0.0}, "ttl_s must be a positive number"),
+        ({"decision": "allow", "scope": "session", "ttl_s": -1.0}, "ttl_s must be a positive number"),
+        ({"decision": "allow", "scope": "session", "ttl_s": float("nan")}, "ttl_s must be a positive number"),
+        ({"decision": "allow", "scope": "session", "ttl_s": float("inf")}, "ttl_s must be a positive number"),
+    ],
+)
+async def test_an_answer_that_cannot_be_meant_is_refused_and_the_request_still_waits(
+    answer: dict[str, Any], word: str
+) -> None:
+    desk = Desk()
+    asking = desk.start(request(scopes=("once", "session")))
+    waiting = await desk.asked()
+    with pytest.raises(InvalidParams, match=word):
+        desk.desk.resolve(waiting[0].approval_id, **answer)
+    assert desk.desk.pending() == waiting
+    assert desk.desk.grants() == []
+    desk.desk.resolve(waiting[0].approval_id, "allow")
+    await asking
+
+
+# ── grants ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def allow(desk: Desk, asked: Any, **answer: Any) -> Granted:
+    asking = desk.start(asked)
+    [waiting] = await desk.asked()
+    desk.desk.resolve(waiting.approval_id, "allow", **answer)
+    return await asking
+
+
+async def test_a_grant_for_a_conversation_is_used_there_and_asked_for_elsewhere() -> None:
+    """B3, S002-12, S002-13."""
+    desk = Desk()
+    assert await allow(desk, request(A), scope="conversation") == Granted("user", "conversation")
+    assert await desk.start(request(A)) == Granted("grant", "conversation")
+    other = desk.start(request(B))
+    [asked] = await desk.asked()
+    assert asked.conversation_id == B
+    desk.desk.interrupt(B)
+    with pytest.raises(ApprovalDenied):
+        await other
+
+
+async def test_a_grant_for_the_session_is_used_everywhere() -> None:
+    """S002-13."""
+    desk = Desk()
+    await allow(desk, request(A), scope="session")
+    desk.leave()
+    assert await desk.start(request(B)) == Granted("grant", "session")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"subject": subject("make", "install")},
+        {"subject": subject(cwd="/x")},
+        {"subject": subject(environment="all")},
+        {"subject": subject(sandbox="read-only")},
+        {"kind": "escalation"},
+    ],
+)
+async def test_whatever_differs_is_asked_anew(change: dict[str, Any]) -> None:
+    """B5."""
+    desk = Desk()
+    await allow(desk, request(A), scope="session")
+    asking = desk.start(request(A, **change))
+    assert await desk.asked()
+    desk.desk.close()
+    with pytest.raises(ApprovalDenied):
+        await asking
+
+
+async def test_without_a_ttl_a_grant_lasts_and_with_one_it_ends_on_the_monotonic_clock() -> None:
+    """X-29, B4: in the library nothing ends by itself unless asked."""
+    desk = Desk()
+    await allow(desk, request(A), scope="session")
+    await allow(desk, request(A, subject=subject("ls")), scope="session", ttl_s=5.0)
+    assert [grant.expires_in_s for grant in desk.desk.grants()] == [None, 5.0]
+    desk.clock.wall = 0.0
+    desk.clock.seconds = 5.0
+    assert [grant.expires_in_s for grant in desk.desk.grants()] == [None]
+    assert await desk.start(request(A)) == Granted("grant", "session")
+    asking = desk.start(request(A, subject=subject("ls")))
+    assert await desk.asked()
+    desk.desk.close()
+    with pytest.raises(ApprovalDenied):
+        await asking
+
+
+async def test_a_session_may_have_a_ttl_for_all_its_grants() -> None:
+    """X-29: half an hour, as in the sample configuration."""
+    desk = Desk(default_ttl_s=1_800.0)
+    await allow(desk, request(A), scope="conversation")
+    await allow(desk, request(A, subject=subject("ls")), scope="session", ttl_s=5.0)
+    assert [grant.expires_in_s for grant in desk.desk.grants()] == [1_800.0, 5.0]
+    assert [grant.expires_in_s for grant in desk.desk.grants(B)] == [5.0]
+
+
+async def test_a_revoked_grant_is_asked_for_again() -> None:
+    desk = Desk()
+    await allow(desk, request(A), scope="session")
+    [grant] = desk.desk.grants()
+    assert desk.desk.revoke(grant.grant_id)
+    assert desk.desk.grants() == []
+    await allow(desk, request(A))
+    assert len(desk.requested()) == 2
+
+
+async def test_nobody_is_asked_twice_for_what_was_just_allowed_for_longer() -> None:
+    desk = Desk()
+    same, foreign = [desk.start(request(A)) for _ in range(3)], desk.start(request(B))
+    first, *_ = await desk.asked(4)
+    desk.desk.resolve(first.approval_id, "allow", scope="conversation")
+    assert await asyncio.gather(*same) == [
+        Granted("user", "conversation"),
+        Granted("grant", "conversation"),
+        Granted("grant", "conversation"),
+    ]
+    assert [asked.conversation_id for asked in desk.desk.pending()] == [B]
+    desk.desk.close()
+    with pytest.raises(ApprovalDenied):
+        await foreign
+
+
+async def test_expired_grants_are_cleaned_away_periodically() -> None:
+    """S002-12."""
+    desk = Desk()
+    await allow(desk, request(A), scope="session", ttl_s=1.0)
+    held = desk.desk._grants
+    cleaning = asyncio.get_running_loop().create_task(desk.desk.keep_clean(0))
+    await asyncio.sleep(0)
+    assert len(held) == 1
+    desk.clock.seconds = 2.0
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert len(held) == 0
+    cleaning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cleaning
+
+
+# ── endings ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_interrupting_a_conversation_answers_its_own_requests_only() -> None:
+    """CODEX defect 9; also not those of a child that it waits for."""
+    desk = Desk()
+    own, child, other = desk.start(request(A)), desk.start(request(B, chain=(A,))), desk.start(request(ROOT))
+    await desk.asked(3)
+    assert desk.desk.interrupt(A) == 1
+    with pytest.raises(ApprovalDenied, match="interrupted"):
+        await own
+    assert [asked.conversation_id for asked in desk.desk.pending()] == [B, ROOT]
+    assert desk.desk.interrupt(A) == 0
+    for asked in desk.desk.pending():
+        desk.desk.resolve(asked.approval_id, "allow")
+    await asyncio.gather(child, other)
+
+
+async def test_a_cancelled_caller_withdraws_its_request() -> None:
+    desk = Desk()
+    asking = desk.start()
+    [asked] = await desk.asked()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert desk.desk.pending() == []
+    assert [(event.decision, event.reason) for event in desk.resolved()] == [("deny", "interrupted")]
+    assert not desk.desk.resolve(asked.approval_id, "allow", scope="session")
+    assert desk.desk.grants() == []
+
+
+async def test_a_request_that_is_answered_and_cancelled_in_one_moment_is_told_once() -> None:
+    desk = Desk()
+    asking = desk.start()
+    [asked] = await desk.asked()
+    asking.cancel()
+    # The cancellation has reached the future, and the task has not run yet.
+    assert desk.desk.resolve(asked.approval_id, "allow")
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert len(desk.resolved()) == 1
+
+
+async def test_a_closed_conversation_takes_its_requests_and_grants_with_it() -> None:
+    desk = Desk()
+    await allow(desk, request(A), scope="conversation")
+    asking = desk.start(request(A, subject=subject("ls")))
+    await desk.asked()
+    desk.desk.forget(A)
+    with pytest.raises(ApprovalDenied):
+        await asking
+    assert desk.desk.grants() == []
+
+
+async def test_closing_the_desk_denies_what_waits_and_whatever_comes() -> None:
+    desk = Desk()
+    asking = desk.start()
+    await desk.asked()
+    desk.desk.close()
+    with pytest.raises(ApprovalDenied, match="shutdown"):
+        await asking
+    with pytest.raises(Closed):
+        await desk.start()
+    assert [event.reason for event in desk.resolved()] == ["shutdown"]
+
+
+async def test_a_request_that_cannot_be_published_does_not_wait() -> None:
+    desk = Desk()
+
+    def fail(event: object) -> None:
+        raise Closed("the bus is closed")
+
+    with pytest.raises(Closed):
+        await desk.desk.ask(request(), UNTRUSTED, fail)
+    assert desk.desk.pending() == []
+
+
+# ── many ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_thousand_requests_at_once_are_asked_in_order_and_each_gets_its_answer() -> None:
+    """B12: bounded queue, FIFO, none lost."""
+    desk = Desk()
+    asking = [desk.start(request(A, subject=subject(str(number)))) for number in range(1_000)]
+    waiting = await desk.asked(1_000)
+    assert [asked.matches[0] for asked in waiting] == [f"exec: {number}" for number in range(1_000)]
+    assert desk.requested() == waiting
+    for number, asked in enumerate(waiting):
+        desk.desk.resolve(asked.approval_id, "allow" if number % 2 else "deny")
+    answers = await asyncio.gather(*asking, return_exceptions=True)
+    assert [isinstance(answer, Granted) for answer in answers] == [number % 2 == 1 for number in range(1_000)]
+    assert [event.approval_id for event in desk.resolved()] == [asked.approval_id for asked in waiting]
+
+
+async def test_above_the_bound_a_request_is_refused_and_the_others_wait_on() -> None:
+    """B12."""
+    desk = Desk(max_pending=2)
+    asking = [desk.start(request(A, subject=subject(str(number)))) for number in range(2)]
+    waiting = await desk.asked(2)
+    with pytest.raises(Busy) as refused:
+        await desk.start(request(A, subject=subject("2")))
+    assert refused.value.detail["retry_after_s"] == 1
+    assert desk.desk.pending() == waiting
+    desk.desk.close()
+    answers = await asyncio.gather(*asking, return_exceptions=True)
+    assert all(isinstance(answer, ApprovalDenied) for answer in answers)
+
+
+# ── after a crash ────────────────────────────────────────────────────────────────────────────────────────────
+
+CRASHING = """
+import asyncio, sys
+from tests.policy.asking import Desk, request
+
+async def main():
+    desk = Desk()
+    asking = desk.start()
+    [asked] = await desk.asked()
+    print(asked.approval_id, flush=True)
+    await asking
+    open(sys.argv[1], "w").close()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_crash_while_waiting_grants_nothing(tmp_path: Path) -> None:
+    """B8: killed with -9; what was asked is unknown afterwards, and what it was for was not done."""
+    done = tmp_path / "done"
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-c", CRASHING, done], cwd=root, stdout=subprocess.PIPE, text=True
+    ) as asking:
+        assert asking.stdout is not None
+        approval_id = asking.stdout.readline().strip()
+        asking.send_signal(signal.SIGKILL)
+    assert approval_id
+    assert not done.exists()
+    resumed = ApprovalDesk(HandClock())
+    with pytest.raises(NotFound):
+        resumed.resolve(approval_id, "allow", scope="session")
+    assert resumed.pending() == []
+    assert resumed.grants() == []
+    with pytest.raises(NoApprover):
+        await resumed.ask(request(), UNTRUSTED, lambda event: None)

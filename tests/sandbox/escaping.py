@@ -1,0 +1,222 @@
+"""The escape suite as a program: sets a scene, has the probe run in a sandbox, and judges from outside.
+
+`python -m tests.sandbox.escaping TIER` prints one JSON object. It is run as whoever is to be tried: root, or an
+ordinary user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tertulia.events.clock import SystemClock
+from tertulia.sandbox.masks import default_masks
+from tertulia.sandbox.runner import Command, Confinement, Finished
+from tertulia.sandbox.sandbox import Sandbox
+
+PROBE = Path(__file__).with_name("probe.py")
+CANARY = "canary-9c1b77"
+DEADLINE_S = 50.0
+
+C_PROGRAM = '#include <stdio.h>\nint main(void) { puts("compiled"); return 0; }\n'
+POOL = """
+import multiprocessing
+def double(n): return 2 * n
+if __name__ == "__main__":
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        print(sum(pool.map(double, range(10))))
+"""
+LOOPBACK = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+server.accept()[0].sendall(b"ok")
+print(client.recv(2).decode())
+"""
+TEMPORARY = "import tempfile; f = tempfile.NamedTemporaryFile(); f.write(b'x'); f.flush(); print('kept')"
+
+
+class Scene:
+    """A workspace with a repository in it, things outside, and people who listen."""
+
+    def __init__(self) -> None:
+        self.folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="escape-")))
+        self.workspace = self.folder / "workspace"
+        self.outside = self.folder / "outside"
+        self.far = Path(__file__).parents[2] / f".escape-{os.getpid()}"
+        for folder in (self.workspace / "home" / ".ssh", self.workspace / "home" / ".codex", self.outside):
+            folder.mkdir(parents=True)
+        (self.outside / "file").write_text("untouched")
+        self.secrets = [self.workspace / "home" / ".ssh" / "id", self.workspace / "home" / ".codex" / "auth.json"]
+        for secret in self.secrets:
+            secret.write_text(CANARY)
+        self._make_repository()
+        self._listen()
+        self.before = self.state()
+
+    def _make_repository(self) -> None:
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.folder)}
+        git = ["git", "-C", str(self.workspace), "init", "--quiet"]
+        subprocess.run(git, check=True, env=environment)
+        (self.workspace / ".git" / "hooks").mkdir(exist_ok=True)
+        (self.workspace / ".mcp.json").write_text("{}")
+        (self.workspace / ".vscode").mkdir()
+        (self.workspace / "main.c").write_text(C_PROGRAM)
+        (self.workspace / "pool.py").write_text(POOL)
+
+    def _listen(self) -> None:
+        self.tcp = socket.create_server(("127.0.0.1", 0))
+        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.udp.bind(("127.0.0.1", 0))
+        self.unix, self.near, self.abstract = (socket.socket(socket.AF_UNIX) for _ in range(3))
+        self.unix.bind(str(self.outside / "socket"))
+        self.near.bind(str(self.workspace / "socket"))
+        self.abstract.bind(f"\0tertulia-{os.getpid()}")
+        for line in (self.unix, self.near, self.abstract):
+            line.listen()
+        self.lines = (self.tcp, self.udp, self.unix, self.near, self.abstract)
+        for line in self.lines:
+            line.setblocking(False)
+
+    def places(self) -> dict[str, Any]:
+        return {
+            "workspace": str(self.workspace),
+            "outside": str(self.outside),
+            "far": str(self.far),
+            "tcp": self.tcp.getsockname()[1],
+            "udp": self.udp.getsockname()[1],
+            "unix": self.unix.getsockname(),
+            "near": self.near.getsockname(),
+            "abstract": f"tertulia-{os.getpid()}",
+            "parent": os.getpid(),
+            "canary": CANARY,
+            "secrets": list(map(str, self.secrets)),
+            "missing_secret": str(self.workspace / "home" / ".aws"),
+        }
+
+    def command(self, *argv: str, cwd: Path | None = None, **fields: Any) -> Command:
+        home = self.workspace / "home"
+        confinement = Confinement(
+            mode="workspace_write",
+            writable_roots=(str(self.workspace),),
+            masked=default_masks(str(home), str(self.folder / "data")),
+        )
+        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home)}
+        return Command(
+            argv=argv, cwd=str(cwd or self.workspace), confinement=confinement, environment=environment, **fields
+        )
+
+    def state(self) -> dict[str, str]:
+        """Everything outside and everything protected, with contents and metadata."""
+        found: dict[str, str] = {}
+        protected = (".git", ".mcp.json", ".vscode", ".claude", ".codex", ".idea", ".tertulia")
+        for top in (self.outside, *(self.workspace / name for name in protected)):
+            below = () if top.is_symlink() else top.rglob("*")
+            found |= {str(path): _facts(path) for path in (top, *below) if os.path.lexists(path)}
+        return found
+
+    def changes(self) -> list[str]:
+        """What is different now, and who was reached."""
+        after = self.state()
+        found = sorted(path for path in self.before.keys() | after.keys() if self.before.get(path) != after.get(path))
+        if self.far.exists():
+            found.append(str(self.far))
+        return found + [f"a listener was reached: {line!r}" for line in self.lines if _was_reached(line)]
+
+    def close(self) -> None:
+        for line in self.lines:
+            line.close()
+        self.far.unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _facts(path: Path) -> str:
+    status = path.lstat()
+    text = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+    attributes = os.listxattr(path, follow_symlinks=False)
+    return f"{hashlib.sha256(text).hexdigest()} {status.st_mode} {status.st_uid} {status.st_mtime_ns} {attributes}"
+
+
+def _was_reached(line: socket.socket) -> bool:
+    try:
+        if line.type == socket.SOCK_DGRAM:
+            line.recv(1)
+        else:
+            line.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+def controls(scene: Scene, tier: str) -> dict[str, tuple[Command, str]]:
+    """What must keep working: the command, and what it prints."""
+    python = sys.executable
+    found: dict[str, tuple[Command, str]] = {
+        "write to the workspace": (scene.command("sh", "-c", "echo x > written && cat written"), "x"),
+        "read outside": (scene.command("cat", str(scene.outside / "file"), cwd=scene.outside), "untouched"),
+        "git status": (scene.command("git", "status", "--short"), "main.c"),
+        "python": (scene.command(python, "-c", "print(6 * 7)"), "42"),
+        "pip": (scene.command(python, "-m", "pip", "--version"), "pip "),
+        "temporary files": (scene.command(python, "-c", TEMPORARY), "kept"),
+        "a pipe": (scene.command("sh", "-c", "seq 1000 | tail -n 1"), "1000"),
+        "a background job": (scene.command("sh", "-c", "sleep 0.01 & wait; echo waited"), "waited"),
+        "standard input": (scene.command("wc", "-c", stdin=b"x" * 100_000), "100000"),
+        "make a program executable": (
+            scene.command("sh", "-c", "printf '#!/bin/sh\necho ran' > p && chmod +x p && ./p"),
+            "ran",
+        ),
+    }
+    if shutil.which("gcc"):
+        found["compile and run C"] = (scene.command("sh", "-c", "gcc main.c -o main && ./main"), "compiled")
+    if tier == "bubblewrap":
+        found["multiprocessing"] = (scene.command(python, "pool.py"), "90")
+        found["a server and a client inside"] = (scene.command(python, "-c", LOOPBACK), "ok")
+        found["a file in /tmp"] = (scene.command("sh", "-c", "echo x > /tmp/x && cat /tmp/x"), "x")
+    return found
+
+
+async def try_everything(tier: Any) -> dict[str, Any]:
+    """Every attempt and every control; the result names those that went wrong."""
+    scene = Scene()
+    sandbox = Sandbox(tier=tier, clock=SystemClock())
+    try:
+        probe = scene.command(
+            sys.executable, "-I", "-S", "-c", PROBE.read_text(), json.dumps(scene.places()), cwd=scene.outside
+        )
+        answer = json.loads(_good(await sandbox.run(probe, timeout_s=DEADLINE_S)).output.text())
+        changes = scene.changes()
+        failed = {}
+        wanted = controls(scene, tier)
+        for name, (command, expected) in wanted.items():
+            finished = await sandbox.run(command, timeout_s=DEADLINE_S)
+            if finished.exit_code != 0 or expected not in finished.output.text():
+                failed[name] = f"{finished.exit_code}: {finished.output.text()[-500:]}"
+        return {
+            "uid": os.getuid(),
+            "attempts": len(answer),
+            "leaked": [name for name, succeeded in answer.items() if succeeded],
+            "changes": changes,
+            "controls": len(wanted),
+            "failed": failed,
+        }
+    finally:
+        await sandbox.close()
+        scene.close()
+
+
+def _good(finished: Finished) -> Finished:
+    assert finished.exit_code == 0, finished
+    return finished
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(try_everything(sys.argv[1]))))
