@@ -10,7 +10,7 @@ async def main() -> None:
     model = ScriptedModel([say("A poem about code.", match="poem"), say("Looks correct.", match="review")])
     settings = tertulia.Settings(model=model, sandbox="read-only")
     async with tertulia.Session.start(settings) as session:
-        poet = await session.open(base_instructions="You write poems.", include_plan_tool=False)
+        poet = await session.open(base_instructions="You write poems.", include_plan_tool=False, include_conv_tools=False)
         critic = await session.open(
             base_instructions="You review code.",
             sandbox="danger-full-access",  # more than the session has
@@ -29,7 +29,7 @@ async def main() -> None:
         print(f"asked for {narrowed.asked}, given {narrowed.given}, because of the {narrowed.because}")
         assert (narrowed.field, narrowed.given) == ("sandbox", "read-only")
         assert [tool.name for tool in poet.tools()] == []
-        assert [tool.name for tool in critic.tools()] == ["update_plan"]
+        assert [tool.name for tool in critic.tools()][:2] == ["update_plan", "conv_create"]
 
 
 asyncio.run(main())

@@ -35,7 +35,7 @@ def pytest_collection_finish() -> None:
 def _patience(item: pytest.Item) -> float:
     """How long a test says that it may take; all that say nothing are alike."""
     said = item.get_closest_marker("timeout")
-    return said.args[0] if said is not None else 0
+    return said.args[0] if said is not None and said.args else 0
 
 
 _homes = count()

@@ -58,8 +58,15 @@ FRAMES = {
         "weights",
         "wire",
     },
-    "rollout": {"recorder", "retention", "store"},
-    "tools": {"dispatch", "docstring", "output", "registry", "threads", "tool"},
+    "rollout": {
+        *("database", "files", "home_sweep", "index", "jobs", "owned_file", "reader", "schema_versions", "summaries"),
+        *("table", "trouble", "writer"),
+        *("recorder", "retention", "store"),
+    },
+    "tools": {
+        *("dispatch", "docstring", "output", "payload", "registry", "threads", "tool", "workspace_file"),
+        *("patch_command", "patch_disk", "patch_match", "patch_plan", "patch_text"),
+    },
 }
 COMPOSITION_ROOT = {"tertulia", "tertulia.session.assembly", "tertulia.testing"}
 

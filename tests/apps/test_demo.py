@@ -10,7 +10,7 @@ from tertulia.apps.demo import Wiretap, distance
 from tertulia.models.wire import Finished, TextDelta
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings
-from tertulia.testing import ScriptedModel
+from tertulia.testing import ScriptedModel, call, say
 from tests.apps.running import Ran, Shell
 
 
@@ -35,8 +35,8 @@ def test_it_works_without_a_key_and_fits_on_a_screen(ran: Ran) -> None:
 
 def test_the_two_conversations_have_their_own_instructions_tools_and_storage(ran: Ran) -> None:
     assert rows(ran, "guide", "told") != rows(ran, "critic", "told")
-    assert rows(ran, "guide", "has") == ["tools: update_plan, distance, ask_colleague · storage: full"]
-    assert rows(ran, "critic", "has") == ["tools: distance, ask_colleague · storage: headers_only"]
+    assert rows(ran, "guide", "has") == ["tools: update_plan, conv_*, distance · storage: full"]
+    assert rows(ran, "critic", "has") == ["tools: distance · storage: headers_only"]
 
 
 def test_narrowing_is_told(ran: Ran) -> None:
@@ -63,11 +63,11 @@ def test_one_conversation_asks_another_and_gets_one_answer_and_it_says_who_answe
     assert rows(ran, "other", "is")[0].startswith("the same script")
     labels = [line.split(maxsplit=2)[:2] for line in ran.out.splitlines() if line.startswith("  ")]
     order = [["guide", "waits"], ["other", "is"], ["other", "says"], ["other", "done"], ["guide", "gets"]]
-    places = [
-        labels.index(label, labels.index(["guide", "waits"])) if label != ["other", "is"] else 0 for label in order
-    ]
-    assert places[2:] == sorted(places[2:])
-    assert rows(ran, "guide", "gets")[-1].startswith("Coffee is a hot drink")
+    places = [labels.index(label, labels.index(["guide", "waits"])) for label in order]
+    assert places == sorted(places)
+    told = rows(ran, "guide", "gets")[-1]
+    assert told.startswith('{"ok":true,"status":"completed"')
+    assert rows(ran, "guide", "calls")[-1].startswith("conv_create ")
 
 
 def test_what_one_was_told_the_other_was_never_sent(ran: Ran) -> None:
@@ -96,6 +96,16 @@ async def test_the_wiretap_changes_nothing_and_remembers_the_last_request_of_eac
     assert "my secret" in model.sent[root.id]
     assert "my secret" not in model.sent[other.id]
     assert model.sent[other.id].startswith("Be other.")
+
+
+async def test_conversations_that_the_script_opens_are_a_real_models_where_there_is_one() -> None:
+    opening = {"user_instruction": "What is coffee?"}
+    script = [say("", call("conv_create", opening)), "never asked", "done"]
+    model = Wiretap(ScriptedModel(script), 0, "scripted/tour")
+    assert model.colleague.startswith("scripted/tour, a real")
+    async with Session.start(Settings(model=model)) as session, asyncio.timeout(10):
+        await session.root.message("go")
+        assert [conversation.info.model for conversation in session.conversations()][1] == "scripted/tour"
 
 
 async def test_the_wiretap_streams_what_the_inner_wire_streams() -> None:

@@ -229,7 +229,8 @@ async def test_text_that_cannot_be_encoded_is_mended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given"), [("", "unnamed"), ("a b\x00c", "a_b_c"), ("x" * 100, "x" * 64), ("conv.create", "conv.create")]
+    ("name", "given"),
+    [("", "unnamed"), ("a b\x00c", "a_b_c"), ("x" * 100, "x" * 64), ("conv.create", "conv_create"), ("a.b", "a.b")],
 )
 async def test_a_call_can_always_be_sent_back(name: str, given: str) -> None:
     """Providers refuse a history with an illegal name or an empty id, for ever."""

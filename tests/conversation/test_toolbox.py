@@ -103,6 +103,15 @@ def test_the_view_of_a_conversation_decides_which_mcp_tools_it_has() -> None:
     assert [name for name in offered(narrow) if "__" in name] == ["fs__read", "fs__write"]
 
 
+def test_where_nobody_more_may_wait_the_tools_that_interrupt_are_not_offered() -> None:
+    """X-20: the other three stay, and the whole list is another one than the usual."""
+    box = toolbox()
+    usual, last = (box.offered(terms(), TOP, delegating=delegating) for delegating in (True, False))
+    assert usual.names - last.names == {"conv_create", "conv_send"}
+    assert box.offered(terms(), TOP) is usual
+    assert box.offered(terms(), TOP, delegating=False) is last
+
+
 def test_the_rights_of_the_whole_chain_hold_and_not_only_the_conversations() -> None:
     """S000-16, B11: no confused deputy."""
     chain = replace(TOP, include_plan_tool=False, shell=False, mcp_tool_allowlist=frozenset({"web__get"}))
@@ -121,7 +130,7 @@ def test_a_function_with_the_name_of_a_switched_off_tool_is_offered() -> None:
 
 def test_tools_are_assembled_from_terms_and_rights_alone() -> None:
     """S000-08: there is no tools_config of a session or a turn to ask."""
-    assert list(inspect.signature(Toolbox.offered).parameters) == ["self", "terms", "rights"]
+    assert list(inspect.signature(Toolbox.offered).parameters) == ["self", "terms", "rights", "delegating"]
 
 
 # ---- one list for many
@@ -176,6 +185,14 @@ def test_the_lists_that_are_kept_are_bounded_and_the_oldest_unused_go_first(monk
     assert box.offered(views[0], TOP) is first
     assert box.offered(views[1], TOP) is not second
     assert box.offered(views[1], TOP) == second
+
+
+def test_a_name_is_known_when_a_tool_has_it_or_a_conversation_was_offered_it() -> None:
+    """HARDENING E6: what a model makes up is neither."""
+    box = toolbox()
+    assert [box.knows(name) for name in ("greet", "conv.send", "fs__read", "sk-made-up")] == [True, True, False, False]
+    box.offered(_viewing(McpView((mcp("fs", "read"),))), TOP)
+    assert (box.knows("fs__read"), box.knows("sk-made-up")) == (True, False)
 
 
 def test_what_is_offered_cannot_be_changed() -> None:

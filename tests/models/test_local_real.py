@@ -25,8 +25,12 @@ from tertulia.session.settings import Settings
 from tests.models.real_weights import HOME, WEIGHTS_FILE, needs_the_embedded_model
 from tests.models.wire_contract import a_request, check_answer
 
-# All in one process of a parallel run: two of these models at once are two processors' worth each.
-pytestmark = [needs_the_embedded_model, pytest.mark.xdist_group("embedded_model"), pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [
+    needs_the_embedded_model,
+    pytest.mark.xdist_group("embedded_model"),  # it wants every processor, so never two of it at a time
+    pytest.mark.slow,
+    pytest.mark.timeout(180),
+]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120

@@ -194,6 +194,8 @@ async def try_everything(tier: Any) -> dict[str, Any]:
         )
         answer = json.loads(_good(await sandbox.run(probe, timeout_s=DEADLINE_S)).output.text())
         changes = scene.changes()
+        scene.close()
+        scene = Scene()
         failed = {}
         wanted = controls(scene, tier)
         for name, (command, expected) in wanted.items():

@@ -11,6 +11,7 @@ import pytest
 import tertulia
 from tertulia.errors import InvalidParams
 from tertulia.events.journal import NoJournal
+from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.session.assembly import Models, assemble
 from tertulia.session.environment import Environment
 from tertulia.testing import FakeClock, ScriptedModel
@@ -80,7 +81,7 @@ async def test_tools_are_functions_made_tools_plain_functions_and_objects() -> N
 
     settings = tertulia.Settings(model=ScriptedModel([]), tools=[plain, made, Ask("object")])
     async with tertulia.Session.start(settings) as session:
-        assert sorted(tool.name for tool in session.root.tools()) == ["made", "object", "plain", "update_plan"]
+        assert [tool.name for tool in session.root.tools()] == ["update_plan", "object", *CONV_TOOLS, "plain", "made"]
 
 
 @pytest.mark.parametrize("bad", [5, "name", None])

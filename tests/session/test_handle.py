@@ -11,6 +11,7 @@ import pytest
 import tertulia
 from tertulia.errors import Busy, InvalidParams, NotFound
 from tertulia.protocol.inputs import ImageInput, TextInput
+from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.testing import FakeClock, ScriptedModel, call, say
 from tests.session.staging import Ask, stage, ticks
 
@@ -247,7 +248,11 @@ async def test_a_limit_that_is_none_is_refused(limit: Any) -> None:
 async def test_tools_are_listed_in_the_order_in_which_they_are_offered() -> None:
     async with stage("ok", tools=[note]) as on:
         tools = on.root.tools()
-        assert [(tool.name, tool.source) for tool in tools] == [("update_plan", "builtin"), ("note", "function")]
+        assert [(tool.name, tool.source) for tool in tools] == [
+            ("update_plan", "builtin"),
+            *((name, "conv") for name in CONV_TOOLS),
+            ("note", "function"),
+        ]
         await on.root.message("hi")
         assert on.model.last_request.tools == tuple(tool.name for tool in tools)
 

@@ -12,6 +12,7 @@ import pytest
 
 import tertulia
 from tertulia.errors import Busy, Closed, InvalidParams, MethodNotFound, NotFound, NotRunning
+from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.session.operations import OPERATIONS, Done, call
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel, check_invariants, fail, say
@@ -70,6 +71,7 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
         "task/list",
         "task/get",
         "task/cancel",
+        "metrics/get",
     ]
 
 
@@ -333,7 +335,7 @@ async def test_history_tools_and_fork() -> None:
             with pytest.raises(InvalidParams):
                 await on("conversation/history", conversation_id="root", limit=limit)
         tools = await on("conversation/tools", conversation_id="root")
-        assert [tool["name"] for tool in tools["tools"]] == ["update_plan"]
+        assert [tool["name"] for tool in tools["tools"]] == ["update_plan", *CONV_TOOLS]
         assert tools["cache_key"] == on.model.last_request.cache_key
         fork = await on("conversation/fork", conversation_id="root", at=1)
         assert (await on("conversation/history", conversation_id=fork["conversation_id"]))["entries"] == entries

@@ -74,7 +74,7 @@ def test_the_shell_can_be_taken_away_but_not_chosen() -> None:
         ("executors", {"codex": {"command": "evil"}}),
         ("acp", {"x": {"command": "evil"}}),
         ("shell_environment", {"set": {"LD_PRELOAD": "evil"}}),
-        ("retention", {"days": 1}),
+        ("retention", {"max_age_days": 1}),
         ("close_timeout_s", 1),
         ("on_tool_conflict", "skip"),
     ],

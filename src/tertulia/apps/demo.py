@@ -10,21 +10,21 @@ from contextlib import aclosing
 from pathlib import Path
 
 import click
+import msgspec
 from msgspec.structs import replace
 
 import tertulia
 from tertulia.apps.demo_stage import Stage
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.terminal import Terminal
-from tertulia.models.weights import Weights, embedded
-from tertulia.models.wire import Piece, Request, TextDelta, Wire
+from tertulia.models.weights import embedded
+from tertulia.models.wire import Piece, Request, Said, TextDelta, Wire
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.inputs import TextInput
+from tertulia.protocol.items import ToolCall
 from tertulia.session.assembly import Models
 from tertulia.session.handle import Conversation
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings
-from tertulia.tools.tool import TargetResult
 from tertulia.version import __version__
 
 _MORE = """
@@ -56,11 +56,11 @@ def command(given: Given) -> int:
     loaded = given.load()
     out = Terminal(sys.stdout, loaded.environment.variables)
     script = Models(loaded.settings, loaded.environment).find(f"scripted/{Path(__file__).with_name('demo.json')}")
-    model = Wiretap(script, _PACE_S if out.live else 0)
-    colleague = Colleague(embedded(loaded.environment.home))
-    tools = (distance, colleague.tool)
-    settings = replace(loaded.settings, model=model, tools=tools, mcp_servers={}, include_plan_tool=None)
-    asyncio.run(_play(settings, model, colleague, out))
+    weights = embedded(loaded.environment.home)
+    model = Wiretap(script, _PACE_S if out.live else 0, None if weights is None else weights.model)
+    switches = {"include_plan_tool": None, "include_conv_tools": None}
+    settings = replace(loaded.settings, model=model, tools=(distance,), mcp_servers={}, **switches)
+    asyncio.run(_play(settings, model, out))
     return 0
 
 
@@ -70,36 +70,13 @@ def distance(start: str, end: str) -> str:
     return f"{start} to {end}: 1.3 km"
 
 
-class Colleague:
-    """A conversation that the guide may ask: the call is handed over, and its answer comes back as the result."""
-
-    def __init__(self, weights: Weights | None) -> None:
-        self.model = None if weights is None else weights.model
-        self.conversation_id: ConversationId | None = None
-        self.tool = tertulia.tool(
-            self._ask, name="ask_colleague", description="Ask a colleague, and wait for the answer."
-        )
-
-    @property
-    def who(self) -> str:
-        """Who answers, for people."""
-        if self.model is None:
-            return "the same script (`tertulia models pull smollm2` and tertulia[local] put a real model here)"
-        return f"{self.model}, a real language model on this machine, though a tiny one"
-
-    async def _ask(self, question: str) -> tertulia.Handoff:
-        assert self.conversation_id is not None, "the colleague is introduced first"
-        return tertulia.Handoff(self.conversation_id, (TextInput(question),), _heard)
-
-
-def _heard(result: TargetResult) -> tertulia.Result:
-    return tertulia.Result(result.text or result.reason or "no answer", success=result.status == "completed")
-
-
 class Wiretap:
-    """A wire that remembers what its model was sent last by each conversation, and lets people watch it speak."""
+    """A wire that remembers what its model was sent last by each conversation, and lets people watch it speak.
 
-    def __init__(self, inner: Wire, pace_s: float) -> None:
+    A script cannot know which models there are: where one was pulled, conversations that it opens are given that one.
+    """
+
+    def __init__(self, inner: Wire, pace_s: float, colleague: str | None = None) -> None:
         self.name = "scripted/demo"
         self.family = inner.family
         self.context_window = inner.context_window
@@ -108,6 +85,14 @@ class Wiretap:
         """Instructions and history, as text."""
         self._inner = inner
         self._pace_s = pace_s
+        self._colleague = colleague
+
+    @property
+    def colleague(self) -> str:
+        """Who answers in the conversations that the script opens, for people."""
+        if self._colleague is None:
+            return "the same script (`tertulia models pull smollm2` and tertulia[local] put a real model here)"
+        return f"{self._colleague}, a real language model on this machine, though a tiny one"
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
         """What the inner wire streams, word by word."""
@@ -116,14 +101,22 @@ class Wiretap:
             async for piece in pieces:
                 if isinstance(piece, TextDelta):
                     await asyncio.sleep(self._pace_s)
-                yield piece
+                yield self._cast(piece)
+
+    def _cast(self, piece: Piece) -> Piece:
+        match piece:
+            case Said(ToolCall(name="conv_create") as call) if self._colleague is not None:
+                arguments = msgspec.json.decode(call.arguments) | {"model": self._colleague}
+                return Said(replace(call, arguments=msgspec.json.encode(arguments).decode()))
+            case _:
+                return piece
 
     async def close(self) -> None:
         """Close the inner wire."""
         await self._inner.close()
 
 
-async def _play(settings: Settings, model: Wiretap, colleague: Colleague, out: Terminal) -> None:
+async def _play(settings: Settings, model: Wiretap, out: Terminal) -> None:
     stage = Stage(out)
     out.line(("Tertulia", "bold"), f" {__version__}: one session holds many isolated conversations. Here are two.")
     async with Session.start(settings) as session:
@@ -132,6 +125,7 @@ async def _play(settings: Settings, model: Wiretap, colleague: Colleague, out: T
         critic = await session.open(
             base_instructions="You are the critic: doubt everything.",
             include_plan_tool=False,
+            include_conv_tools=False,
             sandbox="danger-full-access",
             storage_policy="headers_only",
         )
@@ -143,26 +137,17 @@ async def _play(settings: Settings, model: Wiretap, colleague: Colleague, out: T
         await asyncio.gather(_talk(guide, _TO_GUIDE, stage), _talk(critic, _TO_CRITIC, stage))
         stage.heading("A task can be stopped at any word.")
         await _talk(guide, "Tell me the history of Madrid.", stage, enough=_ENOUGH)
-        stage.heading("One conversation asks another, and gets exactly one answer.")
-        await _delegate(session, guide, colleague, stage)
+        stage.heading("One conversation opens another, asks it, and gets exactly one answer.")
+        await _talk(guide, "Ask a colleague what coffee is.", stage, newcomer=model.colleague)
         stage.heading("What each of them remembers, and what its model was sent.")
         for conversation in (guide, critic):
             await _remember(conversation, model.sent[conversation.id], stage)
 
 
-async def _delegate(session: Session, guide: Conversation, colleague: Colleague, stage: Stage) -> None:
-    asked = await session.open(
-        base_instructions="You are a colleague. Answer in one short sentence.", model=colleague.model
-    )
-    colleague.conversation_id = asked.id
-    stage.introduce(asked.id, "other", "green")
-    stage.row(asked.id, "is", colleague.who)
-    await _talk(guide, "Ask your colleague what coffee is.", stage)
-
-
 async def _describe(conversation: Conversation, stage: Stage) -> None:
     context = await conversation.context()
-    tools = ", ".join(tool.name for tool in conversation.tools())
+    names = [tool.name if tool.source != "conv" else "conv_*" for tool in conversation.tools()]
+    tools = ", ".join(dict.fromkeys(names))
     stage.row(conversation.id, "told", context.base_instructions or "")
     stage.row(conversation.id, "has", f"tools: {tools} · storage: {context.storage_policy}")
     for cut in context.narrowed:
@@ -170,9 +155,14 @@ async def _describe(conversation: Conversation, stage: Stage) -> None:
         stage.row(conversation.id, "narrowed", told, "yellow")
 
 
-async def _talk(conversation: Conversation, text: str, stage: Stage, enough: int | None = None) -> None:
+async def _talk(
+    conversation: Conversation, text: str, stage: Stage, *, enough: int | None = None, newcomer: str = ""
+) -> None:
     words = 0
     async for event in conversation.stream(text):
+        if event.type == "conversation_opened" and event.conversation_id is not None:
+            stage.introduce(event.conversation_id, "other", "green")
+            stage.row(event.conversation_id, "is", newcomer)
         stage.show(event)
         words += event.type == "agent_message_delta"
         if words == enough:

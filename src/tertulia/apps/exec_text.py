@@ -110,6 +110,10 @@ class TextView:
         for step in data.plan:
             self._note("plan", "cyan", f"{_BOXES[step.status]} {shortened(step.step)}")
 
+    def _aborted(self, event: e.Event, data: e.TurnAborted) -> None:
+        if data.reason == "replaced":
+            self._note("waits", "cyan", "another conversation speaks first; then this one goes on with its answer")
+
     # ── what is not as it should be ──────────────────────────────────────────────────────────────────────────
 
     def _background(self, event: e.Event, data: e.BackgroundEvent) -> None:
@@ -137,6 +141,7 @@ class TextView:
         t.ToolCallBegin: _call,
         t.ToolCallEnd: _called,
         t.PlanUpdate: _plan,
+        e.TurnAborted: _aborted,
         e.BackgroundEvent: _background,
         e.Error: _error,
     }

@@ -77,6 +77,7 @@ async def try_model(settings: Settings, clock: Clock | None = None) -> Trial:
         sandbox="read-only",
         tools=(reserved_table,),
         include_plan_tool=False,
+        include_conv_tools=False,
     )
     async with Session.start(tried) as session:
         talk = await session.open(base_instructions=_INSTRUCTIONS)

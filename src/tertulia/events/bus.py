@@ -156,6 +156,7 @@ class EventBus:
         for box in self._everybody():
             box.end()
         self._boxes = {}
+        self.metrics.end()
 
     # ── stamping ─────────────────────────────────────────────────────────────────────────────────────────────
 

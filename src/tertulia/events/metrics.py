@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tertulia.protocol.events import (
+    AbortReason,
     ConversationClosed,
     Event,
     HistoryCompacted,
@@ -58,7 +59,7 @@ class Tally:
         self.started = 0
         self.completed = 0
         self.failed = 0
-        self.aborted: dict[str, int] = {}
+        self.aborted: dict[AbortReason, int] = {}
         """By reason."""
         self.requests = 0
         self.usage = NO_USAGE
@@ -117,6 +118,10 @@ class Metrics:
             self._names.add(name)
             return name
         return OTHER
+
+    def end(self) -> None:
+        """Nothing more will be counted; the numbers stay. Whoever still holds the bus must not hold all the tools."""
+        self.knows = _knows_none
 
     def _retire(self, of: ConversationId | None) -> None:
         if of is None or (tally := self._open.pop(of, None)) is None:

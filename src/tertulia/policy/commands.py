@@ -11,8 +11,8 @@ from tertulia.policy.shell_words import Script, Words, read_script
 from tertulia.protocol.ids import ConversationId
 
 # No zsh: it reads some plain words differently, and more files before it starts.
-_SHELLS = frozenset(directory + shell for directory in SYSTEM_DIRECTORIES for shell in ("bash", "sh"))
-_SCRIPT_FLAGS = frozenset({"-c", "-lc"})
+SHELLS = frozenset(directory + shell for directory in SYSTEM_DIRECTORIES for shell in ("bash", "sh"))
+SCRIPT_FLAGS = frozenset({"-c", "-lc"})
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ def read_command(argv: Sequence[str]) -> Reading:
     words = tuple(argv)
     if not words or any("\0" in word for word in words):
         return Reading(None, False, words)
-    if words[0] not in _SHELLS:
+    if words[0] not in SHELLS:
         return Reading((words,), reads_only(words), words)
     script = _script_of(words)
     if script is None:
@@ -43,7 +43,7 @@ def read_command(argv: Sequence[str]) -> Reading:
 def _script_of(words: Words) -> Script | None:
     """Anything but `bash -c SCRIPT` is not looked into: a shell has many ways to be told what to run."""
     match words:
-        case (_, flag, text) if flag in _SCRIPT_FLAGS:
+        case (_, flag, text) if flag in SCRIPT_FLAGS:
             return read_script(text)
         case _:
             return None

@@ -26,7 +26,7 @@ _START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u00[01][0-9a-f]))"
 _PEM_BODY = r"(?:[^\"\\-]|\\[nrt\\]|-(?!----))*+"
 
 _PEM = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----" + _PEM_BODY + r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----)?"
-_QUOTING = r"[\"'\\\s=:,>]{1,16}"
+_QUOTING = r"(?:\\[nrt]|[\"'\\\s=:,>]){1,16}"
 
 
 class _Family(NamedTuple):
@@ -65,7 +65,6 @@ _FAMILIES = (
             ("aws-secret", rf"(?P<before>(?i:secret_access_key){_QUOTING})[A-Za-z0-9/+=]{{40}}"),
         ),
     ),
-    _Family("ecretAccessKey", "", (("aws-secret", rf"(?P<before>AccessKey{_QUOTING})[A-Za-z0-9/+=]{{40}}"),)),
     _Family(
         "I",
         r"I(?:(?<=AI)za|(?<=A[KS]I)A)",
@@ -77,14 +76,17 @@ _FAMILIES = (
     _Family("J", r"J(?<=eyJ)", (("jwt", _START + r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),)),
     _Family("@", "", (("password", r"(?P<before>://[^\s/:@\"'\\]{0,64}:)[^\s/@\"'\\]{1,256}(?P<after>@)"),)),
     # However a token is quoted: on a command line, in a list of arguments, as a value of JSON within JSON.
-    *(
-        _Family(common, "", (("token", rf"(?P<before>{common}{_QUOTING}[0-9a-fA-F]{{8}})[0-9a-fA-F]{{24,}}"),))
-        for common in ("oken", "OKEN")
+    _Family("oken", "", (("token", rf"(?P<before>oken{_QUOTING}[0-9a-fA-F]{{8}})[0-9a-fA-F]{{24,}}"),)),
+    _Family(
+        "K",
+        r"K(?:(?<=TOK)EN|(?<=AccessK)ey)",
+        (
+            ("token", rf"(?P<before>OKEN{_QUOTING}[0-9a-fA-F]{{8}})[0-9a-fA-F]{{24,}}"),
+            ("aws-secret", rf"(?P<before>AccessKey{_QUOTING})[A-Za-z0-9/+=]{{40}}"),
+        ),
     ),
-    *(
-        _Family(common, "", (("bearer", rf"(?P<before>{common}+)[A-Za-z0-9._~+/=-]{{16,}}"),))
-        for common in ("earer ", "EARER ")
-    ),
+    _Family("earer ", "", (("bearer", r"(?P<before>earer +)[A-Za-z0-9._~+/=-]{16,}"),)),
+    _Family("B", r"BEARER ", (("bearer", r"(?P<before>BEARER +)[A-Za-z0-9._~+/=-]{16,}"),)),
 )
 
 
@@ -210,3 +212,11 @@ class RedactingFilter(logging.Filter):
         if record.stack_info:
             record.stack_info = self._redactor.text(record.stack_info)
         return True
+
+
+_SHAPES = Redactor()
+
+
+def for_the_log(error: BaseException, storage: StoragePolicy | None = None) -> str:
+    """An error as a log may have it: without secrets of a known shape, and without texts unless they may be stored."""
+    return _SHAPES.text(described(error, storage or HeadersOnly()))

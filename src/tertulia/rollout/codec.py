@@ -14,16 +14,17 @@ from typing import Any
 import msgspec
 
 from tertulia.protocol.events import Event
-from tertulia.protocol.ids import CallId, ConversationId, ItemId, TaskId
+from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
 from tertulia.protocol.records import Agreed, Asked, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
 from tertulia.protocol.storage import HeadersOnly, NoStorage, StoragePolicy, Ttl, storage_to_wire, strictest
 from tertulia.protocol.usage import Usage
-from tertulia.rollout.compact import digest_of, pack
+from tertulia.rollout.compact import pack, usual_prompt
 from tertulia.rollout.headers import SKELETON, is_plain, layout_of
 from tertulia.rollout.item_rows import split_item, tag_of
 from tertulia.rollout.known import Known
-from tertulia.rollout.references import ENDS, Recent, Ref, refer
+from tertulia.rollout.named import NamedTalk, bare_calls
+from tertulia.rollout.references import ENDS, Ref, refer
 from tertulia.rollout.store import Row, allows_body
 
 Json = dict[str, Any]
@@ -35,31 +36,6 @@ _encode = msgspec.json.Encoder().encode
 _skeleton = frozenset(SKELETON)
 
 
-class _Talk:
-    """What was written of one conversation that later rows can point to."""
-
-    __slots__ = ("n", "names", "offered", "recent", "scopes", "tools")
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-        self.names: dict[bytes, int] = {}
-        self.scopes: dict[tuple[str | None, ...], int] = {}
-        self.tools: dict[str, tuple[int, float]] = {}
-        """Which tool lists are stored, by digest: the row, and when."""
-        self.offered = b""
-        """The tools of the last request."""
-        self.recent = Recent()
-
-    def offers(self, name: str) -> bool:
-        return bool(name) and is_plain(name) and b'"' + name.encode() + b'"' in self.offered
-
-    def forget(self, n: int) -> None:
-        self.recent.forget(n)
-        self.names = {key: row for key, row in self.names.items() if row < n}
-        self.scopes = {key: row for key, row in self.scopes.items() if row < n}
-        self.tools = {key: stored for key, stored in self.tools.items() if stored[0] < n}
-
-
 class Codec:
     """Makes rows, and remembers what they named. `redact` sees every body, encoded, before it leaves."""
 
@@ -67,15 +43,15 @@ class Codec:
         self._redact = redact
         self._n = 0
         self._session: tuple[str, int, int] | None = None
-        self._talks: dict[ConversationId, _Talk] = {}
+        self._talks: dict[ConversationId, NamedTalk] = {}
         self._rows: list[Row] = []
         self._moment: tuple[str, float] = ("", 0.0)
         if known is not None:
             self._n = known.last_n
             for conversation, former in known.talks.items():
-                talk = self._talks[conversation] = _Talk(former.n)
+                talk = self._talks[conversation] = NamedTalk(former.n)
                 talk.tools = dict(former.tools)
-                talk.recent.calls = {call_id: _bare_call(call_id, n) for call_id, n in former.calls.items()}
+                talk.recent.calls = bare_calls(former.calls)
 
     @property
     def last_n(self) -> int:
@@ -99,9 +75,7 @@ class Codec:
         """Bodies of a conversation, perhaps whole rows, are going: nothing later may point to what there was."""
         talk = self._talks.get(conversation)
         if talk is not None:
-            fresh = self._talks[conversation] = _Talk(talk.n)
-            fresh.offered, fresh.scopes = talk.offered, talk.scopes
-            fresh.recent.calls = {call_id: _bare_call(call_id, ref.n) for call_id, ref in talk.recent.calls.items()}
+            self._talks[conversation] = talk.erased()
 
     def event(self, event: Event, policy: StoragePolicy) -> Sequence[Row]:
         """The rows of an event; none where its policy stores nothing of it."""
@@ -145,7 +119,7 @@ class Codec:
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _split(self, event: Event, talk: _Talk | None, ts: float, policy: StoragePolicy) -> tuple[Json, Json]:
+    def _split(self, event: Event, talk: NamedTalk | None, ts: float, policy: StoragePolicy) -> tuple[Json, Json]:
         data, layout = event.data, layout_of(type(event.data))
         defaults = layout.defaults
         header: Json = {}
@@ -165,18 +139,19 @@ class Codec:
                 value = getattr(data, name)
                 (header if talk is not None and talk.offers(value) else body)[name] = value
         if layout.interned:
-            values = [getattr(data, name) for name in layout.interned]
-            if talk is not None and is_plain(values):
-                header["as"] = self._name(values, talk, ts, policy)
-            else:
+            values = tuple(getattr(data, name) for name in layout.interned)
+            name = None if talk is None else self._name(values, None, talk, ts, policy)
+            if name is None:
                 body |= dict(zip(layout.interned, values, strict=True))
+            else:
+                header["as"] = name
         rest = {name: getattr(data, name) for name in layout.body if name not in covered}
         if rest and not body and all(value == layout.blanks[name] for name, value in rest.items()):
             header["empty"] = True
             return header, {}
         return header, body | rest
 
-    def _scope(self, event: Event, talk: _Talk | None, ts: float, policy: StoragePolicy) -> int:
+    def _scope(self, event: Event, talk: NamedTalk | None, ts: float, policy: StoragePolicy) -> int:
         key = (event.sub_id, event.task_id, event.trace_id, event.span_id)
         if talk is None:
             return 0 if key == (event.session_id, None, None, None) else self._new_scope(key, None, ts, policy)
@@ -190,16 +165,12 @@ class Codec:
                 del talk.scopes[next(iter(talk.scopes))]
         return n
 
-    def _new_scope(self, key: tuple[str | None, ...], talk: _Talk | None, ts: float, policy: StoragePolicy) -> int:
-        sub, task, *_ = key
-        header = {name: pack(value) for name, value in zip(("sub", "task", "trace", "span"), key, strict=True) if value}
-        if task is not None and sub == f"conv/{task}":
-            del header["sub"]
-        return self._put("scope", "scope", talk, ts, header, policy=_bare(policy))
+    def _new_scope(self, key: tuple[str | None, ...], talk: NamedTalk | None, ts: float, policy: StoragePolicy) -> int:
+        return self._put("scope", "scope", talk, ts, {"ids": pack(*key)}, policy=_bare(policy))
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _agreed(self, record: Agreed, talk: _Talk, ts: float, policy: StoragePolicy) -> None:
+    def _agreed(self, record: Agreed, talk: NamedTalk, ts: float, policy: StoragePolicy) -> None:
         header: Json = {"storage": storage_to_wire(record.storage), "rights": record.rights, "place": record.place}
         if not record.terms:
             header["empty"] = True
@@ -208,7 +179,7 @@ class Codec:
             header["terms"] = self._put("terms", "", talk, ts, {}, body=record.terms, policy=policy)
         self._put("agreed", "agreed", talk, ts, header, policy=_bare(policy))
 
-    def _said(self, record: Said, talk: _Talk, ts: float, policy: StoragePolicy) -> None:
+    def _said(self, record: Said, talk: NamedTalk, ts: float, policy: StoragePolicy) -> None:
         total = len(record.items)
         if total == 0:
             self._put("said", "", talk, ts, _place(record, 0), policy=policy)
@@ -221,7 +192,7 @@ class Codec:
             n = self._put("said", tag_of(item), talk, ts, header, body=body, policy=item_policy)
             talk.recent.note_said(Ref(n, item_policy, item))
 
-    def _item(self, item: Item, talk: _Talk, policy: StoragePolicy) -> tuple[StoragePolicy, Json, Json]:
+    def _item(self, item: Item, talk: NamedTalk, policy: StoragePolicy) -> tuple[StoragePolicy, Json, Json]:
         own = policy if item.storage is None else strictest(policy, item.storage)
         call = talk.recent.calls.get(item.call_id) if isinstance(item, ToolOutput) else None
         offered = isinstance(item, ToolCall) and talk.offers(item.name)
@@ -231,17 +202,22 @@ class Codec:
             header = {key: value for key, value in header.items() if key not in _MEASURES}
         return own, header, body
 
-    def _asked(self, record: Asked, talk: _Talk, ts: float, policy: StoragePolicy) -> None:
+    def _asked(self, record: Asked, talk: NamedTalk, ts: float, policy: StoragePolicy) -> None:
         talk.offered = record.tools_json
         header: Json = {"items": record.items}
         body: Json = {}
-        digests = [pack(record.instructions), pack(record.tools)]
-        if is_plain((record.instructions, record.tools)):
-            header["as"] = self._name(digests, talk, ts, policy)
+        made_of = (record.instructions, record.tools)
+        name = self._name(made_of, pack, talk, ts, policy)
+        if name is None:
+            body["as"] = made_of
         else:
-            body["as"] = digests
-        for name, digest in (("history", record.history), ("prompt", record.prompt)):
-            (header if is_plain(digest) else body)[name] = pack(digest)
+            header["as"] = name
+        digests = {"history": record.history, "prompt": record.prompt}
+        if record.prompt == usual_prompt(record.instructions, record.tools, record.history, record.output_schema):
+            del digests["prompt"]
+        for name, digest in digests.items():
+            packed = pack(digest)
+            (header if isinstance(packed, str) else body)[name] = packed
         if not self._is_stored(record.tools, talk, ts, policy):
             body["tools_json"] = record.tools_json
         for name in ("override", "output_schema"):
@@ -253,12 +229,12 @@ class Codec:
         if lists:
             talk.tools[record.tools] = (n, ts)
 
-    def _is_stored(self, digest: str, talk: _Talk, ts: float, policy: StoragePolicy) -> bool:
+    def _is_stored(self, digest: str, talk: NamedTalk, ts: float, policy: StoragePolicy) -> bool:
         stored = talk.tools.get(digest)
         # Near its own end a list is written again: what asked for it later may stay longer.
         return stored is not None and not (isinstance(policy, Ttl) and ts - stored[1] > policy.seconds / 2)
 
-    def _task_scope(self, task_id: TaskId, talk: _Talk, ts: float, policy: StoragePolicy) -> int:
+    def _task_scope(self, task_id: TaskId, talk: NamedTalk, ts: float, policy: StoragePolicy) -> int:
         for key, n in reversed(talk.scopes.items()):
             if key[1] == task_id:
                 return n
@@ -266,14 +242,16 @@ class Codec:
         talk.scopes[(None, task_id, None, None)] = n
         return n
 
-    def _others(self, record: Forked | Rewritten | Submitted, talk: _Talk, ts: float, policy: StoragePolicy) -> None:
+    def _others(
+        self, record: Forked | Rewritten | Submitted, talk: NamedTalk, ts: float, policy: StoragePolicy
+    ) -> None:
         match record:
             case Forked(_, source, items):
                 self._put("forked", "", talk, ts, {"source": pack(source), "items": items}, policy=policy)
-            case Submitted(_, task_id, trace_id, message_id):
-                header: Json = {"task": pack(task_id), "trace": pack(trace_id)}
-                if message_id is not None:
-                    header["message"] = pack(digest_of(message_id))
+            case Submitted(_, task_id, trace_id, message):
+                header: Json = {"ids": pack(task_id, trace_id)}
+                if message is not None:
+                    header["message"] = pack(message)
                 self._put("submitted", "", talk, ts, header, policy=policy)
             case Rewritten(_, kept, end, place, summary):
                 header = {"kept": kept, "end": end, "place": place}
@@ -285,24 +263,32 @@ class Codec:
 
     # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _named(self, conversation: ConversationId, ts: float, policy: StoragePolicy) -> _Talk:
+    def _named(self, conversation: ConversationId, ts: float, policy: StoragePolicy) -> NamedTalk:
         talk = self._talks.get(conversation)
         if talk is None:
-            talk = self._talks[conversation] = _Talk(self._n + 1)
+            talk = self._talks[conversation] = NamedTalk(self._n + 1)
             self._put("talk", "talk", talk, ts, {"id": pack(conversation)}, policy=_bare(policy))
         return talk
 
-    def _name(self, values: Sequence[object], talk: _Talk, ts: float, policy: StoragePolicy) -> int:
-        encoded = _encode(values)
-        n = talk.names.get(encoded)
-        if n is None:
-            n = talk.names[encoded] = self._put("name", "", talk, ts, {"is": values}, policy=_bare(policy))
+    def _name(
+        self,
+        key: tuple[Any, ...],
+        spell: Callable[..., object] | None,
+        talk: NamedTalk,
+        ts: float,
+        policy: StoragePolicy,
+    ) -> int | None:
+        """The row that holds these values, a new one if need be; None if they are no names."""
+        n = talk.names.get(key)
+        if n is None and is_plain(key):
+            value = key if spell is None else spell(*key)
+            n = talk.names[key] = self._put("name", "", talk, ts, {"is": value}, policy=_bare(policy))
             if len(talk.names) > _NAMES:
                 del talk.names[next(iter(talk.names))]
         return n
 
     def _put(
-        self, kind: str, type: str, talk: _Talk | None, ts: float, header: Json, *,
+        self, kind: str, type: str, talk: NamedTalk | None, ts: float, header: Json, *,
         policy: StoragePolicy, body: Json | None = None, seq: int | None = None, scope: int = 0,
     ) -> int:  # fmt: skip
         self._n += 1
@@ -336,10 +322,6 @@ class Codec:
 def _bare(policy: StoragePolicy) -> StoragePolicy:
     """For rows that others point to: they have no text, and must not go when the texts expire."""
     return policy if isinstance(policy, NoStorage) else _HEADER
-
-
-def _bare_call(call_id: CallId, n: int) -> Ref:
-    return Ref(n, _HEADER, ToolCall(ItemId(""), call_id, "", ""))
 
 
 def _place(record: Said, index: int) -> Json:

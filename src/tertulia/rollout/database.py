@@ -19,12 +19,12 @@ PATIENCE_S = 5.0
 _MAX_STATEMENT = 10_000
 
 
-def connect_owner(file: Path, synchronous: str) -> sqlite3.Connection:
+def connect_owner(file: Path, *, durable: bool) -> sqlite3.Connection:
     """For writing; the file exists. Raises StorageError for a form we do not write, sqlite3.Error for the rest."""
     connection = _connect(file, "mode=rw")
     try:
         connection.execute("PRAGMA secure_delete = ON")
-        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         # The writer does it, and hears of what goes wrong; SQLite's own is silent about it.
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         check_schema(connection, file)

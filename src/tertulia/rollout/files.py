@@ -91,7 +91,7 @@ def file_size(path: Path) -> int:
         return 0
 
 
-def make_sessions_folder(home: Path, *, flush: bool = False) -> None:
+def make_sessions_folder(home: Path, *, durable: bool = False) -> None:
     """Have the folder, for us alone whatever the umask. StorageError where others could put their files into it."""
     folder = sessions_folder(home)
     # The home itself may be a link that its owner made; what lies in it is ours, and none of it is a link.
@@ -99,8 +99,8 @@ def make_sessions_folder(home: Path, *, flush: bool = False) -> None:
         with suppress(FileExistsError):
             place.mkdir(_PRIVATE_DIRECTORY)
             place.chmod(_PRIVATE_DIRECTORY)
-            if flush:
-                flush_folder(place.parent)
+            if durable:
+                flush(place.parent.resolve())
     if folder.is_symlink():
         raise StorageError(f"{folder} is a link; put a directory there, or set TERTULIA_HOME", file=str(folder))
     for place in (home, folder):
@@ -129,23 +129,23 @@ def refuse_links(files: SessionFiles) -> None:
                 )
 
 
-def create_private(path: Path, content: bytes, *, flush: bool) -> None:
-    """Write a new file that only we can read; `flush` sees it to the disk."""
+def create_private(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Write a new file that only we can read, and if it is to be durable see it to the disk."""
     fd = os.open(path, _OPEN | os.O_EXCL, _PRIVATE_FILE)
     try:
         os.fchmod(fd, _PRIVATE_FILE)
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(fd, rest) :]
-        if flush:
+        if durable:
             _flush(fd)
     finally:
         os.close(fd)
 
 
-def flush_folder(folder: Path) -> None:
-    """See the names in it to the disk."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def flush(path: Path) -> None:
+    """See a file, or the names in a folder, to the disk. Never for a database: see above."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         _flush(fd)
     finally:

@@ -16,7 +16,7 @@ from tertulia.protocol.events import EventData
 from tertulia.protocol.tool_events import EVENT_TYPES
 
 _TABLE: dict[str, str] = {
-    "session_configured": "root_conversation_id protocol_version version model",
+    "session_configured": "root_conversation_id protocol_version version model policy",
     "session:preparing": "providerCount timestamp",
     "session:context-ready": "mcpServerCount toolCount contextAdditions timestamp",
     "conversation_opened": "parent_id model backend",
@@ -50,6 +50,14 @@ _TABLE: dict[str, str] = {
 _BY_THE_MODEL = {("tool_call_begin", "name"), ("tool_call_end", "name")}
 """Names that a model wrote: only those it was offered are names, all others are its text."""
 
+_USUAL: dict[tuple[str, str], Any] = {
+    ("task_started", "kind"): "user",
+    ("task_complete", "status"): "completed",
+    ("tool_call_end", "success"): True,
+    ("tool_call_end", "truncated"): False,
+}
+"""What is nearly always so is not written, like a field's default."""
+
 INTERNED = {"token_count": ("context_window", "cache_key")}
 """Fields that hardly change within a conversation. They are named once by a row of their own."""
 
@@ -76,7 +84,9 @@ class Layout(msgspec.Struct, frozen=True):
     blanks: dict[str, Any]
     """What stands for a field that is not there."""
     defaults: dict[str, Any]
-    """A field that has its default value is not written."""
+    """A header field that has this value is not written."""
+    usual: dict[str, Any]
+    """Those of them that are no defaults of the type."""
 
 
 @cache
@@ -86,6 +96,8 @@ def layout_of(kind: type[EventData]) -> Layout:
     interned = INTERNED.get(kind.type, ())
     offered = tuple(name for name in listed if (kind.type, name) in _BY_THE_MODEL)
     fields = msgspec.structs.fields(kind)
+    usual = {name: value for (type, name), value in _USUAL.items() if type == kind.type and name in listed}
+    defaults = {field.name: field.default for field in fields if field.default is not msgspec.NODEFAULT}
     return Layout(
         kind,
         tuple(name for name in listed if name not in interned and name not in offered),
@@ -93,7 +105,8 @@ def layout_of(kind: type[EventData]) -> Layout:
         interned,
         tuple(field.name for field in fields if field.name not in listed),
         {field.name: _blank(field) for field in fields if field.name not in listed or field.name in offered},
-        {field.name: field.default for field in fields if field.default is not msgspec.NODEFAULT},
+        defaults | usual,
+        usual,
     )
 
 
@@ -101,6 +114,8 @@ def is_plain(value: object) -> bool:
     """Whether a value has the shape of what may stand in a header, whoever made the event: no text hides in it."""
     if isinstance(value, str):
         return _NAME.fullmatch(value) is not None
+    if isinstance(value, dict):
+        return all(map(is_plain, cast("dict[object, object]", value).items()))
     if isinstance(value, list | tuple):
         return all(map(is_plain, cast("list[object]", value)))
     return value is None or isinstance(value, bool | int | float)

@@ -291,7 +291,7 @@ def _lasting(entry: Entry) -> Entry:
 
 def _connect(index: Path) -> sqlite3.Connection:
     with suppress(FileExistsError):
-        create_private(index, b"", flush=False)
+        create_private(index, b"")
     if index.is_symlink():
         raise OSError(f"{index} is a link")
     connection = sqlite3.connect(index, isolation_level=None, timeout=0.2)

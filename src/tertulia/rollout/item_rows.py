@@ -103,7 +103,7 @@ def join_item(tag: str, header: Json, body: Json | None, n: int, call_id: CallId
     else:
         values["parts"] = given.get("parts") if text is None else [{"type": "text", "text": text}]
     if kind is ToolOutput:
-        values["call_id"] = call_id or given.get("call_id")
+        values["call_id"] = given.get("call_id") if call_id is None else call_id
     values |= {name: header[name] for name in _HEADER_FIELDS.get(kind, ()) if name in header}
     values |= {name: given[name] for name in _BODY_FIELDS.get(kind, ()) if name in given}
     if "storage" in header:

@@ -19,7 +19,7 @@ from tertulia.rollout.files import (
     SessionFiles,
     create_private,
     file_size,
-    flush_folder,
+    flush,
     make_sessions_folder,
 )
 from tertulia.rollout.schema_versions import blank
@@ -46,7 +46,7 @@ class OwnedFile:
     ) -> None:
         self._files = files
         self._clock = clock
-        self._durability: Durability = durability
+        self._durable = durability == "full"
         self._create = create
         self._ownership: Ownership | None = None
         self._connection: sqlite3.Connection | None = None
@@ -134,19 +134,19 @@ class OwnedFile:
         return connection
 
     def _open(self) -> sqlite3.Connection:
-        files, flush = self._files, self._durability == "full"
+        files = self._files
         if self._ownership is None:
-            make_sessions_folder(files.home, flush=flush)
+            make_sessions_folder(files.home, durable=self._durable)
             self._ownership = Ownership.take(files)
         if self._create and not files.db.exists():
             with suppress(FileNotFoundError):
                 files.unborn.unlink()
-            create_private(files.unborn, blank(), flush=flush)
+            create_private(files.unborn, blank(), durable=self._durable)
             files.unborn.rename(files.db)
-            if flush:
-                flush_folder(files.db.parent)
+            if self._durable:
+                flush(files.db.parent)
         os.chmod(files.db, 0o600)
-        return connect_owner(files.db, self._durability)
+        return connect_owner(files.db, durable=self._durable)
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -180,6 +180,8 @@ class OwnedFile:
                         file=str(self._files.db),
                         kind="busy",
                     )
+                if self._durable:
+                    flush(self._files.wal)
                 self._unclean = False
             else:
                 with _impatient(connection):

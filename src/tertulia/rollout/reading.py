@@ -10,20 +10,22 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.errors import AgentError
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import Event, EventData
 from tertulia.protocol.ids import CallId, ConversationId, SessionId, TaskId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput, UserMessage
-from tertulia.protocol.records import Agreed, Asked, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
+from tertulia.protocol.records import Agreed, Asked, Ended, Forked, Queued, Record, Rewritten, Submitted
 from tertulia.protocol.storage import NoStorage, storage_from_wire
 from tertulia.protocol.tool_events import EVENT_TYPES
 from tertulia.protocol.usage import Usage
-from tertulia.rollout.compact import unpack
+from tertulia.rollout.compact import unpack, usual_prompt
 from tertulia.rollout.headers import layout_of
 from tertulia.rollout.item_rows import count, is_tag, join_item, synthetic_call_id
 from tertulia.rollout.known import Known, KnownTalk
+from tertulia.rollout.lines import Line, Segment
 from tertulia.rollout.references import resolve
 from tertulia.rollout.store import Stored
 
@@ -36,46 +38,11 @@ _BROKEN = (
 """All that taking apart what is not what it should be may raise. A broad catch would hide faults of our own."""
 
 
-class Line(msgspec.Struct, frozen=True):
-    """One event or record, as it is now: what of it was never stored, has expired or cannot be read is listed."""
-
-    n: int
-    """Of its first row."""
-    ts: float
-    what: Event | Record | None
-    """None for what cannot be made sense of: damaged, or of a kind or type that is not known here."""
-    missing: tuple[int, ...] = ()
-    """Rows of it whose text is not there. Placeholders stand for items, empty values for the fields of events."""
-    damaged: tuple[int, ...] = ()
-    """Rows of it that cannot be trusted, wholly or their text."""
-    raw: Stored | None = None
-    """The row of an unknown kind or type."""
-
-
 class _Scope(msgspec.Struct, frozen=True, gc=False):
     sub: str | None = None
     task: str | None = None
     trace: str | None = None
     span: str | None = None
-
-
-class _Segment:
-    """A Said of which not all rows have come."""
-
-    __slots__ = ("damaged", "first", "header", "items", "missing", "next", "of")
-
-    def __init__(self, first: Stored, header: Json) -> None:
-        self.first = first
-        self.header = header
-        self.of = count(header, "of") if "of" in header else 1
-        self.next = count(header, "i")
-        self.items: list[Item] = []
-        self.missing: list[int] = []
-        self.damaged: list[int] = []
-
-    def takes(self, row: Stored, header: Json) -> bool:
-        """Whether a row belongs to it: some in between may be gone, or damaged."""
-        return row.talk == self.first.talk and count(header, "of") == self.of and count(header, "i") >= self.next > 0
 
 
 class Reader:
@@ -85,14 +52,14 @@ class Reader:
         self.known = Known()
         self._talks: dict[int, ConversationId] = {}
         self._scopes: dict[int, _Scope] = {0: _Scope()}
-        self._names: dict[int, list[Any]] = {}
+        self._names: dict[int, Any] = {}
         self._terms: dict[int, Json] = {}
         self._items: dict[int, dict[int, Item]] = {}
         """Of each conversation, by row."""
         self._lost: dict[int, None] = {}
         """Rows of items that are placeholders."""
         self._lists: dict[tuple[int, str], bytes] = {}
-        self._segment: _Segment | None = None
+        self._segment: Segment | None = None
         self._stamp = Timestamps(SystemClock()).at
 
     def lines(self, rows: Iterable[Stored]) -> Iterator[Line]:
@@ -135,10 +102,9 @@ class Reader:
                 self._talks[row.n] = conversation
                 self.known.talks[conversation] = KnownTalk(row.n, NoStorage())
             case "scope":
-                unpacked = {name: unpack(value) for name, value in header.items()}
-                self._scopes[row.n] = msgspec.convert(unpacked, _Scope)
+                self._scopes[row.n] = _Scope(*unpack(header["ids"], 4))
             case "name":
-                self._names[row.n] = msgspec.convert(header["is"], list[Any])
+                self._names[row.n] = header["is"]
             case "terms":
                 if body is not None:
                     self._terms[row.n] = body
@@ -155,7 +121,7 @@ class Reader:
         if kind is None:
             return Line(row.n, row.ts, None, raw=row)
         layout = layout_of(kind)
-        fields = dict(layout.blanks)
+        fields = layout.blanks | layout.usual
         fields |= resolve(kind, header, self._items.get(row.talk, {}), self._lost)
         if layout.interned and "as" in header:
             fields |= zip(layout.interned, self._names[header["as"]], strict=True)
@@ -184,14 +150,13 @@ class Reader:
         if known.session_id is None:
             raise LookupError("an event before its session")
         task = None if scope.task is None else TaskId(scope.task)
-        sub = scope.sub or (known.session_id if task is None else f"conv/{task}")
         return Event(
             epoch=known.epoch,
             seq=row.seq,
             ts=self._stamp(round(row.ts * 1000) / 1000 + 0.0004),
             type=row.type,
             session_id=known.session_id,
-            sub_id=sub,
+            sub_id=scope.sub or known.session_id,
             conversation_id=self._talks[row.talk] if row.talk else None,
             task_id=task,
             trace_id=scope.trace,
@@ -219,12 +184,14 @@ class Reader:
                 record = Forked(conversation, source, _int(header, "items"))
             case "submitted":
                 message = _text(header, "message") if "message" in header else None
-                record = Submitted(conversation, TaskId(_text(header, "task")), _text(header, "trace"), message)
+                task, trace = unpack(header["ids"], 2)
+                fields = {"conversation_id": conversation, "task_id": task, "trace_id": trace, "message": message}
+                record = msgspec.convert(fields, Submitted)
             case "rewritten":
                 summary = self._item(row, header, body) if row.type else None
                 missing = row.n in self._lost
                 shape = {"conversation_id": conversation, **header, "summary": None}
-                record = msgspec.structs.replace(msgspec.convert(shape, Rewritten), summary=summary)
+                record = replace(msgspec.convert(shape, Rewritten), summary=summary)
             case "asked":
                 record, missing = self._asked(conversation, row, header, body)
             case _:
@@ -241,20 +208,36 @@ class Reader:
 
     def _asked(self, conversation: ConversationId, row: Stored, header: Json, body: Json | None) -> tuple[Asked, bool]:
         given = body or {}
-        instructions, tools = self._names[header["as"]] if "as" in header else given["as"]
-        fields: Json = {"conversation_id": conversation, "task_id": self._scopes[row.scope].task}
-        fields |= {"instructions": unpack(instructions), "tools": unpack(tools), "items": header["items"]}
-        for name in ("history", "prompt"):
-            fields[name] = unpack(header[name] if name in header else given[name])
-        digest = fields["tools"]
+        named = self._names[header["as"]] if "as" in header else given.get("as", ("", ""))
+        instructions, tools = unpack(named, 2)
+        (history,) = unpack(header.get("history", given.get("history", ("",))), 1)
+        packed, schema = header.get("prompt", given.get("prompt")), given.get("output_schema")
+        fields: Json = {
+            "conversation_id": conversation,
+            "task_id": self._scopes[row.scope].task,
+            "instructions": instructions,
+            "tools": tools,
+            "history": history,
+            "items": header["items"],
+            "prompt": unpack(packed, 1)[0] if packed else "",
+            "tools_json": "",
+            "override": given.get("override"),
+            "output_schema": schema,
+        }
+        asked = msgspec.convert(fields, Asked)
+        if not packed:
+            asked = replace(asked, prompt=usual_prompt(asked.instructions, asked.tools, asked.history, schema))
+        listed = self._tool_list(asked, row, given)
+        return replace(asked, tools_json=listed or b""), listed is None
+
+    def _tool_list(self, asked: Asked, row: Stored, given: Json) -> bytes | None:
+        """Written with the first request that had it."""
+        key = (row.talk, asked.tools)
         if "list" in given or "tools_json" in given:
             raw = given["list"].encode() if "list" in given else msgspec.convert(given["tools_json"], bytes)
-            self._lists[row.talk, digest] = raw
-            self.known.talks[conversation].tools[digest] = (row.n, row.ts)
-        tools_json = self._lists.get((row.talk, digest))
-        fields |= {name: given[name] for name in ("override", "output_schema") if name in given}
-        asked = msgspec.convert({**fields, "tools_json": ""}, Asked)
-        return msgspec.structs.replace(asked, tools_json=tools_json or b""), tools_json is None
+            self._lists[key] = raw
+            self.known.talks[asked.conversation_id].tools[asked.tools] = (row.n, row.ts)
+        return self._lists.get(key)
 
     # ── items ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -262,7 +245,7 @@ class Reader:
         segment = self._segment
         if segment is None or not segment.takes(row, header):
             yield from self._finish()
-            segment = self._segment = _Segment(row, header)
+            segment = self._segment = Segment(row, header)
         segment.next = count(header, "i") + 1
         try:
             self._add(segment, row, header, body)
@@ -273,7 +256,7 @@ class Reader:
         if segment.next >= segment.of:
             yield from self._finish()
 
-    def _add(self, segment: _Segment, row: Stored, header: Json, body: Json | None) -> None:
+    def _add(self, segment: Segment, row: Stored, header: Json, body: Json | None) -> None:
         if not row.type and segment.of == 0:
             return
         items = self._items.setdefault(row.talk, {})
@@ -312,16 +295,8 @@ class Reader:
 
     def _finish(self) -> Iterator[Line]:
         segment, self._segment = self._segment, None
-        if segment is None:
-            return
-        row, header = segment.first, segment.header
-        conversation = self._talks.get(row.talk)
-        lost = tuple(segment.missing), tuple(segment.damaged)
-        if conversation is None or (not segment.items and segment.of):
-            yield Line(row.n, row.ts, None, *lost)
-            return
-        pinned, seed = header.get("pinned") is True, header.get("seed") is True
-        yield Line(row.n, row.ts, Said(conversation, tuple(segment.items), pinned, seed), *lost)
+        if segment is not None:
+            yield segment.line(self._talks.get(segment.first.talk))
 
 
 def read(rows: Iterable[Stored]) -> Iterator[Line]:
@@ -335,7 +310,7 @@ def _told(row: Stored, what: Event | Record, missing: bool) -> Line:
 
 
 def _text(header: Json, key: str) -> str:
-    return unpack(msgspec.convert(header[key], str))
+    return msgspec.convert(unpack(header[key], 1)[0], str)
 
 
 def _int(header: Json, key: str) -> int:

@@ -132,7 +132,7 @@ class Recorder:
 
     def _policy(self, conversation: ConversationId | None, storage: StoragePolicy | None) -> StoragePolicy:
         own = self._session_policy if conversation is None else self._policies.get(conversation, _NOTHING)
-        return own if storage is None else strictest(own, storage)
+        return own if storage is None or storage == own else strictest(own, storage)
 
     def _agree(self, record: Agreed) -> None:
         """What is stricter holds for what was said before, wherever it is by now. What is wider holds from now on."""

@@ -58,19 +58,17 @@ class Recent:
 
     def note_said(self, ref: Ref) -> None:
         """An item joined the history."""
-        match ref.item:
-            case AssistantMessage(id) | Reasoning(id):
-                _keep(self.spoken, id, ref)
-            case ToolCall(call_id=call_id):
-                _keep(self.calls, call_id, ref)
-            case ToolOutput(id, call_id):
-                self.ended.pop(id, None)
-                self.calls.pop(call_id, None)
-            case UserMessage(id):
-                self.queued.pop(id, None)
-                self.asked = ref
-            case _:
-                pass
+        item = ref.item
+        if isinstance(item, UserMessage):
+            self.queued.pop(item.id, None)
+            self.asked = ref
+        elif isinstance(item, AssistantMessage | Reasoning):
+            _keep(self.spoken, item.id, ref)
+        elif isinstance(item, ToolCall):
+            _keep(self.calls, item.call_id, ref)
+        elif isinstance(item, ToolOutput):
+            self.ended.pop(item.id, None)
+            self.calls.pop(item.call_id, None)
 
     def note_waiting(self, ref: Ref) -> None:
         """An item will join the history later."""

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParams, SandboxError
 from tertulia.events.clock import Clock
+from tertulia.sandbox.bubblewrap import Bubblewrap
+from tertulia.sandbox.landlocked import Landlocked
 from tertulia.sandbox.process import Process
 from tertulia.sandbox.runner import Command, Finished, OnOutput, TierChoice, TierReport
 from tertulia.sandbox.selftest import try_to_escape
 from tertulia.sandbox.tier import Tier
-from tertulia.sandbox.tiers import confining_tier, unconfined_tier
+from tertulia.sandbox.unconfined import Unconfined
+
+_TIERS: Mapping[TierChoice, Callable[[], Tier]] = {"bubblewrap": Bubblewrap, "landlock": Landlocked}
+_SELF_TEST_TIMEOUT_S = 30.0
 
 
 class Sandbox:
     """Implements `Runner`. One a session; on one loop at a time."""
 
     def __init__(self, *, tier: TierChoice | Tier = "bubblewrap", clock: Clock) -> None:
-        self._tier = confining_tier(tier) if isinstance(tier, str) else tier
-        self._unconfined = unconfined_tier()
+        self._tier = _TIERS[tier]() if isinstance(tier, str) else tier
+        self._unconfined: Tier = Unconfined()
         self._clock = clock
         self._report: TierReport | None = None
         self._testing: asyncio.Event | None = None
@@ -77,9 +83,6 @@ class Sandbox:
 
     async def _run_untested(self, command: Command) -> Finished:
         return await _see_through(self._spawn(command, self._tier, None), _SELF_TEST_TIMEOUT_S)
-
-
-_SELF_TEST_TIMEOUT_S = 30.0
 
 
 async def _see_through(process: Process, timeout_s: float | None) -> Finished:

@@ -29,7 +29,6 @@ ATTEMPTS = (
     "mount",
     "open a kernel setting for writing",
 )
-_TIMEOUT_S = 30.0
 
 _PROBE = """
 import ctypes, json, os, socket, sys

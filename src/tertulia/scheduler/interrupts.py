@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from tertulia.conversation.context import NATIVE
 from tertulia.conversation.floor import Floor
-from tertulia.conversation.talk import Talk
 from tertulia.conversation.turn import Handed
 from tertulia.errors import AgentError, AwaitingResult, UnsupportedByBackend
 from tertulia.events.bus import EventBus, Scope
@@ -129,10 +128,3 @@ class Interrupts:
             elapsed = round((self._clock.monotonic() - closure.begun) * 1000)
             end = ToolCallEnd(call.call_id, call.name, result.success, result.text, truncated, elapsed)
             self._bus.publish(end, scope or closure.made_by, strict)
-
-
-def _strictest_source(talk: Talk, *sources: StoragePolicy | None) -> StoragePolicy | None:
-    """The policy that an answer brings along, where it is stricter than that of the conversation it comes to."""
-    own = talk.terms.rights.storage_policy
-    strict = strictest(own, *(source for source in sources if source is not None))
-    return None if strict == own else strict

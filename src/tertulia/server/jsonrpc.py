@@ -24,6 +24,7 @@ from tertulia.errors import (
     NotInitialized,
     ParseError,
 )
+from tertulia.policy.redaction import for_the_log
 from tertulia.protocol.inputs import Initialize, Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.envelopes import Refused, Request, answer, batch, read_request, refusal
@@ -159,8 +160,9 @@ class Connection:
         except asyncio.CancelledError:
             line = _failed(request, Cancelled("the connection ended before there was an answer"))
             raise
-        except Exception:
-            _log.exception("%.64r failed", request.method)
+        except Exception as error:
+            storage = self._host.settings.rights().storage_policy
+            _log.error("%.64r failed: %s", request.method, for_the_log(error, storage))  # noqa: TRY400
             line = _failed(request, Internal("the server failed to answer; its log says why"))
         finally:
             self._requests -= 1

@@ -28,6 +28,7 @@ from tertulia.models.messages import MessagesWire
 from tertulia.models.responses import ResponsesWire
 from tertulia.models.scripted import ScriptedModel
 from tertulia.models.wire import Wire
+from tertulia.policy.redaction import Redactor, secrets_of
 from tertulia.protocol.events import SessionConfigured, Warning
 from tertulia.protocol.ids import new_conversation_id, new_session_id
 from tertulia.protocol.tool_events import McpServerStatus
@@ -179,8 +180,8 @@ async def recall(
     store = _store(settings, session_id, clock, environment)
     if not os.path.lexists(store.place):
         raise NotFound(f"there is no session {session_id} ({store.place})")
-    await _done(store.claim)
     try:
+        await _done(store.claim)
         await _done(partial(store.sweep, clock.now(), "headers_only"))
         reader, past = Reader(), Recollection()
         await asyncio.to_thread(_read, Path(store.place), reader, past)
@@ -216,7 +217,8 @@ def _store(settings: Settings, session_id: str, clock: Clock, environment: Envir
 def _record_in(
     store: RolloutStore, settings: Settings, clock: Clock, environment: Environment, known: Known | None = None
 ) -> Recorder:
-    return Recorder(store, clock, lambda body: body, storage=settings.rights().storage_policy, known=known)
+    redactor = Redactor(secrets_of(environment.variables))
+    return Recorder(store, clock, redactor.json, storage=settings.rights().storage_policy, known=known)
 
 
 def _bring_back(parts: Parts, past: Recollection, notary: Notary) -> None:

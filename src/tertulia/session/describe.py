@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, cast, get_args
+
+from msgspec.structs import asdict
 
 from tertulia.conversation.settings import Settled
 from tertulia.conversation.talk import Talk
 from tertulia.errors import NotFound
+from tertulia.events.metrics import Calls, Tally
 from tertulia.policy.narrowing import Rights, to_wire
 from tertulia.prompt.instructions import cache_key, full_instructions
 from tertulia.prompt.tool_list import ToolList
-from tertulia.protocol.ids import TaskId
+from tertulia.protocol.events import AbortReason
+from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import AssistantMessage, ImagePart, UserMessage
 from tertulia.scheduler.plan import Chain
 from tertulia.session.answers import (
+    CallCounts,
     ContextInfo,
+    ConversationCounts,
     ConversationInfo,
+    Counts,
     HistoryEntry,
+    MetricsAnswer,
     Opened,
     SessionInfo,
+    TaskCounts,
     TaskInfo,
     ToolInfo,
 )
+from tertulia.session.conversations import ROOT
 from tertulia.session.parts import Parts
 from tertulia.version import __version__
 
@@ -139,6 +149,52 @@ def task(parts: Parts, task_id: str) -> TaskInfo:
     reply = chain.answer.result()
     ended = (chain.task_id, chain.conversation_id, "user", reply.status, chain.started_at, [chain.conversation_id])
     return TaskInfo(*ended, last_assistant_message=reply.text)
+
+
+def metrics(parts: Parts, conversation_id: str | None) -> MetricsAnswer:
+    """`metrics/get`. One that was closed can be asked for by its id as long as its numbers are kept."""
+    metrics = parts.bus.metrics
+    if conversation_id is None:
+        listed = [_of_conversation(*each) for each in metrics.conversations()]
+    else:
+        of = parts.conversations.root.id if conversation_id == ROOT else ConversationId(conversation_id)
+        tally = metrics.of(of)
+        if tally is None:
+            parts.conversations.find(conversation_id)  # NotFound or Closed
+            tally = Tally()
+        listed = [_of_conversation(of, tally, metrics.is_closed(of))]
+    return MetricsAnswer(_counts(metrics.session), listed)
+
+
+def _of_conversation(of: ConversationId, tally: Tally, closed: bool) -> ConversationCounts:
+    return ConversationCounts(conversation_id=of, closed=closed, **asdict(_counts(tally)))
+
+
+def _counts(tally: Tally) -> Counts:
+    return Counts(
+        tasks=_task_counts(tally),
+        model_requests=tally.requests,
+        usage=tally.usage,
+        tool_calls=sum(calls.calls for calls in tally.tools.values()),
+        tools={name: _call_counts(calls) for name, calls in tally.tools.items()},
+        mcp=_call_counts(tally.mcp),
+        compactions=tally.compactions,
+    )
+
+
+def _task_counts(tally: Tally) -> TaskCounts:
+    reasons: tuple[AbortReason, ...] = get_args(AbortReason)
+    aborted: dict[AbortReason, int] = {reason: tally.aborted.get(reason, 0) for reason in reasons}
+    # As a reply's status says it: a task that was out of time failed, one that was shut down was stopped.
+    stopped = aborted["interrupted"] + aborted["shutdown"] + aborted["crash"]
+    failed = tally.failed + aborted["timeout"] + aborted["limit"]
+    ended = tally.completed + stopped + failed or 1
+    return TaskCounts(tally.started, tally.completed, tally.failed, aborted, stopped / ended, failed / ended)
+
+
+def _call_counts(calls: Calls) -> CallCounts:
+    mean_ms = round(calls.duration_ms / (calls.calls or 1))
+    return CallCounts(calls.calls, calls.failures, calls.duration_ms, mean_ms, calls.max_ms)
 
 
 def _queued(chain: Chain) -> TaskInfo:

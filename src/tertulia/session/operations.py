@@ -154,6 +154,10 @@ async def _task_cancel(host: Host, session: Session, asked: i.OfTask) -> Any:
     return {"cancelled": session.parts.scheduler.cancel(cast(Any, asked.task_id))}
 
 
+async def _metrics(host: Host, session: Session, asked: i.MetricsOf) -> Any:
+    return session.metrics(asked.conversation_id)
+
+
 # ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 OPERATIONS: dict[str, Operation] = {
@@ -177,6 +181,7 @@ OPERATIONS: dict[str, Operation] = {
     "task/list": Operation(i.Nothing, _task_list),
     "task/get": Operation(i.OfTask, _task_get),
     "task/cancel": Operation(i.OfTask, _task_cancel),
+    "metrics/get": Operation(i.MetricsOf, _metrics),
 }
 
 

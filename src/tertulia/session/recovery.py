@@ -7,6 +7,7 @@ conversations wait for their next message.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -37,7 +38,7 @@ _NEVER_ANSWERED = "interrupted: the process died before the other conversation h
 def close_what_was_open(parts: Parts, past: Recollection, restored: Sequence[Restored]) -> None:
     """Give every open call its output and every task its end, and say what could not be restored."""
     talks = {each.talk.id: each.talk for each in restored}
-    for old in sorted(past.talks.values(), key=_newest_call, reverse=True):
+    for old in sorted(past.talks.values(), key=partial(_innermost, past), reverse=True):
         talk = talks.get(old.id)
         if talk is not None:
             _close_calls(parts, old, talk)
@@ -55,9 +56,10 @@ def close_what_was_open(parts: Parts, past: Recollection, restored: Sequence[Res
 # ── open calls ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _newest_call(talk: PastTalk) -> tuple[int, float]:
-    """The innermost conversation of a chain is the one whose call began last."""
-    return max((begun.n for begun in talk.begun.values()), default=0), talk.active
+def _innermost(past: Recollection, talk: PastTalk) -> int:
+    """The inner conversations of a chain are those in which a task or a call began last."""
+    tasks = (task.n for task in past.unfinished.values() if task.scope.conversation_id == talk.id)
+    return max(*tasks, *(begun.n for begun in talk.begun.values()), 0, 0)
 
 
 def _close_calls(parts: Parts, old: PastTalk, talk: Talk) -> None:

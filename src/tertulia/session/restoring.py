@@ -109,16 +109,16 @@ def _history(old: PastTalk, terms: Terms) -> tuple[HistoryStore, int]:
         if old.tasks:
             store.append([not_stored_message()])
         return store, missing or old.tasks
-    first, rest = old.pieces[0], old.pieces[1:]
-    if not first.seed or first.missing:
-        first, rest = None, [piece for piece in old.pieces if not piece.seed]
-    store = HistoryStore(limits, fresh if first is None else first.items)
+    begun = [piece.items for piece in old.pieces if piece.seed and not piece.missing]
+    rest = [piece for piece in old.pieces if not piece.seed]
+    first = begun[0] if begun else fresh
+    store = HistoryStore(limits, first)
     try:
         for piece in rest:
             store.append(piece.items, pinned=piece.pinned)
     except Internal:
         # Records are missing: what is left is made whole, in the order in which it was said.
-        store = HistoryStore(limits, fresh if first is None else first.items)
+        store = HistoryStore(limits, first)
         items: list[Item] = [item for piece in rest for item in piece.items]
         for turn in turns(mend(items, _DAMAGED)):
             store.append(turn)

@@ -11,10 +11,10 @@ from tertulia.events.clock import Clock, SystemClock
 from tertulia.events.journal import Journal
 from tertulia.events.subscription import Subscription
 from tertulia.protocol.ids import SessionId
-from tertulia.protocol.inputs import NewConversation, OfConversation, Subscribe
+from tertulia.protocol.inputs import MetricsOf, NewConversation, OfConversation, Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
-from tertulia.session.answers import ClosedAnswer, SessionInfo
+from tertulia.session.answers import ClosedAnswer, MetricsAnswer, SessionInfo
 from tertulia.session.assembly import assemble, recall
 from tertulia.session.handle import Conversation
 from tertulia.session.inputs import parse
@@ -140,6 +140,13 @@ class Session:
         asked = parse(Subscribe, {"after_seq": after, "conversation_id": conversation})
         wanted = None if asked.conversation_id is None else self.parts.conversations.find(asked.conversation_id).id
         return self.parts.bus.subscribe(after=asked.after_seq, conversation=wanted)
+
+    def metrics(self, conversation: str | None = None) -> MetricsAnswer:
+        """What this session and its conversations did and cost since it was entered; with an id, that one's only.
+
+        The numbers of the newest 1,000 closed conversations are kept.
+        """
+        return describe.metrics(self.parts, parse(MetricsOf, {"conversation_id": conversation}).conversation_id)
 
     async def close(self, timeout: float | None = None) -> ClosedAnswer:
         """Stop everything, in order, within the timeout; what will not stop is abandoned. Idempotent."""

@@ -24,6 +24,7 @@ from tertulia.policy.sandbox_mode import sandbox_from_wire
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.inputs import check_text
 from tertulia.protocol.storage import storage_from_wire
+from tertulia.rollout.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
 
 PYTHON_ONLY = frozenset({"cwd", "providers", "tools"})
@@ -131,6 +132,12 @@ def _shell_environment(name: str, value: object) -> dict[str, Any]:
     return table
 
 
+def _retention(name: str, value: object) -> dict[str, Any]:
+    table = _table(name, value)
+    retention_from_wire(table)
+    return table
+
+
 def _providers(name: str, value: object) -> dict[str, ModelProvider]:
     return {key: provider_from_wire(key, entry) for key, entry in _table(name, value).items()}
 
@@ -152,7 +159,8 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "limits": lambda _, value: parse_limits(value, Limits()),
     "shell_environment": _shell_environment,
     "sandbox_tier": _one_of(*get_args(TierChoice)),
-    "retention": _table,
+    "retention": _retention,
+    "durability": _one_of("normal", "full"),
     "notify": _strings,
     "executors": _tables,
     "acp": _tables,

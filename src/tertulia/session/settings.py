@@ -57,6 +57,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_tier: Literal["bubblewrap", "landlock"] = "bubblewrap"
     """What confines commands. There is no falling back from one to the other."""
     retention: Table = {}
+    """How long sessions are kept; see `rollout/retention.py`."""
+    durability: Literal["normal", "full"] = "normal"
+    """What a record survives once it is acknowledged: the death of the process, or of the machine as well."""
     notify: Sequence[str] = ()
     """A program and its arguments."""
     executors: Mapping[str, Any] = {}

@@ -1,0 +1,137 @@
+"""`apply_patch`: the model changes files. All of a patch is applied, inside the sandbox, or nothing is."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tertulia.errors import AgentError, InvalidParams, SandboxError
+from tertulia.protocol.tool_events import PatchApplyBegin, PatchApplyEnd
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools import patch_disk
+from tertulia.tools.patch_plan import Plan, make_plan, touched
+from tertulia.tools.patch_text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
+from tertulia.tools.threads import in_thread
+from tertulia.tools.tool import CallContext, Outcome, Result
+
+Confined = Callable[[tuple[str, ...], bytes, CallContext], Awaitable[bytes]]
+"""Run a program with this input in the call's directory, confined by the call's rights; all that it wrote.
+
+Raises SandboxError, and SandboxUnavailable, where it could not run to its end.
+"""
+
+Approve = Callable[[str, Plan, CallContext], Awaitable[object]]
+"""Come back when this text, which makes this plan, may be applied; else ApprovalDenied."""
+
+DISK_COMMAND = (sys.executable, "-I", str(Path(patch_disk.__file__)))
+"""`patch_disk` by its path: inside the sandbox nothing of ours is imported."""
+
+MAX_ANSWER_BYTES = patch_disk.MAX_READ_BYTES * 2
+"""What of its output has to be kept."""
+
+_GRAMMAR = r"""start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+
+hunk: add_hunk | delete_hunk | update_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+update_hunk: "*** Update File: " filename LF change_move? change?
+
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+
+change_move: "*** Move to: " filename LF
+change: (change_context | change_line)+ eof_line?
+change_context: ("@@" | "@@ " /(.+)/) LF
+change_line: ("+" | "-" | " ") /(.*)/ LF
+eof_line: "*** End of File" LF
+
+%import common.LF
+"""
+
+_SPEC = ToolSpec.define(
+    "apply_patch",
+    "Use the `apply_patch` tool to edit files. A patch stands between `*** Begin Patch` and `*** End Patch` and holds, "
+    "for each file, `*** Add File: PATH` with lines that begin with `+`, or `*** Delete File: PATH`, or `*** Update "
+    "File: PATH` (then perhaps `*** Move to: PATH`) with places that begin with `@@` or `@@ a line before`, whose "
+    "lines begin with a blank (stays), `-` (goes) or `+` (comes). Give three lines around each change. Paths are "
+    "relative. The whole patch is applied, or nothing of it. This is free text: do not wrap it in JSON.",
+    kind="custom",
+    grammar=_GRAMMAR,
+)
+
+
+class ApplyPatch:
+    """Reads the files, computes what becomes of them, asks, and writes them if they are still the same."""
+
+    __slots__ = ("_approve", "_confined")
+    spec = _SPEC
+    parallel_safe = False
+    read_only = False
+
+    def __init__(self, confined: Confined, approve: Approve) -> None:
+        self._confined = confined
+        self._approve = approve
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Refuse what is no patch, and paths that lead away; no file is looked at yet."""
+        touched(parse_patch(arguments))
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """Apply it whole. Whatever stops it leaves every file as it was."""
+        hunks = parse_patch(arguments)
+        call.publish(PatchApplyBegin(call_id=call.call_id, changes=[_described(hunk) for hunk in hunks]))
+        result = Result("interrupted", success=False)
+        try:
+            result = await self._apply(arguments, hunks, call)
+        except AgentError as error:
+            result = Result(error.message, success=False)
+            raise
+        finally:
+            call.publish(PatchApplyEnd(call_id=call.call_id, success=result.success, message=result.text))
+        return result
+
+    async def _apply(self, text: str, hunks: Sequence[Hunk], call: CallContext) -> Result:
+        if not hunks:
+            return Result("No files were modified.", success=False)
+        answer = await self._on_disk({"verb": "read", "paths": touched(hunks)}, call)
+        files = {path: _bytes(content) for path, content in answer["files"].items()}
+        plan = await in_thread(make_plan, hunks, files.get)
+        await self._approve(text, plan, call)
+        await self._on_disk(plan.for_disk(), call)
+        return Result(_success(plan))
+
+    async def _on_disk(self, request: dict[str, Any], call: CallContext) -> dict[str, Any]:
+        said = await self._confined(DISK_COMMAND, msgspec.json.encode(request), call)
+        try:
+            answer = msgspec.json.decode(said, type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise SandboxError(f"the patch was not applied: {said[-500:].decode('utf-8', 'replace')!r}") from None
+        if not answer["ok"]:
+            raise InvalidParams(f"{answer['path']}: {answer['reason']}; nothing was changed")
+        return answer
+
+
+def _bytes(encoded: str | None) -> bytes | None:
+    return None if encoded is None else base64.b64decode(encoded)
+
+
+def _described(hunk: Hunk) -> dict[str, str]:
+    match hunk:
+        case AddFile():
+            return {"kind": "add", "path": hunk.path}
+        case DeleteFile():
+            return {"kind": "delete", "path": hunk.path}
+        case UpdateFile():
+            return {"kind": "update", "path": hunk.path} | ({"move_to": hunk.move_to} if hunk.move_to else {})
+
+
+def _success(plan: Plan) -> str:
+    order = sorted(plan.summary, key=lambda entry: "AMD".index(entry[0]))
+    return "\n".join(["Success. Updated the following files:", *(f"{letter} {path}" for letter, path in order)])

@@ -1,0 +1,163 @@
+"""The chunks of a patch, found in a file's lines and put in their place.
+
+Lines that only give the place keep every byte they have in the file, also where they were matched loosely. New lines
+end as their neighbours do, so a file with CRLF stays one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+
+import msgspec
+
+from tertulia.errors import InvalidParams, Limit
+from tertulia.tools.patch_text import Chunk
+
+MAX_SCANNED = 512 * 1024 * 1024
+"""Characters of one file that are looked at in all; a patch made to be slow is refused after a moment."""
+
+_FOLDED = {
+    **dict.fromkeys([*range(0x2010, 0x2016), 0x2212], "-"),
+    **dict.fromkeys(range(0x2018, 0x201C), "'"),
+    **dict.fromkeys(range(0x201C, 0x2020), '"'),
+    **dict.fromkeys([0x00A0, *range(0x2002, 0x200B), 0x202F, 0x205F, 0x3000], " "),
+    0xFEFF: None,
+}
+
+
+def _exact(line: str) -> str:
+    return line
+
+
+def _folded(line: str) -> str:
+    return line.translate(_FOLDED).strip()
+
+
+PASSES: tuple[Callable[[str], str], ...] = (_exact, str.rstrip, str.strip, _folded)
+"""How a line is looked at, strictest first."""
+
+
+class _Index(msgspec.Struct, frozen=True):
+    """All lines of a file as one pass sees them."""
+
+    lines: list[str]
+    known: frozenset[str]
+    text: str
+    """Each line between newlines, so that searching in it is searching for whole lines."""
+    starts: list[int]
+    """Where in the text the newline before each line is."""
+
+    @classmethod
+    def of(cls, lines: list[str]) -> _Index:
+        text = "\n" + "".join(f"{line}\n" for line in lines)
+        starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+        return cls(lines, frozenset(lines), text, starts)
+
+
+class FileLines:
+    """A file's lines, and the search in them. Takes time in proportion to what is searched, whatever is in it."""
+
+    __slots__ = ("_indexes", "_left", "endings", "texts")
+
+    def __init__(self, content: str, max_scanned: int = MAX_SCANNED) -> None:
+        pieces = content.split("\n")
+        last = pieces.pop()
+        self.texts = [piece.removesuffix("\r") for piece in pieces]
+        self.endings = ["\r\n" if piece.endswith("\r") else "\n" for piece in pieces]
+        if last:
+            self.texts.append(last)
+            self.endings.append("")
+        self._indexes: dict[int, _Index] = {}
+        self._left = max_scanned
+
+    def find(self, wanted: Sequence[str], start: int, *, at_end: bool = False) -> int | None:
+        """Where these lines stand, from `start` on: the strictest pass that finds them, then the first place."""
+        if at_end and (tail := len(self.texts) - len(wanted)) >= start:
+            for number, look in enumerate(PASSES):
+                if self._index(number).lines[tail:] == [look(line) for line in wanted]:
+                    return tail
+        for number, look in enumerate(PASSES):
+            place = self._search(self._index(number), [look(line) for line in wanted], start)
+            if place is not None:
+                return place
+        return None
+
+    def _search(self, index: _Index, wanted: list[str], start: int) -> int | None:
+        if not index.known.issuperset(wanted):
+            return None
+        begin = index.starts[start]
+        found = index.text.find("\n" + "".join(f"{line}\n" for line in wanted), begin)
+        self._left -= (found if found >= 0 else len(index.text)) - begin
+        if self._left < 0:
+            raise Limit("finding the places of this patch takes too long; give more context, or split it")
+        return bisect_left(index.starts, found) if found >= 0 else None
+
+    def _index(self, number: int) -> _Index:
+        index = self._indexes.get(number)
+        if index is None:
+            index = self._indexes[number] = _Index.of([PASSES[number](text) for text in self.texts])
+        return index
+
+
+def updated(path: str, content: str, chunks: Iterable[Chunk]) -> str:
+    """The file's new content; InvalidParams names the file, what was not found, and the line of the patch."""
+    lines = FileLines(content)
+    fallback = next((ending for ending in lines.endings if ending), "\n")
+    result: list[str] = []
+    appended: list[str] = []
+    done = cursor = 0
+    for chunk in chunks:
+        cursor = _after_headers(path, lines, chunk, cursor)
+        place = _place(path, lines, chunk, cursor)
+        if place is None:
+            appended += [text + fallback for mark, text in chunk.lines if mark == "+"]
+            continue
+        at, marked = place
+        result += _kept(lines, done, at, fallback)
+        done = cursor = at
+        for mark, text in marked:
+            if mark == "+":
+                near = lines.endings[max(done - 1, at)]
+                result.append(text + (near or fallback))
+                continue
+            if mark == " ":
+                result += _kept(lines, done, done + 1, fallback)
+            done = cursor = done + 1
+    result += _kept(lines, done, len(lines.texts), fallback)
+    return "".join(result + appended)
+
+
+def _kept(lines: FileLines, begin: int, end: int, fallback: str) -> list[str]:
+    return [lines.texts[number] + (lines.endings[number] or fallback) for number in range(begin, end)]
+
+
+def _after_headers(path: str, lines: FileLines, chunk: Chunk, cursor: int) -> int:
+    for header in chunk.headers:
+        found = lines.find([header], cursor)
+        if found is None:
+            raise InvalidParams(f"Failed to find context '{header}' in {path} (line {chunk.line_number} of the patch)")
+        cursor = found + 1
+    return cursor
+
+
+def _place(path: str, lines: FileLines, chunk: Chunk, cursor: int) -> tuple[int, Sequence[tuple[str, str]]] | None:
+    """(where the chunk belongs, its lines there), or None: it only adds, and that goes to the end of the file."""
+    wanted = [text for mark, text in chunk.lines if mark != "+"]
+    if not wanted:
+        return None
+    found = lines.find(wanted, cursor, at_end=chunk.at_end)
+    if found is not None:
+        return found, chunk.lines
+    if wanted[-1] == "":
+        # Often the empty string after a file's last newline, which is no line.
+        if len(wanted) == 1:
+            return None
+        found = lines.find(wanted[:-1], cursor, at_end=chunk.at_end)
+        if found is not None:
+            last = max(number for number, (mark, _) in enumerate(chunk.lines) if mark != "+")
+            return found, (*chunk.lines[:last], *chunk.lines[last + 1 :])
+    raise InvalidParams(
+        f"Failed to find expected lines in {path}:\n" + "\n".join(wanted) + f"\n(line {chunk.line_number} of the patch)"
+    )

@@ -1,0 +1,83 @@
+"""The escape suite: real programs in the real sandbox, as root and as an ordinary user, judged from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.sandbox import probe
+from tests.sandbox.confined import ROOT, as_ordinary_user, need, ordinary_python
+from tests.sandbox.escaping import Scene
+
+LEFT_OPEN_BY_LANDLOCK = ("A3 ", "A4 ", "A5 ", "A14 ")
+"""Announced, and nothing more: metadata, protected names, secrets inside a writable root."""
+
+
+def as_ourselves(tier: str) -> dict:
+    line = [sys.executable, "-m", "tests.sandbox.escaping", tier]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "CANARY": "canary-9c1b77"}
+    ran = subprocess.run(line, capture_output=True, text=True, timeout=55, check=False, env=environment, cwd=ROOT)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def as_somebody_else(tier: str) -> dict:
+    python = ordinary_python()
+    if python is None:
+        pytest.skip("not root, or no Python that an ordinary user can run: only one kind of user was tried")
+    ran = as_ordinary_user(python, "-m", "tests.sandbox.escaping", tier)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def tell(result: dict) -> None:
+    blocked, controls = result["attempts"] - len(result["leaked"]), result["controls"] - len(result["failed"])
+    print(f"uid {result['uid']}: blocked {blocked}/{result['attempts']}, controls {controls}/{result['controls']}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", [as_ourselves, as_somebody_else])
+def test_tier_1_holds_every_attempt_and_hinders_nothing(run) -> None:
+    """A1, A2, A3, A4, A5, A6, A9, A10, A11, A12, A13, A14; target 1"""
+    need("bubblewrap")
+    result = run("bubblewrap")
+    tell(result)
+    assert result["leaked"] == []
+    assert result["changes"] == []
+    assert result["failed"] == {}
+    assert result["attempts"] >= 75
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", [as_ourselves, as_somebody_else])
+def test_tier_2_leaves_open_what_it_announces_and_nothing_else(run) -> None:
+    """A3 and finding 2: Landlock cannot protect a part of a writable root, nor metadata."""
+    need("landlock")
+    result = run("landlock")
+    tell(result)
+    assert [name for name in result["leaked"] if not name.startswith(LEFT_OPEN_BY_LANDLOCK)] == []
+    assert {"A3 chmod", "A4 git hook", "A5 make a directory"} <= {*result["leaked"]}
+    assert result["failed"] == {}
+
+
+def test_the_attempts_would_succeed_without_a_sandbox() -> None:
+    """A suite whose attempts cannot succeed proves nothing. Only those that harm no more than their own scene."""
+    harmless = ("A1 create", "A1 append", "A1 mkdir", "A2", "A3 chmod", "A4 git hook", "A5 make", "A9 TCP", "A10", "A11 env")
+    scene = Scene()
+    try:
+        places = {**scene.places(), "only": harmless}
+        places["far"] = str(scene.folder / "far")
+        line = [sys.executable, "-I", "-S", probe.__file__, json.dumps(places)]
+        environment = {**os.environ, "CANARY": places["canary"]}
+        ran = subprocess.run(line, capture_output=True, timeout=55, check=True, env=environment, cwd=scene.outside)
+        succeeded = {name for name, ok in json.loads(ran.stdout).items() if ok}
+        assert {"A1 create", "A1 mkdir", "A2 through a link to a file", "A3 chmod", "A4 git hook"} <= succeeded
+        assert {"A5 make a directory", "A9 TCP", "A10 UNIX socket by path", "A10 abstract socket"} <= succeeded
+        assert "A11 environ of the parent" in succeeded
+        assert scene.changes()
+    finally:
+        scene.close()

@@ -1,0 +1,133 @@
+"""The filter, call by call, on both machines; what the kernel makes of it is the escape suite's to see."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tertulia.errors import SandboxUnavailable
+from tertulia.sandbox.seccomp import ALLOW, KILL_PROCESS, REFUSE, REFUSED, UNKNOWN, current_machine, filter_program
+from tertulia.sandbox.syscalls import LAST_KNOWN, MACHINES, NUMBERS, Machine
+from tests.sandbox.bpf import verdict
+
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_ALG, AF_VSOCK = 1, 2, 10, 16, 17, 38, 40
+STREAM, DGRAM, RAW, CLOEXEC = 1, 2, 3, 0o2000000
+O_CREAT, O_TMPFILE = 0o100, 0o20000000
+
+
+@pytest.fixture(params=sorted(MACHINES))
+def machine(request: pytest.FixtureRequest) -> Machine:
+    return MACHINES[request.param]
+
+
+def ask(machine: Machine, name: str | int, *arguments: int, internet: bool = True, routes: bool = False) -> int:
+    number = machine.number(name) if isinstance(name, str) else name
+    if number is None:
+        return REFUSE
+    return verdict(filter_program(machine, internet=internet, routes=routes), machine.audit_arch, number, arguments)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a12_what_changes_the_machine_is_refused(machine: Machine, name: str) -> None:
+    """A12"""
+    assert ask(machine, name) == REFUSE
+
+
+def test_a12_the_calls_of_the_catalogue_are_among_them() -> None:
+    """A12: those that the list must not lose."""
+    assert {
+        *("mount", "unshare", "setns", "bpf", "keyctl", "perf_event_open", "open_by_handle_at", "ptrace"),
+        *("process_vm_readv", "process_vm_writev", "pidfd_getfd", "io_uring_setup", "io_uring_enter", "userfaultfd"),
+    } <= {*REFUSED}
+
+
+def test_a12_another_architecture_is_killed_and_x32_refused() -> None:
+    """A12: i386 on x86_64, arm on aarch64, and each for the other."""
+    for machine in MACHINES.values():
+        program = filter_program(machine, internet=True)
+        for foreign in (0x40000003, 0x40000028, *(other.audit_arch for other in MACHINES.values())):
+            expected = ALLOW if foreign == machine.audit_arch else KILL_PROCESS
+            assert verdict(program, foreign, 0) == expected
+    assert ask(MACHINES["x86_64"], 0x40000000 | 39) == REFUSE
+
+
+def test_clone3_is_not_there_and_clone_makes_no_namespace(machine: Machine) -> None:
+    """A12"""
+    assert ask(machine, "clone3") == UNKNOWN
+    assert UNKNOWN & 0xFFFF == errno.ENOSYS
+    assert ask(machine, "clone", 17) == ALLOW
+    assert ask(machine, "clone", 0x3D0F00) == ALLOW
+    for flag in (0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
+        assert ask(machine, "clone", 17 | flag) == REFUSE
+
+
+def test_calls_that_are_newer_than_we_are_do_not_exist(machine: Machine) -> None:
+    assert ask(machine, LAST_KNOWN) == ALLOW
+    assert ask(machine, LAST_KNOWN + 1) == UNKNOWN
+    assert ask(machine, 1000) == UNKNOWN
+
+
+@pytest.mark.parametrize("internet", [False, True])
+@pytest.mark.parametrize("routes", [False, True])
+def test_a9_a10_sockets_are_made_by_family(machine: Machine, internet: bool, routes: bool) -> None:
+    """A9, A10"""
+
+    def socket(*arguments: int) -> bool:
+        answer = ask(machine, "socket", *arguments, internet=internet, routes=routes)
+        assert answer in (ALLOW, REFUSE)
+        return answer == ALLOW
+
+    for family in (AF_INET, AF_INET6):
+        assert socket(family, STREAM) is internet
+        assert socket(family, DGRAM | CLOEXEC) is internet
+        assert not socket(family, RAW)
+    assert socket(AF_NETLINK, RAW, 0) is routes
+    assert not socket(AF_NETLINK, RAW, 15)
+    for family in (AF_UNIX, AF_PACKET, AF_ALG, AF_VSOCK):
+        assert not socket(family, STREAM)
+    assert ask(machine, "socketpair", AF_UNIX, STREAM) == ALLOW
+    assert ask(machine, "socketpair", AF_INET, STREAM) == REFUSE
+
+
+def test_a22_nobody_types_into_a_terminal(machine: Machine) -> None:
+    """A22: TIOCSTI and TIOCLINUX; the kernel looks at 32 bits of the request, and so do we."""
+    for request in (0x5412, 0x541C, 0x5412 | 1 << 32, 0xFFFFFFFF00000000 | 0x5412):
+        assert ask(machine, "ioctl", 0, request) == REFUSE
+    assert ask(machine, "ioctl", 0, 0x5401) == ALLOW
+
+
+def test_no_file_takes_on_the_rights_of_its_owner(machine: Machine) -> None:
+    for name, at in (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2), ("creat", 1), ("mknodat", 2)):
+        before = [0] * at
+        for mode in (0o4755, 0o2755, 0o6000):
+            assert ask(machine, name, *before, mode) == REFUSE
+        if machine.number(name) is not None:
+            assert ask(machine, name, *before, 0o1755) == ALLOW
+
+
+def test_the_mode_of_an_open_counts_only_where_something_is_created(machine: Machine) -> None:
+    for flags, expected in ((0, ALLOW), (1, ALLOW), (O_CREAT | 1, REFUSE), (O_TMPFILE, REFUSE)):
+        assert ask(machine, "openat", -100, 0, flags, 0o4755) == expected
+        assert ask(machine, "openat", -100, 0, flags, 0o644) == ALLOW
+    assert ask(machine, "openat2") == UNKNOWN
+
+
+@given(number=st.integers(0, LAST_KNOWN), arguments=st.lists(st.integers(0, 2**64 - 1), max_size=6))
+def test_every_call_gets_one_of_four_answers(number: int, arguments: list[int]) -> None:
+    for machine in MACHINES.values():
+        answer = verdict(filter_program(machine, internet=True), machine.audit_arch, number, arguments)
+        assert answer in (ALLOW, REFUSE, UNKNOWN)
+        if number not in {machine.number(name) for name in NUMBERS}:
+            assert answer == ALLOW
+
+
+def test_a20_there_is_no_filter_for_a_machine_that_we_do_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A20"""
+    real = os.uname()
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result((*real[:4], "riscv64")))
+    with pytest.raises(SandboxUnavailable, match="no system call filter for riscv64"):
+        current_machine()

@@ -1,0 +1,121 @@
+"""Names that must not come into being, and what is left of their placeholders: nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tertulia.errors import SandboxError
+from tertulia.sandbox import stubs
+from tertulia.sandbox.stubs import hold, sweep
+from tests.sandbox.confined import ROOT
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> Iterator[int]:
+    fd = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
+    yield fd
+    os.close(fd)
+
+
+def test_a5_a_missing_name_is_there_while_it_is_held_and_gone_after(tmp_path: Path, parent: int) -> None:
+    """A5"""
+    stub = hold(parent, ".idea")
+    assert stub is not None
+    assert (tmp_path / ".idea").is_dir()
+    stub.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_last_of_several_removes_it(tmp_path: Path, parent: int) -> None:
+    first, second = hold(parent, ".idea"), hold(parent, ".idea")
+    assert first is not None
+    assert second is not None
+    first.release()
+    assert (tmp_path / ".idea").is_dir()
+    second.release()
+    assert not (tmp_path / ".idea").exists()
+
+
+def test_a_directory_of_the_users_own_stays_empty_or_not(tmp_path: Path, parent: int) -> None:
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").touch()
+    for name in (".vscode", ".git"):
+        held = hold(parent, name)
+        assert held is not None
+        held.release()
+    assert sweep(str(tmp_path), [".vscode", ".git"]) == []
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [".git", ".vscode", "config"]
+
+
+def test_what_somebody_put_there_meanwhile_stays(tmp_path: Path, parent: int) -> None:
+    stub = hold(parent, ".idea")
+    assert stub is not None
+    (tmp_path / ".idea").chmod(0o755)
+    (tmp_path / ".idea" / "mine").touch()
+    stub.release()
+    assert (tmp_path / ".idea" / "mine").exists()
+
+
+@pytest.mark.parametrize("make", [lambda path: path.write_text("x"), lambda path: path.symlink_to("/etc")])
+def test_a_file_or_a_link_is_nothing_to_hold(tmp_path: Path, parent: int, make) -> None:
+    make(tmp_path / ".mcp.json")
+    assert hold(parent, ".mcp.json") is None
+
+
+def test_where_nobody_can_make_it_there_is_nothing_to_hold() -> None:
+    parent = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
+    try:
+        assert hold(parent, ".idea") is None or pytest.fail("made something in /proc")
+    except SandboxError:
+        pass
+    finally:
+        os.close(parent)
+
+
+KILLED = """
+import os, signal, sys
+from tertulia.sandbox.stubs import hold
+parent = os.open(sys.argv[1], os.O_PATH | os.O_DIRECTORY)
+assert hold(parent, ".idea") and hold(parent, ".codex")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a5_after_a_kill_the_next_one_takes_it_over_or_sweeps_it(tmp_path: Path, parent: int) -> None:
+    """A5: no stub left behind after kill -9."""
+    line = [sys.executable, "-c", KILLED, str(tmp_path)]
+    ran = subprocess.run(line, env={"PYTHONPATH": str(ROOT / "src")}, timeout=30, check=False)
+    assert ran.returncode == -9
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".codex", ".idea"]
+    stub = hold(parent, ".idea")
+    assert stub is not None
+    assert sweep(str(tmp_path), [".idea", ".codex", ".git"]) == [".codex"]
+    stub.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sweeping_what_is_not_there_is_nothing(tmp_path: Path) -> None:
+    assert sweep(str(tmp_path / "nowhere"), [".git"]) == []
+
+
+def test_a_place_that_comes_and_goes_is_refused(parent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stubs, "_still_there", lambda *arguments: False)
+    with pytest.raises(SandboxError, match="comes and goes"):
+        hold(parent, ".idea")
+    os.rmdir(".idea", dir_fd=parent)
+
+
+def test_a_full_disk_refuses_the_command(parent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object, **named: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "mkdir", full)
+    with pytest.raises(SandboxError, match="No space left"):
+        hold(parent, ".idea")

@@ -1,0 +1,59 @@
+"""Reading a record: a fold that does nothing and believes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tertulia.errors import StorageError
+from tertulia.protocol.ids import ConversationId, ItemId
+from tertulia.protocol.items import Summary
+from tertulia.protocol.records import Forked, Record, Rewritten, Said
+from tertulia.rollout.reading import Line
+from tertulia.session.recollection import Recollection
+from tests.history.saying import user
+
+A, B = ConversationId("a"), ConversationId("b")
+
+
+def read(*records: Record) -> Recollection:
+    return Recollection().read(Line(n, float(n), record) for n, record in enumerate(records, start=1))
+
+
+def said(*texts: str, **fields: Any) -> Said:
+    return Said(A, tuple(map(user, texts)), **fields)
+
+
+def words(past: Recollection, id: ConversationId = A) -> list[str]:
+    return [item.text for item in past.talks[id].items]
+
+
+def test_a_rewrite_lays_the_pieces_as_the_history_did() -> None:
+    summary = Summary(ItemId("s"), "so far", 2)
+    rewritten = Rewritten(A, kept=(0, 2), end=4, place=1, summary=summary)
+    past = read(said("seed", seed=True, pinned=True), said("1"), said("2"), said("3"), said("4"), rewritten, said("5"))
+    assert words(past) == ["seed", "so far", "2", "4", "5"]
+
+
+def test_a_rewrite_whose_pieces_are_lost_does_what_it_can() -> None:
+    """F4: places that are not there are left out."""
+    past = read(said("1"), Rewritten(A, kept=(0, 7), end=9, place=3, summary=None), said("2"))
+    assert words(past) == ["1", "2"]
+
+
+def test_a_fork_begins_with_the_first_items_also_in_the_middle_of_a_piece() -> None:
+    past = read(said("seed"), said("1", "2", "3"), said("4"), Forked(B, A, 3), said("5"))
+    assert words(past, B) == ["seed", "1", "2"]
+    assert words(past) == ["seed", "1", "2", "3", "4", "5"]
+
+
+def test_a_record_that_does_not_say_how_the_session_began_is_refused() -> None:
+    with pytest.raises(StorageError, match="how the session began"):
+        read(said("1")).identity()
+
+
+def test_damaged_lines_are_counted_and_left_out() -> None:
+    lines = [Line(1, 1.0, None, damaged=(1, 2)), Line(3, 1.0, said("1"))]
+    past = Recollection().read(lines)
+    assert (past.damaged, words(past)) == (2, ["1"])

@@ -1,0 +1,410 @@
+"""Resume: everything is back as it was, nothing runs, and whatever was under way has its one end."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import tertulia
+from tertulia.errors import Busy, InvalidParams, NotFound
+from tertulia.protocol.items import ToolOutput
+from tertulia.session.recovery import INTERRUPTED, UNKNOWN
+from tertulia.session.session import Session
+from tertulia.testing import ScriptedModel, call, say
+from tests.session.lives import Lives, told, types
+
+
+@pytest.fixture
+def lives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lives:
+    return Lives(monkeypatch, tmp_path)
+
+
+def texts(entries: Any) -> list[str | None]:
+    return [entry.text for entry in entries]
+
+
+def outputs(session: Session, conversation: str = "root") -> list[ToolOutput]:
+    talk = session.parts.conversations.find(conversation)
+    return [item for item in talk.history.snapshot() if isinstance(item, ToolOutput)]
+
+
+def gate() -> tuple[asyncio.Event, asyncio.Event]:
+    return asyncio.Event(), asyncio.Event()
+
+
+# ── as it was ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_every_conversation_comes_back_with_tree_context_history_and_plan(lives: Lives) -> None:
+    """S002-15: a closed one stays closed, ids stay what they were, a new epoch begins."""
+    plan = call("update_plan", {"plan": [{"step": "look", "status": "in_progress"}]})
+    async with lives.start(plan, "planned", "hello", cwd="/") as session:
+        child = await session.open(
+            base_instructions="Be brief.", user_instructions="In French.", title="helper", sandbox="read-only"
+        )
+        grandchild = await session.open(parent_id=child.id, title="below")
+        gone = await session.open()
+        await gone.close()
+        await session.root.message("make a plan")
+        await child.message("hi")
+        before = [c.info for c in session.conversations()]
+        contexts = [msgspec.structs.replace(await c.context(), prompt_tokens=0) for c in session.conversations()]
+        digests = [talk.history.digest for talk in session.parts.conversations]
+        last = session.parts.bus.last_seq
+    async with lives.resumed(session.id, cwd="/") as again:
+        assert again.id == session.id
+        assert again.root.id == session.root.id
+        assert [msgspec.structs.replace(c.info, last_active_at="") for c in again.conversations()] == [
+            msgspec.structs.replace(info, last_active_at="") for info in before
+        ]
+        assert [
+            msgspec.structs.replace(await c.context(), prompt_tokens=0) for c in again.conversations()
+        ] == contexts
+        assert [talk.history.digest for talk in again.parts.conversations] == digests
+        assert texts(await again.conversation(child.id).history()) == ["hi", "hello"]
+        assert again.conversation(grandchild.id).info.parent_id == child.id
+        with pytest.raises(tertulia.errors.Closed):
+            again.conversation(gone.id)
+        news = told(again)
+        assert [event.type for event in news] == ["session_configured", "plan_update"]
+        assert {event.epoch for event in news} == {1}
+        assert [event.seq for event in news] == [last + 1, last + 2]
+
+
+async def test_resuming_asks_no_model_and_runs_no_tool(lives: Lives) -> None:
+    async with lives.start("one") as session:
+        await session.root.message("hi")
+    model = ScriptedModel(["two"])
+    async with Session.resume(session.id, tertulia.Settings(model=model)) as again:
+        assert model.requests == []
+        assert again.parts.scheduler.current is None
+        assert (await again.root.message("go on")).text == "two"
+        asked = [item.text for item in model.requests[0].items if item.text]
+        assert asked[-3:] == ["hi", "one", "go on"]
+
+
+async def test_a_session_can_be_resumed_again_and_again(lives: Lives) -> None:
+    async with lives.start("1") as session:
+        await session.root.message("a")
+    for life in range(2, 5):
+        async with lives.resumed(session.id, str(life)) as again:
+            await again.root.message("more")
+            assert {event.epoch for event in told(again)} == {life - 1}
+            assert again.root.info.message_count == 2 * life
+            seqs = [event.seq for event in told(again)]
+            assert seqs == list(range(seqs[0] or 0, (seqs[0] or 0) + len(seqs)))
+
+
+async def test_a_compacted_history_comes_back_compacted(lives: Lives) -> None:
+    """F11: the record of a rewrite is one record: old or new, never neither."""
+    long = "x" * 2_000
+    async with lives.start(*[long] * 6, "the notes", "after") as session:
+        for round in range(6):
+            await session.root.message(f"round {round} {long}")
+        before = session.parts.conversations.root.history.digest
+        lives.die()
+        assert (await session.root.compact()).compacted
+        await session.root.message("and now?")
+        after = session.parts.conversations.root.history.digest
+    async with lives.resumed(session.id) as again:
+        assert again.parts.conversations.root.history.digest == before
+    lives._monkeypatch.setenv("TERTULIA_HOME", str(lives._folder / "first"))
+    async with lives.resumed(session.id) as again:
+        assert again.parts.conversations.root.history.digest == after
+        assert any(item.__class__.__name__ == "Summary" for item in again.parts.conversations.root.history.snapshot())
+
+
+async def test_a_fork_comes_back_and_shares_what_it_shared(lives: Lives) -> None:
+    async with lives.start("one", "two", "forked") as session:
+        await session.root.message("first")
+        await session.root.message("second")
+        fork = await session.root.fork(at=1)
+        await fork.message("otherwise")
+        digest = session.parts.conversations.find(fork.id).history.digest
+    async with lives.resumed(session.id) as again:
+        assert texts(await again.conversation(fork.id).history()) == ["first", "one", "otherwise", "forked"]
+        assert again.parts.conversations.find(fork.id).history.digest == digest
+
+
+async def test_what_was_put_in_and_not_yet_read_is_not_lost(lives: Lives) -> None:
+    """Steering is acknowledged: after a crash the next request has it."""
+    go, running = gate()
+    async with lives.start(say("thinking", gate=go), "never") as session:
+        asked = asyncio.create_task(session.root.message("start"))
+        while not session.parts.conversations.root.task:
+            await asyncio.sleep(0)
+        running.set()
+        await session.root.steer("and be quick")
+        lives.die()
+        go.set()
+        await asked
+    async with lives.resumed(session.id, "done") as again:
+        await again.root.message("go on")
+        assert "and be quick" in texts(await again.root.history())
+
+
+# ── what was under way ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_tool_that_had_been_started_has_an_unknown_outcome_and_is_not_run_again(lives: Lives) -> None:
+    """F13: reported, not silently rerun; the call that had not been started is only interrupted."""
+    started, go = gate()
+    runs: list[str] = []
+
+    @tertulia.tool
+    async def deploy(where: str) -> str:
+        """Have an effect."""
+        runs.append(where)
+        started.set()
+        await go.wait()
+        return "deployed"
+
+    settings: dict[str, Any] = {"tools": [deploy]}
+    both = say("", call("deploy", {"where": "here"}), call("deploy", {"where": "there"}))
+    async with lives.start(both, "done", **settings) as session:
+        asked = asyncio.create_task(session.root.message("deploy"))
+        await started.wait()
+        lives.die()
+        go.set()
+        await asked
+    runs.clear()
+    async with lives.resumed(session.id, "sorry", **settings) as again:
+        assert [output.text for output in outputs(again)] == [UNKNOWN, INTERRUPTED]
+        assert not any(output.success for output in outputs(again))
+        assert runs == []
+        assert types(again) == [
+            "session_configured", "tool_call_end", "tool_call_begin", "tool_call_end", "turn_aborted"
+        ]  # fmt: skip
+        aborted = told(again)[-1]
+        assert (aborted.data["reason"], aborted.conversation_id) == ("crash", session.root.id)
+        assert (await again.root.message("what now?")).text == "sorry"
+
+
+async def test_a_result_that_was_written_down_is_used_although_the_turn_was_not_finished(lives: Lives) -> None:
+    """A tool has answered, its sibling has not: the answer is known."""
+    started, go = gate()
+
+    @tertulia.tool
+    async def first() -> str:
+        """Answer at once."""
+        return "known"
+
+    @tertulia.tool
+    async def second() -> str:
+        """Take long."""
+        started.set()
+        await go.wait()
+        return "late"
+
+    settings: dict[str, Any] = {"tools": [first, second]}
+    async with lives.start(say("", call("first"), call("second")), "done", **settings) as session:
+        asked = asyncio.create_task(session.root.message("both"))
+        await started.wait()
+        lives.die()
+        go.set()
+        await asked
+    async with lives.resumed(session.id, **settings) as again:
+        assert [output.text for output in outputs(again)] == ["known", UNKNOWN]
+        assert types(again) == ["session_configured", "tool_call_end", "turn_aborted"]
+
+
+async def test_a_chain_is_closed_from_the_inside_and_dropped_with_an_event(lives: Lives) -> None:
+    """F10, S004-18: each call has one output; the conversations wait for their next message."""
+    go = asyncio.Event()
+    create = call("conv_create", {"user_instruction": "you do it"})
+    nested = call("conv_create", {"user_instruction": "no, you"})
+    async with lives.start(create, nested, say("never", gate=go), "inner", "outer", "x", "y") as session:
+        asked = asyncio.create_task(session.root.message("delegate"))
+        while len(session.conversations()) < 3 or session.conversations()[2].info.status != "running":
+            await asyncio.sleep(0)
+        await session.parts.bus.flush()
+        lives.die()
+        go.set()
+        await asked
+    async with lives.resumed(session.id, "fine") as again:
+        root, child, grandchild = again.conversations()
+        closed = [e for e in told(again) if e.type in ("tool_call_end", "turn_aborted")]
+        assert [(e.type, e.conversation_id) for e in closed] == [
+            ("turn_aborted", grandchild.id),
+            ("tool_call_end", child.id),
+            ("tool_call_end", root.id),
+        ]
+        dropped = [e.conversation_id for e in told(again) if e.data.__class__.__name__ == "Warning"]
+        assert dropped == [child.id, root.id]
+        for conversation in (root.id, child.id):
+            (output,) = outputs(again, conversation)
+            assert msgspec.json.decode(output.text)["ok"] is False
+        assert [c.info.status for c in again.conversations()] == ["idle"] * 3
+        assert (await again.root.message("and now?")).text == "fine"
+
+
+async def test_a_detached_message_that_had_not_begun_has_its_end(lives: Lives) -> None:
+    """Pending chains are dropped with an event: whoever was told a task id can learn what became of it."""
+    from tertulia.session.host import Host
+    from tertulia.session.operations import call as operate
+
+    go = asyncio.Event()
+    async with lives.start(say("busy", gate=go), "second") as session:
+        host = Host(tertulia.Settings())
+        first = asyncio.create_task(session.root.message("first"))
+        while not session.parts.conversations.root.task:
+            await asyncio.sleep(0)
+        done = await operate(
+            host, session, "conversation/message", {"conversation_id": "root", "text": "later", "detach": True}
+        )
+        lives.die()
+        go.set()
+        await first
+        await session.close()
+    async with lives.resumed(session.id) as again:
+        aborted = [event for event in told(again) if event.type == "turn_aborted"]
+        assert done.answer["task_id"] in [event.task_id for event in aborted]
+        assert {event.data["reason"] for event in aborted} == {"crash"}
+        assert texts(await again.root.history()) == ["first"]
+
+
+# ── the same message again ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_repeated_message_id_gives_the_recorded_answer(lives: Lives) -> None:
+    """A recorded answer or a fresh run, never both."""
+    async with lives.start("only once") as session:
+        first = await session.root.message("hi", message_id="m-1")
+    async with lives.resumed(session.id, "a second run") as again:
+        repeated = await again.root.message("hi", message_id="m-1")
+        assert (repeated.text, repeated.status, repeated.task_id) == ("only once", "completed", first.task_id)
+        assert (repeated.usage, repeated.tool_calls, repeated.trace_id) == (first.usage, 0, first.trace_id)
+        assert texts(await again.root.history()) == ["hi", "only once"]
+        assert (await again.root.message("hi", message_id="m-2")).text == "a second run"
+
+
+async def test_a_failed_answer_is_recorded_as_it_was(lives: Lives) -> None:
+    async with lives.start() as session:
+        first = await session.root.message("hi", message_id="m")
+        assert first.status == "failed"
+    async with lives.resumed(session.id, "a second run") as again:
+        repeated = await again.root.message("hi", message_id="m")
+        assert (repeated.status, repeated.error) == ("failed", first.error)
+
+
+async def test_a_message_that_the_crash_cut_short_is_run_afresh(lives: Lives) -> None:
+    go = asyncio.Event()
+    async with lives.start(say("cut", gate=go)) as session:
+        asked = asyncio.create_task(session.root.message("hi", message_id="m"))
+        while not session.parts.conversations.root.task:
+            await asyncio.sleep(0)
+        await session.parts.bus.flush()
+        lives.die()
+        go.set()
+        await asked
+    async with lives.resumed(session.id, "fresh") as again:
+        assert (await again.root.message("hi", message_id="m")).text == "fresh"
+
+
+# ── what was not stored ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("policy", ["headers_only", "none"])
+async def test_what_was_not_stored_is_said_and_nobody_has_more_rights_than_before(lives: Lives, policy: str) -> None:
+    """S002-16, S002-17: a clear answer about what cannot be restored."""
+    async with lives.start("secret reply", storage_policy=policy, sandbox="read-only") as session:
+        child = await session.open(
+            base_instructions="secret", title="secret", mcp_tool_allowlist=[], include_plan_tool=False
+        )
+        await child.message("secret question")
+    async with lives.resumed(session.id, "go on") as again:
+        back = again.conversation(child.id)
+        context = await back.context()
+        assert context.storage_policy == policy
+        assert (context.policy["sandbox"], context.mcp_tool_allowlist) == ("read-only", [])
+        assert context.tools_prefs["include_plan_tool"] is False
+        assert (context.base_instructions, back.info.title) == (None, None)
+        (warning,) = [e for e in told(again) if e.type == "warning" and e.conversation_id == child.id]
+        assert warning.data["code"] == "not_stored"
+        assert policy in warning.data["message"]
+        assert await back.history() == []
+        assert (await back.message("again")).text == "go on"
+        seen = [item.text for item in again.parts.conversations.find(child.id).history.snapshot()]
+        assert any(text.startswith("<not_stored>") for text in seen)
+
+
+async def test_a_stricter_answer_inside_a_full_parent_is_a_placeholder_after_resume(lives: Lives) -> None:
+    """S002-19: the policy travels with the answer; the caller's own words are kept by its own policy."""
+    async with lives.start() as session:
+        child = await session.open(storage_policy="headers_only", model=ScriptedModel(["psst"]))
+        send = call("conv_send", {"conversation_id": child.id, "text": "whisper"})
+        await session.root.set_context(model=ScriptedModel([send, "it said psst"]))
+        assert (await session.root.message("ask it")).text == "it said psst"
+        (whole,) = outputs(session)
+        assert "psst" in whole.text
+    async with lives.resumed(session.id) as again:
+        (stored,) = outputs(again)
+        assert stored.text.startswith("[not stored")
+        assert (stored.call_id, stored.success) == (whole.call_id, True)
+        assert texts(await again.root.history())[-1] == "it said psst"
+
+
+# ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_session_that_does_not_exist_is_not_found_and_nothing_is_made(lives: Lives) -> None:
+    """E9"""
+    with pytest.raises(NotFound, match="00000000-0000-4000-8000-000000000000"):
+        async with Session.resume("00000000-0000-4000-8000-000000000000"):
+            raise AssertionError("entered")
+    for bad in ("../x", "", "x" * 5_000, "a\0b"):
+        with pytest.raises(InvalidParams):
+            async with Session.resume(bad):
+                raise AssertionError("entered")
+    assert not lives.home.exists()
+
+
+async def test_a_session_that_runs_cannot_be_resumed_and_goes_on(lives: Lives) -> None:
+    """F9: the second one is told who has it."""
+    async with lives.start("one", "two") as session:
+        await session.root.message("hi")
+        with pytest.raises(Busy, match=rf"{session.id}.*--follow"):
+            async with lives.resumed(session.id):
+                raise AssertionError("entered")
+        assert (await session.root.message("still there?")).text == "two"
+    async with lives.resumed(session.id) as again:
+        assert again.root.info.message_count == 4
+
+
+async def test_resuming_with_less_narrows_and_with_more_does_not_widen(lives: Lives) -> None:
+    """S000-16: the ceiling of then, and of now."""
+    async with lives.start(sandbox="workspace-write", network=False) as session:
+        child = await session.open(sandbox="read-only")
+    async with lives.resumed(session.id, sandbox="danger-full-access", network=True) as again:
+        assert (await again.root.context()).policy["sandbox"] == "workspace-write"
+        assert (await again.conversation(child.id).context()).policy["sandbox"] == "read-only"
+        assert (await again.root.set_context(sandbox="danger-full-access")).narrowed[0].given == "workspace-write"
+    async with lives.resumed(session.id, sandbox="read-only", storage_policy="headers_only") as again:
+        context = await again.root.context()
+        assert (context.policy["sandbox"], context.policy["storage"]) == ("read-only", "headers_only")
+
+
+async def test_the_model_is_that_of_then_unless_one_is_given(lives: Lives) -> None:
+    script = lives._folder / "script.json"
+    script.write_text('{"replies": [{"text": "from the file"}]}')
+    async with Session.start(tertulia.Settings(model=f"scripted/{script}")) as session:
+        name = session.info.model
+    async with Session.resume(session.id) as again:
+        assert again.info.model == name
+        assert (await again.root.message("hi")).text == "from the file"
+    async with lives.resumed(session.id, "from the test") as again:
+        assert (await again.root.message("hi")).text == "from the test"
+
+
+async def test_a_model_that_cannot_be_had_any_more_is_replaced_and_said(lives: Lives) -> None:
+    async with lives.start("x", model_providers={"acme": {"base_url": "http://127.0.0.1:9", "wire": "chat"}}) as session:
+        child = await session.open(model="acme/one")
+    async with lives.resumed(session.id, "stand-in") as again:
+        (warning,) = [e for e in told(again) if e.type == "warning"]
+        assert (warning.data["code"], warning.conversation_id) == ("not_restored", child.id)
+        assert "acme/one" in warning.data["message"]
+        assert (await again.conversation(child.id).message("hi")).text == "stand-in"

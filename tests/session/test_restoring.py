@@ -1,0 +1,56 @@
+"""From the past of a conversation to a conversation. The whole way is walked in test_recovery.py."""
+
+from __future__ import annotations
+
+from tertulia.conversation.context import Terms
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.items import Item, ToolOutput
+from tertulia.session.recollection import PastTalk, Piece
+from tertulia.session.restoring import _history
+from tests.conversation.making import terms
+from tests.history.saying import call, model, output, seed, user
+
+
+def past(*pieces: Piece, tasks: int = 1) -> PastTalk:
+    talk = PastTalk(ConversationId("c"))
+    talk.pieces, talk.tasks = list(pieces), tasks
+    return talk
+
+
+def restored(talk: PastTalk, under: Terms | None = None) -> tuple[list[Item], int]:
+    store, missing = _history(talk, under or terms())
+    return list(store.snapshot()), missing
+
+
+def test_pieces_become_segments_again() -> None:
+    first, asked, answered = seed(), user("hi"), model("ho")
+    items, missing = restored(past(Piece((first,), pinned=True, seed=True), Piece((asked,)), Piece((answered,))))
+    assert (items, missing) == ([first, asked, answered], 0)
+
+
+def test_what_lost_records_tore_apart_is_made_whole() -> None:
+    """F4: a call whose output is lost gets one; an output whose call is lost goes."""
+    asked, lost, orphan = user("hi"), call("c1"), output("c0")
+    items, _ = restored(past(Piece((asked,)), Piece((orphan,)), Piece((lost,)), Piece((model("ho"),))))
+    outputs = [item for item in items if isinstance(item, ToolOutput)]
+    assert [item.call_id for item in outputs] == ["c1"]
+    assert "damaged" in outputs[0].text
+
+
+def test_seeds_that_were_not_stored_are_written_anew() -> None:
+    said = (Piece((seed(),), pinned=True, seed=True, missing=(0,)), Piece((user("hi"),)))
+    items, missing = restored(past(*said), terms(user="In French."))
+    assert [item.text.split("\n")[0] for item in items] == ["<user_instructions>", "<environment_context>", "hi"]
+    assert missing == 1
+
+
+def test_a_conversation_of_which_no_word_is_left_says_so_once() -> None:
+    said = (Piece((user("?"),), missing=(0,)), Piece((model("?"),), missing=(0,)))
+    items, missing = restored(past(*said))
+    assert [item.text.split("\n")[0] for item in items] == ["<environment_context>", "<not_stored>"]
+    assert missing == 2
+
+
+def test_a_conversation_in_which_nothing_was_said_has_lost_nothing() -> None:
+    items, missing = restored(past(tasks=0))
+    assert (len(items), missing) == (1, 0)
