@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BENCH  ?= kernel
 # Debian packages that some tests need. Without the right to install them those tests are skipped.
-DEB_PACKAGES := bubblewrap gcc libc6-dev openssl strace
+DEB_PACKAGES := bubblewrap gcc git libc6-dev openssl patch strace
 # Every branch of these is taken by a test.
 FULLY_COVERED := policy scheduler history rollout
 

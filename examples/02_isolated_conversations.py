@@ -10,7 +10,9 @@ async def main() -> None:
     model = ScriptedModel([say("A poem about code.", match="poem"), say("Looks correct.", match="review")])
     settings = tertulia.Settings(model=model, sandbox="read-only")
     async with tertulia.Session.start(settings) as session:
-        poet = await session.open(base_instructions="You write poems.", include_plan_tool=False, include_conv_tools=False)
+        poet = await session.open(
+            base_instructions="You write poems.", include_plan_tool=False, include_conv_tools=False
+        )
         critic = await session.open(
             base_instructions="You review code.",
             sandbox="danger-full-access",  # more than the session has

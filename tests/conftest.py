@@ -1,6 +1,7 @@
 """What every test starts from."""
 
 import gc
+import sys
 from collections.abc import Iterator
 from itertools import count
 
@@ -14,16 +15,26 @@ settings.register_profile("tertulia", deadline=None, print_blob=True)
 settings.load_profile("tertulia")
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Which tests count for coverage, and which begin first where tests run side by side."""
-    for item in items:
-        if item.get_closest_marker("hypothesis") or item.get_closest_marker("slow"):
-            # A branch that only chance takes must not count as taken, and counting doubles what these cost.
-            item.add_marker("no_cover")
+    """Side by side, the longest begin first, so that none of them is waited for at the end."""
     if hasattr(config, "workerinput"):
-        # The longest first, so that none of them is waited for at the end.
         items.sort(key=_patience, reverse=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Chance and long loops count for no coverage: what they take today may not be taken tomorrow, and it doubles
+    what they cost. (pytest-cov's own `no_cover` has no effect in a process of a parallel run.)
+    """
+    tracer = sys.gettrace()
+    aside = item.get_closest_marker("hypothesis") or item.get_closest_marker("slow")
+    if not aside or not type(tracer).__module__.startswith("coverage"):
+        return (yield)
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
 
 
 def pytest_collection_finish() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.apps.running import Shell
+from tests.sandbox.confined import need
 
 SECRET = "hunter2hunter2"
 
@@ -49,3 +50,27 @@ def test_no_secret_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> No
     assert ran.code == 0
     assert SECRET not in ran.out + ran.err
     assert row(ran.out, "mcp_servers.fs.env.TOKEN") == ["mcp_servers.fs.env.TOKEN", str(config)]
+
+
+def test_the_sandbox_is_tried_out(shell: Shell) -> None:
+    need("bubblewrap")
+    out = shell.run("doctor").out
+    assert row(out, "bubblewrap")[:2] == ["bubblewrap", "works"]
+    assert "6 of 6 attempts to get out held" in out
+
+
+def test_the_weaker_tier_says_what_it_does_not_cover(shell: Shell) -> None:
+    need("landlock")
+    out = shell.run("doctor", "-c", 'sandbox_tier="landlock"').out
+    assert row(out, "landlock")[:2] == ["landlock", "works"]
+    assert "protected names" in out
+
+
+def test_a20_a_missing_sandbox_is_shown_with_the_package(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A20"""
+    monkeypatch.setattr("tertulia.sandbox.bubblewrap.Bubblewrap.__init__.__defaults__", ("/no/such/bwrap",))
+    ran = shell.run("doctor")
+    assert ran.code == 0
+    assert "unavailable" in ran.out
+    assert "install the package `bubblewrap`" in ran.out
+    assert "not run without it" in ran.out

@@ -12,6 +12,7 @@ from tertulia.apps.errand import Ending, Errand, StopReason, run_errand
 from tertulia.errors import InvalidParams
 from tertulia.protocol.events import Event
 from tertulia.protocol.inputs import TextInput
+from tertulia.session.session import Session
 from tertulia.session.settings import Settings
 from tertulia.testing import ScriptedModel, fail, say
 from tests.guards import SessionWatch
@@ -50,7 +51,7 @@ def _nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 async def run(model: ScriptedModel, view: Notebook, errand: Errand | None = None) -> Ending:
     async with asyncio.timeout(DEADLINE_S):
-        return await run_errand(Settings(model=model), errand or Errand(HELLO), view)
+        return await run_errand(Session.start(Settings(model=model)), errand or Errand(HELLO), view)
 
 
 async def test_a_task_that_is_done() -> None:
@@ -108,7 +109,7 @@ async def test_a_timeout_that_is_not_needed_leaves_no_trace() -> None:
 async def test_a_limit_of_time_in_the_settings_is_a_timeout_as_well() -> None:
     settings = Settings(model=ScriptedModel([say("never", gate=asyncio.Event())]), limits={"task_timeout_s": 0.01})
     async with asyncio.timeout(DEADLINE_S):
-        ending = await run_errand(settings, Errand(HELLO), Notebook())
+        ending = await run_errand(Session.start(settings), Errand(HELLO), Notebook())
     assert (ending.status, ending.exit_code) == ("timeout", 124)
     assert ending.reply is not None
     assert ending.reply.error is not None

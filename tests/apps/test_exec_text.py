@@ -167,3 +167,12 @@ def test_the_last_line_says_what_it_cost() -> None:
     seen = Watched(live=False)
     seen.view.end(Ending("completed", reply("ok")))
     assert seen.notes == ["tokens 1,200 in (7 cached), 34 out · 2 tool calls · 1.2 s"]
+
+
+def test_a_task_that_waits_for_another_conversation_says_so() -> None:
+    """S004-26, S004-33: replaced, the target runs, then it goes on; any other end is told at the end."""
+    seen = Watched(live=False)
+    seen.show(e.TurnAborted("replaced", CallId("c")))
+    seen.show(e.TurnAborted("interrupted"), conversation=CHILD)
+    (note,) = seen.notes
+    assert note.startswith("waits another conversation speaks first")

@@ -62,6 +62,9 @@ class KeepingJournal:
     def keep(self, record: Record) -> None:
         self.kept.append(record)
 
+    def hurry(self) -> None:
+        """It is never slow of its own accord."""
+
     async def settle(self) -> None:
         """Nothing to wait for."""
 

@@ -212,6 +212,7 @@ class Delegating(RuleBasedStateMachine):
             self.events.append(event)
         check_invariants(self.events)
         _check_order(self.events)
+        _check_bounds(self.events)
         assert not self.grown
         assert len(parts.nursery) == 0
 
@@ -240,6 +241,7 @@ def _check_order(events: list[Event]) -> None:
                 open_calls.discard((event.conversation_id, data.call_id))
             case "turn_aborted", "replaced":
                 stack.append(event.conversation_id)
+                assert sum(call[0] in stack for call in open_calls) <= 2 * LIMITS["max_interrupt_chain_depth"]
             case "task_started", "continuation":
                 while (above := stack.pop()) != event.conversation_id:
                     assert not [call for call in open_calls if call[0] == above]
@@ -249,6 +251,32 @@ def _check_order(events: list[Event]) -> None:
             case _:
                 pass
     assert not open_calls
+
+
+def _check_bounds(events: list[Event]) -> None:
+    """What one user's message causes is bounded, and those that one answer opens speak in the order of its calls."""
+    caused = opened = 0
+    queues: dict[Any, list[Any]] = {}
+    closed = {event.conversation_id for event in events if event.type == "conversation_closed"}
+    for event in events:
+        match event.type, getattr(event.data, "kind", None):
+            case "conversation_opened", _ if event.task_id is not None:
+                opened += 1
+                queues.setdefault(event.task_id, []).append(event.conversation_id)
+            case "task_started", "user":
+                caused = opened = 0
+                queues.clear()
+            case "task_started", "target":
+                caused += 1
+                for queue in queues.values():
+                    if event.conversation_id in queue:
+                        before = queue[: queue.index(event.conversation_id)]
+                        assert not [other for other in before if other not in closed]
+                        queue.remove(event.conversation_id)
+            case _:
+                pass
+        assert caused <= LIMITS["max_task_interrupts"]
+        assert opened <= LIMITS["max_chain_conversations"]
 
 
 def machine(examples: int) -> Any:

@@ -56,6 +56,9 @@ class ScriptedJournal:
     def keep(self, record: Record) -> None:
         """Nothing here is about records."""
 
+    def hurry(self) -> None:
+        """It is never slow of its own accord."""
+
     async def settle(self) -> None:
         """Records are as durable as they will be."""
 

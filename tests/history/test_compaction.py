@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tertulia.history import compaction
-from tertulia.history.compaction import Compaction, compact, plan_cut, trim
+from tertulia.history.compaction import Compaction, compact, keep_rounds, plan_cut, trim
 from tertulia.history.store import Cut, HistoryLimits, HistoryStore, Rewrite
 from tertulia.history.summariser import ExtractiveSummariser
 from tertulia.protocol.ids import ItemId
@@ -402,3 +402,28 @@ def test_outputs_are_never_left_without_their_calls() -> None:
             elif isinstance(item, ToolCall):
                 calls.add(item.call_id)
         assert calls == set()
+
+
+# ---- rounds
+
+
+@pytest.mark.parametrize(("count", "left"), [(1, 1), (2, 2), (3, 3), (4, 4), (9, 4)])
+def test_only_the_newest_rounds_are_kept_with_all_that_is_pinned(count: int, left: int) -> None:
+    store = store_of(*rounds(4), seeds=[seed()])
+    before = list(store.snapshot())
+    done = keep_rounds(store, count)
+    kept = list(store.snapshot())
+    asked = [item for item in kept if isinstance(item, UserMessage) and not item.injected]
+    assert len(asked) == left
+    assert kept[0] == before[0]
+    assert kept[1:] == before[-(len(kept) - 1) :]
+    assert (done is None) is (count >= 4)
+    assert store.revision == (count < 4)
+
+
+def test_a_round_is_not_cut_where_a_call_is_open() -> None:
+    """A message that came between a call and its output begins no round of its own."""
+    store = store_of([user("one")], [call("a")], [user("between")], [output("a")], [user("two")], [model()])
+    assert keep_rounds(store, 2) is None
+    assert keep_rounds(store, 1) is not None
+    assert [item.text for item in store.messages()] == ["two", "done"]

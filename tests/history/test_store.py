@@ -414,28 +414,6 @@ def test_a_fork_can_have_limits_of_its_own() -> None:
     assert store.fork().limits is UNLIMITED
 
 
-@pytest.mark.parametrize(("count", "left"), [(1, 1), (2, 2), (3, 3), (4, 4), (9, 4)])
-def test_only_the_newest_rounds_are_kept_with_all_that_is_pinned(count: int, left: int) -> None:
-    store = store_of(*rounds(4), seeds=[seed()])
-    before = list(store.snapshot())
-    done = store.keep_rounds(count)
-    kept = list(store.snapshot())
-    asked = [item for item in kept if isinstance(item, UserMessage) and not item.injected]
-    assert len(asked) == left
-    assert kept[0] == before[0]
-    assert kept[1:] == before[-(len(kept) - 1) :]
-    assert (done is None) is (count >= 4)
-    assert store.revision == (count < 4)
-
-
-def test_a_round_is_not_cut_where_a_call_is_open() -> None:
-    """A message that came between a call and its output begins no round of its own."""
-    store = store_of([user("one")], [call("a")], [user("between")], [output("a")], [user("two")], [model()])
-    assert store.keep_rounds(2) is None
-    assert store.keep_rounds(1) is not None
-    assert [item.text for item in store.messages()] == ["two", "done"]
-
-
 def test_forking_where_nothing_is_says_so() -> None:
     store = store_of([user()], seeds=[seed()])
     before = state(store)

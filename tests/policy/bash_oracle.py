@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.policy.known_safe import SAFE_ENVIRONMENT
+from tertulia.policy.safe_environment import safe_environment
 
 NEEDED = ("strace", "bash", "git", "timeout")
 needs_strace = pytest.mark.skipif(
@@ -59,17 +59,34 @@ class Workplace:
         for setting in ("core.fsmonitor", "core.pager", "pager.log", "gpg.program", "core.editor", "core.sshCommand"):
             git("config", setting, evil)
         git("config", "log.showSignature", "true")
+        git("config", "pretty.evil", "%G?")
+        git("config", "format.pretty", "%G?")
+        hook = self.files / ".git" / "hooks" / "post-index-change"
+        hook.parent.mkdir(exist_ok=True)
+        shutil.copy(evil, hook)
+        (self.place / "rc").write_text("evil\n")
 
     @property
     def environment(self) -> dict[str, str]:
         return {"PATH": f"/usr/bin:/bin:{self.programs}", "HOME": str(self.place), "LC_ALL": "C.UTF-8"}
+
+    @property
+    def traps(self) -> dict[str, str]:
+        """What an environment can do to a reader."""
+        return {
+            "PATH": f"{self.files}:.:{self.environment['PATH']}",
+            "BASH_ENV": str(self.place / "rc"),
+            "BASH_FUNC_cat%%": "() { evil; }",
+            "GIT_EXTERNAL_DIFF": "evil",
+        }
 
     def started_by(self, scripts: Sequence[str], *, safely: bool = True) -> list[tuple[str, list[str]]]:
         """Run each script in a bash of its own; (path, arguments) of every program that they started."""
         trace = self.place / "trace"
         driver = 'for script in "$@"; do timeout 2 bash -c "$script"; done'
         command = ["strace", "-f", "-qq", "-s", "100000", "-e", "trace=execve", "-e", "signal=none", "-o", str(trace)]
-        environment = self.environment | (SAFE_ENVIRONMENT if safely else {})
+        hostile = self.environment | self.traps
+        environment = safe_environment(hostile, [str(self.files)]) if safely else hostile
         subprocess.run(
             [*command, "bash", "-c", driver, "driver", *scripts],
             cwd=self.files,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tertulia.policy.redaction import RedactingFilter, Redactor, secrets_of
+from tertulia.policy.redaction import RedactingFilter, Redactor, for_the_log, secrets_of
 from tertulia.protocol.storage import Full, HeadersOnly
 
 A40 = "aB3dE5gH7jK9mN1pQ3sT5vX7zA9cE1gH3kM5oQ7s"
@@ -294,3 +294,11 @@ def test_a_traceback_in_a_log_has_no_text_unless_it_may_be_stored(logged: Callab
     assert "what the user wrote" in told
     assert whole(key) not in told
     assert logged("no error", exc_info=(None, None, None)) == "no error"
+
+
+def test_an_error_for_the_log_has_neither_secrets_nor_texts_unless_they_may_be_stored() -> None:
+    """E6"""
+    error = ValueError(f"what the user wrote, {SHAPES['github']}")
+
+    assert for_the_log(error) == for_the_log(error, HeadersOnly()) == "ValueError"
+    assert for_the_log(error, Full()) == "ValueError: what the user wrote, [redacted:github-token]"

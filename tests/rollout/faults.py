@@ -18,8 +18,8 @@ from tertulia.rollout.files import session_files
 from tertulia.rollout.owned_file import OwnedFile
 from tertulia.rollout.reader import SqliteReader
 from tertulia.rollout.store import Stored
-from tertulia.testing import FakeClock
 from tests.rollout.scribe import NOW, ROWS, SESSION_ID, body, record
+from tests.rollout.still_clock import FakeClock
 
 ROOT = Path(__file__).parents[2]
 STORAGE = (

@@ -128,7 +128,7 @@ class ListStore:
 
     def work(self, count: int | None = None) -> None:
         """Carry out the oldest calls, or all of them."""
-        for _ in range(len(self._waiting) if count is None else count):
+        for _ in range(min(len(self._waiting), count or len(self._waiting))):
             attempt, act, done = self._waiting.popleft()
             if attempt <= self._attempt_failed:
                 done(StorageError("an earlier write failed"))
@@ -193,26 +193,27 @@ items: st.SearchStrategy[Item] = st.one_of(
 conversations = st.sampled_from([A, B])
 counts = st.integers(0, 2**40)
 tasks = st.sampled_from([TASK, "another task"])
-records: st.SearchStrategy[Record] = st.one_of(
-    st.builds(Agreed, conversations, st.sampled_from([Full(), Ttl(5.0)]), objects, objects, objects),
-    st.builds(Forked, conversations, conversations, counts),
-    st.builds(Said, conversations, st.lists(items, max_size=4).map(tuple), st.booleans(), st.booleans()),
-    st.builds(Ended, conversations, outputs),
-    st.builds(Queued, conversations, users),
-    st.builds(Rewritten, conversations, st.lists(counts, max_size=3).map(tuple), counts, counts, st.none() | summaries),
-    st.builds(Submitted, conversations, tasks, ids, st.none()),
-    st.builds(
+RECORDS: dict[str, st.SearchStrategy[Record]] = {
+    "agreed": st.builds(Agreed, conversations, st.sampled_from([Full(), Ttl(5.0)]), objects, objects, objects),
+    "forked": st.builds(Forked, conversations, conversations, counts),
+    "said": st.builds(Said, conversations, st.lists(items, max_size=4).map(tuple), st.booleans(), st.booleans()),
+    "ended": st.builds(Ended, conversations, outputs),
+    "queued": st.builds(Queued, conversations, users),
+    "rewritten": st.builds(
+        Rewritten, conversations, st.lists(counts, max_size=3).map(tuple), counts, counts, st.none() | summaries
+    ),
+    "submitted": st.builds(Submitted, conversations, tasks, ids, st.none() | ids),
+    "asked": st.builds(
         lambda tools, **fields: Asked(tools=tools[0], tools_json=tools[1], **fields),
         st.sampled_from([("0" * 64, b"[]"), ("~x", b'[{"name":"shell"}]'), ("a text", b"\xff\xfe")]),
         conversation_id=conversations, task_id=tasks, instructions=ids, history=ids, items=counts, prompt=ids,
         override=st.none() | texts, output_schema=st.none() | texts,
     ),
-)  # fmt: skip
+}  # fmt: skip
+records = st.one_of(list(RECORDS.values()))
 
 
-def _payloads() -> st.SearchStrategy[EventData]:
-    durable = [kind for kind in EVENT_TYPES.values() if kind.durable]
-    return st.one_of([st.builds(kind, **_fields(kind)) for kind in durable])
+DURABLE = {name: kind for name, kind in EVENT_TYPES.items() if kind.durable}
 
 
 def _fields(kind: type[EventData]) -> dict[str, st.SearchStrategy[Any]]:
@@ -234,7 +235,6 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
     return st.from_type(kind) if supertype is None else ids
 
 
-payloads = _payloads()
 moments = st.integers(0, 4_102_444_800_000).map(
     lambda ms: f"{_utc(ms // 1000)}.{ms % 1000:03d}Z",
 )
@@ -246,19 +246,24 @@ def _utc(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-events = st.builds(
-    lambda data, **envelope: Event(type=data.type, data=data, **envelope),
-    payloads,
-    epoch=st.integers(0, 3),
-    seq=st.none() | counts,
-    ts=moments,
-    session_id=st.sampled_from([SESSION, "the-session"]),
-    sub_id=st.sampled_from([f"conv/{TASK}", "sub/b7ad6b7169203331", SESSION, "other"]),
-    conversation_id=st.none() | conversations,
-    task_id=st.none() | tasks,
-    trace_id=st.none() | st.just(TRACE),
-    span_id=st.none() | st.just(SPAN),
-)
+def events_of(kind: type[EventData]) -> st.SearchStrategy[Event]:
+    """Events of one type, in every envelope."""
+    return st.builds(
+        lambda data, **envelope: Event(type=kind.type, data=data, **envelope),
+        st.builds(kind, **_fields(kind)),
+        epoch=st.integers(0, 3),
+        seq=st.none() | counts,
+        ts=moments,
+        session_id=st.sampled_from([SESSION, "the-session"]),
+        sub_id=st.sampled_from([f"conv/{TASK}", "sub/b7ad6b7169203331", SESSION, "other", "sub/x"]),
+        conversation_id=st.none() | conversations,
+        task_id=st.none() | tasks,
+        trace_id=st.none() | st.just(TRACE),
+        span_id=st.none() | st.just(SPAN),
+    )
+
+
+events = st.sampled_from(sorted(DURABLE)).flatmap(lambda name: events_of(DURABLE[name]))
 policies = st.sampled_from([Full(), Ttl(60.0), HeadersOnly(), NoStorage()])
 
 

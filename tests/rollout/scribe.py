@@ -21,7 +21,7 @@ from tertulia.protocol.storage import Full, HeadersOnly, Ttl
 from tertulia.rollout.owned_file import Durability
 from tertulia.rollout.sqlite import SqliteStore
 from tertulia.rollout.store import Row, Swept
-from tertulia.testing import FakeClock
+from tests.rollout.still_clock import FakeClock
 
 SESSION_ID = "00000000-1111-4222-8333-444444444444"
 NOW = 1_700_000_000.0

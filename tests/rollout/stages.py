@@ -18,7 +18,7 @@ from tertulia.rollout.memory import MemoryReader, MemoryRecords, MemoryStore
 from tertulia.rollout.reader import SqliteReader
 from tertulia.rollout.sqlite import SqliteStore
 from tertulia.rollout.store import RolloutReader, Row, Stored
-from tertulia.testing import FakeClock
+from tests.rollout.still_clock import FakeClock
 
 FULL = Full()
 NOW = 1_700_000_000.0

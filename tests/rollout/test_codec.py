@@ -1,21 +1,551 @@
-"""Rows out of events and records, and back."""
+"""Rows out of events and records: all that may be stored, once, and not one word more."""
 
 from __future__ import annotations
 
+import hashlib
+from typing import Any
+
+import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tertulia.protocol.events import Event
-from tertulia.protocol.records import Record
-from tertulia.rollout.reading import read
-from tests.rollout.recording import as_stored, events, records, written
+from tertulia.protocol.events import (
+    AgentMessage,
+    AgentReasoning,
+    BackgroundEvent,
+    Error,
+    Event,
+    EventData,
+    ForeignEvent,
+    TaskComplete,
+    TaskStarted,
+    TokenCount,
+    TurnAborted,
+)
+from tertulia.protocol.ids import CallId, ItemId, TaskId
+from tertulia.protocol.items import Reasoning, Summary, TextPart, ToolOutput
+from tertulia.protocol.records import Asked, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
+from tertulia.protocol.tool_events import ExecCommandEnd, ToolCallBegin, ToolCallEnd
+from tertulia.protocol.usage import NO_USAGE, Usage
+from tertulia.rollout.codec import Codec
+from tertulia.rollout.reading import Reader, read
+from tertulia.rollout.store import Row
+from tests.rollout.recording import (
+    DURABLE,
+    RECORDS,
+    SESSION,
+    TASK,
+    TRACE,
+    A,
+    B,
+    agreed,
+    as_stored,
+    asked,
+    assistant,
+    bodies,
+    call,
+    event,
+    events,
+    events_of,
+    output,
+    policies,
+    records,
+    unredacted,
+    user,
+    written,
+)
+
+LONG = "once upon a time " * 20
 
 
-@given(st.lists(events | records, max_size=6))
-@settings(max_examples=400)
-def test_everything_written_in_full_is_read_back_exactly(whats: list[Event | Record]) -> None:
-    """S002-15, HARDENING E11: every event type and every record, line separators included."""
-    lines = list(read(map(as_stored, written(*whats))))
+def occurrences(rows: list[Row], text: str) -> int:
+    return sum((row.header + (row.body or b"")).count(text.encode()) for row in rows)
 
-    assert [line.what for line in lines] == whats
+
+def whats(rows: list[Row]) -> list[Event | Record | None]:
+    return [line.what for line in read(map(as_stored, rows))]
+
+
+def assert_read_back(given: list[Event | Record]) -> None:
+    lines = list(read(map(as_stored, written(*given))))
+
+    assert [line.what for line in lines] == given
+    # Python takes 1 and 1.0 and True for the same.
+    assert [msgspec.json.encode(line.what) for line in lines] == [msgspec.json.encode(what) for what in given]
     assert not any(line.missing or line.damaged for line in lines)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("kind", DURABLE.values(), ids=DURABLE)
+def test_every_event_written_in_full_is_read_back_exactly(kind: type[EventData]) -> None:
+    """S002-15, HARDENING E11: line separators included."""
+
+    @given(st.lists(events_of(kind), min_size=1, max_size=2))
+    @settings(max_examples=25)
+    def check(given: list[Event | Record]) -> None:
+        assert_read_back(given)
+
+    check()
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("records_of", RECORDS.values(), ids=RECORDS)
+def test_every_record_written_in_full_is_read_back_exactly(records_of: st.SearchStrategy[Record]) -> None:
+    """S002-15, HARDENING E11: line separators included."""
+
+    @given(st.lists(records_of, min_size=1, max_size=3))
+    @settings(max_examples=50)
+    def check(given: list[Event | Record]) -> None:
+        assert_read_back(given)
+
+    check()
+
+
+@given(st.lists(events | records, max_size=8))
+@settings(max_examples=200)
+def test_whatever_happens_in_whatever_order_is_read_back_exactly(given: list[Event | Record]) -> None:
+    """S002-15"""
+    assert_read_back(given)
+
+
+@given(st.lists(events | records, max_size=6), policies)
+def test_no_policy_makes_a_row_that_it_forbids_or_that_cannot_be_read(
+    given: list[Event | Record], policy: StoragePolicy
+) -> None:
+    """S002-16..19"""
+    rows = written(*given, policy=policy)
+
+    for row in rows:
+        row.check()
+    assert not any(line.damaged for line in read(map(as_stored, rows)))
+
+
+# ── a turn ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def turn() -> list[Event | Record]:
+    """A turn with one call of a tool, in the order in which things happen."""
+    ask = user(LONG + "?", id="u1")
+    think = Reasoning(ItemId("r1"), LONG + "!", "chat")
+    request = call('{"command":["cat","' + LONG + '"]}')
+    result = output(LONG + ".")
+    answer = assistant(LONG + ";")
+    usage = Usage(1200, 1000, 30, 4, 1230)
+    return [
+        agreed(Full(), instructions="be brief"),
+        Submitted(A, TASK, TRACE, None),
+        Said(A, (ask,)),
+        event(TaskStarted("user", ask.text[:120]), seq=1),
+        asked(),
+        Said(A, (think, request)),
+        event(AgentReasoning(think.text, think.id), seq=2),
+        event(TokenCount(usage, 128_000, "k" * 32), seq=3),
+        event(ToolCallBegin(request.call_id, request.name, msgspec.json.decode(request.arguments)), seq=4),
+        Ended(A, result),
+        event(ToolCallEnd(request.call_id, request.name, True, result.text, False, 12), seq=5),
+        Said(A, (result,)),
+        asked(),
+        Said(A, (answer,)),
+        event(AgentMessage(answer.text, answer.id), seq=6),
+        event(TokenCount(usage, 128_000, "k" * 32), seq=7),
+        event(TaskComplete("completed", answer.text, usage), seq=8),
+    ]
+
+
+def test_what_an_item_says_is_written_once() -> None:
+    """S002-15: events of a turn are references to its items, and are read back whole."""
+    rows = written(*turn())
+
+    assert occurrences(rows, LONG) == 5
+    assert whats(rows) == turn()
+
+
+@pytest.mark.parametrize("policy", [HeadersOnly(), NoStorage()])
+def test_no_text_of_a_turn_is_written_where_none_may_be(policy: StoragePolicy) -> None:
+    """S002-16, S002-17, S002-19"""
+    rows = written(*turn(), policy=policy)
+
+    assert bodies(rows) == 0
+    assert occurrences(rows, "once upon") == 0
+    assert occurrences(rows, "c1") == 0, "call ids are the model's words"
+    assert occurrences(rows, "u1") == 0
+
+
+def test_headers_tell_times_tools_and_counts() -> None:
+    """S002-16: and enough to know which call an output answers."""
+    lines = list(read(map(as_stored, written(*turn(), policy=HeadersOnly()))))
+    said = [item for line in lines if isinstance(line.what, Said) for item in line.what.items]
+    begun = next(line for line in lines if isinstance(line.what, Event) and line.what.type == "tool_call_begin")
+
+    assert [type(item).__name__ for item in said] == [
+        "UserMessage", "Reasoning", "ToolCall", "ToolOutput", "AssistantMessage",
+    ]  # fmt: skip
+    assert said[0].text == "[not stored: 341 characters]"
+    assert said[2].name == "shell"
+    assert said[2].call_id == said[3].call_id
+    assert begun.what.data == ToolCallBegin(said[2].call_id, "shell", None)
+    assert begun.missing == (begun.n,)
+
+
+def test_under_none_only_starts_ends_and_errors_are_written() -> None:
+    """S002-17"""
+    rows = written(*turn(), event(Error("limit", "too long: " + LONG)), policy=NoStorage())
+
+    assert [row.type for row in rows] == [
+        "talk", "agreed", "session", "scope", "task_started", "task_complete", "error",
+    ]  # fmt: skip
+    assert [line.what.data for line in read(map(as_stored, rows)) if isinstance(line.what, Event)] == [
+        TaskStarted("user"),
+        TaskComplete("completed", None, Usage(1200, 1000, 30, 4, 1230)),
+        Error("limit", ""),
+    ]
+
+
+# ── what may be a reference ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_reference_never_crosses_conversations() -> None:
+    rows = written(Said(A, (assistant(LONG),)), event(AgentMessage(LONG, ItemId("a1")), B))
+
+    assert occurrences(rows, LONG) == 2
+
+
+@pytest.mark.parametrize("policy", [Ttl(60.0), HeadersOnly()])
+def test_a_reference_never_points_to_another_policy(policy: StoragePolicy) -> None:
+    """What erases the one must not have to erase the other."""
+    codec = Codec(unredacted)
+    item, message = assistant(LONG), AgentMessage(LONG, ItemId("a1"))
+    rows = [*codec.record(Said(A, (item,)), policy, 1.0), *codec.event(event(message), Full())]
+
+    assert rows[-1].body == msgspec.json.encode(message)
+    assert b"said" not in rows[-1].header
+
+
+DIFFERENT: list[tuple[EventData, str]] = [
+    (AgentMessage("another text", ItemId("a1")), "another text"),
+    (AgentMessage(LONG, ItemId("a2")), "a2"),
+    (TaskComplete("completed", "another text", NO_USAGE), "another text"),
+    (TaskStarted("user", "another text"), "another text"),
+    (ToolCallBegin(CallId("c1"), "another", {"x": 1}), "another"),
+    (ToolCallBegin(CallId("c1"), "shell", {"x": True}), "true"),
+    (ToolCallBegin(CallId("c1"), "shell", {"x": 1.0}), "1.0"),
+    (ToolCallBegin(CallId("c2"), "shell", {"x": 1}), "c2"),
+    (ToolCallEnd(CallId("c1"), "shell", True, "another text", False, 1), "another text"),
+    (ToolCallEnd(CallId("c2"), "another", False, LONG, True, 1), "c2"),
+    (ExecCommandEnd(CallId("c2"), None, LONG, False, 1), "c2"),
+]
+
+
+@pytest.mark.parametrize(("data", "text"), DIFFERENT)
+def test_what_no_item_says_is_written_with_its_event(data: EventData, text: str) -> None:
+    given = [
+        asked(),
+        Said(A, (user(LONG), assistant(LONG), call())),
+        Ended(A, output(LONG)),
+        event(data),
+    ]
+    rows = written(*given)
+
+    assert text.encode() in (rows[-1].header + (rows[-1].body or b""))
+    assert whats(rows) == given
+
+
+def test_after_the_end_of_a_task_nobody_refers_to_it() -> None:
+    """Bounded: what was said in a task is not held longer than the task."""
+    codec = Codec(unredacted)
+    item = assistant(LONG)
+    written(Said(A, (item,)), event(TurnAborted("interrupted")), codec=codec)
+
+    rows = written(event(AgentMessage(LONG, item.id)), codec=codec)
+
+    assert occurrences(rows, LONG) == 1
+
+
+def test_only_so_many_items_are_held() -> None:
+    codec = Codec(unredacted)
+    written(*(Said(A, (assistant(f"{n} {LONG}", id=f"a{n}"),)) for n in range(300)), codec=codec)
+
+    early = written(event(AgentMessage(f"0 {LONG}", ItemId("a0"))), codec=codec)
+    late = written(event(AgentMessage(f"299 {LONG}", ItemId("a299"))), codec=codec)
+
+    assert (occurrences(early, LONG), occurrences(late, LONG)) == (1, 0)
+
+
+def test_names_and_scopes_that_were_given_up_are_written_again() -> None:
+    given = [event(TokenCount(NO_USAGE, n % 20, "key"), seq=n + 1, task_id=TaskId(f"task {n % 10}")) for n in range(45)]
+    rows = written(*given)
+
+    assert whats(rows) == given
+
+
+# ── what joins the history later ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_was_queued_or_has_ended_is_written_once() -> None:
+    """Contract of Queued and Ended: the same item joins the history later."""
+    message, result = user(LONG, sender="ada"), output(LONG)
+    given = [Queued(A, message), Said(A, (call(),)), Ended(A, result), Said(A, (result,)), Said(A, (message,))]
+    rows = written(*given)
+
+    assert occurrences(rows, LONG) == 2
+    assert whats(rows) == given
+
+
+def test_what_joins_the_history_changed_is_written_again() -> None:
+    given = [Queued(A, user(LONG)), Said(A, (user(LONG + "and more"),))]
+    rows = written(*given)
+
+    assert occurrences(rows, LONG) == 2
+    assert whats(rows) == given
+
+
+def test_an_item_of_a_stricter_source_is_a_header_in_a_full_conversation() -> None:
+    """S002-19: the policy travels. What stands around it is stored."""
+    result = output("the child's words", storage=HeadersOnly())
+    rows = written(Said(A, (call(),)), Ended(A, result), Said(A, (result, user("go on"))))
+    line = list(read(map(as_stored, rows)))[-1]
+
+    assert occurrences(rows, "child") == 0
+    assert line.what == Said(
+        A,
+        (
+            ToolOutput(
+                ItemId("row-3"), CallId("c1"), (TextPart("[not stored: 17 characters]"),), storage=HeadersOnly()
+            ),
+            user("go on"),
+        ),
+    )
+    assert line.missing == (4,)
+
+
+def test_of_an_item_that_may_not_be_stored_at_all_only_its_place_is() -> None:
+    """S002-17: a gap would part the parent's calls from their outputs. Not even its length is told."""
+    result = output("the child's words", storage=NoStorage(), success=False)
+    rows = written(Said(A, (call(),)), Said(A, (result,)))
+    (item,) = list(read(map(as_stored, rows)))[-1].what.items
+
+    assert (item.call_id, item.success) == (CallId("c1"), False)
+    assert item.text == "[not stored: 0 characters]"
+    assert b"chars" not in rows[-1].header
+
+
+# ── names, digests, lists ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_tool_name_that_was_never_offered_is_a_text_of_the_model() -> None:
+    """HARDENING E1: a model may write anything where a name should stand."""
+    given = [
+        asked(),
+        Said(A, (call(name="CANARY"), call(name="", id="c2"))),
+        event(ToolCallBegin(CallId("c9"), "CANARY", {})),
+    ]
+
+    assert occurrences(written(*given, policy=HeadersOnly()), "CANARY") == 0
+    assert whats(written(*given)) == given
+
+
+def test_an_event_with_a_text_where_a_name_should_be_hides_nothing_in_its_header() -> None:
+    """HARDENING E1: a tool may publish what it likes."""
+    data = Error("my own words", "and more of them")
+
+    assert occurrences(written(event(data), policy=HeadersOnly()), "own") == 0
+    assert whats(written(event(data))) == [event(data)]
+
+
+@pytest.mark.parametrize(("message", "hits"), [("0123456789abcdef" * 2, 1), ("the client's own words", 0)])
+def test_only_the_key_of_a_message_id_may_stand_in_a_header(message: str, hits: int) -> None:
+    """A message id is the client's text, its digest is not."""
+    rows = written(Submitted(A, TASK, TRACE, message), policy=HeadersOnly())
+    (line,) = read(map(as_stored, rows))
+
+    assert occurrences(rows, "own words") == 0
+    assert line.what == Submitted(A, TASK, TRACE, message if hits else None)
+
+
+def test_a_tool_list_is_written_once_in_a_conversation() -> None:
+    tools = b'[{"name":"shell","description":"' + LONG.encode() + b'"}]'
+    given = [asked(tools), asked(tools), asked(tools, conversation=B), asked(b"[]"), asked(tools)]
+    rows = written(*given)
+
+    assert occurrences(rows, LONG) == 2
+    assert whats(rows) == given
+
+
+def test_a_tool_list_that_will_expire_is_written_again_in_time() -> None:
+    codec = Codec(unredacted)
+    times = (0.0, 4.0, 6.0)
+    rows = [row for ts in times for row in codec.record(asked(), Ttl(10.0), ts) if row.kind == "asked"]
+
+    assert [row.body is not None for row in rows] == [True, False, True]
+
+
+def test_a_prompt_digest_that_follows_from_the_others_is_not_written() -> None:
+    parts = ("1" * 64, "2" * 64, "3" * 64, hashlib.sha256(b"{}").hexdigest())
+    prompt = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    record = Asked(A, TASK, *parts[:3], 4, prompt, b"[]", output_schema="{}")
+    rows = written(record)
+
+    assert b"prompt" not in rows[-1].header
+    assert whats(rows) == [record]
+
+
+def test_ids_stand_once() -> None:
+    """A conversation is named once, a task's ids once a task."""
+    given = [event(Error("limit", str(n)), seq=n) for n in range(1, 5)]
+    kinds = [row.kind for row in written(*given)]
+
+    assert kinds == ["session", "talk", "scope", "event", "event", "event", "event"]
+
+
+def test_a_new_epoch_is_said_once() -> None:
+    given = [event(Error("limit", ""), epoch=epoch) for epoch in (0, 0, 1, 1)]
+
+    assert [row.kind for row in written(*given)].count("session") == 2
+    assert whats(written(*given)) == given
+
+
+# ── what cannot be written ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("raw", [object(), "\ud800"])
+def test_what_is_no_json_is_recorded_without_its_text(raw: Any) -> None:
+    """A journal never raises."""
+    (line,) = read(map(as_stored, written(event(ForeignEvent("other", raw)))))
+
+    assert line.what == event(ForeignEvent("other", None))
+    assert line.missing == (line.n,)
+
+
+def test_a_header_that_is_no_json_is_a_damaged_line() -> None:
+    rows = written(msgspec.structs.replace(agreed(Full()), rights={"a": object()}), event(Error("limit", "")))
+
+    assert [line.damaged for line in read(map(as_stored, rows))] == [(2,), ()]
+
+
+def test_a_call_that_cannot_be_compared_is_written() -> None:
+    rows = written(asked(), Said(A, (call(),)), event(ToolCallBegin(CallId("c1"), "shell", object())))
+
+    assert b"said" not in rows[-1].header
+
+
+def test_a_time_that_is_none_counts_as_long_ago() -> None:
+    rows = written(event(Error("limit", ""), ts="yesterday"))
+
+    assert {row.ts for row in rows} == {0.0}
+
+
+def test_every_body_is_redacted() -> None:
+    codec = Codec(lambda body: body.replace(b"hunter2", b"*"))
+    rows = written(*turn()[:2], Said(A, (user("hunter2"),)), event(BackgroundEvent("hunter2")), codec=codec)
+
+    assert occurrences(rows, "hunter2") == 0
+
+
+# ── after a failure, after erasing, after a restart ──────────────────────────────────────────────────────────
+
+
+def test_after_a_failure_everything_that_was_lost_is_named_again() -> None:
+    codec = Codec(unredacted)
+    kept = written(agreed(Full()), *turn()[1:5], codec=codec)
+    lost = written(*turn()[5:], agreed(Full(), B), codec=codec)
+
+    codec.forget(lost[0].n)
+    again = written(*turn()[5:], agreed(Full(), B), codec=codec)
+
+    assert again[0].n > lost[-1].n
+    assert whats([*kept, *again])[1:] == [*turn()[1:], agreed(Full(), B)]
+
+
+def test_after_a_failure_of_everything_the_session_is_named_again() -> None:
+    codec = Codec(unredacted)
+    lost = written(*turn(), codec=codec)
+
+    codec.forget(1)
+
+    assert whats(written(*turn(), codec=codec)) == turn()
+    assert codec.last_n > lost[-1].n
+
+
+def test_after_erasing_nothing_points_to_what_there_was() -> None:
+    """HARDENING E5: Full, headers_only, Full again: later events must not lean on texts that are gone."""
+    codec = Codec(unredacted)
+    before = turn()[:10]
+    rows = [msgspec.structs.replace(row, body=None) for row in written(*before, codec=codec)]
+
+    codec.erased(A)
+    codec.erased(B)
+    rest = turn()[10:]
+    lines = list(read(map(as_stored, [*rows, *written(*rest, codec=codec)])))[len(before) :]
+
+    assert [line.missing for line in lines] == [()] * len(rest)
+    assert lines[0].what.data.output == LONG + "."
+    assert lines[2].what == rest[2], "the tool list is there again"
+    assert lines[-1].what == rest[-1]
+
+
+def test_a_record_that_goes_on_knows_its_conversations_lists_and_calls() -> None:
+    reader = Reader()
+    first = [agreed(Full()), asked(), Said(A, (call(),)), event(Error("limit", "")), agreed(HeadersOnly(), B)]
+    rows = written(*first, codec=Codec(unredacted))
+    assert len(list(reader.lines(map(as_stored, rows)))) == len(first)
+
+    codec = Codec(unredacted, reader.known)
+    more = [asked(), Said(A, (output("done"),)), event(Error("limit", ""), B, epoch=1)]
+    new = written(*more, codec=codec)
+
+    assert new[0].n > rows[-1].n
+    assert not any(row.kind == "talk" for row in new)
+    assert b"shell" not in b"".join(row.body or b"" for row in new)
+    assert codec.talk(A) == 1
+    assert whats([*rows, *new]) == [*first, *more]
+
+
+def test_a_conversation_nobody_wrote_of_has_no_row() -> None:
+    assert Codec(unredacted).talk(A) is None
+
+
+def test_an_event_of_a_conversation_need_not_belong_to_a_task() -> None:
+    given = [event(Error("limit", ""), sub_id=SESSION, task_id=None, trace_id=None, span_id=None)]
+    rows = written(*given)
+
+    assert rows[-1].scope == 0
+    assert whats(rows) == given
+
+
+def test_digests_that_are_none_are_texts() -> None:
+    record = Asked(A, TASK, "my words", "2" * 64, "my words", 4, "my words", b"\xff", override="mine")
+
+    assert whats(written(record)) == [record]
+    assert occurrences(written(record, policy=HeadersOnly()), "my") == 0
+
+
+def test_a_request_of_another_task_has_its_own_scope() -> None:
+    given = [asked(), asked(task=TaskId("another")), event(Error("limit", "")), asked(task=TaskId("another")), asked()]
+    rows = written(*given)
+
+    assert [row.kind for row in rows].count("scope") == 3
+    assert whats(rows) == given
+
+
+def test_session_wide_events_belong_to_no_conversation() -> None:
+    usual = event(Error("limit", ""), None, sub_id=SESSION, task_id=None, trace_id=None, span_id=None)
+    odd = event(TokenCount(NO_USAGE, 1, "key"), None)
+    rows = written(usual, odd)
+
+    assert {row.talk for row in rows} == {0}
+    assert rows[1].scope == 0
+    assert whats(rows) == [usual, odd]
+
+
+def test_forks_and_rewritings_are_read_back() -> None:
+    given = [
+        Forked(B, A, 3),
+        Rewritten(A, (0, 2), 5, 1, None),
+        Rewritten(A, (), 5, 0, Summary(ItemId("s"), LONG, 7)),
+        Said(A, ()),
+        Said(A, (), pinned=True, seed=True),
+    ]
+
+    assert whats(written(*given)) == given

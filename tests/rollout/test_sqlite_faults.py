@@ -6,7 +6,6 @@ import contextlib
 import os
 import random
 import signal
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,13 +22,6 @@ def zygote() -> Iterator[Zygote]:
     zygote = Zygote()
     yield zygote
     zygote.close()
-
-
-@pytest.fixture
-def room() -> Iterator[Path]:
-    """In memory where that can be had: hundreds of runs flush everything, and no machine is switched off here."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
-        yield Path(folder)
 
 
 @pytest.fixture(scope="module")

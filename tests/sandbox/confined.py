@@ -128,7 +128,12 @@ def ordinary_python() -> str | None:
 def as_ordinary_user(*line: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run it as nobody in particular, with our packages."""
     packages = [str(Path(tertulia.__file__).parents[1]), str(ROOT), *(path for path in sys.path if "packages" in path)]
-    environment = {**ENVIRONMENT, "HOME": "/nonexistent", "PYTHONPATH": ":".join(packages), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **ENVIRONMENT,
+        "HOME": "/nonexistent",
+        "PYTHONPATH": ":".join(packages),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     environment["CANARY"] = "canary-9c1b77"
     return subprocess.run(
         line, user=NOBODY, group=NOBODY, extra_groups=[], env=environment, cwd="/", text=True,

@@ -41,7 +41,7 @@ async def test_a21_a_fake_on_the_path_and_in_the_workspace_is_not_used(
     """A21: first on PATH, in the workspace, and in the PATH that the command itself gets."""
     proof = tmp_path / "fake-was-run"
     for folder in (tmp_path, place.root):
-        plant(folder / "bwrap", f"touch {proof}; exec {BWRAP} \"$@\"")
+        plant(folder / "bwrap", f'touch {proof}; exec {BWRAP} "$@"')
     monkeypatch.setenv("PATH", f"{place.root}:{tmp_path}:{os.environ['PATH']}")
     monkeypatch.chdir(place.root)
     environment = {"PATH": f"{place.root}:{tmp_path}:/usr/bin:/bin"}

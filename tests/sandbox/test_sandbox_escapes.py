@@ -66,7 +66,18 @@ def test_tier_2_leaves_open_what_it_announces_and_nothing_else(run) -> None:
 
 def test_the_attempts_would_succeed_without_a_sandbox() -> None:
     """A suite whose attempts cannot succeed proves nothing. Only those that harm no more than their own scene."""
-    harmless = ("A1 create", "A1 append", "A1 mkdir", "A2", "A3 chmod", "A4 git hook", "A5 make", "A9 TCP", "A10", "A11 env")
+    harmless = (
+        "A1 create",
+        "A1 append",
+        "A1 mkdir",
+        "A2",
+        "A3 chmod",
+        "A4 git hook",
+        "A5 make",
+        "A9 TCP",
+        "A10",
+        "A11 env",
+    )
     scene = Scene()
     try:
         places = {**scene.places(), "only": harmless}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 import tertulia
+from tertulia.errors import InvalidParams, Limit
+from tertulia.protocol.inputs import NewConversation
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
 
@@ -44,3 +48,18 @@ async def test_an_unrelated_change_does_not_forget_what_was_cut() -> None:
         assert [cut.field for cut in (await (await conversation.fork()).context()).narrowed] == ["sandbox"]
         await conversation.set_context(sandbox="read-only")
         assert (await conversation.context()).narrowed == []
+
+
+async def test_a_rehearsal_raises_what_the_opening_would_and_keeps_no_wire() -> None:
+    """S004-32: refused before any side effect; the wire that had to be made to know is let go of."""
+    providers = {"acme": {"base_url": "http://127.0.0.1:9/v1", "wire": "chat"}}
+    async with started(model_providers=providers) as session:
+        conversations, root = session.parts.conversations, session.parts.conversations.root
+        wires = len(session.parts.wires)
+        conversations.check_child(NewConversation(model="acme/one"), root)
+        conversations.check_child(NewConversation(), root)
+        assert (len(session.parts.wires), len(conversations)) == (wires, 1)
+        with pytest.raises(InvalidParams):
+            conversations.check_child(NewConversation(model="nobody/knows"), root)
+        with pytest.raises(Limit, match="max_conversations"):
+            conversations.check_child(NewConversation(), root, promised=10_000)

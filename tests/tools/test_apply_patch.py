@@ -172,6 +172,12 @@ async def test_a_runner_that_says_something_else_is_an_error_of_the_sandbox(benc
     assert "no python here" in await refused(bench, PATCH, "sandbox_error")
 
 
+async def test_a_patch_that_could_not_be_undone_says_so(bench: Bench) -> None:
+    bench.said = b'{"ok": false, "path": "a", "reason": "Input/output error", "undone": false}'
+    reason = await refused(bench, PATCH, "sandbox_error")
+    assert reason.endswith("could not be undone: look at its files (a: Input/output error)")
+
+
 async def test_an_empty_patch_modifies_nothing(bench: Bench) -> None:
     result = await bench.answer(patch())
     assert result == Result("No files were modified.", success=False)

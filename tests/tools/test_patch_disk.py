@@ -274,6 +274,19 @@ def test_trouble_at_any_moment_leaves_the_tree_as_it_was(place: Path, call: str,
 
 
 @needs_strace
+def test_a_disk_that_refuses_for_good_is_told_from_one_that_lets_nothing_be_undone(place: Path) -> None:
+    """A protected directory is read-only to us; and a disk may die in the middle."""
+    calls = "rename,renameat,renameat2"
+    inject = ("strace", "-f", "-qq", "-o", "/dev/null", "-e")
+    before = snapshot(place)
+    refused = apply(place, change("a", b"1\n", None), prefix=(*inject, f"inject={calls}:error=EROFS"))
+    assert refused == {"ok": False, "path": "a", "reason": "Read-only file system"}
+    assert snapshot(place) == before
+    broken = apply(place, *CHANGES, prefix=(*inject, f"inject={calls}:error=EIO:when=2+"))
+    assert (broken["ok"], broken["undone"], broken["reason"]) == (False, False, "Input/output error")
+
+
+@needs_strace
 @pytest.mark.slow
 @pytest.mark.parametrize("turn", range(1, 5))
 def test_killed_at_any_moment_every_file_is_whole(place: Path, turn: int) -> None:

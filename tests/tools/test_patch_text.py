@@ -93,6 +93,12 @@ def test_the_first_marker_of_a_place_may_be_left_out_and_empty_lines_are_context
     assert [chunk.lines for chunk in hunk.chunks] == [((" ", "x"), (" ", ""), ("-", "y")), (("-", "z"),)]
 
 
+def test_empty_lines_may_stand_after_the_end_of_a_file() -> None:
+    [hunk] = parse_patch(patch("*** Update File: a", "-x", "*** End of File", "", "@@", "-y", "*** End of File", ""))
+    assert isinstance(hunk, UpdateFile)
+    assert [(chunk.lines, chunk.at_end) for chunk in hunk.chunks] == [((("-", "x"),), True), ((("-", "y"),), True)]
+
+
 def test_line_numbers_as_in_other_patches_say_nothing() -> None:
     [hunk] = parse_patch(patch("*** Update File: a", "@@ -1,3 +1,4 @@ def f():", "-x"))
     assert isinstance(hunk, UpdateFile)

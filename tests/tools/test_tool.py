@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import AgentError, DepthExceeded, InvalidParams, Limit
+from tertulia.policy.limits import NO_LIMITS, Limits
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_names import is_legal
 from tertulia.protocol.tool_spec import ToolSpec
@@ -17,7 +18,7 @@ from tertulia.tools.dispatch import Checked, Dispatch, check_calls
 from tertulia.tools.function import tool
 from tertulia.tools.plan import UpdatePlan
 from tertulia.tools.registry import ToolRegistry
-from tertulia.tools.tool import Handoff, Result, TargetResult, Tool
+from tertulia.tools.tool import ChainView, Handoff, Result, TargetResult, Tool
 from tests.tools.calling import call, context
 
 
@@ -109,3 +110,36 @@ def test_a_result_is_good_and_goes_on_unless_it_says_otherwise() -> None:
 def test_a_refusal_of_a_check_is_an_error_of_ours() -> None:
     with pytest.raises(InvalidParams):
         double.check({"number": "two"}, context())
+
+
+# ---- where a call stands in its chain
+
+
+@pytest.mark.parametrize(
+    ("chain", "opens", "error", "named"),
+    [
+        (ChainView(), True, None, ""),
+        (ChainView(depth=7, interrupts=63, opened=63), True, None, ""),
+        (ChainView(depth=8), False, DepthExceeded, "max_interrupt_chain_depth = 8"),
+        (ChainView(interrupts=64), False, Limit, "max_task_interrupts"),
+        (ChainView(opened=64), True, Limit, "max_chain_conversations"),
+        (ChainView(opened=64), False, None, ""),
+        (ChainView(depth=8, interrupts=64, opened=64), True, DepthExceeded, "8 conversations"),
+    ],
+)
+def test_a_handoff_that_would_break_a_limit_is_refused_by_its_name(
+    chain: ChainView, opens: bool, error: type[AgentError] | None, named: str
+) -> None:
+    """G5, X-16"""
+    chain.check(NO_LIMITS, opens=opens)
+    if error is None:
+        chain.check(Limits(), opens=opens)
+    else:
+        with pytest.raises(error, match=named):
+            chain.check(Limits(), opens=opens)
+
+
+def test_one_more_may_wait_below_the_limit() -> None:
+    limits = Limits(max_interrupt_chain_depth=2)
+    assert [ChainView(depth).may_deepen(limits) for depth in range(4)] == [True, True, False, False]
+    assert ChainView(1_000).may_deepen(NO_LIMITS)

@@ -22,6 +22,9 @@ from tertulia.version import __version__
 
 VERBS = {
     "exec": "Do one task and print the answer.",
+    "resume": "Go on with a stored session, or watch one that is in use.",
+    "sessions": "List, show, replay, fork, export and remove what is stored.",
+    "conv": "Open, ask, read and close conversations of a stored session.",
     "demo": "Watch two isolated conversations in one session; needs no key.",
     "models": "List models, fetch and remove the embedded one, try one out.",
     "app-server": "Serve a session as JSON-RPC over standard input and output.",
@@ -33,7 +36,10 @@ VERBS = {
 
 INTERRUPTED = 130
 
-_NO_UI = "The terminal UI is not in this version: `tertulia exec` does one task, `tertulia demo` shows the idea."
+_NO_UI = (
+    "The terminal UI is not in this version: `tertulia exec` does one task, `tertulia resume` goes on with it, "
+    "`tertulia demo` shows the idea."
+)
 
 _EXAMPLES = """
 \b
@@ -42,6 +48,7 @@ Examples:
   tertulia exec "What does this repository do?"
   git diff | tertulia exec -m scripted/review.yaml --json -
   tertulia -C ~/project -s read-only exec "List the open questions"
+  tertulia resume --last
 """
 
 

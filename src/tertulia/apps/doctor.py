@@ -42,20 +42,24 @@ def command(given: Given) -> int:
     loaded = given.load()
     out = Terminal(sys.stdout, loaded.environment.variables)
     out.line(("Tertulia", "bold"), f" {__version__} · Python {platform.python_version()} · {platform.platform()}")
-    for title, rows in (("Places", _places(loaded)), ("Settings", _settings(loaded))):
-        out.line()
-        out.line((title, "bold"))
-        for name, value, source in rows:
-            out.line(f"  {name:32} {value:24} ", (source, "dim" if source == "default" else "cyan"))
-    out.line()
-    out.line(("Sandbox", "bold"))
+    _section("Places", _places(loaded), out)
     _sandbox(loaded, out)
+    _section("Settings", _settings(loaded), out)
     _complaints(loaded, out)
     return 0
 
 
+def _section(title: str, rows: Iterator[tuple[str, str, str]], out: Terminal) -> None:
+    out.line()
+    out.line((title, "bold"))
+    for name, value, source in rows:
+        out.line(f"  {name:32} {value:24} ", (source, "dim" if source == "default" else "cyan"))
+
+
 def _sandbox(loaded: Loaded, out: Terminal) -> None:
     """The tier, and what came of trying to get out of it."""
+    out.line()
+    out.line(("Sandbox", "bold"))
     tier = loaded.settings.sandbox_tier
     try:
         report = asyncio.run(_try_out(tier))

@@ -1,18 +1,22 @@
-"""One message to a session of its own, followed to its end: what `exec` does, whichever way it is shown."""
+"""One message to a session, a new one or a stored one, followed to its end: what `exec` does, however it is shown."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.apps.stop_signals import on_stop_signal
-from tertulia.protocol.events import Event
+from tertulia.apps.stored import find_open
+from tertulia.protocol.events import Event, SessionConfigured
 from tertulia.protocol.inputs import InputItem
 from tertulia.scheduler.reply import Reply
+from tertulia.session.conversations import ROOT
+from tertulia.session.handle import Conversation
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
 
 StopReason = Literal["interrupted", "timeout"]
 
@@ -24,6 +28,9 @@ class Errand(msgspec.Struct, frozen=True):
     output_schema: dict[str, Any] | None = None
     timeout_s: float | None = None
     """For all of it; None waits as long as it takes."""
+    conversation_id: str = ROOT
+    opens: dict[str, Any] | None = None
+    """The fields of a conversation that is opened for it."""
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -42,7 +49,7 @@ class View(Protocol):
     """Whoever shows an errand. An exception of a view stops the errand and is raised by `run_errand`."""
 
     def show(self, event: Event) -> None:
-        """One event of the session, from its first."""
+        """One event of the session, from its first, or from the first since it was resumed."""
         ...
 
     def stopping(self, reason: StopReason) -> None:
@@ -54,15 +61,16 @@ class View(Protocol):
         ...
 
 
-async def run_errand(settings: Settings, errand: Errand, view: View) -> Ending:
+async def run_errand(entering: AbstractAsyncContextManager[Session], errand: Errand, view: View) -> Ending:
     """Do it. SIGINT, SIGTERM and the timeout stop the task in good order; every event is shown before the end."""
     stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
     with on_stop_signal(lambda: _settle(stopped, "interrupted")):
         timer = _start_timer(errand.timeout_s, stopped)
         try:
-            async with Session.start(settings) as session, asyncio.TaskGroup() as group:
-                group.create_task(_watch(session, view))
-                asking = group.create_task(_ask(session, errand))
+            async with entering as session, asyncio.TaskGroup() as group:
+                talk = await _addressed(session, errand)
+                group.create_task(_watch(session, talk, view))
+                asking = group.create_task(talk.message(errand.items, output_schema=errand.output_schema))
                 ending = await _first(asking, stopped, view)
                 await session.close()
         except ExceptionGroup as several:
@@ -75,13 +83,27 @@ async def run_errand(settings: Settings, errand: Errand, view: View) -> Ending:
     return ending
 
 
-async def _watch(session: Session, view: View) -> None:
-    async for event in session.events(after=0):
+async def look_in(entering: AbstractAsyncContextManager[Session], view: View) -> str | None:
+    """Bring a session back, show what that comes to, and run nothing. The last answer of its root."""
+    async with entering as session, asyncio.TaskGroup() as group:
+        group.create_task(_watch(session, session.root, view))
+        said = await session.root.history()
+        await session.close()
+    return next((entry.text for entry in reversed(said) if entry.role == "assistant"), None)
+
+
+async def _addressed(session: Session, errand: Errand) -> Conversation:
+    if errand.opens is not None:
+        return await session.open(**errand.opens)
+    return session.conversation(find_open(session, errand.conversation_id))
+
+
+async def _watch(session: Session, talk: Conversation, view: View) -> None:
+    async for event in session.events(after=session.parts.began_after):
+        if isinstance(event.data, SessionConfigured):
+            # To a view the root is the one that was spoken to: its answer is the answer.
+            event = replace(event, data=replace(event.data, root_conversation_id=talk.id))
         view.show(event)
-
-
-async def _ask(session: Session, errand: Errand) -> Reply:
-    return await session.root.message(errand.items, output_schema=errand.output_schema)
 
 
 async def _first(asking: asyncio.Task[Reply], stopped: asyncio.Future[StopReason], view: View) -> Ending:

@@ -1,4 +1,4 @@
-"""`tertulia exec`: one task, its answer, an honest exit code."""
+"""`tertulia exec`: one task, its answer, an honest exit code; in a new session, or in a stored one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from typing import Any
 import click
 import msgspec
 
-from tertulia.apps.errand import Errand, View, run_errand
+from tertulia.apps.errand import Errand, View, look_in, run_errand
 from tertulia.apps.exec_jsonl import JsonView
 from tertulia.apps.exec_text import TextView
 from tertulia.apps.global_flags import Given, global_flags
+from tertulia.apps.stored import Comeback, find_stored
 from tertulia.apps.terminal import Terminal
 from tertulia.conversation.inbox import to_message
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
+from tertulia.session.session import Session
 from tertulia.session.settings import Loaded
 
 _FILE = click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path)
@@ -31,6 +33,7 @@ Examples:
   git diff | tertulia exec --json - > review.jsonl
   tertulia exec --timeout 120 -o answer.txt "Name the three riskiest functions"
   tertulia exec -m scripted/rehearsal.yaml "Tidy up the notes"
+  tertulia exec resume --last "And now the tests"
 
 \b
 Exit codes:
@@ -43,7 +46,8 @@ Exit codes:
 
 
 @click.command("exec", epilog=_MORE)
-@click.argument("prompt", nargs=-1, metavar="PROMPT|-")
+@click.argument("words", nargs=-1, metavar="[resume ID] PROMPT|-")
+@click.option("--last", is_flag=True, help="After `resume`, instead of an ID: the session with the newest record.")
 @click.option("--json", "--experimental-json", "as_json", is_flag=True, help="Print events, one JSON object a line.")
 @click.option(
     "answer_file",
@@ -61,7 +65,8 @@ Exit codes:
 def command(
     given: Given,
     *,
-    prompt: Sequence[str],
+    words: Sequence[str],
+    last: bool,
     as_json: bool,
     answer_file: Path | None,
     schema_file: Path | None,
@@ -71,7 +76,8 @@ def command(
     """Do one task and print the answer.
 
     PROMPT says what to do; `-` reads it from standard input, which is never touched otherwise. The answer goes to
-    standard output, everything else to standard error.
+    standard output, everything else to standard error. `exec resume ID` goes on with a stored session, and without a
+    PROMPT shows its last answer.
     """
     if timeout_s is not None and not 0 < timeout_s < math.inf:
         raise click.BadParameter("must be a positive number of seconds", param_hint="--timeout")
@@ -79,24 +85,48 @@ def command(
         _check_writable(answer_file)
     schema = None if schema_file is None else _read_schema(schema_file)
     loaded = given.load()
-    items = (TextInput(_read_prompt(prompt)), *(LocalImageInput(str(image)) for image in images))
+    comeback, prompt = _split(given, loaded, words, last=last)
+    if comeback is not None and not prompt:
+        return _look(comeback, loaded, as_json=as_json)
+    items = (TextInput(read_prompt(prompt)), *(LocalImageInput(str(image)) for image in images))
     # What cannot be sent is refused here, while nothing has been printed yet.
     to_message(None, items, cwd="/")
     errand = Errand(items, schema, timeout_s)
-    ending = asyncio.run(run_errand(loaded.settings, errand, _view(loaded, as_json)))
+    entering = Session.start(loaded.settings) if comeback is None else comeback.session()
+    ending = asyncio.run(run_errand(entering, errand, view_for(loaded, as_json=as_json)))
     if answer_file is not None and ending.status == "completed" and ending.reply is not None:
         answer_file.write_text(ending.reply.text or "", encoding="utf-8")
     return ending.exit_code
 
 
-def _view(loaded: Loaded, as_json: bool) -> View:
+def _split(given: Given, loaded: Loaded, words: Sequence[str], *, last: bool) -> tuple[Comeback | None, Sequence[str]]:
+    """The stored session that is meant, if one is, and the prompt."""
+    if not words or words[0] != "resume":
+        if last:
+            raise click.UsageError("--last goes with `exec resume`")
+        return None, words
+    which, rest = (None, words[1:]) if last else (words[1] if len(words) > 1 else None, words[2:])
+    session_id = find_stored(loaded.environment.home, which, last=last)
+    return Comeback.of(given, loaded, session_id), rest
+
+
+def _look(comeback: Comeback, loaded: Loaded, *, as_json: bool) -> int:
+    answer = asyncio.run(look_in(comeback.session(), view_for(loaded, as_json=as_json)))
+    if answer is not None and not as_json:
+        Terminal(sys.stdout, loaded.environment.variables).line(answer)
+    return 0
+
+
+def view_for(loaded: Loaded, *, as_json: bool) -> View:
+    """How an errand is shown."""
     if as_json:
         return JsonView(sys.stdout.buffer, loaded.warnings)
     variables = loaded.environment.variables
     return TextView(Terminal(sys.stdout, variables), Terminal(sys.stderr, variables), loaded.warnings)
 
 
-def _read_prompt(words: Sequence[str]) -> str:
+def read_prompt(words: Sequence[str]) -> str:
+    """What was given as a prompt, or stands on standard input; UsageError for none."""
     match list(words):
         case ["-"]:
             text = _read_standard_input()

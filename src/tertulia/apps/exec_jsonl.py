@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, BinaryIO, ClassVar
 
-import msgspec
 from msgspec.structs import asdict
 
 from tertulia.apps.errand import Ending, StopReason
+from tertulia.apps.json_lines import json_line
 from tertulia.apps.notices import notice
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
@@ -195,5 +195,5 @@ class JsonView:
 
     def _write(self, lines: list[Line]) -> None:
         for line in lines:
-            self._stream.write(msgspec.json.encode(line) + b"\n")
+            self._stream.write(json_line(line))
         self._stream.flush()

@@ -113,6 +113,8 @@ class TextView:
     def _aborted(self, event: e.Event, data: e.TurnAborted) -> None:
         if data.reason == "replaced":
             self._note("waits", "cyan", "another conversation speaks first; then this one goes on with its answer")
+        elif data.reason == "crash":
+            self._note("closed", "yellow", "a task that was running when its process died")
 
     # ── what is not as it should be ──────────────────────────────────────────────────────────────────────────
 

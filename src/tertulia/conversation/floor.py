@@ -142,10 +142,13 @@ class Floor:
     async def commit(self) -> None:
         """Wait until all that was said and published is written down. A task that was to stop stops here at last."""
         await self.around.bus.flush()
+        self.check_wanted()
+
+    def check_wanted(self) -> None:
+        """A task that was to stop stops here, although a tool or wire kept the cancellation to itself."""
         self._check()
         job = asyncio.current_task()
         if job is not None and job.cancelling():
-            # A tool or wire kept the cancellation to itself; the task is stopped all the same.
             raise asyncio.CancelledError
 
     def charge(self, usage: Usage) -> None:

@@ -16,6 +16,7 @@ from tertulia.conversation.task import TaskHandle
 from tertulia.errors import Busy
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
+from tertulia.history.compaction import keep_rounds
 from tertulia.history.store import HistoryLimits, HistoryStore, Rewrite
 from tertulia.policy.narrowing import Rights
 from tertulia.prompt.seeds import NO_LONGER, environment_message, seeds, user_instructions_message
@@ -83,7 +84,7 @@ class Talk:
         """Begin with what another conversation has said, and with what is different here."""
         self.history = source.history.fork()
         self.note(Forked(self.id, source.id, self.history.item_count))
-        if isinstance(rounds, int) and (done := self.history.keep_rounds(rounds)) is not None:
+        if isinstance(rounds, int) and (done := keep_rounds(self.history, rounds)) is not None:
             self.note_rewrites([done])
         terms, self.terms = self.terms, source.terms
         self.adopt(terms)

@@ -59,7 +59,8 @@ async def run_turns(floor: Floor, script: Script, admit: Admit) -> tuple[Handed,
         floor.take_pending()
         answer, callable_names = await _one_answer(floor, script)
         checked = _record(floor, answer, callable_names)
-        await floor.commit()
+        # Not committed yet: that is done before a tool runs that may change something, or with the task's end.
+        floor.check_wanted()
         if checked:
             handed, over = await _act(floor, checked, admit)
             if handed or over:

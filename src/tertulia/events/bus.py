@@ -117,6 +117,7 @@ class EventBus:
             error, self._unheard = self._unheard, None
             raise error
         if self._held:
+            self._journal.hurry()
             reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._flushes.append((self._held[-1][0], reached))
             await reached

@@ -31,6 +31,10 @@ class Journal(Protocol):
         """Take over what has to be remembered besides events, each by its own strictest policy."""
         ...
 
+    def hurry(self) -> None:
+        """Somebody waits for what was written so far. Without it a journal may wait a moment for more."""
+        ...
+
     async def settle(self) -> None:
         """Return when all that was kept so far is committed; raises the error if it could not be."""
         ...
@@ -50,6 +54,9 @@ class NoJournal:
 
     def keep(self, record: Record) -> None:
         """Nothing to keep."""
+
+    def hurry(self) -> None:
+        """Nobody waits."""
 
     async def settle(self) -> None:
         """Nothing to wait for."""

@@ -162,6 +162,19 @@ def trim(store: HistoryStore, *, limits: HistoryLimits | None = None, summarise:
     return Compaction(True, before, store.approx_tokens, removed, reason, tuple(rewrites))
 
 
+def keep_rounds(store: HistoryStore, count: int) -> Rewrite | None:
+    """Forget all but the newest rounds, without a summary; what is pinned stays. None: there were no more."""
+    begins: list[int] = []
+    open_calls = 0
+    for index, segment in enumerate(store.snapshot().segments()):
+        if not open_calls and any(map(is_asked, segment.items)):
+            begins.append(index)
+        open_calls += len(segment.opens) - len(segment.closes)
+    if count >= len(begins):
+        return None
+    return store.rewrite(Cut(begins[-count]), None, expected_revision=store.revision)
+
+
 def _within(limits: HistoryLimits, store: HistoryStore) -> bool:
     return limits.allow(store.approx_tokens, store.item_count, store.byte_count)
 

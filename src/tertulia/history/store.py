@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tertulia.errors import Internal
 from tertulia.history.encoding import Encoding, ItemEncoder
 from tertulia.history.sanitiser import closing_outputs, settled
-from tertulia.history.segment import Segment, estimate, is_asked, seal, supersedes
+from tertulia.history.segment import Segment, estimate, seal, supersedes
 from tertulia.history.view import EMPTY, HistoryView
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Item, Summary, ToolCall, ToolOutput, UserMessage
@@ -228,18 +228,6 @@ class HistoryStore:
         forked._segments, forked._encoding, forked._seeds = self._segments, self._encoding, self._seeds
         forked._rearrange(_first(count, self._segments))
         return forked
-
-    def keep_rounds(self, count: int) -> Rewrite | None:
-        """Forget all but the newest rounds, without a summary; what is pinned stays. None: there were no more."""
-        begins: list[int] = []
-        open_calls = 0
-        for index, segment in enumerate(self._segments):
-            if not open_calls and any(map(is_asked, segment.items)):
-                begins.append(index)
-            open_calls += len(segment.opens) - len(segment.closes)
-        if count >= len(begins):
-            return None
-        return self.rewrite(Cut(begins[-count]), None, expected_revision=self._revision)
 
     def _rearrange(self, layout: Sequence[range | Segment]) -> None:
         """Make a new row of segments out of ranges of the old one and new ones, their bytes likewise."""

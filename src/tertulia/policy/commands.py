@@ -21,7 +21,7 @@ class Reading(msgspec.Struct, frozen=True):
     commands: tuple[Words, ...] | None
     """The single commands that it is made of; None where it could not be read and must be asked about."""
     known_safe: bool
-    """Each of them only reads, if it is run with `known_safe.SAFE_ENVIRONMENT`."""
+    """Each of them only reads, if it is run with a `safe_environment`."""
     canonical: Words
     """The one spelling of this command: two that have it in common run the same."""
 

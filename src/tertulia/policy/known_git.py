@@ -2,7 +2,8 @@
 
 What no list of options can rule out: the configuration of the repository itself can name programs (filters, text
 converters, external diffs). The workspace's own `.git` is protected from the agent, a checkout brings no
-configuration with it, and what GIT_ENVIRONMENT can switch off is off; the rest is the sandbox's to hold.
+configuration with it, and what GIT_ENVIRONMENT can switch off is off; the rest is the sandbox's to hold. So is the
+index, a cache that some of these verbs would refresh.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from tertulia.policy.known_options import Options
 
 _SETTINGS = {
     "core.fsmonitor": "false",  # a program that `status` starts
-    "log.showSignature": "false",  # starts gpg, or what the configuration calls so
+    "core.hooksPath": "/dev/null",  # there is one for a refreshed index
+    **dict.fromkeys(("gpg.program", "gpg.openpgp.program", "gpg.ssh.program", "gpg.x509.program"), "false"),
+    "log.showSignature": "false",
     "safe.bareRepository": "explicit",  # a checkout can bring a bare repository, and that its configuration
     "status.submoduleSummary": "false",  # a shell script
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from tertulia.policy.known_git import GIT_ENVIRONMENT, reads_only_git
+from tertulia.policy.known_git import reads_only_git
 from tertulia.policy.known_options import Options, words
 
 Rule = Callable[[Sequence[str]], bool]
@@ -18,15 +18,6 @@ Rule = Callable[[Sequence[str]], bool]
 
 SYSTEM_DIRECTORIES = ("", "/bin/", "/usr/bin/")
 """What may stand before a program's name; at any other path may lie any program."""
-
-SAFE_ENVIRONMENT: Mapping[str, str] = {
-    **GIT_ENVIRONMENT,
-    "BASH_ENV": "",
-    "ENV": "",
-    "RIPGREP_CONFIG_PATH": "",
-}
-"""What a known-safe command must be run with, over everything else: without it the environment, or a configuration
-file of the workspace, could have a reader start other programs."""
 
 _PLAIN = words(
     "basename cat cd cksum cmp cut df dirname du echo egrep expr false fgrep grep head id ls md5sum nl "
@@ -139,6 +130,6 @@ def known_program(word: str) -> str | None:
 
 
 def reads_only(words: Sequence[str]) -> bool:
-    """Whether this command, run with SAFE_ENVIRONMENT, changes nothing and starts no program that is not listed."""
+    """Whether this command, run with a `safe_environment`, changes nothing and starts only what is listed."""
     name = known_program(words[0]) if words else None
     return name is not None and _RULES[name](words[1:])

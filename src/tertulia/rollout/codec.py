@@ -25,6 +25,7 @@ from tertulia.rollout.item_rows import split_item, tag_of
 from tertulia.rollout.known import Known
 from tertulia.rollout.named import NamedTalk, bare_calls
 from tertulia.rollout.references import ENDS, Ref, refer
+from tertulia.rollout.row_maker import RowMaker
 from tertulia.rollout.store import Row, allows_body
 
 Json = dict[str, Any]
@@ -32,7 +33,6 @@ _HEADER = HeadersOnly()
 _SCOPES = 8
 _NAMES = 16
 _MEASURES = frozenset(("chars", "parts", "replaced", "tool"))
-_encode = msgspec.json.Encoder().encode
 _skeleton = frozenset(SKELETON)
 
 
@@ -40,14 +40,11 @@ class Codec:
     """Makes rows, and remembers what they named. `redact` sees every body, encoded, before it leaves."""
 
     def __init__(self, redact: Callable[[bytes], bytes], known: Known | None = None) -> None:
-        self._redact = redact
-        self._n = 0
+        self._make = RowMaker(redact, 0 if known is None else known.last_n)
         self._session: tuple[str, int, int] | None = None
         self._talks: dict[ConversationId, NamedTalk] = {}
-        self._rows: list[Row] = []
         self._moment: tuple[str, float] = ("", 0.0)
         if known is not None:
-            self._n = known.last_n
             for conversation, former in known.talks.items():
                 talk = self._talks[conversation] = NamedTalk(former.n)
                 talk.tools = dict(former.tools)
@@ -56,7 +53,7 @@ class Codec:
     @property
     def last_n(self) -> int:
         """The last number given out."""
-        return self._n
+        return self._make.n
 
     def talk(self, conversation: ConversationId) -> int | None:
         """The row that names a conversation."""
@@ -81,25 +78,25 @@ class Codec:
         """The rows of an event; none where its policy stores nothing of it."""
         if isinstance(policy, NoStorage) and event.type not in _skeleton:
             return ()
-        self._rows = []
+        self._make.rows = []
         ts = self._parsed(event.ts)
         session = (event.session_id, event.epoch)
         if self._session is None or self._session[:2] != session:
             header = {"id": pack(event.session_id), "epoch": event.epoch}
-            self._session = (*session, self._put("session", "session", None, ts, header, policy=_bare(policy)))
+            self._session = (*session, self._make.put("session", "session", None, ts, header, policy=_bare(policy)))
         talk = None if event.conversation_id is None else self._named(event.conversation_id, ts, policy)
         scope = self._scope(event, talk, ts, policy)
         header, body = self._split(event, talk, ts, policy)
-        self._put("event", event.type, talk, ts, header, body=body, policy=policy, seq=event.seq, scope=scope)
+        self._make.put("event", event.type, talk, ts, header, body=body, policy=policy, seq=event.seq, scope=scope)
         if talk is not None and isinstance(event.data, ENDS):
             talk.recent.task_over()
-        return self._rows
+        return self._make.rows
 
     def record(self, record: Record, policy: StoragePolicy, ts: float) -> Sequence[Row]:
         """The rows of a record; none where its policy stores nothing of it."""
         if isinstance(policy, NoStorage) and not isinstance(record, Agreed):
             return ()
-        self._rows = []
+        self._make.rows = []
         talk = self._named(record.conversation_id, ts, policy)
         match record:
             case Agreed():
@@ -109,13 +106,13 @@ class Codec:
             case Ended(_, item) | Queued(_, item):
                 kind = "ended" if isinstance(record, Ended) else "queued"
                 item_policy, header, body = self._item(item, talk, policy)
-                n = self._put(kind, tag_of(item), talk, ts, header, body=body, policy=item_policy)
+                n = self._make.put(kind, tag_of(item), talk, ts, header, body=body, policy=item_policy)
                 talk.recent.note_waiting(Ref(n, item_policy, item))
             case Asked():
                 self._asked(record, talk, ts, policy)
             case _:
                 self._others(record, talk, ts, policy)
-        return self._rows
+        return self._make.rows
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -166,7 +163,7 @@ class Codec:
         return n
 
     def _new_scope(self, key: tuple[str | None, ...], talk: NamedTalk | None, ts: float, policy: StoragePolicy) -> int:
-        return self._put("scope", "scope", talk, ts, {"ids": pack(*key)}, policy=_bare(policy))
+        return self._make.put("scope", "scope", talk, ts, {"ids": pack(*key)}, policy=_bare(policy))
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -176,20 +173,20 @@ class Codec:
             header["empty"] = True
         elif allows_body(policy):
             # A row of its own, before the other: sweeping the text away whole must leave what was agreed.
-            header["terms"] = self._put("terms", "", talk, ts, {}, body=record.terms, policy=policy)
-        self._put("agreed", "agreed", talk, ts, header, policy=_bare(policy))
+            header["terms"] = self._make.put("terms", "", talk, ts, {}, body=record.terms, policy=policy)
+        self._make.put("agreed", "agreed", talk, ts, header, policy=_bare(policy))
 
     def _said(self, record: Said, talk: NamedTalk, ts: float, policy: StoragePolicy) -> None:
         total = len(record.items)
         if total == 0:
-            self._put("said", "", talk, ts, _place(record, 0), policy=policy)
+            self._make.put("said", "", talk, ts, _place(record, 0), policy=policy)
         for index, item in enumerate(record.items):
             item_policy, header, body = self._item(item, talk, policy)
             ref = talk.recent.waiting(item, item_policy)
             if ref is not None:
                 header, body = {"same": ref.n}, {}
             header |= _place(record, index)
-            n = self._put("said", tag_of(item), talk, ts, header, body=body, policy=item_policy)
+            n = self._make.put("said", tag_of(item), talk, ts, header, body=body, policy=item_policy)
             talk.recent.note_said(Ref(n, item_policy, item))
 
     def _item(self, item: Item, talk: NamedTalk, policy: StoragePolicy) -> tuple[StoragePolicy, Json, Json]:
@@ -218,21 +215,16 @@ class Codec:
         for name, digest in digests.items():
             packed = pack(digest)
             (header if isinstance(packed, str) else body)[name] = packed
-        if not self._is_stored(record.tools, talk, ts, policy):
+        if not _is_stored(record.tools, talk, ts, policy):
             body["tools_json"] = record.tools_json
         for name in ("override", "output_schema"):
             if (text := getattr(record, name)) is not None:
                 body[name] = text
         scope = self._task_scope(record.task_id, talk, ts, policy)
         lists = "tools_json" in body and allows_body(policy)
-        n = self._put("asked", "", talk, ts, header, body=_readable(body), policy=policy, scope=scope)
+        n = self._make.put("asked", "", talk, ts, header, body=_readable(body), policy=policy, scope=scope)
         if lists:
             talk.tools[record.tools] = (n, ts)
-
-    def _is_stored(self, digest: str, talk: NamedTalk, ts: float, policy: StoragePolicy) -> bool:
-        stored = talk.tools.get(digest)
-        # Near its own end a list is written again: what asked for it later may stay longer.
-        return stored is not None and not (isinstance(policy, Ttl) and ts - stored[1] > policy.seconds / 2)
 
     def _task_scope(self, task_id: TaskId, talk: NamedTalk, ts: float, policy: StoragePolicy) -> int:
         for key, n in reversed(talk.scopes.items()):
@@ -245,29 +237,33 @@ class Codec:
     def _others(
         self, record: Forked | Rewritten | Submitted, talk: NamedTalk, ts: float, policy: StoragePolicy
     ) -> None:
+        header: Json = {}
+        body: Json = {}
         match record:
             case Forked(_, source, items):
-                self._put("forked", "", talk, ts, {"source": pack(source), "items": items}, policy=policy)
+                header = {"source": pack(source), "items": items}
+                self._make.put("forked", "", talk, ts, header, policy=policy)
             case Submitted(_, task_id, trace_id, message):
-                header: Json = {"ids": pack(task_id, trace_id)}
-                if message is not None:
-                    header["message"] = pack(message)
-                self._put("submitted", "", talk, ts, header, policy=policy)
-            case Rewritten(_, kept, end, place, summary):
-                header = {"kept": kept, "end": end, "place": place}
-                if summary is None:
-                    self._put("rewritten", "", talk, ts, header, policy=policy)
-                    return
-                own, about, body = self._item(summary, talk, policy)
-                self._put("rewritten", "summary", talk, ts, {**about, **header}, body=body, policy=own)
+                header["ids"] = pack(task_id, trace_id)
+                packed = None if message is None else pack(message)
+                if packed is not None:
+                    # The key of a message id is a digest. What is none may be the client's own words.
+                    (header if isinstance(packed, str) else body)["message"] = packed
+                self._make.put("submitted", "", talk, ts, header, body=body, policy=policy)
+            case _:
+                own, summary = policy, record.summary
+                if summary is not None:
+                    own, header, body = self._item(summary, talk, policy)
+                header |= {"kept": record.kept, "end": record.end, "place": record.place}
+                self._make.put("rewritten", "summary" if summary else "", talk, ts, header, body=body, policy=own)
 
     # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _named(self, conversation: ConversationId, ts: float, policy: StoragePolicy) -> NamedTalk:
         talk = self._talks.get(conversation)
         if talk is None:
-            talk = self._talks[conversation] = NamedTalk(self._n + 1)
-            self._put("talk", "talk", talk, ts, {"id": pack(conversation)}, policy=_bare(policy))
+            talk = self._talks[conversation] = NamedTalk(self._make.n + 1)
+            self._make.put("talk", "talk", talk, ts, {"id": pack(conversation)}, policy=_bare(policy))
         return talk
 
     def _name(
@@ -282,33 +278,10 @@ class Codec:
         n = talk.names.get(key)
         if n is None and is_plain(key):
             value = key if spell is None else spell(*key)
-            n = talk.names[key] = self._put("name", "", talk, ts, {"is": value}, policy=_bare(policy))
+            n = talk.names[key] = self._make.put("name", "", talk, ts, {"is": value}, policy=_bare(policy))
             if len(talk.names) > _NAMES:
                 del talk.names[next(iter(talk.names))]
         return n
-
-    def _put(
-        self, kind: str, type: str, talk: NamedTalk | None, ts: float, header: Json, *,
-        policy: StoragePolicy, body: Json | None = None, seq: int | None = None, scope: int = 0,
-    ) -> int:  # fmt: skip
-        self._n += 1
-        n, place = self._n, 0 if talk is None else talk.n
-        written = self._body(body) if body and allows_body(policy) else None
-        self._rows.append(Row(n, kind, type, ts, seq, place, scope, self._header(header), written, policy))
-        return n
-
-    def _body(self, body: Json) -> bytes | None:
-        try:
-            return self._redact(_encode(body))
-        except (TypeError, ValueError, RecursionError):
-            # What is no JSON, or broken Unicode, could not be sent to anybody either. That it happened is recorded.
-            return None
-
-    def _header(self, header: Json) -> bytes:
-        try:
-            return _encode(header)
-        except (TypeError, ValueError, RecursionError):
-            return b"{}"
 
     def _parsed(self, ts: str) -> float:
         if ts != self._moment[0]:
@@ -317,6 +290,12 @@ class Codec:
             except ValueError:
                 self._moment = (ts, 0.0)
         return self._moment[1]
+
+
+def _is_stored(digest: str, talk: NamedTalk, ts: float, policy: StoragePolicy) -> bool:
+    stored = talk.tools.get(digest)
+    # Near its own end a list is written again: what asked for it later may stay longer.
+    return stored is not None and not (isinstance(policy, Ttl) and ts - stored[1] > policy.seconds / 2)
 
 
 def _bare(policy: StoragePolicy) -> StoragePolicy:

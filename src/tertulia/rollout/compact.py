@@ -57,8 +57,10 @@ def unpack(packed: object, count: int) -> list[str | None]:
     else:
         forms, _, encoded = packed.partition(".")
         digits = a2b_base64(encoded + "=" * (-len(encoded) % 4)).hex()
+        if len(forms) != count or len(digits) != sum(2 * _SIZES[form] for form in forms):
+            raise ValueError("ids that are too long or too short")
         ids: list[str | None] = []
-        for form in forms[:count]:
+        for form in forms:
             size = 2 * _SIZES[form]
             ids.append(_long(form, digits[:size]))
             digits = digits[size:]

@@ -42,7 +42,7 @@ def connect_reader(file: Path) -> sqlite3.Connection:
         # Without a journal there is nothing to wait for, and where none can be made SQLite wants to be told so.
         if not _unchanging(file):
             raise
-        return _checked(_connect(file, "immutable=1"), file)
+        return _checked(_connect(file, "mode=ro&immutable=1"), file)
 
 
 def connect_passing(file: Path) -> sqlite3.Connection:
@@ -50,7 +50,7 @@ def connect_passing(file: Path) -> sqlite3.Connection:
 
     The caller makes sure of that, before and after.
     """
-    return _checked(_connect(file, "immutable=1"), file)
+    return _checked(_connect(file, "mode=ro&immutable=1"), file)
 
 
 def _checked(connection: sqlite3.Connection, file: Path) -> sqlite3.Connection:
@@ -73,12 +73,8 @@ def _connect(file: Path, how: str) -> sqlite3.Connection:
     connection.text_factory = bytes
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_HEADER_BYTES + MAX_BODY_BYTES)
     connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _MAX_STATEMENT)
-    try:
-        for setting in ("trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY", "mmap_size = 0"):
-            connection.execute(f"PRAGMA {setting}")
-    except BaseException:
-        connection.close()
-        raise
+    for setting in ("trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY", "mmap_size = 0"):
+        connection.execute(f"PRAGMA {setting}")
     return connection
 
 

@@ -83,6 +83,14 @@ def sessions_folder(home: Path) -> Path:
     return home / "sessions"
 
 
+def names_in(home: Path) -> list[str]:
+    """Of everything in the folder; none where there is no folder."""
+    try:
+        return os.listdir(sessions_folder(home))
+    except FileNotFoundError:
+        return []
+
+
 def file_size(path: Path) -> int:
     """Of what lies there; 0 for nothing."""
     try:

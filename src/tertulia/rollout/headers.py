@@ -69,7 +69,8 @@ SKELETON: tuple[str, ...] = (
 """The types of the rows that are stored under `none`: that something started, ended or failed, and when."""
 
 _EMPTY: tuple[Any, ...] = (None, "", 0, [], {})
-_NAME = re.compile(r"[A-Za-z0-9_.:/@+-]{0,128}")
+_NAME = re.compile(r"(?![/.])[A-Za-z0-9_.:/@+-]{0,128}")
+"""Not the beginning of a path; models have names with a slash in the middle."""
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -104,7 +105,7 @@ def layout_of(kind: type[EventData]) -> Layout:
         offered,
         interned,
         tuple(field.name for field in fields if field.name not in listed),
-        {field.name: _blank(field) for field in fields if field.name not in listed or field.name in offered},
+        {field.name: _blank(field) for field in fields},
         defaults | usual,
         usual,
     )
@@ -129,4 +130,5 @@ def _blank(field: msgspec.structs.FieldInfo) -> Any:
             return msgspec.convert(value, field.type)
         except msgspec.ValidationError:
             continue
-    raise TypeError(f"{field.name} has no empty value: list it in the table of headers")
+    # An enumeration. It is always in the header, or the row makes no sense.
+    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import msgspec
 
 from tertulia.errors import Busy, StorageError
 from tertulia.events.clock import Clock
-from tertulia.rollout.files import SessionFiles, is_session_id, sessions_folder
+from tertulia.rollout.files import SessionFiles, is_session_id, names_in, sessions_folder
 from tertulia.rollout.index import Entry, refresh, remove_files
 from tertulia.rollout.owned_file import OwnedFile
 from tertulia.rollout.retention import Retention
@@ -77,7 +76,7 @@ class _Broom:
 
     def drop_remains(self, entries: Mapping[str, Entry]) -> None:
         """Delete what was left of sessions whose removal, or making, was cut short."""
-        for name in {name.partition(".")[0] for name in os.listdir(sessions_folder(self._home))}:
+        for name in {name.partition(".")[0] for name in names_in(self._home)}:
             if is_session_id(name) and name not in entries:
                 files = SessionFiles(self._home, name)
                 self._try(name, lambda files=files: None if files.db.exists() else remove_files(files))

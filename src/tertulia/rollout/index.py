@@ -26,6 +26,7 @@ from tertulia.rollout.files import (
     create_private,
     is_held,
     is_session_id,
+    names_in,
     session_files,
     sessions_folder,
     undisturbed,
@@ -130,7 +131,7 @@ def remove_files(files: SessionFiles) -> None:
 
 def held_sessions(home: Path) -> set[str]:
     """Those that somebody owns now."""
-    names = (Path(name) for name in _names(home) if name.endswith(".lock"))
+    names = (Path(name) for name in names_in(home) if name.endswith(".lock"))
     return {name.stem for name in names if is_session_id(name.stem) and is_held(SessionFiles(home, name.stem))}
 
 
@@ -156,13 +157,6 @@ def refresh(home: Path) -> dict[str, Entry]:
 
 
 # ── looking at files ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _names(home: Path) -> list[str]:
-    try:
-        return os.listdir(sessions_folder(home))
-    except FileNotFoundError:
-        return []
 
 
 def _scan(home: Path) -> dict[str, Stamp]:

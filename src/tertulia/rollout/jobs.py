@@ -100,7 +100,7 @@ class Foreman:
             if together:
                 answers += self._append([job for job in group if isinstance(job, Append)])
             else:
-                answers += map(self._single, group)
+                answers += [self._single(job) for job in group if not isinstance(job, Append)]
         return answers
 
     def _append(self, jobs: Sequence[Append]) -> Iterable[Answer]:
@@ -116,30 +116,24 @@ class Foreman:
     def _verdict(self, attempt: int) -> StorageError | None:
         return self._failed[1] if self._failed is not None and attempt <= self._failed[0] else None
 
-    def _single(self, job: Job) -> Answer:
-        match job:
-            case Claim(done):
-                return partial(done, _refusal(self._keeper.claim))
-            case Enforce(talk, policy, skeleton, attempt, done):
-                error = self._verdict(attempt)
-                if error is None:
-                    error = _failure(lambda: self._keeper.enforce(talk, policy, skeleton))
-                    if error is not None:
-                        self._failed = (attempt, error)
-                return partial(done, error)
-            case Sweep(now, action, done):
-                swept = Swept()
+    def _single(self, job: Claim | Enforce | Sweep | Close) -> Answer:
+        if isinstance(job, Claim):
+            return partial(job.done, _refusal(self._keeper.claim))
+        if isinstance(job, Enforce):
+            return partial(job.done, self._enforce(job))
+        if isinstance(job, Sweep):
+            swept: list[Swept] = []
+            error = _failure(lambda: swept.append(self._keeper.sweep(job.now, job.action)))
+            return partial(job.done, error or swept[0])
+        return partial(job.done, _failure(self._keeper.close))
 
-                def sweep() -> None:
-                    nonlocal swept
-                    swept = self._keeper.sweep(now, action)
-
-                error = _failure(sweep)
-                return partial(done, error or swept)
-            case Close(done):
-                return partial(done, _failure(self._keeper.close))
-            case Append():
-                raise AssertionError("appends are carried out together")
+    def _enforce(self, job: Enforce) -> StorageError | None:
+        error = self._verdict(job.attempt)
+        if error is None:
+            error = _failure(lambda: self._keeper.enforce(job.talk, job.policy, job.skeleton))
+            if error is not None:
+                self._failed = (job.attempt, error)
+        return error
 
 
 def _refusal(act: Callable[[], None]) -> StorageError | Busy | None:

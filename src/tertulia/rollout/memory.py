@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import Busy, Closed, StorageError
 from tertulia.events.clock import Clock
-from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
+from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.jobs import Append, Claim, Close, Enforce, Foreman, Job, Sweep
 from tertulia.rollout.store import Done, Row, Stored, Swept, TtlAction
 
@@ -114,19 +114,16 @@ class _MemoryKeeper:
     def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
         self._begin()
         mine = [row for row in self._records.rows.values() if talk in (row.talk, row.n)]
-        match policy:
-            case Full():
-                pass
-            case HeadersOnly():
-                self._strip(mine)
-            case NoStorage():
-                self._strip(mine)
+        if isinstance(policy, Ttl):
+            expires, now = self._records.expires, self._latest(self._clock.now())
+            for row in mine:
+                end = row.ts + policy.seconds
+                expires[row.n] = min(expires.get(row.n, end), end)
+            self._strip(row for row in mine if expires[row.n] <= now)
+        elif not isinstance(policy, Full):
+            self._strip(mine)
+            if isinstance(policy, NoStorage):
                 self._drop(row for row in mine if row.n != talk and row.type not in skeleton)
-            case Ttl(seconds):
-                expires, now = self._records.expires, self._latest(self._clock.now())
-                for row in mine:
-                    expires[row.n] = min(expires.get(row.n, row.ts + seconds), row.ts + seconds)
-                self._strip(row for row in mine if expires[row.n] <= now)
 
     def sweep(self, now: float, action: TtlAction) -> Swept:
         self._begin()

@@ -12,6 +12,7 @@ from tertulia.rollout.table import SELECT, damaged, stored
 from tertulia.rollout.trouble import TROUBLE, explain
 
 _BATCH_ROWS = 512
+_LAST = 2**63 - 1
 _BATCH_BYTES = 4 * 1024 * 1024
 
 
@@ -46,23 +47,31 @@ class SqliteReader:
     def _last(self) -> int:
         try:
             last = self._connection.execute("SELECT max(n) FROM record").fetchone()[0]
-        except TROUBLE as error:
-            raise explain(error, self._file) from error
+        except TROUBLE:
+            # Whatever is wrong with its end will be met there, after all that is sound.
+            return _LAST
         return 0 if last is None else last
 
     def _batch(self, after: int, last: int) -> list[Stored]:
         batch: list[Stored] = []
         try:
             self._fill(batch, after, last)
+        except TROUBLE:
+            # Raised a record too early: the one before it was read, and not given to us.
+            if not batch:
+                self._fill_with_one(batch, after)
+        return batch
+
+    def _fill_with_one(self, batch: list[Stored], after: int) -> None:
+        n = after
+        try:
+            n = self._connection.execute("SELECT min(n) FROM record WHERE n > ?", (after,)).fetchone()[0]
+            self._fill(batch, after, n)
         except sqlite3.DataError:
             # A value that no policy of ours allows in size. Its place is known, and that is all we want of it.
-            reached = batch[-1].n if batch else after
-            batch.append(damaged(self._next(reached)))
+            batch.append(damaged(n))
         except TROUBLE as error:
-            # What was read before it is sound: the error comes when it is the next.
-            if not batch:
-                raise explain(error, self._file) from error
-        return batch
+            raise explain(error, self._file) from error
 
     def _fill(self, batch: list[Stored], after: int, last: int) -> None:
         held = 0
@@ -80,9 +89,3 @@ class SqliteReader:
                     return
         finally:
             cursor.close()
-
-    def _next(self, after: int) -> int:
-        try:
-            return self._connection.execute("SELECT min(n) FROM record WHERE n > ?", (after,)).fetchone()[0]
-        except TROUBLE as error:
-            raise explain(error, self._file) from error

@@ -16,13 +16,13 @@ from tertulia.errors import AgentError
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import Event, EventData
 from tertulia.protocol.ids import CallId, ConversationId, SessionId, TaskId
-from tertulia.protocol.items import Item, ToolCall, ToolOutput, UserMessage
+from tertulia.protocol.items import Item, Summary, ToolCall, ToolOutput, UserMessage
 from tertulia.protocol.records import Agreed, Asked, Ended, Forked, Queued, Record, Rewritten, Submitted
 from tertulia.protocol.storage import NoStorage, storage_from_wire
 from tertulia.protocol.tool_events import EVENT_TYPES
 from tertulia.protocol.usage import Usage
 from tertulia.rollout.compact import unpack, usual_prompt
-from tertulia.rollout.headers import layout_of
+from tertulia.rollout.headers import Layout, layout_of
 from tertulia.rollout.item_rows import count, is_tag, join_item, synthetic_call_id
 from tertulia.rollout.known import Known, KnownTalk
 from tertulia.rollout.lines import Line, Segment
@@ -131,19 +131,22 @@ class Reader:
         if isinstance(usage := fields.get("usage"), list):
             fields["usage"] = Usage(*msgspec.convert(usage, tuple[int, int, int, int, int]))
         fields |= body or {}
-        missing = self._is_missing(row, header, body, layout.body)
+        missing = self._is_missing(row, header, body, layout)
         event = self._enveloped(row, msgspec.convert(fields, kind))
         if row.seq is not None:
             self.known.last_seq = row.seq
         return _told(row, event, missing)
 
-    def _is_missing(self, row: Stored, header: Json, body: Json | None, fields: tuple[str, ...]) -> bool:
+    def _is_missing(self, row: Stored, header: Json, body: Json | None, layout: Layout) -> bool:
         """Whether something is left open that neither the body nor a row referred to has said."""
         said = header.get("said")
         if said is not None and (said in self._lost or said not in self._items.get(row.talk, {})):
             return True
+        if body is not None:
+            return False
         covered = ("said" in header) * 2 + ("call" in header)
-        return body is None and "empty" not in header and len(fields) > covered
+        unnamed = any(name not in header and name not in layout.defaults for name in layout.header)
+        return unnamed or ("empty" not in header and len(layout.body) > covered)
 
     def _enveloped(self, row: Stored, data: EventData) -> Event:
         known, scope = self.known, self._scopes[row.scope]
@@ -183,12 +186,12 @@ class Reader:
                 source = ConversationId(_text(header, "source"))
                 record = Forked(conversation, source, _int(header, "items"))
             case "submitted":
-                message = _text(header, "message") if "message" in header else None
                 task, trace = unpack(header["ids"], 2)
+                (message,) = unpack(header.get("message", (body or {}).get("message", (None,))), 1)
                 fields = {"conversation_id": conversation, "task_id": task, "trace_id": trace, "message": message}
                 record = msgspec.convert(fields, Submitted)
             case "rewritten":
-                summary = self._item(row, header, body) if row.type else None
+                summary = _of(self._item(row, header, body), Summary) if row.type else None
                 missing = row.n in self._lost
                 shape = {"conversation_id": conversation, **header, "summary": None}
                 record = replace(msgspec.convert(shape, Rewritten), summary=summary)

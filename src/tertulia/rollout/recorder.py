@@ -1,8 +1,8 @@
 """The journal of a session over a store: each record by the strictest policy of its sources, in order, in batches.
 
-What happens in one turn of the event loop is committed together. Everything here runs on the loop's thread and
-nothing waits. What is written when, under which policy, and what is done again after a failure is decided here; how
-a row looks is the codec's matter, where it lies the store's.
+What happens until somebody waits for it, or for a moment, is committed together. Everything here runs on the loop's
+thread and nothing waits. What is written when, under which policy, and what is done again after a failure is decided
+here; how a row looks is the codec's matter, where it lies the store's.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from tertulia.rollout.store import RolloutStore, Row
 
 _Written = asyncio.Future[None]
 _NOTHING = NoStorage()
+_LINGER_S = 0.002
+"""For how long events that nobody waits for may wait for others: a commit costs as much for one as for ten."""
 _skeleton = frozenset(SKELETON)
 
 
@@ -85,9 +87,15 @@ class Recorder:
         self._batch: list[_Entry] = []
         self._to_erase: dict[ConversationId, StoragePolicy] = {}
         self._under_way: deque[_Act] = deque()
-        self._scheduled = False
+        self._due: asyncio.Handle | None = None
+        self._hurried = False
         self._refusal: StoragePolicyViolation | None = None
         self._closed: asyncio.Future[None] | None = None
+
+    @property
+    def store(self) -> RolloutStore:
+        """Where it writes."""
+        return self._store
 
     def write(self, event: Event, storage: StoragePolicy | None = None) -> _Written | None:
         """Begin to commit one durable event."""
@@ -152,12 +160,18 @@ class Recorder:
 
     def _add(self, entry: _Entry) -> None:
         self._batch.append(entry)
-        if not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._on_turn)
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(_LINGER_S, self._on_due)
 
-    def _on_turn(self) -> None:
-        self._scheduled = False
+    def hurry(self) -> None:
+        """Somebody waits: what has come together by the end of this turn of the loop is committed."""
+        if self._due is not None and not self._hurried:
+            self._hurried = True
+            self._due.cancel()
+            self._due = asyncio.get_running_loop().call_soon(self._on_due)
+
+    def _on_due(self) -> None:
+        self._due, self._hurried = None, False
         if self._closed is None:
             self._commit()
 
@@ -168,6 +182,9 @@ class Recorder:
         to_erase, self._to_erase = self._to_erase, {}
         for conversation, policy in to_erase.items():
             self._erase(conversation, policy)
+        if self._to_erase:
+            # It failed at once. Nothing new may be stored beside what should be gone.
+            return
         entries, self._batch = self._batch, []
         if not entries:
             return

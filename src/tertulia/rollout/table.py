@@ -13,7 +13,7 @@ from typing import Any
 from zlib import crc32
 
 from tertulia.errors import StorageError
-from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
+from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.database import MAX_BODY_BYTES, MAX_HEADER_BYTES
 from tertulia.rollout.store import Row, Stored, Swept, TtlAction
 
@@ -104,20 +104,18 @@ def erase(connection: sqlite3.Connection, talk: int, policy: StoragePolicy, skel
 
     The record that named the conversation belongs to it, and stays.
     """
-    match policy:
-        case Full():
-            return 0
-        case HeadersOnly():
-            return connection.execute(_ERASE_BODY + _OF_TALK, (talk,)).rowcount
-        case NoStorage():
-            bodies = connection.execute(_ERASE_BODY + _OF_TALK, (talk,)).rowcount
-            kept = ", ".join("?" * len(skeleton))
-            gone = f"DELETE FROM record WHERE talk = ? AND n <> talk AND type NOT IN ({kept})"
-            return bodies + connection.execute(gone, (talk, *skeleton)).rowcount
-        case Ttl(seconds):
-            shorter = f"UPDATE record SET expires = ts + ?2 WHERE {_OF_TALK} AND (expires IS NULL OR expires > ts + ?2)"
-            connection.execute(shorter, (talk, seconds))
-            return connection.execute(f"{_ERASE_BODY}{_OF_TALK} AND expires <= ?2", (talk, now)).rowcount
+    if isinstance(policy, Full):
+        return 0
+    if isinstance(policy, Ttl):
+        shorter = f"UPDATE record SET expires = ts + ?2 WHERE {_OF_TALK} AND (expires IS NULL OR expires > ts + ?2)"
+        connection.execute(shorter, (talk, policy.seconds))
+        return connection.execute(f"{_ERASE_BODY}{_OF_TALK} AND expires <= ?2", (talk, now)).rowcount
+    touched = connection.execute(_ERASE_BODY + _OF_TALK, (talk,)).rowcount
+    if isinstance(policy, NoStorage):
+        kept = ", ".join("?" * len(skeleton))
+        gone = f"DELETE FROM record WHERE talk = ? AND n <> talk AND type NOT IN ({kept})"
+        touched += connection.execute(gone, (talk, *skeleton)).rowcount
+    return touched
 
 
 def expire(connection: sqlite3.Connection, now: float, action: TtlAction) -> Swept:

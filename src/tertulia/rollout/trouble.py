@@ -58,7 +58,7 @@ def explain(error: Exception, file: Path) -> StorageError:
     """The same as a StorageError, whose detail has a `kind`: one of the words above."""
     kind = kind_of(error)
     # What SQLite and the system say names no text of anybody: values are bound, never spelled.
-    return StorageError(f"{file}: {_IN_WORDS[kind]} ({error or type(error).__name__})", file=str(file), kind=kind)
+    return StorageError(f"{file}: {_IN_WORDS[kind]} ({str(error) or type(error).__name__})", file=str(file), kind=kind)
 
 
 def kind_of(error: Exception) -> str:

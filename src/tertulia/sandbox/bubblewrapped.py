@@ -165,8 +165,9 @@ class Bubblewrapped:
         if self._cgroup is not None:
             limit = self._cgroup.limit_met()
             self._cgroup.remove()
-        self._mounts.close()
-        self._ended(self._ending(limit))
+        # Removing directories can wait for a disk, and nobody else shall.
+        removed = self._loop.run_in_executor(None, self._mounts.close)
+        removed.add_done_callback(lambda _: self._ended(self._ending(limit)))
 
     def _ending(self, limit: LimitName | None) -> Ending:
         code = self._outer.returncode

@@ -47,20 +47,46 @@ def abi() -> int:
 
 
 def restrict(writable: Iterable[str], masked: Iterable[str], *, network: bool, program: bytes, machine: str) -> None:
-    """Confine this process for good: files, TCP, signals, capabilities, system calls. OSError where it is refused."""
+    """Confine this process for good: files, TCP, signals, system calls. OSError where any of it is refused.
+
+    Capabilities must have been dropped before.
+    """
+    ruleset = _rules(writable, masked, network)
+    _call(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+    _install(program, machine)
+
+
+def drop_capabilities() -> None:
+    """For good: nothing that this process becomes or starts gets any of them back."""
+    _control(_SET_NO_NEW_PRIVS, 1)
+    _control(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL)
+    with open(_LAST_CAPABILITY, encoding="ascii") as file:
+        last = int(file.read())
+    if os.geteuid() == 0:
+        # Out of the bounding set too, or root would get them back with the next program.
+        for capability in range(last + 1):
+            _control(_CAPBSET_DROP, capability)
+    header, nothing = struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)
+    if _libc.capset(header, nothing) != 0:
+        raise _refused()
+
+
+def rehearse() -> None:
+    """Go through it once without consequences, so that a fork has its own copy of what it needs before it is needed."""
+    os.close(_rules(["/"], [], network=False))
+
+
+def _rules(writable: Iterable[str], masked: Iterable[str], network: bool) -> int:
     attributes = struct.pack("=QQQ", _ALL, 0 if network else _BIND_TCP | _CONNECT_TCP, _ABSTRACT_SOCKETS | _SIGNALS)
     ruleset = _call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     for path in readable_places(masked):
         _allow(ruleset, path, _READ_FILE)
     for path in writable:
-        _allow(ruleset, path, _ALL)
+        _allow(ruleset, path, _ALL, exactly=True)
     for path in DEVICES:
         _allow(ruleset, path, _READ_FILE | _WRITE_FILE | _IOCTL_DEV)
-    _control(_SET_NO_NEW_PRIVS, 1)
-    _drop_capabilities()
-    _call(_RESTRICT_SELF, ruleset, 0)
-    os.close(ruleset)
-    _install(program, machine)
+    return ruleset
 
 
 def readable_places(masked: Iterable[str]) -> Iterator[str]:
@@ -85,13 +111,15 @@ def _parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _allow(ruleset: int, path: str, access: int) -> None:
+def _allow(ruleset: int, path: str, access: int, *, exactly: bool = False) -> None:
     try:
         fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         # Not there, or not ours to see: nothing to allow.
         return
     try:
+        if exactly and os.readlink(f"/proc/self/fd/{fd}") != path:
+            raise OSError(errno.ESTALE, f"{path} was swapped for something else")
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             access &= _ON_FILES
         _call(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", access, fd), 0)
@@ -101,19 +129,6 @@ def _allow(ruleset: int, path: str, access: int) -> None:
             raise
     finally:
         os.close(fd)
-
-
-def _drop_capabilities() -> None:
-    _control(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL)
-    with open(_LAST_CAPABILITY, encoding="ascii") as file:
-        last = int(file.read())
-    if os.geteuid() == 0:
-        # Out of the bounding set too, or root would get them back with the next program.
-        for capability in range(last + 1):
-            _control(_CAPBSET_DROP, capability)
-    header, nothing = struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)
-    if _libc.capset(header, nothing) != 0:
-        raise _refused()
 
 
 def _install(program: bytes, machine: str) -> None:

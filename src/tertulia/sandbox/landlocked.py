@@ -34,7 +34,7 @@ class Landlocked:
     not_covered = NOT_COVERED
 
     def __init__(self) -> None:
-        self._launcher = Launcher()
+        self._launcher = Launcher(confines=True)
 
     def find(self) -> str:
         """The version of Landlock, which must be one that keeps signals in."""

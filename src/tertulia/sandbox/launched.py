@@ -19,9 +19,12 @@ from tertulia.sandbox.bubblewrapped import in_memory
 from tertulia.sandbox.runner import Command, LimitName
 from tertulia.sandbox.tier import Ended, Ending, Streams
 
-_CODE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from tertulia.sandbox.launcher import serve; serve(int(sys.argv[2]))"
-)
+_CODE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from tertulia.sandbox.launcher import serve
+serve(int(sys.argv[2]), confines=sys.argv[3] == "confines")
+"""
 _SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _REPORT_BYTES = 65_536
 _BY_SIGKILL = 128 + 9
@@ -30,9 +33,10 @@ _BY_SIGKILL = 128 + 9
 class Launcher:
     """A process that starts others. One for each tier that needs it."""
 
-    __slots__ = ("_line", "_process")
+    __slots__ = ("_confines", "_line", "_process")
 
-    def __init__(self) -> None:
+    def __init__(self, *, confines: bool) -> None:
+        self._confines = "confines" if confines else "does not"
         self._process: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
 
@@ -72,15 +76,19 @@ class Launcher:
     def _start(self, in_front: bool) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _CODE, _SOURCE, str(theirs.fileno())],
-                env={},
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=not in_front,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", _CODE, _SOURCE, str(theirs.fileno()), self._confines],
+                    env={},
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=not in_front,
+                )
+            except OSError:
+                ours.close()
+                raise
         return ours
 
 

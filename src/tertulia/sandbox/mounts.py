@@ -40,6 +40,9 @@ class Mounts:
         self._remount: list[str] = ["/dev", "/proc"]
         try:
             self.arguments = [*_system(command.confinement), *self._workplace(command)]
+        except OSError as error:
+            self.close()
+            raise SandboxError(f"{error.filename} changed while the command was started; nothing was run") from None
         except BaseException:
             self.close()
             raise
@@ -87,7 +90,8 @@ class Mounts:
             self._add(real, _READABLE, "--ro-bind", real, real)
 
     def _bind_root(self, root: str, confinement: Confinement) -> None:
-        if root == "/" or any(_is_in(root, place) for place in _NEVER_WRITABLE):
+        system = any(_is_in(root, place) for place in _NEVER_WRITABLE) and not _is_below(root, "/dev/shm")
+        if root == "/" or system:
             raise SandboxError(f"{root} cannot be a writable root: it is part of the system itself")
         fd = self._open_root(root)
         self._add(root, _BOUND, "--bind-fd", str(fd), root)

@@ -19,8 +19,8 @@ _SAYINGS: tuple[tuple[bytes, LimitName], ...] = (
 )
 
 
-def rlimits(limits: CommandLimits) -> Iterator[tuple[int, int]]:
-    """(resource, value) of each limit that is set.
+def rlimits(limits: CommandLimits) -> Iterator[tuple[int, int, int]]:
+    """(resource, soft, hard) of each limit that is set.
 
     Memory is RLIMIT_DATA, not RLIMIT_AS: what is only reserved must not count, or programs that reserve a lot and
     use little (every WebAssembly engine) cannot start.
@@ -34,15 +34,16 @@ def rlimits(limits: CommandLimits) -> Iterator[tuple[int, int]]:
     )
     for kind, value in pairs:
         if value is not None:
-            yield kind, value
+            # At the soft limit of CPU time comes a signal that names it, at the hard one only SIGKILL.
+            yield kind, value, value + (kind == resource.RLIMIT_CPU)
 
 
 def impose(pid: int, limits: CommandLimits) -> None:
     """On a process that has not begun the command. A limit that is already tighter stays."""
-    for kind, value in rlimits(limits):
-        _, hard = resource.prlimit(pid, kind)
-        if hard == resource.RLIM_INFINITY or value < hard:
-            resource.prlimit(pid, kind, (value, value))
+    for kind, soft, hard in rlimits(limits):
+        _, now = resource.prlimit(pid, kind)
+        if now == resource.RLIM_INFINITY or hard < now:
+            resource.prlimit(pid, kind, (soft, hard))
 
 
 def limit_met(exit_code: int, output: Output) -> LimitName | None:

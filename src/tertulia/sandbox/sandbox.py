@@ -109,4 +109,7 @@ def _checked(command: Command) -> Command:
         raise InvalidParams("the name of an environment variable is not empty and contains no `=`")
     if not os.path.isabs(command.cwd) or not os.path.isdir(command.cwd):
         raise InvalidParams(f"the working directory {command.cwd!r} is not an absolute path of a directory")
-    return replace(command, cwd=os.path.realpath(command.cwd))
+    try:
+        return replace(command, cwd=os.path.realpath(command.cwd))
+    except OSError as error:
+        raise InvalidParams(f"the working directory {command.cwd!r} cannot be used: {error.strerror}") from None

@@ -14,7 +14,7 @@ class Unconfined:
     not_covered = ("anything: the command may do whatever the user may",)
 
     def __init__(self) -> None:
-        self._launcher = Launcher()
+        self._launcher = Launcher(confines=False)
 
     def find(self) -> str:
         """There is nothing to find."""

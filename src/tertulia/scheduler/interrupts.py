@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tertulia.conversation.context import NATIVE
 from tertulia.conversation.floor import Floor
+from tertulia.conversation.talk import Talk
 from tertulia.conversation.turn import Handed
 from tertulia.errors import AgentError, AwaitingResult, UnsupportedByBackend
 from tertulia.events.bus import EventBus, Scope
@@ -102,24 +103,19 @@ class Interrupts:
 
     def answer_calls(self, frame: Frame, floor: Floor) -> None:
         """The continuation runs: each call it stands for gets its output, in order, under its own task."""
-        self._close_all(frame, "cancelled", "the target never ran", floor.storage(), floor.scope)
+        self._close_all(floor.talk, frame, "the target never ran", floor.storage(), floor.scope)
 
-    def abandon(self, chain: Chain, frame: Frame, code: str, reason: str) -> None:
+    def abandon(self, chain: Chain, frame: Frame, reason: str) -> None:
         """A frame will never run. If it was a continuation, its calls are answered without asking the model."""
         talk = self._house.peek(frame.plan.conversation_id)
         if frame.closures and talk is not None:
-            self._close_all(frame, code, reason, storage_of(chain, talk, self._house), None)
+            self._close_all(talk, frame, reason, storage_of(chain, talk, self._house), None)
 
-    def _close_all(
-        self, frame: Frame, code: str, reason: str, storage: StoragePolicy, scope: Scope | None
-    ) -> None:
-        talk = self._house.peek(frame.plan.conversation_id)
-        if talk is None:
-            return
+    def _close_all(self, talk: Talk, frame: Frame, reason: str, storage: StoragePolicy, scope: Scope | None) -> None:
         talk.awaiting -= 1
         room = talk.terms.rights.limits.max_output_bytes
         for closure, reported, target in zip(frame.closures, frame.results, frame.targets, strict=True):
-            known = replace(reported or TargetResult(target, "cancelled", None, code, reason), room=room)
+            known = replace(reported or TargetResult(target, "cancelled", None, "cancelled", reason), room=room)
             result, truncated = rendered(closure.render, known, room)
             call = closure.call
             parts = (TextPart(result.text), *result.parts)

@@ -186,7 +186,7 @@ class Scheduler:
     def _abandon(self, chain: Chain, position: int, reason: AbortReason) -> None:
         """Drop the frames from this position up, the inner ones first; every call they stand for is answered."""
         while len(chain.frames) > position:
-            self._interrupts.abandon(chain, chain.frames.pop(), "cancelled", f"the chain was stopped ({reason})")
+            self._interrupts.abandon(chain, chain.frames.pop(), f"the chain was stopped ({reason})")
 
     def _stop(self, chain: Chain, reason: AbortReason, grace_s: float) -> bool:
         """Whether there was anything left to stop."""

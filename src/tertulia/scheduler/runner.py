@@ -138,7 +138,7 @@ class Runner:
         self._registry.add(
             AgentTask(plan.task_id, talk.id, weakref.ref(talk), sub_id, plan.kind, handle, started_at, chain.members)
         )
-        if plan.kind == "user":
+        if chain.message is not None and plan.kind == "user":
             talk.note(Submitted(talk.id, plan.task_id, chain.trace_id, chain.message))
         floor.say(plan.input)
         preview = plan.input[-1].text[:_PREVIEW] if plan.input else None

@@ -60,8 +60,10 @@ class Connection:
     task. Requests in flight are bounded, and a client that does not read its answers is not read either.
     """
 
-    def __init__(self, host: Host, sink: Sink) -> None:
+    def __init__(self, host: Host, sink: Sink, ready: Session | None = None) -> None:
+        """`ready`: a session that waits for its client already."""
         self._host = host
+        self._ready = ready
         self._sink = sink
         self._nursery = Nursery()
         self._jobs: set[asyncio.Task[None]] = set()
@@ -193,14 +195,16 @@ class Connection:
         if own is not None:
             raise InvalidRequest("this connection is initialized already")
         parse(Initialize, params)
-        self._own = session = await self._host.start()
+        self._own = session = self._ready or await self._host.start()
         self._adopt(session)
         return {**asdict(session.info), "server": {"name": "tertulia", "version": __version__}}
 
     async def _operate(self, own: Session, request: Request) -> Done:
         done = await call(self._host, own, request.method, request.params)
-        if request.method == "session/start":
-            self._adopt(self._host.find(done.answer.session_id))
+        if request.method in ("session/start", "session/resume"):
+            session = self._host.find(done.answer.session_id)
+            if session not in self._sessions:
+                self._adopt(session)
         elif done.after_seq and (feed := self._feeds.get(_named(request.params) or own.id)) is not None:
             await feed.sent(done.after_seq)
         return done
@@ -234,7 +238,8 @@ class Connection:
     def _adopt(self, session: Session) -> None:
         """The client hears of it from its first event on, and it ends with the connection."""
         self._sessions = [*(other for other in self._sessions if not other.closed), session]
-        self._follow(session, Feed(session.parts.bus.subscribe(after=0), self._sink))
+        news = session.parts.bus.subscribe(after=session.parts.began_after)
+        self._follow(session, Feed(news, self._sink))
         if self._closing:
             self._close(session)
 

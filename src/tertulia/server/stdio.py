@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import ExitStack, aclosing, contextmanager, redirect_stdout
 
 from tertulia.errors import InvalidRequest
@@ -16,13 +16,17 @@ from tertulia.server.framing import MAX_LINE_BYTES, Lines, Oversized
 from tertulia.server.jsonrpc import Connection
 from tertulia.server.pipes import chunks, open_sink
 from tertulia.session.host import Host
+from tertulia.session.session import Session
 from tertulia.session.settings import Settings
 
 _log = logging.getLogger(__name__)
+Begin = Callable[[Host], Awaitable[Session]]
 
 
-async def serve_stdio(settings: Settings) -> int:
+async def serve_stdio(settings: Settings, begin: Begin | None = None) -> int:
     """Serve until the input ends, the client is gone, or a SIGTERM or SIGINT comes. The exit code, which is 0.
+
+    `begin` makes the session that the client gets, before anything is served; without it a new one is made for it.
 
     While it runs nobody else can write to standard output or read from standard input: whoever tries, here or in a
     child process, writes to standard error and reads nothing.
@@ -38,11 +42,11 @@ async def serve_stdio(settings: Settings) -> int:
             loop.add_signal_handler(number, stop.set)
             cleanup.callback(loop.remove_signal_handler, number)
         source, target = cleanup.enter_context(_claimed())
-        await serve(settings, source, target, stop)
+        await serve(settings, source, target, stop, begin)
     return 0
 
 
-async def serve(settings: Settings, source: int, target: int, stop: asyncio.Event) -> None:
+async def serve(settings: Settings, source: int, target: int, stop: asyncio.Event, begin: Begin | None = None) -> None:
     """Serve one client on a pair of descriptors, which stay open, until its input ends or `stop` is set.
 
     Requests that are under way when the input ends have the settings' close timeout to be answered. Sets `stop` when
@@ -50,8 +54,9 @@ async def serve(settings: Settings, source: int, target: int, stop: asyncio.Even
     that time again to read the answers.
     """
     host = Host(settings)
+    own = None if begin is None else await begin(host)
     sink = await open_sink(target, stop.set)
-    connection = Connection(host, sink)
+    connection = Connection(host, sink, own)
     nursery = Nursery()
     reading = nursery.start(_read(source, connection), "reader")
     stopping = nursery.start(stop.wait(), "stop")

@@ -54,6 +54,7 @@ from tertulia.session.recollection import Recollection
 from tertulia.session.recovery import close_what_was_open
 from tertulia.session.restoring import Restorer
 from tertulia.session.settings import Settings, current_environment
+from tertulia.session.sweeping import Sweeper, retention_of
 from tertulia.session.wires import WireShelf
 from tertulia.tools.conv import conv_tools
 from tertulia.tools.function import FunctionTool
@@ -159,6 +160,7 @@ def assemble(
         nursery=nursery,
         wires=wires,
         mcp=tuple((name, "disabled", _NO_MCP) for name in sorted(settings.mcp_servers)),
+        began_after=last_seq,
     )
     directory.serve(parts)
     bus.metrics.knows = toolbox.knows
@@ -170,7 +172,20 @@ def assemble(
     else:
         _bring_back(parts, past, notary)
     _announce(parts, untold)
+    _keep_swept(parts)
     return parts
+
+
+def _keep_swept(parts: Parts) -> None:
+    if isinstance(parts.journal, Recorder):
+        retention, conversations = retention_of(parts.settings), parts.conversations
+        sweeper = Sweeper(parts.journal.store, retention, parts.clock, lambda: [t.storage for t in conversations])
+        parts.nursery.start(sweeper.run(), "sweeper")
+
+
+def new_record(settings: Settings, session_id: str, clock: Clock, environment: Environment) -> Journal:
+    """The record of a session that is yet to be: whatever is told to it is written by the usual rules."""
+    return _record_in(_store(settings, session_id, SystemClock(), environment), settings, clock, environment)
 
 
 async def recall(
@@ -182,7 +197,7 @@ async def recall(
         raise NotFound(f"there is no session {session_id} ({store.place})")
     try:
         await _done(store.claim)
-        await _done(partial(store.sweep, clock.now(), "headers_only"))
+        await _done(partial(store.sweep, clock.now(), retention_of(settings).ttl_action))
         reader, past = Reader(), Recollection()
         await asyncio.to_thread(_read, Path(store.place), reader, past)
         past.identity()

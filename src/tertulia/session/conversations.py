@@ -103,14 +103,16 @@ class Conversations:
     def open(self, spec: NewConversation) -> tuple[Talk, Settled]:
         """A conversation under root, narrowed to the session; or under another one, and narrowed to that."""
         parent = None if spec.parent_id in (UNSET, None) else self.find(str(spec.parent_id))
-        self._check_spec(spec)
+        self._check_room()
+        _check_spec(spec)
         notary = self._notary
         deed = notary.under_session(spec) if parent is None else notary.under_parent(spec, parent)
         return self._add(new_conversation_id(), deed, spec, parent=parent or self.root), deed.settled
 
     def check_child(self, spec: NewConversation, caller: Talk, promised: int = 0) -> None:
         """Raise what `open_child` would raise once so many others are open; nothing is opened."""
-        self._check_spec(spec, promised)
+        self._check_room(promised)
+        _check_spec(spec)
         self._notary.rehearse(spec, caller)
 
     def open_child(
@@ -120,7 +122,8 @@ class Conversations:
 
         `cause`: the task in which it was asked for. `shared`: how much of the caller's history it begins with.
         """
-        self._check_spec(spec)
+        self._check_room()
+        _check_spec(spec)
         deed = self._notary.under_caller(spec, caller)
         return self._add(new_conversation_id(), deed, spec, caller, cause=cause, shared=shared)
 
@@ -202,11 +205,6 @@ class Conversations:
         if self.closed:
             raise Closed("the session is closed")
 
-    def _check_spec(self, spec: NewConversation, promised: int = 0) -> None:
-        self._check_room(promised)
-        _check_agent(spec)
-        _title(spec, None)
-
     def _check_room(self, promised: int = 0) -> None:
         self._check_open()
         most = self._notary.ceiling.limits.max_conversations
@@ -233,6 +231,11 @@ def _tell(bus: EventBus, settled: Settled, scope: Scope) -> None:
 def _put_below(talk: Talk, parent: Talk | None) -> None:
     if parent is not None:
         talk.parent_id, talk.depth, talk.place = parent.id, parent.depth + 1, Place(talk.id, parent.place)
+
+
+def _check_spec(spec: NewConversation) -> None:
+    _check_agent(spec)
+    _title(spec, None)
 
 
 def _check_agent(asked: ContextFields) -> None:

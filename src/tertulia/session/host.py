@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from tertulia.errors import Closed, Limit, NotFound
+from tertulia.events.clock import SystemClock
+from tertulia.rollout.home_sweep import HomeSwept
+from tertulia.scheduler.nursery import Nursery
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings import Settings, current_environment
+from tertulia.session.sweeping import sweep_before_serving
 from tertulia.session.tombstones import Tombstones
 
 MAX_SESSIONS = 10_000
@@ -20,17 +24,20 @@ class Host:
         """What a session gets that asks for nothing else, and the most that one can get."""
         self._sessions: dict[str, Session] = {}
         self._gone = Tombstones()
+        self._nursery = Nursery()
+        self._swept: asyncio.Task[HomeSwept] | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     async def start(self, settings: Settings | None = None) -> Session:
         """A running session; Limit when there are too many."""
-        return await self._enter(Session.start(settings or self.settings))
+        return await self._enter(Session(settings or self.settings, swept=True))
 
     async def _enter(self, session: Session) -> Session:
         if len(self._sessions) >= MAX_SESSIONS:
             raise Limit(f"this process holds {MAX_SESSIONS:,} sessions already; close some")
+        await self._sweep()
         await session.__aenter__()
         self._sessions[session.id] = session
         return session
@@ -40,7 +47,14 @@ class Host:
         running = self._sessions.get(session_id)
         if running is not None and not running.closed:
             return running
-        return await self._enter(Session.resume(session_id, settings or self.settings))
+        return await self._enter(Session(settings or self.settings, resumed=session_id, swept=True))
+
+    async def _sweep(self) -> None:
+        """Before the first session begins, once; whoever comes meanwhile waits for it too."""
+        if self._swept is None:
+            sweep = sweep_before_serving(current_environment().home, self.settings, SystemClock())
+            self._swept = self._nursery.start(sweep, "sweep")
+        await asyncio.shield(self._swept)
 
     def find(self, session_id: str) -> Session:
         """The running session of that id; NotFound or Closed."""

@@ -39,3 +39,5 @@ class Parts(msgspec.Struct, frozen=True, eq=False):
     """Name, status and error of each configured MCP server."""
     closing: dict[ConversationId, asyncio.Task[ClosedAnswer]] = {}
     """Conversations that are being closed just now."""
+    began_after: int = 0
+    """The number of the last event before this life of the session; 0 in the first."""

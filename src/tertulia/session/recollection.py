@@ -29,6 +29,8 @@ class Piece(msgspec.Struct, frozen=True):
     seed: bool = False
     missing: tuple[int, ...] = ()
     """Positions of items whose text was not stored: something stands in for them."""
+    ts: float = 0.0
+    """When it was said."""
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -45,6 +47,7 @@ class PastTalk:
     def __init__(self, id: ConversationId) -> None:
         self.id = id
         self.agreed: Agreed | None = None
+        self.agreed_at = 0.0
         self.pieces: list[Piece] = []
         self.queued: dict[ItemId, UserMessage] = {}
         """Accepted, and not yet seen by the model."""
@@ -126,10 +129,10 @@ class Recollection:
         talk.active = line.ts
         match record:
             case Agreed():
-                talk.agreed = record
+                talk.agreed, talk.agreed_at = record, line.ts
             case Forked(source=source, items=count):
                 origin = self._talk(source)
-                talk.pieces = _first(count, origin.pieces)
+                talk.pieces = first_items(count, origin.pieces)
             case Said():
                 self._say(talk, record, line)
             case Ended(output=output):
@@ -137,14 +140,15 @@ class Recollection:
             case Queued(message=message):
                 talk.queued[message.id] = message
             case Rewritten():
-                _rewrite(talk, record)
+                _rewrite(talk, record, line)
             case Submitted():
                 self._submit(record, line)
             case _:
                 pass
 
     def _say(self, talk: PastTalk, said: Said, line: Line) -> None:
-        talk.pieces.append(Piece(said.items, said.pinned, said.seed, tuple(n - line.n for n in line.missing)))
+        missing = tuple(n - line.n for n in line.missing)
+        talk.pieces.append(Piece(said.items, said.pinned, said.seed, missing, line.ts))
         for item in said.items:
             if isinstance(item, UserMessage):
                 talk.queued.pop(item.id, None)
@@ -215,20 +219,21 @@ def _follow(chain: PastChain, event: Event, ts: float) -> None:
         chain.end, chain.ended = None if replaced else event.data, ts
 
 
-def _first(count: int, pieces: Iterable[Piece]) -> list[Piece]:
+def first_items(count: int, pieces: Iterable[Piece]) -> list[Piece]:
     """The pieces that hold the first items; the last one may be cut."""
     taken: list[Piece] = []
     for piece in pieces:
         if count <= 0:
             break
         missing = tuple(at for at in piece.missing if at < count)
-        taken.append(Piece(piece.items[:count], piece.pinned, piece.seed, missing))
+        taken.append(Piece(piece.items[:count], piece.pinned, piece.seed, missing, piece.ts))
         count -= len(piece.items)
     return taken
 
 
-def _rewrite(talk: PastTalk, done: Rewritten) -> None:
+def _rewrite(talk: PastTalk, done: Rewritten, line: Line) -> None:
     """Lay the pieces as the rewrite did. A record that lost lines may name places that are not there."""
     kept = [talk.pieces[at] for at in done.kept if 0 <= at < len(talk.pieces)]
-    summary = [] if done.summary is None else [Piece((done.summary,))]
+    missing = (0,) if line.missing else ()
+    summary = [] if done.summary is None else [Piece((done.summary,), missing=missing, ts=line.ts)]
     talk.pieces = [*kept[: done.place], *summary, *kept[done.place :], *talk.pieces[max(done.end, 0) :]]

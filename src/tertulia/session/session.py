@@ -21,6 +21,7 @@ from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
 from tertulia.session.settings import Settings, current_environment
 from tertulia.session.shutdown import close_seconds, close_session
+from tertulia.session.sweeping import sweep_before_serving
 
 
 class Session:
@@ -33,12 +34,15 @@ class Session:
         clock: Clock | None = None,
         journal: Journal | None = None,
         resumed: str | None = None,
+        swept: bool = False,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._journal = journal
         self._resumed = resumed
         """The id of a session of the past that this one goes on with."""
+        self._swept = swept
+        """Somebody else sees to it that no session keeps what has expired."""
         self._parts: Parts | None = None
         self._closer = Nursery()
         self._closed: asyncio.Task[bool] | None = None
@@ -76,6 +80,8 @@ class Session:
 
     async def _assembled(self) -> Parts:
         clock, environment = self._clock or SystemClock(), current_environment()
+        if self._journal is None and not self._swept:
+            await sweep_before_serving(environment.home, self._settings, clock)
         if self._resumed is None:
             return assemble(self._settings, clock=clock, journal=self._journal, environment=environment)
         journal, past = await recall(self._resumed, self._settings, clock, environment)

@@ -113,6 +113,9 @@ class ApplyPatch:
             answer = msgspec.json.decode(said, type=dict[str, Any])
         except msgspec.DecodeError:
             raise SandboxError(f"the patch was not applied: {said[-500:].decode('utf-8', 'replace')!r}") from None
+        if not answer.get("undone", True):
+            reason = f"{answer['path']}: {answer['reason']}"
+            raise SandboxError(f"the patch failed, and it could not be undone: look at its files ({reason})")
         if not answer["ok"]:
             raise InvalidParams(f"{answer['path']}: {answer['reason']}; nothing was changed")
         return answer

@@ -7,6 +7,7 @@ It imports nothing of ours, follows no symbolic link anywhere, and writes no fil
     {"verb": "apply", "changes": [{"path", "old": SHA256 or null, "new": BASE64 or null, "like": PATH or null}…]}
                                             → {"ok": true}
     whatever was refused                    → {"ok": false, "path": PATH, "reason": TEXT}
+    and where undoing failed as well        → {"ok": false, "path": PATH, "reason": TEXT, "undone": false}
 
 When it is killed with -9 while it puts files in place, each file is whole, old or new, but not all may be new.
 """
@@ -67,6 +68,8 @@ def main() -> None:
             answer = {"ok": True}
     except RefusedError as refused:
         answer = {"ok": False, "path": refused.path, "reason": refused.reason}
+    except OSError as error:
+        answer = {"ok": False, "path": str(error.filename), "reason": str(error.strerror), "undone": False}
     finally:
         os.close(root)
     sys.stdout.write(json.dumps(answer) + "\n")
@@ -219,15 +222,17 @@ def exchange(
             os.rename(new_name, name, src_dir_fd=folder, dst_dir_fd=folder)
             undo.callback(remove, root, path, name)
             return
-        undo.callback(restore, root, path, old_name)
+        # What was not done must not be undone: a disk that refuses the one refuses the other.
         if change["new"] is None:
             os.rename(name, old_name, src_dir_fd=folder, dst_dir_fd=folder)
+            undo.callback(restore, root, path, old_name)
             return
         # A second name, so that there is a file at every moment; where the disk has no second names, there is not.
         try:
             os.link(name, old_name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except OSError:
             os.rename(name, old_name, src_dir_fd=folder, dst_dir_fd=folder)
+        undo.callback(restore, root, path, old_name)
         os.rename(new_name, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
@@ -242,8 +247,7 @@ def present(folder: int, name: str) -> tuple[int, ...] | None:
 def restore(root: int, path: str, old_name: str) -> None:
     """Undo an exchange, however far it came."""
     with parent(root, path) as (folder, name):
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(old_name, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(old_name, name, src_dir_fd=folder, dst_dir_fd=folder)
         # Where both names were still the same file, renaming did nothing.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(old_name, dir_fd=folder)

@@ -15,7 +15,7 @@ import msgspec
 from tertulia.errors import InvalidParams, Limit
 from tertulia.tools.patch_text import Chunk
 
-MAX_SCANNED = 512 * 1024 * 1024
+MAX_SCANNED = 256 * 1024 * 1024
 """Characters of one file that are looked at in all; a patch made to be slow is refused after a moment."""
 
 _FOLDED = {

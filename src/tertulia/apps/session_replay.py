@@ -1,0 +1,158 @@
+"""`tertulia sessions replay`: a stored session played again, or proved to be what was sent (S002-15)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import click
+from msgspec.structs import replace
+
+from tertulia.apps.columns import counted
+from tertulia.apps.exec_jsonl import JsonView
+from tertulia.apps.global_flags import Given, global_flags
+from tertulia.apps.json_lines import json_line
+from tertulia.apps.playing import play
+from tertulia.apps.stored import find_stored, which_session
+from tertulia.apps.terminal import Terminal
+from tertulia.apps.transcript import Transcript
+from tertulia.errors import NotFound
+from tertulia.protocol.events import Event, SessionConfigured
+from tertulia.protocol.ids import ConversationId
+from tertulia.rollout.index import find_files
+from tertulia.rollout.lines import Line
+from tertulia.rollout.reader import SqliteReader
+from tertulia.rollout.reading import Reader
+from tertulia.session.conversations import ROOT
+from tertulia.session.forking import recollect
+from tertulia.session.replay import Verdict, verify
+
+_MORE = """
+\b
+Examples:
+  tertulia sessions replay --last
+  tertulia sessions replay 3f2a --speed 1
+  tertulia sessions replay 3f2a --json --conversation root
+  tertulia sessions replay --last --verify
+
+\b
+Exit codes:
+  0    played; with --verify: no prompt came out different
+  1    it cannot be read; with --verify: some did
+  2    usage
+  130  stopped
+"""
+INTERRUPTED = 130
+
+
+@click.command("replay", epilog=_MORE)
+@which_session
+@click.option("--speed", metavar="X", type=float, help="1 is as it was, 2 twice as fast; pauses are cut to 3 s.")
+@click.option("as_json", "--json", is_flag=True, help="The lines of `exec --json`.")
+@click.option("talk", "--conversation", metavar="C", help="Only this one: `root`, an id, or the beginning of one.")
+@click.option("--follow", is_flag=True, help="Go on with what its owner adds, until that one is done.")
+@click.option("prove", "--verify", is_flag=True, help="Rebuild every prompt from the record and compare it.")
+@global_flags
+@click.pass_obj
+def replay(
+    given: Given,
+    *,
+    which: str | None,
+    last: bool,
+    speed: float | None,
+    as_json: bool,
+    talk: str | None,
+    follow: bool,
+    prove: bool,
+) -> int:
+    """Play a stored session again.
+
+    As fast as it can be read, or at --speed. Runs nothing and changes nothing, also while somebody uses the session.
+    """
+    if speed is not None and not 0 < speed < math.inf:
+        raise click.BadParameter("must be a positive number", param_hint="--speed")
+    loaded = given.load()
+    home = loaded.environment.home
+    session_id = find_stored(home, which, last=last)
+    out = Terminal(sys.stdout, loaded.environment.variables)
+    if prove:
+        return _prove(find_files(home, session_id).db, out, as_json=as_json)
+    only = None if talk is None else find_talk(home, session_id, talk)
+    take = _as_lines(only) if as_json else Transcript(out, only).take
+    ended = asyncio.run(play(home, session_id, take, speed=speed, follow=follow))
+    return 0 if ended else INTERRUPTED
+
+
+def find_talk(home: Path, session_id: str, word: str) -> ConversationId:
+    """The conversation of a stored session that somebody means."""
+    past = recollect(home, session_id)
+    if word == ROOT:
+        return past.identity()[1]
+    fitting = [id for id in past.talks if id.startswith(word)]
+    if len(fitting) != 1:
+        problem = "no conversation" if not fitting else f"more than one conversation ({len(fitting)})"
+        raise NotFound(f"{problem} of session {session_id} begins with {word[:64]!r}")
+    return fitting[0]
+
+
+def _as_lines(only: ConversationId | None) -> Callable[[Line], None]:
+    view = JsonView(sys.stdout.buffer, ())
+    begun = False
+
+    def take(line: Line) -> None:
+        nonlocal begun
+        event = line.what
+        if not isinstance(event, Event):
+            return
+        if isinstance(event.data, SessionConfigured):
+            # One thread, however often it was taken up again.
+            if not begun:
+                root = only or event.data.root_conversation_id
+                view.show(replace(event, data=replace(event.data, root_conversation_id=root)))
+            begun = True
+        elif only in (None, event.conversation_id):
+            view.show(event)
+
+    return take
+
+
+# ---- --verify
+
+
+def _prove(file: Path, out: Terminal, *, as_json: bool) -> int:
+    counts = {"same": 0, "different": 0, "unknown": 0}
+    with closing(SqliteReader(file)) as rows:
+        for verdict in verify(Reader().lines(rows.rows())):
+            counts[verdict.outcome] += 1
+            if as_json:
+                sys.stdout.buffer.write(json_line(verdict))
+            elif verdict.outcome != "same":
+                _write_verdict(out, verdict)
+    if not as_json:
+        _write_counts(out, counts)
+    return 1 if counts["different"] else 0
+
+
+def _write_verdict(out: Terminal, verdict: Verdict) -> None:
+    word, style = ("different", "red") if verdict.outcome == "different" else ("unknown", "yellow")
+    place = f"  record {verdict.n}, conversation {verdict.conversation_id[:8]}, task {verdict.task_id[:8]}: "
+    out.line((f"{word:9}", style), place, verdict.because)
+
+
+def _write_counts(out: Terminal, counts: dict[str, int]) -> None:
+    total = sum(counts.values())
+    if not total:
+        out.line("No model was asked in this session: there is no prompt to compare.")
+        return
+    known = total - counts["unknown"]
+    style = "red" if counts["different"] else "green"
+    out.line((f"{counts['same']} of {counted(known, 'prompt')}", style), " came out as they were sent.")
+    if counts["different"]:
+        out.line((f"{counted(counts['different'], 'prompt')} came out different.", "red"))
+    if counts["unknown"]:
+        what = counted(counts["unknown"], "prompt")
+        out.line(f"{what} cannot be rebuilt: not everything in them is stored, or stored as it was.")

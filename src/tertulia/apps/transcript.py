@@ -1,0 +1,77 @@
+"""A session that was, as a person reads it: as `exec` shows one, with what was said to it, all in one stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from tertulia.apps.exec_text import TextView
+from tertulia.apps.talk_tree import name_of
+from tertulia.apps.terminal import Terminal, shortened
+from tertulia.protocol import events as e
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.items import UserMessage
+from tertulia.protocol.records import Agreed, Said
+from tertulia.rollout.lines import Line
+
+
+class Transcript(TextView):
+    """Takes the lines of a record. What one conversation says, or the root, is shown in full, the rest in short."""
+
+    def __init__(self, out: Terminal, conversation_id: ConversationId | None = None) -> None:
+        super().__init__(out, out, ())
+        self._only = conversation_id
+        self._names: dict[ConversationId | None, str] = {}
+        self._begun = False
+        if conversation_id is not None:
+            self._root = conversation_id
+
+    def take(self, line: Line) -> None:
+        """Show it, where a person wants to know."""
+        match line.what:
+            case e.Event() as event:
+                if self._only in (None, event.conversation_id) or isinstance(event.data, e.SessionConfigured):
+                    self.show(event)
+            case Said() as said:
+                if self._only in (None, said.conversation_id):
+                    self._hear(said)
+            case Agreed(conversation_id=id, place=place, terms=terms):
+                self._names[id] = name_of(id, terms.get("title"), place.get("parent_id"))
+            case _:
+                pass
+
+    def _hear(self, said: Said) -> None:
+        for item in said.items:
+            if isinstance(item, UserMessage) and not item.injected:
+                if said.conversation_id == self._root:
+                    self._note("you", "bold", item.text)
+                else:
+                    self._note(self._name(said.conversation_id), "magenta", f"was asked {shortened(item.text)}")
+
+    def _name(self, conversation_id: ConversationId | None) -> str:
+        return self._names.get(conversation_id) or str(conversation_id)[:8]
+
+    def _again(self, event: e.Event, data: e.SessionConfigured) -> None:
+        if self._only is None:
+            self._root = data.root_conversation_id
+        if self._begun:
+            self._note("resumed", "dim", f"{event.ts} with {data.model}")
+        self._begun = True
+
+    def _spoke(self, event: e.Event, data: e.AgentMessage) -> None:
+        if event.conversation_id == self._root:
+            self._break_line()
+            self._out.line(data.text or "[not stored]")
+        else:
+            self._note(self._name(event.conversation_id), "magenta", f"said {shortened(data.text or '[not stored]')}")
+
+    def _stopped(self, event: e.Event, data: e.TurnAborted) -> None:
+        if data.reason != "replaced":
+            self._note("stopped", "red", data.reason)
+
+    _showers: ClassVar[Mapping[type[e.EventData], Callable[..., None]]] = {
+        **TextView._showers,
+        e.SessionConfigured: _again,
+        e.AgentMessage: _spoke,
+        e.TurnAborted: _stopped,
+    }

@@ -1,0 +1,141 @@
+"""A new session out of a stored one: a conversation's history up to a point becomes its root. Nothing is run.
+
+It is written by the usual rules, record by record, each with the time that it had: what expires does so when it would
+have, and what is not stored there is not stored here either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from tertulia.errors import Internal, NotFound, StorageError
+from tertulia.events.bus import EventBus, Scope
+from tertulia.events.clock import Clock
+from tertulia.history.store import HistoryLimits, HistoryStore
+from tertulia.protocol.events import ConversationOpened, SessionConfigured
+from tertulia.protocol.ids import ItemId, SessionId, new_conversation_id, new_session_id
+from tertulia.protocol.records import Agreed, Said
+from tertulia.rollout.index import find_files
+from tertulia.rollout.reader import SqliteReader
+from tertulia.rollout.reading import Reader
+from tertulia.session import describe
+from tertulia.session.agreements import Agreement, read_agreement
+from tertulia.session.assembly import new_record
+from tertulia.session.conversations import ROOT
+from tertulia.session.environment import Environment
+from tertulia.session.recollection import PastTalk, Piece, Recollection, first_items
+from tertulia.session.settings import Settings
+from tertulia.version import __version__
+
+
+async def fork_session(
+    environment: Environment,
+    settings: Settings,
+    clock: Clock,
+    session_id: str,
+    *,
+    conversation_id: str = ROOT,
+    at: ItemId | int | None = None,
+) -> SessionId:
+    """The id of the new session. NotFound for what is not there, StorageError for what cannot be read.
+
+    `at` is an item, the end of a round (the first is 1), or now. It ends before a call that is open there.
+    """
+    past = await asyncio.to_thread(recollect, environment.home, session_id)
+    talk = _find(past, session_id, conversation_id)
+    assert talk.agreed is not None, "it was found by that"
+    pieces = _up_to(talk, at)
+    fork = _Fork(talk.agreed, talk.agreed_at, clock)
+    # An hour ago is when it was said, also in the copy: nothing lives longer for having been copied.
+    await fork.write(pieces, talk if at is None else None, environment, settings)
+    return fork.session_id
+
+
+def recollect(home: Path, session_id: str) -> Recollection:
+    """All that is known of a stored session, read without owning it. Blocks."""
+    with closing(SqliteReader(find_files(home, session_id).db)) as reader:
+        return Recollection().read(Reader().lines(reader.rows()))
+
+
+def _find(past: Recollection, session_id: str, conversation_id: str) -> PastTalk:
+    _, root_id = past.identity()
+    wanted = root_id if conversation_id == ROOT else conversation_id
+    for talk in past.talks.values():
+        if talk.id == wanted and talk.agreed is not None:
+            return talk
+    raise NotFound(f"there is no conversation {conversation_id[:64]!r} in session {session_id}")
+
+
+def _up_to(talk: PastTalk, at: ItemId | int | None) -> list[Piece]:
+    store = HistoryStore(HistoryLimits())
+    try:
+        for piece in talk.pieces:
+            store.append(piece.items, pinned=piece.pinned)
+    except Internal:
+        raise StorageError(
+            f"records of conversation {talk.id} are lost; resume the session, which mends it, and fork it then"
+        ) from None
+    return first_items(store.fork(at).item_count, talk.pieces)
+
+
+class _Then:
+    """A clock that shows when something was said."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.moment: float | None = None
+
+    def now(self) -> float:
+        return self._clock.now() if self.moment is None else self.moment
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+
+class _Fork:
+    """The session that is being made."""
+
+    def __init__(self, agreed: Agreed, agreed_at: float, clock: Clock) -> None:
+        self.session_id = new_session_id()
+        self._root_id = new_conversation_id()
+        self._agreed = agreed
+        self._agreed_at = agreed_at
+        self._terms: Agreement = read_agreement(agreed)
+        self._clock = _Then(clock)
+
+    async def write(
+        self, pieces: list[Piece], talk: PastTalk | None, environment: Environment, settings: Settings
+    ) -> None:
+        """All of it, or nothing that anybody would find. `talk` has a plan that goes along."""
+        own = replace(settings, storage_policy=self._agreed.storage)
+        journal = new_record(own, self.session_id, self._clock, environment)
+        bus = EventBus(self.session_id, self._clock, journal)
+        try:
+            bus.publish(self._configured(own))
+            self._clock.moment = self._agreed_at
+            journal.keep(self._agreement())
+            for piece in pieces:
+                self._clock.moment = piece.ts
+                journal.keep(Said(self._root_id, piece.items, piece.pinned, piece.seed))
+            self._clock.moment = None
+            scope = Scope("", self._root_id)
+            bus.publish(ConversationOpened(None, self._terms.title, self._terms.model, self._terms.backend), scope)
+            if talk is not None and talk.plan is not None:
+                bus.publish(talk.plan, scope)
+            await bus.flush()
+        finally:
+            bus.close()
+            await journal.close()
+
+    def _configured(self, settings: Settings) -> SessionConfigured:
+        policy = describe.policy(settings.rights())
+        # Not the session's model but the conversation's: it is the root now.
+        return SessionConfigured(self._root_id, describe.PROTOCOL_VERSION, __version__, self._terms.model, policy)
+
+    def _agreement(self) -> Agreed:
+        place = {**self._agreed.place, "parent_id": None, "depth": 0, "because": "session"}
+        return replace(self._agreed, conversation_id=self._root_id, place=place)

@@ -1,0 +1,128 @@
+"""Prompts, rebuilt from the record and compared with what was sent: the proof that the record is complete (S002-15).
+
+Every request to a model left the digests of its parts (`Asked`). Here the same parts are made again from what was
+written down before it, by the same code, and hashed. Nothing is run and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from tertulia.errors import AgentError
+from tertulia.history.segment import seal
+from tertulia.history.view import EMPTY, HistoryView, Tally
+from tertulia.models.catalog import family
+from tertulia.prompt.fingerprint import fingerprint
+from tertulia.prompt.instructions import full_instructions
+from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.protocol.records import Asked
+from tertulia.rollout.lines import Line
+from tertulia.session.agreements import read_agreement
+from tertulia.session.recollection import PastTalk, Piece, Recollection
+
+_REDACTED = b"[redacted:"
+_PATCHES = (b'"name":"apply_patch"', b'"name": "apply_patch"')
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What came of one request."""
+
+    n: int
+    """The record's number."""
+    ts: float
+    conversation_id: ConversationId
+    task_id: TaskId
+    outcome: Literal["same", "different", "unknown"]
+    """`unknown`: not all of it is stored any more, or as it was."""
+    because: str = ""
+    """Which parts differ, or what is missing."""
+
+
+def verify(lines: Iterable[Line]) -> Iterator[Verdict]:
+    """One verdict for each request, oldest first."""
+    past = Recollection()
+    rebuilt: dict[ConversationId, _Rebuilt] = {}
+    for line in lines:
+        asked = line.what
+        if isinstance(asked, Asked):
+            talk = past.talks.get(asked.conversation_id) or PastTalk(asked.conversation_id)
+            history = rebuilt.setdefault(talk.id, _Rebuilt())
+            yield _judged(line, asked, talk, history, past.damaged)
+        past.read((line,))
+
+
+class _Rebuilt:
+    """The history of one conversation, sealed as far as it was read: what is added costs what is added."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Piece] | None = None
+        self._sealed = 0
+        self._tally: Tally = EMPTY
+
+    def view(self, pieces: list[Piece]) -> HistoryView:
+        """As it was when these were its pieces. Raises an AgentError for what cannot have been a history."""
+        if pieces is not self._pieces:
+            self._pieces, self._sealed, self._tally = pieces, 0, EMPTY
+        for piece in pieces[self._sealed :]:
+            if piece.items:
+                self._tally = self._tally.plus(seal(piece.items, pinned=piece.pinned))
+            self._sealed += 1
+        return HistoryView([], 0, self._tally, (), 0)
+
+
+def _judged(line: Line, asked: Asked, talk: PastTalk, history: _Rebuilt, damaged: int) -> Verdict:
+    verdict = Verdict(line.n, line.ts, asked.conversation_id, asked.task_id, "same")
+    try:
+        again = _asked_again(asked, talk, history)
+    except AgentError as error:
+        return msgspec.structs.replace(verdict, outcome="unknown", because=error.message)
+    differing = _differing(asked, again)
+    if not differing:
+        return verdict
+    gaps = _gaps(line, asked, talk, damaged)
+    outcome = "unknown" if gaps else "different"
+    return msgspec.structs.replace(verdict, outcome=outcome, because=", ".join(gaps or differing))
+
+
+def _asked_again(asked: Asked, talk: PastTalk, history: _Rebuilt) -> Asked:
+    base, model = asked.override, ""
+    if talk.agreed is not None:
+        agreement = read_agreement(talk.agreed)
+        base = agreement.base_instructions if base is None else base
+        model = agreement.model
+    provider, _, name = model.partition("/")
+    has_patches = any(spelling in asked.tools_json for spelling in _PATCHES)
+    return fingerprint(
+        (asked.conversation_id, asked.task_id),
+        full_instructions(base, has_apply_patch=has_patches, family=family(name) or provider),
+        asked.tools_json,
+        history.view(talk.pieces),
+        override=asked.override,
+        output_schema=asked.output_schema,
+    )
+
+
+def _differing(asked: Asked, again: Asked) -> list[str]:
+    """The parts that are not what they were; the prompt itself, where each of them is."""
+    parts = [name for name in ("instructions", "tools", "history") if getattr(asked, name) != getattr(again, name)]
+    return parts or ([] if asked.prompt == again.prompt else ["the form of the answer"])
+
+
+def _gaps(line: Line, asked: Asked, talk: PastTalk, damaged: int) -> list[str]:
+    """Why it could not have come out the same."""
+    missing = sum(len(piece.missing) for piece in talk.pieces)
+    gaps = {
+        "the instructions are not stored": talk.agreed is None or not talk.agreed.terms,
+        "the list of tools is not stored": bool(line.missing),
+        f"{missing} texts are not stored": missing > 0,
+        "secrets were redacted": _is_redacted(talk.pieces) or _REDACTED in asked.tools_json,
+        f"{damaged + len(line.damaged)} records are damaged": damaged + len(line.damaged) > 0,
+    }
+    return [reason for reason, holds in gaps.items() if holds]
+
+
+def _is_redacted(pieces: Sequence[Piece]) -> bool:
+    return any(_REDACTED in msgspec.json.encode(piece.items) for piece in pieces)

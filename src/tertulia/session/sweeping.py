@@ -1,0 +1,87 @@
+"""What may not be stored any more goes: of all sessions before one begins, of a running one while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tertulia.errors import Closed, StorageError
+from tertulia.events.clock import Clock
+from tertulia.protocol.storage import StoragePolicy, Ttl
+from tertulia.rollout.files import sessions_folder
+from tertulia.rollout.home_sweep import HomeSwept, sweep_home
+from tertulia.rollout.retention import Retention, retention_from_wire
+from tertulia.rollout.store import RolloutStore, Swept, TtlAction
+from tertulia.session.settings import Settings
+
+_log = logging.getLogger(__name__)
+SHORTEST_S = 1.0
+LONGEST_S = 60.0
+"""Between two sweeps of a running session."""
+
+
+async def sweep_before_serving(home: Path, settings: Settings, clock: Clock) -> HomeSwept:
+    """Sweep every session of a home that nobody owns. What could not be swept is logged; it never raises (E4, X-31)."""
+    if not sessions_folder(home).is_dir():
+        return HomeSwept()
+    swept = await asyncio.to_thread(sweep_home, home, retention_of(settings), clock)
+    for trouble in swept.troubles:
+        _log.warning("a session could not be swept: %s", trouble)
+    return swept
+
+
+def retention_of(settings: Settings) -> Retention:
+    """How long the settings keep sessions."""
+    return retention_from_wire(settings.retention)
+
+
+class Sweeper:
+    """Sweeps the record of one running session, again and again, at the latest a minute after something is due."""
+
+    def __init__(
+        self,
+        store: RolloutStore,
+        retention: Retention,
+        clock: Clock,
+        policies: Callable[[], Iterable[StoragePolicy]],
+    ) -> None:
+        """`policies` are those of the conversations that are open."""
+        self._store = store
+        self._action: TtlAction = retention.ttl_action
+        self._clock = clock
+        self._policies = policies
+
+    async def run(self) -> None:
+        """Until the record is closed, or the session is."""
+        due = None
+        while True:
+            await asyncio.sleep(self.pause(due))
+            try:
+                due = (await self.sweep()).next_due
+            except Closed:
+                return
+            except StorageError as error:
+                _log.warning("the session could not be swept: %s", error.message)
+
+    async def sweep(self) -> Swept:
+        """Once, now."""
+        answer: asyncio.Future[Swept | StorageError] = asyncio.get_running_loop().create_future()
+        self._store.sweep(
+            self._clock.now(),
+            self._action,
+            # Whoever closes the session may have given up waiting.
+            lambda swept: None if answer.done() else answer.set_result(swept),
+        )
+        swept = await answer
+        if isinstance(swept, StorageError):
+            raise swept
+        return swept
+
+    def pause(self, due: float | None) -> float:
+        """How long to wait, where the next text is known to expire at `due`."""
+        waits = [policy.seconds for policy in self._policies() if isinstance(policy, Ttl)]
+        if due is not None:
+            waits.append(due - self._clock.now())
+        return min(max(min(waits, default=LONGEST_S), SHORTEST_S), LONGEST_S)

@@ -1,0 +1,43 @@
+"""What a known-safe command is run with."""
+
+from __future__ import annotations
+
+import pytest
+
+from tertulia.policy.safe_environment import safe_environment
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/usr/local/bin:/usr/bin", "/usr/local/bin:/usr/bin"),
+        (".:/usr/bin::bin:./x", "/usr/bin"),
+        ("/work/bin:/work:/usr/bin:/work/../work/x:/workshop", "/usr/bin:/workshop"),
+        ("", "/usr/bin:/bin"),
+        (".", "/usr/bin:/bin"),
+    ],
+)
+def test_no_program_of_the_workspace_or_the_current_directory_is_found(path: str, expected: str) -> None:
+    """B1: `ls` is the system's, also where the workspace has one."""
+    assert safe_environment({"PATH": path}, ["/work/", "/other"])["PATH"] == expected
+
+
+def test_where_everything_is_writable_only_the_system_is_left() -> None:
+    assert safe_environment({"PATH": "/opt/bin"}, ["/"])["PATH"] == "/usr/bin:/bin"
+
+
+def test_what_comes_before_a_command_or_in_its_place_is_dropped_and_the_rest_is_kept() -> None:
+    """B1."""
+    given = {"HOME": "/h", "LC_ALL": "C", "BASH_ENV": "x", "BASH_FUNC_ls%%": "() { evil; }", "ENV": "x", "GIT_DIR": "x"}
+    kept = safe_environment({**given, "SHELLOPTS": "x", "RIPGREP_CONFIG_PATH": "x", "GIT_PAGER": "evil"}, [])
+    assert {name: kept.get(name) for name in given} == {
+        "HOME": "/h",
+        "LC_ALL": "C",
+        "BASH_ENV": None,
+        "BASH_FUNC_ls%%": None,
+        "ENV": None,
+        "GIT_DIR": None,
+    }
+    assert kept["GIT_PAGER"] == "cat"
+    assert "SHELLOPTS" not in kept
+    assert "RIPGREP_CONFIG_PATH" not in kept

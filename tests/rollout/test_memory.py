@@ -1,0 +1,23 @@
+"""The twin in memory. Its contract is in test_store.py; here is what only it can do."""
+
+from __future__ import annotations
+
+from tertulia.errors import StorageError
+from tertulia.rollout.memory import MemoryReader, MemoryRecords, MemoryStore
+from tests.rollout.stages import NOW, asked, row
+from tests.rollout.still_clock import FakeClock
+
+
+async def test_records_outlive_their_store_and_trouble_is_what_a_test_says() -> None:
+    records = MemoryRecords()
+    store = MemoryStore(records, FakeClock(NOW))
+    await asked(store.append, [row(1)], 0)
+    records.trouble = StorageError("memory: the disk is on fire", kind="io")
+    assert await asked(store.append, [row(2)], 1) is records.trouble
+    assert await asked(store.enforce, 1, row(1).policy, (), 2) is records.trouble
+    records.trouble = None
+    assert await asked(store.append, [row(2)], 3) is None
+    await asked(store.close)
+    reader = MemoryReader(records)
+    assert [found.n for found in reader.rows()] == [1, 2]
+    reader.close()

@@ -1,0 +1,135 @@
+"""Reading in batches: bounded, in order, and never more than data."""
+
+from __future__ import annotations
+
+import sqlite3
+import tracemalloc
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tertulia.errors import StorageError
+from tertulia.rollout import reader as reader_module
+from tertulia.rollout.database import MAX_HEADER_BYTES
+from tertulia.rollout.files import session_files
+from tertulia.rollout.owned_file import OwnedFile
+from tertulia.rollout.reader import SqliteReader
+from tertulia.rollout.store import Row, Stored
+from tertulia.rollout.table import damaged
+from tests.rollout.scribe import SESSION_ID
+from tests.rollout.stages import row, same
+from tests.rollout.still_clock import FakeClock
+
+
+def written(tmp_path: Path, rows: list[Row]) -> Path:
+    files = session_files(tmp_path / "home", SESSION_ID)
+    file = OwnedFile(files, FakeClock())
+    file.commit(rows)
+    file.close()
+    return files.db
+
+
+def read(file: Path, after: int = 0) -> list[Stored]:
+    with closing(SqliteReader(file)) as reader:
+        return list(reader.rows(after))
+
+
+def craft(file: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.mark.parametrize("limit", ["rows", "bytes"])
+def test_batches_neither_lose_nor_repeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(reader_module, "_BATCH_ROWS" if limit == "rows" else "_BATCH_BYTES", 3)
+    rows = [row(n) for n in (1, 2, 5, 6, 7, 10, 11)]
+    file = written(tmp_path, rows)
+    assert read(file) == [same(row) for row in rows]
+    assert [found.n for found in read(file, after=5)] == [6, 7, 10, 11]
+
+
+def test_what_comes_while_reading_is_for_the_next_time_and_nothing_is_held_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 5, 6: a slow reader never keeps the owner from erasing."""
+    monkeypatch.setattr(reader_module, "_BATCH_ROWS", 2)
+    written(tmp_path, [row(n) for n in range(1, 7)])
+    owner = OwnedFile(session_files(tmp_path / "home", SESSION_ID), FakeClock())
+    owner.claim()
+    with closing(SqliteReader(session_files(tmp_path / "home", SESSION_ID).db)) as reader:
+        rows = reader.rows()
+        assert next(rows).n == 1
+        owner.commit([row(7)])
+        assert owner.erase_bodies() == 7
+        assert [(found.n, found.body is None) for found in rows] == [
+            (2, False), (3, True), (4, True), (5, True), (6, True),
+        ]  # fmt: skip
+        assert [found.n for found in reader.rows(6)] == [7]
+    owner.close()
+
+
+def test_rows_that_vanish_while_reading_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "_BATCH_ROWS", 1)
+    file = written(tmp_path, [row(1), row(2)])
+    with closing(SqliteReader(file)) as reader:
+        rows = reader.rows()
+        next(rows)
+        craft(file, "DELETE FROM record WHERE n = 2")
+        assert list(rows) == []
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"none\.db: it is not there"):
+        SqliteReader(tmp_path / "none.db")
+
+
+def test_closing_twice_is_harmless_and_reading_afterwards_is_an_error(tmp_path: Path) -> None:
+    reader = SqliteReader(written(tmp_path, [row(1)]))
+    reader.close()
+    reader.close()
+    with pytest.raises(StorageError):
+        list(reader.rows())
+
+
+def test_a_header_of_any_size_costs_no_memory(tmp_path: Path) -> None:
+    """E8: huge values are not read; the record is damaged, the others are sound."""
+    file = written(tmp_path, [row(1), row(2), row(3)])
+    craft(file, f"UPDATE record SET header = zeroblob({MAX_HEADER_BYTES * 3}) WHERE n = 2")
+    tracemalloc.start()
+    found = read(file)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == [same(row(1)), damaged(2), same(row(3))]
+    assert peak < 1_000_000
+
+
+def test_a_name_of_any_size_is_not_read_either(tmp_path: Path) -> None:
+    """E8: what SQLite itself refuses to load is passed over."""
+    file = written(tmp_path, [row(1), row(2), row(3), row(4)])
+    craft(file, "UPDATE record SET kind = zeroblob(3000000) WHERE n IN (1, 3)")
+    reader = SqliteReader(file)
+    reader._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2_000_000)
+    assert list(reader.rows()) == [damaged(1), same(row(2)), damaged(3), same(row(4))]
+    reader.close()
+
+
+def test_records_out_of_order_are_damage_and_not_a_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E8: a crafted tree can break any order."""
+    file = written(tmp_path, [row(1), row(2), row(3)])
+    monkeypatch.setattr(reader_module, "SELECT", reader_module.SELECT.replace("ORDER BY n", "ORDER BY n = 2"))
+    with closing(SqliteReader(file)) as reader:
+        rows = reader.rows()
+        assert [next(rows).n, next(rows).n] == [1, 3]
+        assert list(rows) == []
+    monkeypatch.setattr(reader_module, "SELECT", reader_module.SELECT.replace("n > ?", "n <> ?"))
+    with closing(SqliteReader(file)) as reader, pytest.raises(StorageError, match="out of order"):
+        list(reader.rows(2))
+
+
+def test_odd_encodings_are_damaged_records(tmp_path: Path) -> None:
+    """E8."""
+    file = written(tmp_path, [row(1), row(2)])
+    craft(file, "UPDATE record SET kind = CAST(X'ff00fe' AS TEXT) WHERE n = 1")
+    assert read(file) == [damaged(1), same(row(2))]

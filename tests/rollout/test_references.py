@@ -1,0 +1,139 @@
+"""What an event and an item have in common is written once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tertulia.protocol.events import AgentMessage, BackgroundEvent, EventData, TaskComplete, TaskStarted
+from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.items import ImagePart, Item, Reasoning, Summary, TextPart, ToolOutput
+from tertulia.protocol.storage import Full, HeadersOnly
+from tertulia.protocol.tool_events import ExecCommandBegin, ToolCallBegin, ToolCallEnd
+from tertulia.protocol.usage import NO_USAGE
+from tertulia.rollout.references import Recent, Ref, refer, resolve
+from tests.rollout.recording import assistant, call, output, user
+
+
+def recent(*items: Item) -> Recent:
+    """They were said, in rows 1, 2, …"""
+    recent = Recent()
+    for n, item in enumerate(items, 1):
+        recent.note_said(Ref(n, Full(), item))
+    return recent
+
+
+def ended(*outputs: ToolOutput) -> Recent:
+    """Calls c1, c2, … and outputs that have not joined the history, in rows 11, 12, …"""
+    found = recent(call(), call(id="c2"))
+    for n, item in enumerate(outputs, 11):
+        found.note_waiting(Ref(n, Full(), item))
+    return found
+
+
+def test_an_answer_refers_to_the_last_message_even_if_thoughts_came_after_it() -> None:
+    found = recent(assistant("early", id="a0"), assistant("late"), Reasoning(ItemId("r"), "hm"))
+
+    assert refer(TaskComplete("completed", "late", NO_USAGE), found, Full()) == (
+        {"said": 2},
+        ("last_assistant_message",),
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TaskComplete("completed", "early", NO_USAGE),
+        TaskComplete("completed", None, NO_USAGE),
+        TaskStarted("user", None),
+        TaskStarted("user", "late"),
+        BackgroundEvent("late"),
+        ExecCommandBegin(CallId("c1"), [], ""),
+    ],
+)
+def test_what_was_not_said_is_no_reference(data: EventData) -> None:
+    found = recent(assistant("early", id="a0"), assistant("late"))
+
+    assert refer(data, found, Full()) == ({}, ())
+
+
+def test_an_answer_without_any_message_is_no_reference() -> None:
+    assert refer(TaskComplete("failed", "x", NO_USAGE), recent(Reasoning(ItemId("r"), "x")), Full()) == ({}, ())
+
+
+def test_the_end_of_a_call_refers_to_its_own_output() -> None:
+    found = ended(output("one"), output("two", id="c2"))
+    data = ToolCallEnd(CallId("c1"), "shell", True, "one", False, 1)
+
+    assert refer(data, found, Full()) == ({"call": 1, "said": 11}, ("call_id", "name", "output"))
+    assert refer(data, found, HeadersOnly()) == ({}, ())
+
+
+def test_the_end_of_a_call_that_ended_with_a_picture_has_a_text_of_its_own() -> None:
+    """An event has the first text; where the first part is none, there is nothing to refer to."""
+    found = ended(ToolOutput(ItemId("o"), CallId("c1"), (ImagePart("data:"), TextPart("one"))))
+
+    assert refer(ToolCallEnd(CallId("c1"), "shell", True, "one", False, 1), found, Full())[1] == ("call_id", "name")
+
+
+def test_the_end_of_a_call_nobody_knows_is_no_reference() -> None:
+    assert refer(ToolCallEnd(CallId("c9"), "shell", True, "x", False, 1), ended(output("x")), Full()) == ({}, ())
+
+
+def test_a_summary_is_referred_to_by_nobody() -> None:
+    found = recent(Summary(ItemId("s"), "x"))
+
+    assert refer(AgentMessage("x", ItemId("s")), found, Full()) == ({}, ())
+
+
+def test_calls_that_are_answered_and_tasks_that_are_over_are_let_go() -> None:
+    found = ended(output("one"))
+    assert found.calls
+    assert found.ended
+
+    found.note_said(Ref(20, Full(), output("one")))
+    found.note_said(Ref(21, Full(), output("two", id="c2")))
+    found.note_waiting(Ref(22, Full(), user("later")))
+    found.note_said(Ref(23, Full(), user("later")))
+    found.task_over()
+
+    assert (found.calls, found.ended, found.queued, found.spoken, found.asked) == ({}, {}, {}, {}, None)
+
+
+def test_the_oldest_is_given_up_when_there_are_too_many() -> None:
+    found = recent(*(assistant(str(n), id=str(n)) for n in range(1, 301)))
+
+    assert len(found.spoken) == 256
+    assert ItemId("1") not in found.spoken
+
+
+def test_rows_that_were_never_written_are_forgotten() -> None:
+    found = recent(user("one"), assistant("two"), call())
+    found.note_waiting(Ref(4, Full(), output("three")))
+
+    found.forget(2)
+    assert (found.asked is not None, found.spoken, found.calls, found.ended) == (True, {}, {}, {})
+
+    found.forget(1)
+    assert found.asked is None
+
+
+def test_only_the_very_same_item_under_the_same_policy_is_waiting() -> None:
+    found = Recent()
+    found.note_waiting(Ref(1, Full(), user("one")))
+
+    assert found.waiting(user("one"), Full()) is not None
+    assert found.waiting(user("one"), HeadersOnly()) is None
+    assert found.waiting(user("two"), Full()) is None
+    assert found.waiting(user("one", id="other"), Full()) is None
+
+
+def test_of_an_item_whose_text_is_lost_only_ids_are_taken() -> None:
+    items: dict[int, Item] = {1: call(), 2: output("x"), 3: assistant("y")}
+    lost = dict.fromkeys(items)
+
+    assert resolve(ToolCallEnd, {"call": 1, "said": 2}, items, lost) == {"call_id": "c1", "name": "shell"}
+    assert resolve(AgentMessage, {"said": 3}, items, lost) == {"item_id": "a1", "text": ""}
+    assert resolve(TaskComplete, {"said": 3}, items, lost) == {}
+    assert resolve(ToolCallBegin, {"said": 1}, items, lost) == {"call_id": "c1", "name": "shell", "arguments": None}
+    assert resolve(ToolCallBegin, {"said": 2}, items, {}) == {}
+    assert resolve(ExecCommandBegin, {"call": 1}, items, {}) == {"call_id": "c1"}

@@ -1,0 +1,82 @@
+"""One command below bubblewrap, from the moment it is held to the moment its last process is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import termios
+
+import pytest
+
+from tertulia.sandbox import bubblewrapped
+from tertulia.sandbox.bubblewrapped import _gate, in_memory
+from tertulia.sandbox.runner import TerminalSize
+from tertulia.sandbox.sandbox import Sandbox
+from tests.sandbox.confined import DEADLINE_S, Place
+
+
+def test_the_gate_does_not_open_when_whoever_should_open_it_is_gone() -> None:
+    """A18: end of file would let a command begin that nobody watches."""
+    held, writing = _gate()
+    os.close(writing)
+    ready, _, _ = select.select([held], [], [], 0)
+    os.close(held)
+    assert ready == []
+
+
+def test_what_goes_to_bubblewrap_in_memory_is_read_from_its_beginning() -> None:
+    fd = in_memory(b"x" * 100_000)
+    try:
+        assert os.read(fd, 1 << 20) == b"x" * 100_000
+    finally:
+        os.close(fd)
+
+
+async def test_limits_that_cannot_be_set_keep_the_command_from_beginning(
+    place: Place, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A19: fails closed."""
+    await sandbox.check()
+
+    def refuse(pid: int, limits: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(bubblewrapped, "impose", refuse)
+    running = await sandbox.start(place.command("touch", "ran"))
+    finished = await running.wait(DEADLINE_S)
+    assert finished is not None
+    assert finished.ended == "not_started"
+    assert finished.reason == "its limits cannot be set: Operation not permitted"
+    assert list(place.root.iterdir()) == []
+
+
+async def test_a_command_that_is_killed_before_it_is_known_never_begins(place: Place, sandbox: Sandbox) -> None:
+    await sandbox.check()
+    processes = [await sandbox.start(place.command("touch", f"ran-{number}", place.tag)) for number in range(5)]
+    finished = await asyncio.gather(*(process.kill() for process in processes))
+    assert {one.ended for one in finished} == {"killed"}
+    assert list(place.root.iterdir()) == []
+    assert place.survivors() == []
+
+
+async def test_a22_a_command_cannot_type_into_its_terminal(place: Place, sandbox: Sandbox) -> None:
+    """A22: TIOCSTI is refused by the filter, whatever the kernel's own setting."""
+    code = f"import fcntl\ntry: fcntl.ioctl(0, {termios.TIOCSTI}, b'x')\nexcept OSError as error: print('errno', error.errno)"
+    running = await sandbox.start(place.python(code, terminal=TerminalSize()))
+    finished = await running.wait(DEADLINE_S)
+    assert finished is not None
+    assert b"errno 1" in finished.output.head
+
+
+async def test_stubs_are_there_while_it_runs_and_gone_when_it_has_ended(place: Place, sandbox: Sandbox) -> None:
+    """A5: also when two overlap."""
+    first = await sandbox.start(place.command("cat", keep_stdin=True))
+    second = await sandbox.start(place.command("cat", keep_stdin=True))
+    assert (place.root / ".git").is_dir()
+    first.close_stdin()
+    await first.wait(DEADLINE_S)
+    await place.until(lambda: second._spawned._first_pid)
+    assert (place.root / ".git").is_dir()
+    await second.kill()
+    assert list(place.root.iterdir()) == []

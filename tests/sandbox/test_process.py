@@ -1,0 +1,143 @@
+"""Driving a command without a task: draining, feeding, ending. The tier is a puppet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+
+import pytest
+
+from tertulia.errors import Closed, SandboxError
+from tertulia.events.clock import SystemClock
+from tertulia.sandbox import process as process_module
+from tertulia.sandbox.process import Process
+from tertulia.sandbox.runner import Output, TerminalSize, TierName
+from tertulia.sandbox.tier import Ended, Ending, Streams
+from tests.sandbox.confined import Place
+
+
+class Puppet:
+    """A tier whose commands do what the test does."""
+
+    name: TierName = "none"
+    not_covered = ()
+
+    def __init__(self) -> None:
+        self.kills = 0
+
+    def find(self) -> str:
+        return ""
+
+    def spawn(self, command: object, streams: Streams, ended: Ended) -> Puppet:
+        self.stdin, self.stdout = os.dup(streams.stdin), os.dup(streams.stdout)
+        self.ended = ended
+        return self
+
+    def kill(self) -> None:
+        self.kills += 1
+
+    def conclude(self, ending: Ending, output: Output) -> Ending:
+        return ending
+
+    def close(self) -> None:
+        pass
+
+    def end(self, ending: Ending) -> None:
+        os.close(self.stdin)
+        os.close(self.stdout)
+        self.ended(ending)
+
+
+def begin(place: Place, **fields: object) -> tuple[Process, Puppet]:
+    puppet = Puppet()
+    return Process(place.command("x", **fields), puppet, SystemClock(), None), puppet
+
+
+async def test_what_is_in_the_pipe_at_the_end_is_still_read(place: Place) -> None:
+    process, puppet = begin(place)
+    os.write(puppet.stdout, b"x" * 65_536)
+    puppet.end(Ending(0))
+    assert process.finished is not None
+    assert process.finished.output.total == 65_536
+
+
+async def test_output_that_somebody_else_still_holds_open_does_not_keep_the_end(place: Place) -> None:
+    process, puppet = begin(place)
+    held = os.dup(puppet.stdout)
+    puppet.end(Ending(3))
+    assert (await process.wait(1)) == process.finished
+    os.close(held)
+
+
+async def test_a_reader_that_is_slow_makes_the_writer_wait(place: Place) -> None:
+    process, puppet = begin(place, keep_stdin=True)
+    writing = asyncio.create_task(process.write(b"x" * 300_000))
+    await asyncio.sleep(0)
+    assert not writing.done()
+    os.set_blocking(puppet.stdin, False)
+    got = 0
+    while got < 300_000:
+        with contextlib.suppress(BlockingIOError):
+            got += len(os.read(puppet.stdin, 65_536))
+        await asyncio.sleep(0)
+    await writing
+    puppet.end(Ending(0))
+
+
+@pytest.mark.parametrize("how", ["ends", "closes its input"])
+async def test_who_writes_to_a_command_that_stops_reading_is_told(place: Place, how: str) -> None:
+    process, puppet = begin(place, keep_stdin=True)
+    writing = asyncio.create_task(process.write(b"x" * 300_000))
+    await asyncio.sleep(0)
+    if how == "ends":
+        puppet.end(Ending(0))
+    else:
+        os.close(puppet.stdin)
+        puppet.stdin = os.open(os.devnull, os.O_RDONLY)
+    with pytest.raises(Closed):
+        await asyncio.wait_for(writing, 10)
+    if process.finished is None:
+        puppet.end(Ending(0))
+
+
+async def test_killing_gives_up_on_what_the_kernel_holds(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H3: bounded"""
+    monkeypatch.setattr(process_module, "_KILL_DEADLINE_S", 0.01)
+    process, puppet = begin(place)
+    with pytest.raises(SandboxError, match="still there after"):
+        await process.kill()
+    assert puppet.kills == 1
+    puppet.end(Ending(137))
+    assert (await process.kill()).ended == "killed"
+    assert puppet.kills == 1
+
+
+@pytest.mark.parametrize(
+    ("ending", "ended"),
+    [
+        (Ending(0), "exited"),
+        (Ending(137), "exited"),
+        (Ending(137, limit="processes"), "killed"),
+        (Ending(1, limit="memory_bytes"), "exited"),
+        (Ending(1, began=False, reason="why"), "not_started"),
+    ],
+)
+async def test_how_an_end_is_called(place: Place, ending: Ending, ended: str) -> None:
+    process, puppet = begin(place)
+    puppet.end(ending)
+    assert process.finished is not None
+    assert process.finished.ended == ended
+    assert process.finished.reason == ending.reason
+
+
+async def test_a_tier_that_cannot_start_leaves_no_descriptor(place: Place) -> None:
+    class Broken(Puppet):
+        def spawn(self, command: object, streams: Streams, ended: Ended) -> Puppet:
+            raise SandboxError("no")
+
+    before = len(os.listdir("/proc/self/fd"))
+    for terminal in (None, TerminalSize()):
+        with pytest.raises(SandboxError):
+            Process(place.command("x", terminal=terminal, keep_stdin=True), Broken(), SystemClock(), None)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,104 @@
+"""The runner itself: tried out once, refused as long as it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tertulia.errors import SandboxUnavailable
+from tertulia.events.clock import SystemClock
+from tertulia.sandbox.bubblewrap import Bubblewrap
+from tertulia.sandbox.sandbox import Sandbox
+from tests.sandbox.confined import DEADLINE_S, ROOT, Place, need
+
+
+class Counted(Bubblewrap):
+    """Counts how often it is looked for, and can be made to be missing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found, self.missing = 0, False
+
+    def find(self) -> str:
+        self.found += 1
+        if self.missing:
+            raise SandboxUnavailable("missing")
+        return super().find()
+
+
+async def test_it_is_tried_out_once_however_many_ask(place: Place) -> None:
+    need("bubblewrap")
+    tier = Counted()
+    sandbox = Sandbox(tier=tier, clock=SystemClock())
+    finished = await asyncio.gather(*(sandbox.run(place.command("true")) for _ in range(4)))
+    assert [one.exit_code for one in finished] == [0] * 4
+    assert tier.found == 1
+    report = await sandbox.check()
+    assert (report.tier, tier.found) == ("bubblewrap", 1)
+    assert len(report.attempts) == 6
+    await sandbox.close()
+
+
+async def test_a20_what_was_missing_may_be_there_the_next_time(place: Place) -> None:
+    """A20: somebody installs the package and tries again."""
+    need("bubblewrap")
+    tier = Counted()
+    tier.missing = True
+    sandbox = Sandbox(tier=tier, clock=SystemClock())
+    refused = await asyncio.gather(*(sandbox.run(place.command("true")) for _ in range(2)), return_exceptions=True)
+    assert [type(error) for error in refused] == [SandboxUnavailable] * 2
+    tier.missing = False
+    assert (await sandbox.run(place.command("true"))).exit_code == 0
+    await sandbox.close()
+
+
+async def test_who_is_cancelled_while_it_is_tried_out_hinders_nobody(place: Place) -> None:
+    need("bubblewrap")
+    sandbox = Sandbox(clock=SystemClock())
+    first = asyncio.create_task(sandbox.check())
+    second = asyncio.create_task(sandbox.run(place.command("true"), timeout_s=DEADLINE_S))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second).exit_code == 0
+    await sandbox.close()
+
+
+def test_a24_nothing_runs_between_fork_and_exec() -> None:
+    """A24: no preexec_fn, no shell (ruff holds the rest of that)."""
+    sources = [path.read_text() for path in (ROOT / "src" / "tertulia").rglob("*.py")]
+    assert not [text for text in sources if re.search(r"preexec_fn *=|os\.system|os\.popen", text)]
+
+
+LARGE = """
+import asyncio, statistics, sys, time
+from pathlib import Path
+from tertulia.events.clock import SystemClock
+from tertulia.sandbox.sandbox import Sandbox
+from tests.sandbox.confined import Place
+
+async def main(folder):
+    place, sandbox = Place(Path(folder)), Sandbox(clock=SystemClock())
+    async def median():
+        return statistics.median([(await sandbox.run(place.command("true"))).duration_s for _ in range(15)])
+    small = await median()
+    ballast = bytearray(b"x" * (1 << 20)) * 1536
+    print((await median() - small) * 1000, len(ballast))
+    await sandbox.close()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+def test_a24_a_process_of_one_and_a_half_gigabytes_starts_a_command_as_fast(tmp_path: Path) -> None:
+    """A24: within 20 ms of what it takes a small one, in the same run."""
+    need("bubblewrap")
+    line = [sys.executable, "-c", LARGE, str(tmp_path)]
+    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": "/usr/bin:/bin"}
+    ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=55, check=True)
+    assert float(ran.stdout.split()[0]) <= 20

@@ -1,0 +1,82 @@
+"""The self-test: what it believes, and what it finds out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+import pytest
+
+from tertulia.errors import SandboxError, SandboxUnavailable
+from tertulia.sandbox.runner import Command, Finished, Output
+from tertulia.sandbox.selftest import ATTEMPTS, try_to_escape
+from tertulia.sandbox.unconfined import Unconfined
+
+HELD = b'{"succeeded": [false, false, false, false, false, false]}'
+
+
+def finished(text: bytes, code: int = 0) -> Finished:
+    return Finished(code, "exited", Output(text, b"", len(text)), 0.1)
+
+
+async def judge(text: bytes, act=lambda command: None) -> tuple[str, ...]:
+    async def run(command: Command) -> Finished:
+        open(os.path.join(command.cwd, "inside"), "w", encoding="ascii").close()
+        act(command)
+        return finished(text)
+
+    return await try_to_escape(Unconfined(), run)
+
+
+async def test_what_held_is_listed() -> None:
+    assert await judge(HELD) == ATTEMPTS
+
+
+@pytest.mark.parametrize("number", range(len(ATTEMPTS)))
+async def test_each_attempt_that_succeeds_makes_the_sandbox_unavailable(number: int) -> None:
+    """A20: never unsandboxed because of one leak that seems small."""
+    text = b'{"succeeded": [%s]}' % b", ".join([b"true" if at == number else b"false" for at in range(len(ATTEMPTS))])
+    with pytest.raises(SandboxUnavailable, match=f"leaks here: a command could {ATTEMPTS[number]}"):
+        await judge(text)
+
+
+async def test_what_is_seen_from_outside_counts_more_than_what_is_said() -> None:
+    def reach(command: Command) -> None:
+        outside, port = command.argv[-4:-2]
+        open(outside, "w", encoding="ascii").close()
+        socket.create_connection(("127.0.0.1", int(port))).close()
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(command.argv[-2])
+
+    with pytest.raises(SandboxUnavailable) as refused:
+        await judge(HELD, reach)
+    assert all(attempt in refused.value.message for attempt in ATTEMPTS[:3])
+
+
+async def test_a_probe_that_does_not_answer_proves_nothing() -> None:
+    with pytest.raises(SandboxUnavailable, match="did not run: no python"):
+        await judge(b"no python")
+    with pytest.raises(SandboxUnavailable, match="did not run: exit code 0"):
+        await judge(b"")
+
+
+async def test_a_workspace_that_cannot_be_written_is_no_workspace() -> None:
+    async def run(command: Command) -> Finished:
+        return finished(HELD)
+
+    with pytest.raises(SandboxUnavailable, match="does not let a command write to its workspace"):
+        await try_to_escape(Unconfined(), run)
+
+
+async def test_a_sandbox_that_does_not_start_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Command] = []
+
+    async def run(command: Command) -> Finished:
+        seen.append(command)
+        raise SandboxError("because")
+
+    with pytest.raises(SandboxUnavailable, match="does not start: because"):
+        await try_to_escape(Unconfined(), run)
+    assert not os.path.exists(seen[0].cwd)
+    await asyncio.sleep(0)

@@ -1,0 +1,43 @@
+"""Tier none: only for `danger_full_access`, and that in nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tertulia.errors import SandboxUnavailable
+from tertulia.events.clock import SystemClock
+from tertulia.sandbox.bubblewrap import Bubblewrap
+from tertulia.sandbox.runner import Output
+from tertulia.sandbox.sandbox import Sandbox
+from tertulia.sandbox.tier import Ending
+from tertulia.sandbox.unconfined import Unconfined
+from tests.sandbox.confined import DEADLINE_S, Place
+
+
+async def test_only_full_access_leaves_the_sandbox_and_needs_none(place: Place, tmp_path: Path) -> None:
+    """A20: the same sandbox that refuses everything else."""
+    sandbox = Sandbox(tier=Bubblewrap("/no/such/bwrap"), clock=SystemClock())
+    command = place.command("touch", str(tmp_path / "outside"))
+    for mode in ("read_only", "workspace_write"):
+        with pytest.raises(SandboxUnavailable):
+            await sandbox.run(replace(command, confinement=replace(command.confinement, mode=mode)))
+        assert not (tmp_path / "outside").exists()
+    danger = replace(command, confinement=replace(command.confinement, mode="danger_full_access"))
+    running = await sandbox.start(danger)
+    assert running.tier == "none"
+    finished = await running.wait(DEADLINE_S)
+    assert finished is not None
+    assert finished.exit_code == 0
+    assert (tmp_path / "outside").exists()
+    await sandbox.close()
+
+
+def test_it_finds_nothing_and_adds_nothing() -> None:
+    tier = Unconfined()
+    assert tier.find() == ""
+    assert tier.conclude(Ending(1), Output(b"MemoryError", b"", 11)) == Ending(1)
+    assert tier.not_covered
+    tier.close()
