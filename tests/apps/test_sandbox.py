@@ -35,7 +35,8 @@ def test_another_directory_and_more_of_them(shell: Shell, tmp_path: Path) -> Non
     (tmp_path / "other").mkdir()
     (tmp_path / "more").mkdir()
     line = f"pwd; touch here {tmp_path}/more/here"
-    ran = shell.spawn("-C", str(tmp_path / "other"), "--add-dir", str(tmp_path / "more"), "sandbox", "--", "sh", "-c", line)
+    places = ("-C", str(tmp_path / "other"), "--add-dir", str(tmp_path / "more"))
+    ran = shell.spawn(*places, "sandbox", "--", "sh", "-c", line)
     assert (ran.code, ran.out) == (0, f"{tmp_path}/other\n")
     assert (tmp_path / "more" / "here").exists()
 

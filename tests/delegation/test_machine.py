@@ -38,7 +38,7 @@ LIMITS = {
 
 
 class Delegating(RuleBasedStateMachine):
-    """A session whose model acts as it was drawn."""
+    """A session whose model acts as it was drawn: H5, S004-13, S004-14, S004-18, S004-36, X-03, X-12, X-14, X-15."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -288,6 +288,5 @@ def machine(examples: int) -> Any:
 
 
 TestAnyTree = pytest.mark.timeout(120)(machine(500))
-"""H5, S004-13, S004-14, S004-18, S004-36, X-03, X-14, X-15"""
 
 TestTenThousandTrees = pytest.mark.nightly(pytest.mark.timeout(1800)(machine(10_000)))

@@ -18,7 +18,7 @@ async def note(text: str = "") -> str:
 
 
 async def test_create() -> None:
-    """S004-04, S004-18, S004-22, S004-25, S004-35, X-04: replaced, the new one from start to end, continued, closed."""
+    """S004-04, S004-17, S004-18, S004-22, S004-25, S004-35, X-04: replaced, the new one whole, continued, closed."""
     async with play(say("I ask.", create()), say("four"), say("It is four.")) as on:
         reply = await on.root.message("2+2?")
         assert (reply.status, reply.text, reply.tool_calls) == ("completed", "It is four.", 1)
@@ -177,6 +177,26 @@ async def test_create_and_an_ordinary_call_in_one_answer() -> None:
             "A task_complete completed 'done'",
         ]
         assert sorted(output.call_id for output in on.outputs(on.root)) == ["c1", "c2"]
+
+
+async def test_what_a_chain_causes_comes_before_what_users_have_queued() -> None:
+    """S004-15, X-03: plans of an interrupt go to the head as a block, one after another; users queue behind."""
+    async with play() as on:
+        b = await on.session.open()
+        gate = asyncio.Event()
+        on.mark()
+        on.write(say("", send(b, "c1"), create("c2")), say("B", gate=gate), "C", "A", "for B", "for A")
+        running = on.begin(on.root.message("go"))
+        await on.asked(2)
+        queued = [on.begin(conversation.message("and I?")) for conversation in (b, on.root)]
+        gate.set()
+        assert (await running).text == "A"
+        assert [(await reply).text for reply in queued] == ["for B", "for A"]
+        started = [line for line in on.score() if "task_started" in line]
+        assert [f"{line[0]} {line.split()[2]}" for line in started] == [
+            *("A user", "B target", "C target", "A continuation"),
+            *("B user", "A user"),
+        ]
 
 
 async def test_a_failing_target() -> None:

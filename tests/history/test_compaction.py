@@ -228,7 +228,7 @@ async def test_compaction_puts_the_summariser_s_words_in_place_of_the_oldest() -
     (summary,) = summaries(store)
     assert items == [item for turn in turns for item in turn][: len(items)]
     assert (summary.text, summary.replaced) == ("so far", len(items))
-    rewrite = Rewrite(kept=(0,), end=7, place=1, summary=summary)
+    rewrite = Rewrite(kept=(0,), end=7, place=1, summary=summary, total=11)
     assert done == Compaction(True, before, store.approx_tokens, len(items), rewrites=(rewrite,))
     assert store.approx_tokens <= before // 2
     assert 0 < budget <= compaction.MAX_SUMMARY_TOKENS

@@ -18,6 +18,7 @@ from tertulia.protocol.items import (
     ToolCall,
     ToolOutput,
     UserMessage,
+    readable_arguments,
     text_of,
     text_parts,
 )
@@ -86,3 +87,18 @@ def test_the_text_of_a_message_is_its_text_parts_joined(kind) -> None:
 def test_a_text_is_one_part_or_none(text) -> None:
     assert text_of(text_parts(text)) == text
     assert len(text_parts(text)) == (1 if text else 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "readable"),
+    [
+        ('{"a":[1,2.5,true]}', "function", {"a": [1, 2.5, True]}),
+        ("not json", "function", "not json"),
+        ("[" * 100_000, "function", "[" * 100_000),
+        ('"' + "x" * 65536 + '"', "function", '"' + "x" * 65536 + '"'),
+        ("[" * 5_000, "function", "[" * 5_000),
+        ('{"a":1}', "custom", '{"a":1}'),
+    ],
+)
+def test_arguments_that_are_json_are_read_and_others_stay_as_they_are(arguments, kind, readable) -> None:
+    assert readable_arguments(ToolCall(ItemId("1"), CallId("c"), "t", arguments, kind)) == readable

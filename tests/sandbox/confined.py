@@ -82,9 +82,17 @@ class Place:
 
     async def until(self, happened: Callable[[], object]) -> None:
         """Wait for something that nobody tells us of; fails when it does not come."""
-        async with asyncio.timeout(DEADLINE_S):
-            while not happened():
-                await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        came = asyncio.Event()
+
+        def look() -> None:
+            if happened():
+                came.set()
+            else:
+                loop.call_soon(look)
+
+        look()
+        await asyncio.wait_for(came.wait(), DEADLINE_S)
 
 
 def tagged(tag: str) -> list[int]:
@@ -118,7 +126,7 @@ os.execvp("sh", ["sh", "-c", "trap '' TERM INT HUP; while :; do sleep 600; done"
 
 
 def ordinary_python() -> str | None:
-    """A Python that an ordinary user can run with what we have installed; None when there is none, or we are not root."""
+    """A Python that an ordinary user can run with our packages; None where there is none, or we are not root."""
     if os.getuid() != 0:
         return None
     candidates = (sys.executable, os.path.realpath(sys.executable), "/usr/bin/python3")

@@ -221,4 +221,4 @@ def _good(finished: Finished) -> Finished:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(try_everything(sys.argv[1]))))
+    sys.stdout.write(json.dumps(asyncio.run(try_everything(sys.argv[1]))))

@@ -94,9 +94,10 @@ async def test_a20_user_namespaces_that_are_off_refuse_every_command(
 ) -> None:
     """A20: bubblewrap is there, and says that it may not."""
     monkeypatch.setattr(bubblewrap, "_check_owner", lambda path: None)
-    script = '[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit; echo "bwrap: No permissions to creating new namespace" >&2; exit 1'
+    version = '[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit'
+    script = f"{version}; echo 'bwrap: No permissions to creating new namespace' >&2; exit 1"
     sandbox = Sandbox(tier=Bubblewrap(str(plant(tmp_path / "bwrap", script))), clock=SystemClock())
-    with pytest.raises(SandboxUnavailable, match="does not start: .*No permissions to creating new namespace"):
+    with pytest.raises(SandboxUnavailable, match=r"does not start: .*No permissions to creating new namespace"):
         await sandbox.run(place.command("touch", "ran"))
     assert list(place.root.iterdir()) == []
 
@@ -107,7 +108,7 @@ async def test_a20_a_bubblewrap_that_confines_nothing_is_found_out(
     """A20: the self-test does not believe; it tries."""
     monkeypatch.setattr(bubblewrap, "_check_owner", lambda path: None)
     code = (
-        "#!{python}\n"
+        f"#!{sys.executable}\n"
         "import os, sys\n"
         "if sys.argv[1] == '--version': print('bubblewrap 0.8.0'); sys.exit()\n"
         "words = open(int(sys.argv[2])).read().split(chr(0))\n"
@@ -118,15 +119,15 @@ async def test_a20_a_bubblewrap_that_confines_nothing_is_found_out(
         "    os.read(int(after('--block-fd')), 1)\n"
         "    os.chdir(after('--chdir'))\n"
         "    os.execvp(sys.argv[4], sys.argv[4:])\n"
-        "os.write(status, b'{{ \"child-pid\": %d }}\\n' % child)\n"
+        "os.write(status, b'{ \"child-pid\": %d }\\n' % child)\n"
         "code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
-        "os.write(status, b'{{ \"exit-code\": %d }}\\n' % code)\n"
-    ).format(python=sys.executable)
+        "os.write(status, b'{ \"exit-code\": %d }\\n' % code)\n"
+    )
     program = tmp_path / "bwrap"
     program.write_text(code)
     program.chmod(0o755)
     sandbox = Sandbox(tier=Bubblewrap(str(program)), clock=SystemClock())
-    with pytest.raises(SandboxUnavailable, match="leaks here: a command could .*connect to a UNIX socket"):
+    with pytest.raises(SandboxUnavailable, match=r"leaks here: a command could .*connect to a UNIX socket"):
         await sandbox.run(place.command("touch", "ran"))
     assert list(place.root.iterdir()) == []
 
@@ -142,6 +143,21 @@ def test_a21_a_program_that_others_can_write_is_not_trusted(tmp_path: Path) -> N
     link.symlink_to(BWRAP)
     with pytest.raises(SandboxUnavailable, match="not trusted"):
         Bubblewrap(str(link)).find()
+
+
+@pytest.mark.parametrize(("program", "groups"), [("/no/such/bwrap", None), (BWRAP, Path("/no/such/group"))])
+async def test_what_vanishes_after_it_was_tried_refuses_the_command(
+    place: Place, sandbox: Sandbox, program: str, groups: Path | None
+) -> None:
+    """A20: and nothing of the attempt is left, neither stubs nor descriptors."""
+    await sandbox.check()
+    tier = sandbox._tier
+    before = len(os.listdir("/proc/self/fd"))
+    tier._program, tier._cgroups = program, groups
+    with pytest.raises(SandboxUnavailable, match="cannot be started: No such file"):
+        await sandbox.run(place.command("touch", "ran"))
+    assert list(place.root.iterdir()) == []
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_how_an_ending_is_told() -> None:

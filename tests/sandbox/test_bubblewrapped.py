@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import subprocess
+import sys
 import termios
 
 import pytest
 
+from tertulia.events.clock import SystemClock
 from tertulia.sandbox import bubblewrapped
 from tertulia.sandbox.bubblewrapped import _gate, in_memory
 from tertulia.sandbox.runner import TerminalSize
 from tertulia.sandbox.sandbox import Sandbox
-from tests.sandbox.confined import DEADLINE_S, Place
+from tests.sandbox.confined import DEADLINE_S, ROOT, Place, need
 
 
 def test_the_gate_does_not_open_when_whoever_should_open_it_is_gone() -> None:
@@ -62,7 +65,8 @@ async def test_a_command_that_is_killed_before_it_is_known_never_begins(place: P
 
 async def test_a22_a_command_cannot_type_into_its_terminal(place: Place, sandbox: Sandbox) -> None:
     """A22: TIOCSTI is refused by the filter, whatever the kernel's own setting."""
-    code = f"import fcntl\ntry: fcntl.ioctl(0, {termios.TIOCSTI}, b'x')\nexcept OSError as error: print('errno', error.errno)"
+    act = f"fcntl.ioctl(0, {termios.TIOCSTI}, b'x')"
+    code = f"import fcntl\ntry: {act}\nexcept OSError as error: print('errno', error.errno)"
     running = await sandbox.start(place.python(code, terminal=TerminalSize()))
     finished = await running.wait(DEADLINE_S)
     assert finished is not None
@@ -80,3 +84,36 @@ async def test_stubs_are_there_while_it_runs_and_gone_when_it_has_ended(place: P
     assert (place.root / ".git").is_dir()
     await second.kill()
     assert list(place.root.iterdir()) == []
+
+
+HASTY = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from tertulia.events.clock import SystemClock
+from tertulia.sandbox.sandbox import Sandbox
+from tests.sandbox.confined import Place
+
+async def main(folder, tag):
+    place, sandbox = Place(Path(folder)), Sandbox(clock=SystemClock())
+    await sandbox.check()
+    await sandbox.start(place.command("sh", "-c", "touch ran; sleep 600", tag))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_a18_a_product_that_is_killed_in_the_moment_it_starts_a_command_leaves_nothing(place: Place) -> None:
+    """A18: before bubblewrap is bound to our life by itself."""
+    need("bubblewrap")
+    line = [sys.executable, "-c", HASTY, "", place.tag]
+    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": "/usr/bin:/bin"}
+    for number in range(5):
+        line[-2] = str(place.root / f"inner-{number}")
+        os.mkdir(line[-2])
+        assert subprocess.run(line, env=environment, timeout=30, check=False).returncode == -9
+    until = SystemClock().monotonic() + 1.0
+    while place.survivors() and SystemClock().monotonic() < until:
+        pass
+    assert place.survivors() == []
+    assert list(place.root.rglob("ran")) == []

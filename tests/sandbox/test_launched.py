@@ -41,7 +41,7 @@ async def test_a_launcher_that_was_killed_is_started_anew(place: Place) -> None:
 async def test_a_python_that_is_not_there_refuses_the_command(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     sandbox = Sandbox(clock=SystemClock())
-    with pytest.raises(SandboxUnavailable, match="launcher of commands cannot be started"):
+    with pytest.raises(SandboxUnavailable, match="cannot be handed to its launcher"):
         await sandbox.run(unconfined(place, "touch", "ran"))
     await sandbox.close()
     assert list(place.root.iterdir()) == []

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 
 from tertulia.errors import SandboxUnavailable
 from tertulia.events.clock import SystemClock
@@ -102,3 +105,39 @@ def test_a24_a_process_of_one_and_a_half_gigabytes_starts_a_command_as_fast(tmp_
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": "/usr/bin:/bin"}
     ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=55, check=True)
     assert float(ran.stdout.split()[0]) <= 20
+
+
+REACH = """
+import socket, sys
+try:
+    socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5).close()
+    print("reached")
+except OSError as error:
+    print(type(error).__name__)
+try:
+    socket.socket(socket.AF_UNIX)
+except PermissionError:
+    print("no UNIX sockets")
+"""
+
+
+@pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize("network", [False, True])
+async def test_a9_a10_the_network_is_there_where_it_is_allowed_and_unix_sockets_never(
+    place: Place, tier: Literal["bubblewrap", "landlock"], network: bool
+) -> None:
+    """A9, A10: judged by the listener."""
+    need(tier)
+    sandbox = Sandbox(tier=tier, clock=SystemClock())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        command = place.python(REACH, str(listener.getsockname()[1]))
+        allowed = replace(command, confinement=replace(command.confinement, network=network))
+        said = (await sandbox.run(allowed, timeout_s=DEADLINE_S)).output.text()
+        await sandbox.close()
+        assert ("reached" in said) is network
+        assert "no UNIX sockets" in said
+        if network:
+            listener.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            listener.accept()

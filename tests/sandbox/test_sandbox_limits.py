@@ -1,4 +1,4 @@
-"""What a command may use: the limit is met, the host is fine, and the ending names the limit. Root and ordinary user."""
+"""What a command may use: the limit holds, the host is fine, the ending names the limit. Root and ordinary user."""
 
 from __future__ import annotations
 
@@ -97,5 +97,4 @@ async def test_without_limits_none_are_set(place: Place, sandbox: Sandbox) -> No
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(asyncio.run(meet(Path(os.path.realpath(folder)), "bubblewrap"))))
-    sys.exit(0)
+        sys.stdout.write(json.dumps(asyncio.run(meet(Path(os.path.realpath(folder)), "bubblewrap"))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 
 import pytest
 from hypothesis import given
@@ -130,4 +131,7 @@ def test_a20_there_is_no_filter_for_a_machine_that_we_do_not_know(monkeypatch: p
     real = os.uname()
     monkeypatch.setattr(os, "uname", lambda: os.uname_result((*real[:4], "riscv64")))
     with pytest.raises(SandboxUnavailable, match="no system call filter for riscv64"):
+        current_machine()
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    with pytest.raises(SandboxUnavailable, match="on Linux only, and this is Darwin"):
         current_machine()

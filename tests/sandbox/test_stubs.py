@@ -57,10 +57,38 @@ def test_a_directory_of_the_users_own_stays_empty_or_not(tmp_path: Path, parent:
 def test_what_somebody_put_there_meanwhile_stays(tmp_path: Path, parent: int) -> None:
     stub = hold(parent, ".idea")
     assert stub is not None
-    (tmp_path / ".idea").chmod(0o755)
+    if os.getuid() != 0:
+        (tmp_path / ".idea").chmod(0o755)
     (tmp_path / ".idea" / "mine").touch()
     stub.release()
     assert (tmp_path / ".idea" / "mine").exists()
+
+
+def test_a_umask_does_not_hide_what_is_a_stub(tmp_path: Path, parent: int) -> None:
+    before = os.umask(0o077)
+    try:
+        stub = hold(parent, ".idea")
+    finally:
+        os.umask(before)
+    assert stub is not None
+    stub.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stub_that_could_not_be_held_is_taken_over_by_the_next(
+    tmp_path: Path, parent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F8"""
+
+    def refuse(*arguments: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "dup", refuse)
+        with pytest.raises(SandboxError, match="Too many open files"):
+            hold(parent, ".idea")
+    assert sweep(str(tmp_path), [".idea"]) == [".idea"]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("make", [lambda path: path.write_text("x"), lambda path: path.symlink_to("/etc")])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import Closed, InvalidParams
+from tertulia.errors import Closed, InvalidParams, SandboxError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.runner import Command, TerminalSize
 from tertulia.sandbox.sandbox import Sandbox
@@ -77,8 +79,6 @@ async def test_stdout_and_stderr_come_in_the_order_they_were_written(tried: Trie
 async def test_input_goes_in_whole_and_then_ends(tried: Tried) -> None:
     data = os.urandom(1 << 20)
     finished = await tried.run("sha256sum", stdin=data)
-    import hashlib  # noqa: PLC0415
-
     assert finished.output.text().split()[0] == hashlib.sha256(data).hexdigest()
 
 
@@ -274,3 +274,34 @@ async def test_commands_run_at_the_same_time_and_leave_no_descriptor_open(tried:
     finished = await asyncio.gather(*(tried.run("sh", "-c", f"exit {number}") for number in range(8)))
     assert [one.exit_code for one in finished] == list(range(8))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_too_few_descriptors_refuse_a_command_and_leak_none(tried: Tried) -> None:
+    """F8: with one more each time, until there are enough; what cannot start leaves nothing behind."""
+    await tried.run("true")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Numbers that are free between others would serve as well as higher ones.
+    top, fillers = max(map(int, os.listdir("/proc/self/fd"))), [os.dup(0)]
+    while fillers[-1] < top:
+        fillers.append(os.dup(0))
+    before = os.listdir("/proc/self/fd")
+    outcomes: list[str] = []
+    try:
+        for extra in range(60):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (fillers[-1] + 1 + extra, hard))
+            try:
+                finished = await tried.run("sh", "-c", "exit 0", tried.place.tag)
+                outcomes.append(f"{finished.ended} {finished.exit_code}")
+            except SandboxError:
+                outcomes.append("refused")
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert len(os.listdir("/proc/self/fd")) == len(before)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in fillers:
+            os.close(fd)
+    assert {*outcomes} <= {"refused", "exited 0"}
+    assert outcomes[0] == "refused"
+    assert outcomes[-1] == "exited 0"
+    assert tried.place.survivors() == []
+    assert list(tried.place.root.iterdir()) == []

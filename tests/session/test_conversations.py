@@ -13,8 +13,8 @@ from msgspec.structs import replace
 import tertulia
 from tertulia.errors import InvalidParams, Limit, NotFound, ToolConflict
 from tertulia.mcp.view import McpView
-from tertulia.protocol.records import Forked
 from tertulia.protocol.inputs import NewConversation, SetContext
+from tertulia.protocol.records import Forked
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.testing import ScriptedModel, say
 from tests.prompt.specs import mcp

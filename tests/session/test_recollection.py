@@ -42,6 +42,14 @@ def test_a_rewrite_whose_pieces_are_lost_does_what_it_can() -> None:
     assert words(past) == ["1", "2"]
 
 
+def test_a_rewrite_finds_its_places_although_the_oldest_pieces_have_expired() -> None:
+    """E4: what a sweep has deleted were the oldest."""
+    summary = Summary(ItemId("s"), "so far", 2)
+    rewritten = Rewritten(A, kept=(0, 2), end=4, place=1, summary=summary, total=6)
+    past = read(said("2"), said("3"), said("4"), said("5"), rewritten)
+    assert words(past) == ["so far", "2", "4", "5"]
+
+
 def test_a_fork_begins_with_the_first_items_also_in_the_middle_of_a_piece() -> None:
     past = read(said("seed"), said("1", "2", "3"), said("4"), Forked(B, A, 3), said("5"))
     assert words(past, B) == ["seed", "1", "2"]

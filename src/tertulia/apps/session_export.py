@@ -67,6 +67,8 @@ def export(given: Given, *, which: str | None, last: bool, target: Path | None) 
         opened = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         raise click.BadParameter(f"{target} is there already; name a new file", param_hint="--output") from None
+    except OSError as error:
+        raise click.BadParameter(f"{target} cannot be written ({error.strerror})", param_hint="--output") from None
     with open(opened, "wb") as stream:
         count = _write(stream, session_id, file)
     Terminal(sys.stderr, loaded.environment.variables).line(f"{count:,} records are in {target}")

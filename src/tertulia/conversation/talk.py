@@ -135,7 +135,7 @@ class Talk:
     def note_rewrites(self, rewrites: Iterable[Rewrite]) -> None:
         """The history was made smaller."""
         for done in rewrites:
-            self.note(Rewritten(self.id, done.kept, done.end, done.place, done.summary))
+            self.note(Rewritten(self.id, done.kept, done.end, done.place, done.summary, done.total))
 
     def close_open_calls(self, reason: str) -> tuple[ToolOutput, ...]:
         """Give every open call its one output; what was written."""

@@ -6,10 +6,11 @@ Nothing is read from a session or a turn: the terms and the rights say it all.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
 import msgspec
 
-from tertulia.conversation.context import Terms, ToolsPrefs, prefs
+from tertulia.conversation.context import ShellMode, Terms, ToolsPrefs, prefs
 from tertulia.mcp.view import McpView
 from tertulia.policy.narrowing import Rights
 from tertulia.prompt.tool_list import ToolList, assemble
@@ -39,8 +40,10 @@ class _Made(msgspec.Struct, frozen=True):
 class Toolbox:
     """The session's tools, and the lists made of them. A list is made once for each set of preferences."""
 
-    def __init__(self, registry: ToolRegistry) -> None:
+    def __init__(self, registry: ToolRegistry, forms: Mapping[ShellMode, ToolSpec] | None = None) -> None:
+        """`forms`: what the shell is called and takes in some modes, where that is not what is registered."""
         self.registry = registry
+        self._forms = {(mode, spec.name): spec for mode, spec in (forms or {}).items()}
         self._lists: OrderedDict[_Key, _Made] = OrderedDict()
 
     def offered(self, terms: Terms, rights: Rights, *, delegating: bool = True) -> ToolList:
@@ -66,7 +69,7 @@ class Toolbox:
 
     def _assemble(self, wanted: ToolsPrefs, view: McpView, *, delegating: bool) -> ToolList:
         own = [
-            spec
+            self._forms.get((wanted.shell_mode, spec.name), spec)
             for spec in self.registry.specs()
             if _switched_on(spec, wanted) and (delegating or spec.name not in INTERRUPTING)
         ]

@@ -118,6 +118,7 @@ def _prepare(floor: Floor, script: Script) -> _Turn:
         talk.history.snapshot(),
         override=override,
         output_schema=script.output_schema,
+        storage=floor.storage(),
     )
     return _Turn(asked, context, known.names, request)
 

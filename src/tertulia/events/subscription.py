@@ -285,6 +285,11 @@ class Subscription:
         """
         return self._box.passed(seq)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether anything more may come in."""
+        return not self._box.ended
+
     def finish(self) -> None:
         """Take nothing more in; iteration ends when what there is now was taken. Idempotent."""
         self._box.finish()

@@ -67,6 +67,8 @@ class Rewrite(msgspec.Struct, frozen=True):
     end: int
     place: int
     summary: Summary | None
+    total: int
+    """How many there were before."""
 
 
 class HistoryStore:
@@ -208,10 +210,11 @@ class HistoryStore:
         place = len(kept) if plan.spared is None else kept.index(plan.spared)
         inserted = [] if summary is None else [seal((summary,))]
         stay = [range(i, i + 1) for i in kept]
-        tail = range(plan.end, len(self._segments))
+        total = len(self._segments)
+        tail = range(plan.end, total)
         self._rearrange([*stay[:place], *inserted, *stay[place:], tail])
         self._revision += 1
-        return Rewrite(kept, plan.end, place, summary)
+        return Rewrite(kept, plan.end, place, summary, total)
 
     def fork(self, at: ItemId | int | None = None, limits: HistoryLimits | None = None) -> HistoryStore:
         """A history of its own that begins with this one's items up to `at`: an item, a round, or everything.

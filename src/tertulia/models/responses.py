@@ -9,7 +9,7 @@ import msgspec
 
 from tertulia.models.http_wire import HttpWire
 from tertulia.models.responses_answer import ResponsesAnswer
-from tertulia.models.spelling import argument_text, encode, fitting, glued, member, summarised
+from tertulia.models.spelling import argument_text, arguments_of, encode, fitting, glued, member, summarised
 from tertulia.models.wire import Request
 from tertulia.protocol.items import (
     AssistantMessage,
@@ -22,6 +22,7 @@ from tertulia.protocol.items import (
     ToolOutput,
     UserMessage,
 )
+from tertulia.protocol.tool_names import LOCAL_SHELL
 from tertulia.protocol.tool_spec import ToolSpec
 
 _LEGAL_ID = re.compile(r".{1,64}", re.DOTALL)
@@ -58,6 +59,8 @@ class ResponsesDialect:
             case ToolCall(kind="custom"):
                 call_id = fitting(item.call_id, _LEGAL_ID)
                 return {"type": "custom_tool_call", "call_id": call_id, "name": item.name, "input": item.arguments}
+            case ToolCall() if item.name == LOCAL_SHELL and (action := arguments_of(item)) is not None:
+                return _local_shell_call(fitting(item.call_id, _LEGAL_ID), action)
             case ToolCall():
                 call_id = fitting(item.call_id, _LEGAL_ID)
                 arguments = argument_text(item)
@@ -105,6 +108,11 @@ class ResponsesWire(HttpWire):
         return ResponsesAnswer(self.place, self.dialect.name)
 
 
+def _local_shell_call(call_id: str, action: dict[str, object]) -> dict[str, object]:
+    usual: dict[str, object] = {"type": "exec", "env": {}}
+    return {"type": "local_shell_call", "call_id": call_id, "status": "completed", "action": usual | action}
+
+
 def _message(role: str, content: object) -> dict[str, object]:
     # With its type: OpenAI can do without, others cannot.
     return {"type": "message", "role": role, "content": content}
@@ -127,6 +135,9 @@ def _spell_part(part: Part) -> dict[str, str]:
 
 
 def _spell_tool(tool: ToolSpec) -> dict[str, object]:
+    if tool.name == LOCAL_SHELL and tool.source == "builtin":
+        # Known to the API by this name alone; its output goes back like a function's.
+        return {"type": tool.name}
     named = {"type": tool.kind, "name": tool.name, "description": tool.description}
     match tool.kind:
         case "function":

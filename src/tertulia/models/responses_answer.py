@@ -7,11 +7,12 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from tertulia.models.reading import NOTHING, Draft, Room, count, parse, parse_known, read_loosely, usage
+from tertulia.models.reading import NOTHING, Draft, Room, count, fields, parse, parse_known, read_loosely, usage
 from tertulia.models.trouble import Place, cut, reported
 from tertulia.models.wire import Finished, Piece, ReasoningDelta, Said, Searched, StopReason, TextDelta
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, text_parts
+from tertulia.protocol.tool_names import LOCAL_SHELL
 from tertulia.protocol.usage import NO_USAGE, Usage
 
 
@@ -29,10 +30,6 @@ class _ContentPart(msgspec.Struct):
     refusal: str | None = None
 
 
-class _Action(msgspec.Struct):
-    query: str | None = None
-
-
 class _Item(msgspec.Struct):
     type: str = ""
     id: str | None = None
@@ -43,7 +40,7 @@ class _Item(msgspec.Struct):
     content: list[_ContentPart] | None = None
     summary: list[_ContentPart] | None = None
     encrypted_content: str | None = None
-    action: _Action | None = None
+    action: msgspec.Raw = NOTHING
 
 
 class _Incomplete(msgspec.Struct):
@@ -148,8 +145,11 @@ class ResponsesAnswer:
             case "custom_tool_call":
                 yield self._called(item, item.input, "custom")
             case "web_search_call":
-                query = item.action.query if item.action else None
-                yield Searched(self._search(item), self._room.take(query or ""))
+                query = fields(read_loosely(item.action)).get("query")
+                yield Searched(self._search(item), self._room.take(query if isinstance(query, str) else ""))
+            case "local_shell_call":
+                action = bytes(item.action).decode() or "{}"
+                yield self._called(msgspec.structs.replace(item, name=LOCAL_SHELL), action, "function")
             case _:
                 pass
 

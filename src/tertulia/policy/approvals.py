@@ -60,7 +60,10 @@ class ApprovalDesk:
     The first answer counts; whoever comes later changes nothing and is not told off.
     """
 
-    __slots__ = ("_attending", "_closed", "_default_ttl_s", "_grants", "_ids", "_max_pending", "_pending", "_timeout_s")
+    __slots__ = (
+        "_attending", "_closed", "_default_ttl_s", "_grants", "_ids", "_is_seen", "_max_pending", "_pending",
+        "_timeout_s",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -69,10 +72,13 @@ class ApprovalDesk:
         timeout_s: float = TIMEOUT_S,
         default_ttl_s: float | None = None,
         max_pending: int = MAX_PENDING,
+        is_seen: Callable[[Request], bool] = lambda request: False,
     ) -> None:
+        """`is_seen`: whether somebody would hear of a request, besides those who say that they attend."""
         self._timeout_s = timeout_s
         self._default_ttl_s = default_ttl_s
         self._max_pending = max_pending
+        self._is_seen = is_seen
         self._grants = Grants(clock)
         self._ids = Numbers()
         # In the order in which they were asked.
@@ -103,7 +109,7 @@ class ApprovalDesk:
             raise NoApprover("this would have to be asked, and the approval policy lets nobody be asked")
         if (grant := self._grants.find(request)) is not None:
             return Granted("grant", grant.scope)
-        self._check_that_it_can_be_asked()
+        self._check_that_it_can_be_asked(request)
         answer = await self._answer(request, publish)
         if answer.decision == "deny":
             raise ApprovalDenied(self._refusal(answer))
@@ -174,10 +180,10 @@ class ApprovalDesk:
 
     # ── waiting and settling ─────────────────────────────────────────────────────────────────────────────────
 
-    def _check_that_it_can_be_asked(self) -> None:
+    def _check_that_it_can_be_asked(self, request: Request) -> None:
         if self._closed:
             raise Closed("the session is closing; nobody is asked any more")
-        if self._attending == 0:
+        if self._attending == 0 and not self._is_seen(request):
             raise NoApprover("this has to be asked, and nobody is connected who could answer")
         if len(self._pending) >= self._max_pending:
             raise Busy(f"{self._max_pending} approvals wait for an answer already", retry_after_s=1)

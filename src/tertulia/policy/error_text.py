@@ -6,14 +6,15 @@ import traceback
 from collections.abc import Iterator
 from typing import cast
 
-from tertulia.protocol.storage import Full, StoragePolicy, Ttl
+from tertulia.protocol.storage import Full, StoragePolicy
 
 _MOST = 32
 
 
 def described(error: BaseException, storage: StoragePolicy) -> str:
-    """The whole traceback where texts may be stored, else types and places of code only. Not redacted yet."""
-    if isinstance(storage, Full | Ttl):
+    """The whole traceback where texts may be stored for good, else types and places of code only. Not redacted yet."""
+    # Nobody sweeps a log: what has to go after a while may not get there.
+    if isinstance(storage, Full):
         return "".join(traceback.format_exception(error)).rstrip()
     return "\n".join(_line(each) for each, _ in zip(_family(error), range(_MOST), strict=False))
 

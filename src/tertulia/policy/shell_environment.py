@@ -21,6 +21,9 @@ CORE = ("HOME", "LANG", "LANGUAGE", "LC_*", "LOGNAME", "PATH", "SHELL", "TERM", 
 SECRETS = ("*KEY*", "*TOKEN*", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*CREDENTIAL*")
 
 
+_INHERITED: Mapping[Inherit, tuple[str, ...]] = {"core": CORE, "all": ("*",), "none": ()}
+
+
 class ShellEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     """The table `shell_environment`. A pattern has `*` and `?`, and upper and lower case are the same to it."""
 
@@ -37,13 +40,8 @@ class ShellEnvironment(msgspec.Struct, frozen=True, kw_only=True):
 
     def build(self, variables: Mapping[str, str]) -> dict[str, str]:
         """The environment of a command, out of these variables."""
-        match self.inherit:
-            case "none":
-                built = dict[str, str]()
-            case "all":
-                built = dict(variables)
-            case "core":
-                built = {name: value for name, value in variables.items() if _fits(name, CORE)}
+        wanted = _INHERITED[self.inherit]
+        built = {name: value for name, value in variables.items() if _fits(name, wanted)}
         refused = (*self.exclude, *(() if self.ignore_default_excludes else SECRETS))
         built = {name: value for name, value in built.items() if not _fits(name, refused)}
         built |= self.set

@@ -10,6 +10,7 @@ import hashlib
 from tertulia.history.view import HistoryView
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.records import Asked
+from tertulia.protocol.storage import StoragePolicy
 
 
 def fingerprint(
@@ -20,6 +21,7 @@ def fingerprint(
     *,
     override: str | None = None,
     output_schema: str | None = None,
+    storage: StoragePolicy | None = None,
 ) -> Asked:
     """The record of one request. `override` is given where the instructions were those of this task only."""
     parts = (
@@ -40,4 +42,5 @@ def fingerprint(
         tools_json=tools_json,
         override=override,
         output_schema=output_schema,
+        storage=storage,
     )

@@ -155,6 +155,28 @@ class OfTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     task_id: str
 
 
+class ApprovalsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`approval/list` and `approval/grants`: of all conversations, or what shows in one of them."""
+
+    conversation_id: str | None = None
+
+
+class Resolve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`approval/resolve`."""
+
+    approval_id: str
+    decision: Literal["allow", "deny"]
+    scope: Literal["once", "conversation", "session"] | None = None
+    ttl_s: float | None = None
+    message: str | None = None
+
+
+class Revoke(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`approval/revoke`."""
+
+    grant_id: str
+
+
 class SessionFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a session can be given. Values are in wire spelling, and narrow what the server was started with."""
 

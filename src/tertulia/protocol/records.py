@@ -73,6 +73,8 @@ class Rewritten(msgspec.Struct, frozen=True, gc=False):
     end: int
     place: int
     summary: Summary | None
+    total: int = 0
+    """How many there were; the oldest may have expired from the record by the time it is read. 0: not known."""
 
 
 class Submitted(msgspec.Struct, frozen=True, gc=False):
@@ -101,6 +103,8 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     override: str | None = None
     """Instructions for this request only."""
     output_schema: str | None = None
+    storage: StoragePolicy | None = None
+    """The strictest policy of those on whose behalf it was asked, where that may be stricter than its own."""
 
 
 def message_key(message_id: str | None) -> str | None:

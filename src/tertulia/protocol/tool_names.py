@@ -17,6 +17,9 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 CONV_TOOLS = ("conv_create", "conv_send", "conv_list", "conv_history", "conv_destroy")
 """The five conversation tools, in the order models see them."""
 
+LOCAL_SHELL = "local_shell"
+"""The one tool that a provider's API knows by its name although we run it."""
+
 INTERRUPTING = CONV_TOOLS[:2]
 """Those that hand their call to another conversation."""
 

@@ -169,6 +169,8 @@ class Codec:
 
     def _agreed(self, record: Agreed, talk: NamedTalk, ts: float, policy: StoragePolicy) -> None:
         header: Json = {"storage": storage_to_wire(record.storage), "rights": record.rights, "place": record.place}
+        # Said again, in case the row that said it is damaged: without it nothing of the conversation could be read.
+        header["id"] = pack(record.conversation_id)
         if not record.terms:
             header["empty"] = True
         elif allows_body(policy):
@@ -254,7 +256,7 @@ class Codec:
                 own, summary = policy, record.summary
                 if summary is not None:
                     own, header, body = self._item(summary, talk, policy)
-                header |= {"kept": record.kept, "end": record.end, "place": record.place}
+                header |= {"kept": record.kept, "end": record.end, "place": record.place, "total": record.total}
                 self._make.put("rewritten", "summary" if summary else "", talk, ts, header, body=body, policy=own)
 
     # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -102,13 +103,14 @@ def file_size(path: Path) -> int:
 def make_sessions_folder(home: Path, *, durable: bool = False) -> None:
     """Have the folder, for us alone whatever the umask. StorageError where others could put their files into it."""
     folder = sessions_folder(home)
-    # The home itself may be a link that its owner made; what lies in it is ours, and none of it is a link.
-    for place in [*reversed(home.parents), home, folder]:
+    missing = list(takewhile(lambda place: not place.exists(), (folder, home, *home.parents)))
+    for place in reversed(missing):
         with suppress(FileExistsError):
             place.mkdir(_PRIVATE_DIRECTORY)
             place.chmod(_PRIVATE_DIRECTORY)
             if durable:
                 flush(place.parent.resolve())
+    # The home itself may be a link that its owner made; what lies in it is ours, and none of it is a link.
     if folder.is_symlink():
         raise StorageError(f"{folder} is a link; put a directory there, or set TERTULIA_HOME", file=str(folder))
     for place in (home, folder):

@@ -26,6 +26,8 @@ class Line(msgspec.Struct, frozen=True):
     """None for what cannot be made sense of: damaged, or of a kind or type that is not known here."""
     missing: tuple[int, ...] = ()
     """Rows of it whose text is not there. Placeholders stand for items, empty values for the fields of events."""
+    absent: tuple[int, ...] = ()
+    """Which items of a Said are placeholders, by their place in it."""
     damaged: tuple[int, ...] = ()
     """Rows of it that cannot be trusted, wholly or their text."""
     raw: Stored | None = None
@@ -35,7 +37,7 @@ class Line(msgspec.Struct, frozen=True):
 class Segment:
     """A Said of which not all rows have come."""
 
-    __slots__ = ("damaged", "first", "header", "items", "missing", "next", "of")
+    __slots__ = ("absent", "damaged", "first", "header", "items", "missing", "next", "of")
 
     def __init__(self, first: Stored, header: Json) -> None:
         self.first = first
@@ -44,6 +46,7 @@ class Segment:
         self.next = count(header, "i")
         self.items: list[Item] = []
         self.missing: list[int] = []
+        self.absent: list[int] = []
         self.damaged: list[int] = []
 
     def takes(self, row: Stored, header: Json) -> bool:
@@ -54,6 +57,7 @@ class Segment:
         """What there is of it."""
         row, missing, damaged = self.first, tuple(self.missing), tuple(self.damaged)
         if conversation is None or (self.of and not self.items):
-            return Line(row.n, row.ts, None, missing, damaged)
+            return Line(row.n, row.ts, None, missing, damaged=damaged)
         pinned, seed = self.header.get("pinned") is True, self.header.get("seed") is True
-        return Line(row.n, row.ts, Said(conversation, tuple(self.items), pinned, seed), missing, damaged)
+        said = Said(conversation, tuple(self.items), pinned, seed)
+        return Line(row.n, row.ts, said, missing, tuple(self.absent), damaged)

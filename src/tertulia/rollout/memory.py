@@ -116,10 +116,11 @@ class _MemoryKeeper:
         mine = [row for row in self._records.rows.values() if talk in (row.talk, row.n)]
         if isinstance(policy, Ttl):
             expires, now = self._records.expires, self._latest(self._clock.now())
-            for row in mine:
+            texts = [row for row in mine if row.body is not None]
+            for row in texts:
                 end = row.ts + policy.seconds
                 expires[row.n] = min(expires.get(row.n, end), end)
-            self._strip(row for row in mine if expires[row.n] <= now)
+            self._strip(row for row in texts if expires[row.n] <= now)
         elif not isinstance(policy, Full):
             self._strip(mine)
             if isinstance(policy, NoStorage):

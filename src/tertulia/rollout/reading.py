@@ -45,13 +45,16 @@ class _Scope(msgspec.Struct, frozen=True, gc=False):
     span: str | None = None
 
 
+_NO_SCOPE = _Scope()
+
+
 class Reader:
     """Takes rows in order, gives lines, and learns on the way what there is."""
 
     def __init__(self) -> None:
         self.known = Known()
         self._talks: dict[int, ConversationId] = {}
-        self._scopes: dict[int, _Scope] = {0: _Scope()}
+        self._scopes: dict[int, _Scope] = {0: _NO_SCOPE}
         self._names: dict[int, Any] = {}
         self._terms: dict[int, Json] = {}
         self._items: dict[int, dict[int, Item]] = {}
@@ -98,9 +101,7 @@ class Reader:
                 self.known.epoch = _int(header, "epoch")
                 self.known.last_seq = 0
             case "talk":
-                conversation = ConversationId(_text(header, "id"))
-                self._talks[row.n] = conversation
-                self.known.talks[conversation] = KnownTalk(row.n, NoStorage())
+                self._meet(row.n, header)
             case "scope":
                 self._scopes[row.n] = _Scope(*unpack(header["ids"], 4))
             case "name":
@@ -114,6 +115,12 @@ class Reader:
                 return self._record(row, header, body)
         return None
 
+    def _meet(self, talk: int, header: Json) -> None:
+        """Learn which conversation a row names."""
+        conversation = ConversationId(_text(header, "id"))
+        self._talks[talk] = conversation
+        self.known.talks[conversation] = KnownTalk(talk, NoStorage())
+
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _event(self, row: Stored, header: Json, body: Json | None) -> Line:
@@ -124,7 +131,7 @@ class Reader:
         fields = layout.blanks | layout.usual
         fields |= resolve(kind, header, self._items.get(row.talk, {}), self._lost)
         if layout.interned and "as" in header:
-            fields |= zip(layout.interned, self._names[header["as"]], strict=True)
+            fields |= zip(layout.interned, self._names.get(header["as"], ()), strict=False)
         for name in (*layout.header, *layout.offered):
             if name in header:
                 fields[name] = header[name]
@@ -135,7 +142,9 @@ class Reader:
         event = self._enveloped(row, msgspec.convert(fields, kind))
         if row.seq is not None:
             self.known.last_seq = row.seq
-        return _told(row, event, missing)
+        # What it points to may be damaged. Then the event is told all the same, without it.
+        whole = row.scope in self._scopes and ("as" not in header or header["as"] in self._names)
+        return _told(row if whole else replace(row, damaged=True), event, missing)
 
     def _is_missing(self, row: Stored, header: Json, body: Json | None, layout: Layout) -> bool:
         """Whether something is left open that neither the body nor a row referred to has said."""
@@ -149,7 +158,7 @@ class Reader:
         return unnamed or ("empty" not in header and len(layout.body) > covered)
 
     def _enveloped(self, row: Stored, data: EventData) -> Event:
-        known, scope = self.known, self._scopes[row.scope]
+        known, scope = self.known, self._scopes.get(row.scope, _NO_SCOPE)
         if known.session_id is None:
             raise LookupError("an event before its session")
         task = None if scope.task is None else TaskId(scope.task)
@@ -170,6 +179,8 @@ class Reader:
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _record(self, row: Stored, header: Json, body: Json | None) -> Line:
+        if row.kind == "agreed" and row.talk not in self._talks:
+            self._meet(row.talk, header)
         conversation = self._talks[row.talk]
         missing = False
         match row.kind:
@@ -273,6 +284,7 @@ class Reader:
         segment.items.append(item)
         if row.n in self._lost:
             segment.missing.append(row.n)
+            segment.absent.append(len(segment.items) - 1)
         calls = self.known.talks[self._talks[row.talk]].calls
         if isinstance(item, ToolCall):
             calls[item.call_id] = row.n
@@ -309,7 +321,7 @@ def read(rows: Iterable[Stored]) -> Iterator[Line]:
 
 def _told(row: Stored, what: Event | Record, missing: bool) -> Line:
     rows = (row.n,)
-    return Line(row.n, row.ts, what, rows if missing else (), rows if row.damaged else ())
+    return Line(row.n, row.ts, what, rows if missing else (), damaged=rows if row.damaged else ())
 
 
 def _text(header: Json, key: str) -> str:

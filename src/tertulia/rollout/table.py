@@ -107,7 +107,9 @@ def erase(connection: sqlite3.Connection, talk: int, policy: StoragePolicy, skel
     if isinstance(policy, Full):
         return 0
     if isinstance(policy, Ttl):
-        shorter = f"UPDATE record SET expires = ts + ?2 WHERE {_OF_TALK} AND (expires IS NULL OR expires > ts + ?2)"
+        # Only what has a text: others point to rows without one, which a sweep must not take away whole.
+        texts = f"{_OF_TALK} AND body IS NOT NULL"
+        shorter = f"UPDATE record SET expires = ts + ?2 WHERE {texts} AND (expires IS NULL OR expires > ts + ?2)"
         connection.execute(shorter, (talk, policy.seconds))
         return connection.execute(f"{_ERASE_BODY}{_OF_TALK} AND expires <= ?2", (talk, now)).rowcount
     touched = connection.execute(_ERASE_BODY + _OF_TALK, (talk,)).rowcount

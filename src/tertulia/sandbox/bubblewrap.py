@@ -55,18 +55,19 @@ class Bubblewrap:
     def spawn(self, command: Command, streams: Streams, ended: Ended) -> Spawned:
         """In namespaces of its own."""
         mounts = Mounts(command)
+        cgroup: Cgroup | None = None
         try:
-            cgroup = None if self._cgroups is None else Cgroup(self._cgroups, command.confinement.limits)
+            if self._cgroups is not None:
+                cgroup = Cgroup(self._cgroups, command.confinement.limits)
             filtered = in_memory(_filter(command))
             mounts.fds.append(filtered)
             arguments = [*_namespaces(command), *mounts.arguments, "--seccomp", str(filtered), *_surroundings(command)]
             return Bubblewrapped(self._program, arguments, _program(command), command, streams, (mounts, cgroup, ended))
         except OSError as error:
             mounts.close()
+            if cgroup is not None:
+                cgroup.remove()
             raise SandboxUnavailable(f"the sandbox cannot be started: {error.strerror}") from None
-        except BaseException:
-            mounts.close()
-            raise
 
     def conclude(self, ending: Ending, output: Output) -> Ending:
         """What a shell would say where there was no such program; and which limit may have been met."""

@@ -56,26 +56,37 @@ class Bubblewrapped:
         self._first: int | None = None
         self._first_pid = 0
         self._watch: ProcessWatch | None = None
-        self._status, status = os.pipe()
-        gate, self._gate = _gate()
-        given = [status, gate, *self._mounts.fds]
+        self._begin(program, arguments, argv, command, streams)
+
+    def _begin(
+        self, program: str, arguments: Sequence[str], argv: Sequence[str], command: Command, streams: Streams
+    ) -> None:
+        ours: list[int] = []
+        theirs: list[int] = []
         try:
-            arguments = [*arguments, "--json-status-fd", str(status), "--block-fd", str(gate)]
-            listed = in_memory(b"".join(os.fsencode(argument) + b"\0" for argument in arguments))
-            given.append(listed)
-            self._outer = _start([program, "--args", str(listed), "--", *argv], given, command, streams)
+            self._status, status = os.pipe()
+            ours, theirs = [self._status], [status]
+            gate, self._gate = _gate()
+            ours.append(self._gate)
+            theirs.append(gate)
+            reports = ["--json-status-fd", str(status), "--block-fd", str(gate)]
+            listed = in_memory(b"".join(os.fsencode(argument) + b"\0" for argument in (*arguments, *reports)))
+            theirs.append(listed)
+            line = [program, "--args", str(listed), "--", *argv]
+            self._outer = _start(line, [*theirs, *self._mounts.fds], command, streams)
+            outer = _watch(self._outer, self._status)
         except BaseException:
-            os.close(self._status)
-            os.close(self._gate)
+            for fd in ours:
+                os.close(fd)
             raise
         finally:
-            for fd in given[:2] + given[2 + len(self._mounts.fds) :]:
+            for fd in theirs:
                 os.close(fd)
             self._mounts.close_fds()
-        self._outer_fd: int | None = os.pidfd_open(self._outer.pid)
+        self._outer_fd: int | None = outer
         os.set_blocking(self._status, False)
         self._loop.add_reader(self._status, self._hear)
-        self._loop.add_reader(self._outer_fd, self._outer_gone)
+        self._loop.add_reader(outer, self._outer_gone)
 
     def kill(self) -> None:
         """The namespace dies with its first process. Before that is known, nothing of the command runs."""
@@ -114,6 +125,8 @@ class Bubblewrapped:
         except OSError as error:
             self._reason = f"its limits cannot be set: {error.strerror}"
             self._killed = True
+            os.kill(pid, signal.SIGKILL)
+            self._outer.kill()
         if self._killed:
             self.kill()
         else:
@@ -182,9 +195,29 @@ class Bubblewrapped:
 def _gate() -> tuple[int, int]:
     """(what bubblewrap waits on, what we write to). Open both ways, so that our death does not open it."""
     reading, writing = os.pipe()
-    both = os.open(f"/proc/self/fd/{reading}", os.O_RDWR | os.O_CLOEXEC)
-    os.close(reading)
-    return both, writing
+    try:
+        return os.open(f"/proc/self/fd/{reading}", os.O_RDWR | os.O_CLOEXEC), writing
+    except OSError:
+        os.close(writing)
+        raise
+    finally:
+        os.close(reading)
+
+
+def _watch(outer: subprocess.Popen[bytes], status: int) -> int:
+    """A descriptor that tells of its end; where there is none to be had, its end at once."""
+    try:
+        return os.pidfd_open(outer.pid)
+    except OSError:
+        # Not before it has said whom it holds: killed earlier, it would leave that one waiting for ever.
+        report = b""
+        while not report.endswith(b"\n") and (more := os.read(status, _STATUS_BYTES)):
+            report += more
+        if report:
+            os.kill(msgspec.json.decode(report, type=_Status).child_pid or outer.pid, signal.SIGKILL)
+        outer.kill()
+        outer.wait()
+        raise
 
 
 def in_memory(data: bytes) -> int:

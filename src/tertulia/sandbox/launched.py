@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, cast
 
 import msgspec
@@ -42,17 +42,18 @@ class Launcher:
 
     def spawn(self, command: Command, streams: Streams, rules: Mapping[str, Any], ended: Ended) -> Launched:
         """Have the command started under these rules; a launcher that has died is started anew."""
-        ours, theirs = socket.socketpair()
-        request = in_memory(json.dumps(_request(command, rules)).encode("utf-8", "surrogateescape"))
-        fds = [request, streams.stdin, streams.stdout, streams.stderr, theirs.fileno()]
-        try:
-            self._send(fds, in_front=command.inherit_stdio)
-        except OSError as error:
-            ours.close()
-            raise SandboxUnavailable(f"the launcher of commands cannot be started: {error.strerror}") from None
-        finally:
-            theirs.close()
-            os.close(request)
+        with ExitStack() as passing, ExitStack() as failing:
+            try:
+                ours, theirs = socket.socketpair()
+                passing.callback(theirs.close)
+                failing.callback(ours.close)
+                request = in_memory(json.dumps(_request(command, rules)).encode("utf-8", "surrogateescape"))
+                passing.callback(os.close, request)
+                fds = [request, streams.stdin, streams.stdout, streams.stderr, theirs.fileno()]
+                self._send(fds, in_front=command.inherit_stdio)
+            except OSError as error:
+                raise SandboxUnavailable(f"the command cannot be handed to its launcher: {error.strerror}") from None
+            failing.pop_all()
         return Launched(ours, ended)
 
     def close(self) -> None:

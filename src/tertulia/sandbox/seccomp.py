@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import struct
 from collections.abc import Iterable
 from functools import cache
@@ -47,6 +48,8 @@ Code = list[tuple[int, int, int, int]]
 
 def current_machine() -> Machine:
     """SandboxUnavailable where there is no filter for it."""
+    if platform.system() != "Linux":
+        raise SandboxUnavailable(f"commands are confined on Linux only, and this is {platform.system()}")
     name = os.uname().machine
     if name not in MACHINES:
         raise SandboxUnavailable(f"there is no system call filter for {name}, only for {', '.join(MACHINES)}")

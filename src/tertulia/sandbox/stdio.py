@@ -7,6 +7,7 @@ import os
 import struct
 import termios
 
+from tertulia.errors import SandboxError
 from tertulia.sandbox.runner import Command
 from tertulia.sandbox.tier import Streams
 
@@ -21,27 +22,32 @@ class Stdio:
         self.writer: int | None = None
         """The same as `reader` where it is a terminal."""
         self._theirs: list[int] = []
-        if command.inherit_stdio:
-            self.streams = Streams(0, 1, 2)
-        elif command.terminal is not None:
-            master, slave = os.openpty()
-            size = struct.pack("HHHH", command.terminal.rows, command.terminal.columns, 0, 0)
-            fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
-            self._theirs, self.reader, self.writer = [slave], master, master
-            self.streams = Streams(slave, slave, slave)
-        else:
-            self._open_pipes(command)
+        try:
+            self.streams = self._open(command)
+        except OSError as error:
+            self.close_theirs()
+            self.close_ours()
+            raise SandboxError(f"there are no streams for the command: {error.strerror}; nothing was run") from None
         for fd in self._ours():
             os.set_blocking(fd, False)
 
-    def _open_pipes(self, command: Command) -> None:
+    def _open(self, command: Command) -> Streams:
+        if command.inherit_stdio:
+            return Streams(0, 1, 2)
+        if command.terminal is not None:
+            master, slave = os.openpty()
+            self._theirs, self.reader, self.writer = [slave], master, master
+            size = struct.pack("HHHH", command.terminal.rows, command.terminal.columns, 0, 0)
+            fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
+            return Streams(slave, slave, slave)
         if command.stdin or command.keep_stdin:
             stdin, self.writer = os.pipe()
         else:
             stdin = os.open(os.devnull, os.O_RDONLY)
+        self._theirs.append(stdin)
         self.reader, output = os.pipe()
-        self._theirs = [stdin, output]
-        self.streams = Streams(stdin, output, output)
+        self._theirs.append(output)
+        return Streams(stdin, output, output)
 
     def _ours(self) -> set[int]:
         return {fd for fd in (self.reader, self.writer) if fd is not None}

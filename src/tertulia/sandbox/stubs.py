@@ -12,11 +12,12 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 
 from tertulia.errors import SandboxError
 
-_MARK_NS = 1_000_000_007_123_456_789
-"""When such a directory was last changed, it claims. Nobody's own directory is from that very nanosecond."""
+_MODE = 0o1555
+"""Sticky and writable by nobody: the mark. It is there from the first moment, and no directory of a person's has it."""
 _ATTEMPTS = 100
 _CANNOT_BE_MADE = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -51,19 +52,18 @@ def hold(parent: int, name: str) -> Stub | None:
     """
     for _ in range(_ATTEMPTS):
         try:
-            made = _make(parent, name)
+            _make(parent, name)
             fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         except FileNotFoundError:
             continue
         except OSError as error:
             if error.errno in _CANNOT_BE_MADE | {errno.ENOTDIR, errno.ELOOP}:
                 return None
+            # What was made stays for the next one to take over: without a lock on it nobody may remove it.
             raise SandboxError(f"{name} cannot be kept from being made: {error.strerror}") from None
-        if made:
-            os.utime(fd, ns=(_MARK_NS, _MARK_NS))
-        if _lock(fd, fcntl.LOCK_SH) and _still_there(fd, parent, name):
-            return Stub(fd, os.dup(parent), name)
-        os.close(fd)
+        stub = _take(fd, parent, name)
+        if stub is not None:
+            return stub
     raise SandboxError(f"{name} cannot be kept from being made: it comes and goes")
 
 
@@ -88,16 +88,25 @@ def sweep(root: str, names: Iterable[str]) -> list[str]:
     return swept
 
 
-def _make(parent: int, name: str) -> bool:
+def _take(fd: int, parent: int, name: str) -> Stub | None:
     try:
-        os.mkdir(name, 0o555, dir_fd=parent)
-    except FileExistsError:
-        return False
-    return True
+        if _lock(fd, fcntl.LOCK_SH) and _still_there(fd, parent, name):
+            return Stub(fd, os.dup(parent), name)
+    except OSError as error:
+        os.close(fd)
+        raise SandboxError(f"{name} cannot be kept from being made: {error.strerror}") from None
+    os.close(fd)
+    return None
+
+
+def _make(parent: int, name: str) -> None:
+    with suppress(FileExistsError):
+        os.mkdir(name, _MODE, dir_fd=parent)
 
 
 def _is_stub(status: os.stat_result) -> bool:
-    return stat.S_ISDIR(status.st_mode) and status.st_mtime_ns == _MARK_NS
+    # A umask may have taken some of the other bits.
+    return stat.S_ISDIR(status.st_mode) and status.st_mode & 0o1222 == _MODE & 0o1222
 
 
 def _is_stub_at(parent: int, name: str) -> bool:

@@ -135,7 +135,8 @@ class Chain:
 
     def view(self) -> ChainView:
         """What its calls may know of it."""
-        return ChainView(self.depth, self.interrupts, self.opened)
+        callers = tuple(frame.plan.conversation_id for frame in self.frames if frame.closures)
+        return ChainView(self.depth, self.interrupts, self.opened, callers)
 
     def finish(self, reply: Reply) -> None:
         """Answer, once. A caller that has given up hears nothing."""

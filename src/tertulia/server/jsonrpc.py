@@ -164,7 +164,7 @@ class Connection:
             raise
         except Exception as error:
             storage = self._host.settings.rights().storage_policy
-            _log.error("%.64r failed: %s", request.method, for_the_log(error, storage))  # noqa: TRY400
+            _log.error("%.64r failed: %s", request.method, for_the_log(error, storage))
             line = _failed(request, Internal("the server failed to answer; its log says why"))
         finally:
             self._requests -= 1
@@ -248,7 +248,9 @@ class Connection:
 
     def _follow(self, session: Session, feed: Feed) -> None:
         async def run() -> None:
-            await feed.run()
+            # Whoever hears of a request can answer it.
+            with session.parts.workshop.desk.attended():
+                await feed.run()
             if self._feeds.get(session.id) is feed:
                 del self._feeds[session.id]
 

@@ -85,6 +85,24 @@ class Interrupted(Answer, frozen=True):
         return self.interrupted
 
 
+class Resolved(Answer, frozen=True):
+    """`approval/resolve`. True in Python when it was this answer that counted."""
+
+    resolved: bool
+
+    def __bool__(self) -> bool:
+        return self.resolved
+
+
+class Revoked(Answer, frozen=True):
+    """`approval/revoke`. True in Python when there was something to take back."""
+
+    revoked: bool
+
+    def __bool__(self) -> bool:
+        return self.revoked
+
+
 class Compacted(Answer, frozen=True):
     """`conversation/compact`."""
 

@@ -56,11 +56,17 @@ from tertulia.session.restoring import Restorer
 from tertulia.session.settings import Settings, current_environment
 from tertulia.session.sweeping import Sweeper, retention_of
 from tertulia.session.wires import WireShelf
+from tertulia.session.workshop import Workshop, open_workshop
+from tertulia.tools.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
 from tertulia.tools.conv import conv_tools
 from tertulia.tools.function import FunctionTool
+from tertulia.tools.local_shell import LocalShell
 from tertulia.tools.plan import UpdatePlan
 from tertulia.tools.registry import ToolRegistry
+from tertulia.tools.shell import PLAIN, Shell
+from tertulia.tools.terminal import ExecCommand, WriteStdin
 from tertulia.tools.tool import Tool
+from tertulia.tools.view_image import ViewImage
 from tertulia.tools.web_search import WebSearch
 from tertulia.version import __version__
 
@@ -131,8 +137,9 @@ def assemble(
     wires = WireShelf(models.find, nursery)
     default = _default_terms(settings, wires.find(model))
     directory = SessionDirectory()
-    own = (UpdatePlan(), WebSearch(), *conv_tools(directory))
-    toolbox = Toolbox(ToolRegistry([*own, *(_as_tool(function) for function in settings.tools)]))
+    workshop = open_workshop(settings, environment, clock, bus)
+    own = (*_command_tools(workshop), UpdatePlan(), WebSearch(), *conv_tools(directory))
+    toolbox = Toolbox(ToolRegistry([*own, *map(_as_tool, settings.tools)]), {"default": PLAIN})
     notary = Notary(
         default,
         settings.rights(),
@@ -159,6 +166,7 @@ def assemble(
         registry=registry,
         nursery=nursery,
         wires=wires,
+        workshop=workshop,
         mcp=tuple((name, "disabled", _NO_MCP) for name in sorted(settings.mcp_servers)),
         began_after=last_seq,
     )
@@ -176,7 +184,18 @@ def assemble(
     return parts
 
 
+def _command_tools(workshop: Workshop) -> tuple[Tool, ...]:
+    place, terminals = workshop.place, workshop.terminals
+    patch = ApplyPatch(
+        lambda argv, stdin, call: place.confined(argv, stdin, MAX_ANSWER_BYTES, call),
+        lambda text, plan, call: place.approve_patch(text, len(plan.summary), call),
+    )
+    shells = (Shell(place, patch), LocalShell(place, patch))
+    return (*shells, ExecCommand(place, terminals, patch), WriteStdin(place, terminals), patch, ViewImage(place))
+
+
 def _keep_swept(parts: Parts) -> None:
+    parts.nursery.start(parts.workshop.desk.keep_clean(), "approvals")
     if isinstance(parts.journal, Recorder):
         retention, conversations = retention_of(parts.settings), parts.conversations
         sweeper = Sweeper(parts.journal.store, retention, parts.clock, lambda: [t.storage for t in conversations])
@@ -226,7 +245,7 @@ async def _done(act: Callable[[Callable[[Any], None]], object]) -> Any:
 
 
 def _store(settings: Settings, session_id: str, clock: Clock, environment: Environment) -> SqliteStore:
-    return SqliteStore(environment.home, session_id, clock)
+    return SqliteStore(environment.home, session_id, clock, settings.durability)
 
 
 def _record_in(

@@ -88,13 +88,18 @@ class Conversation:
         if_busy: Literal["wait", "fail"] = "wait",
         output_schema: dict[str, Any] | None = None,
     ) -> AsyncGenerator[Event, None]:
-        """Say something and get every event of the answer as it comes. Leaving the loop early stops the task."""
+        """Say something and get every event of the answer as it comes. Leaving the loop early stops the task.
+
+        Whoever follows it can answer an `approval_request`: see `Session.approvals`.
+        """
         asked = self._asked(content, message_id=message_id, sender=sender, if_busy=if_busy, output_schema=output_schema)
         parts = self._parts
         talk = parts.conversations.find(self.id)
-        async with aclosing(submission.follow(parts.scheduler, parts.bus, talk, asked)) as events:
-            async for event in events:
-                yield event
+        following = aclosing(submission.follow(parts.scheduler, parts.bus, talk, asked))
+        async with following as events:
+            with parts.workshop.desk.attended():
+                async for event in events:
+                    yield event
 
     async def steer(self, text: str) -> None:
         """Put in a word while a task runs; the model reads it before its next request."""

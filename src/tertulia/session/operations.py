@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from tertulia.errors import Closed, InvalidParams, MethodNotFound
 from tertulia.policy.limits import limits_from_wire
@@ -22,6 +21,7 @@ from tertulia.session.inputs import parse, snake
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings
 from tertulia.session.shutdown import close_conversation
+from tertulia.session.workshop import workspace_of
 
 _SESSION_RIGHTS = ("approval_policy", "sandbox", "network", "writable_roots", "storage_policy")
 
@@ -154,6 +154,22 @@ async def _task_cancel(host: Host, session: Session, asked: i.OfTask) -> Any:
     return {"cancelled": session.parts.scheduler.cancel(cast(Any, asked.task_id))}
 
 
+async def _approvals(host: Host, session: Session, asked: i.ApprovalsOf) -> Any:
+    return {"approvals": session.approvals.pending(asked.conversation_id)}
+
+
+async def _resolve(host: Host, session: Session, asked: i.Resolve) -> Any:
+    return await session.approvals.resolve(**asdict(asked))
+
+
+async def _grants(host: Host, session: Session, asked: i.ApprovalsOf) -> Any:
+    return {"grants": session.approvals.grants(asked.conversation_id)}
+
+
+async def _revoke(host: Host, session: Session, asked: i.Revoke) -> Any:
+    return await session.approvals.revoke(asked.grant_id)
+
+
 async def _metrics(host: Host, session: Session, asked: i.MetricsOf) -> Any:
     return session.metrics(asked.conversation_id)
 
@@ -181,6 +197,10 @@ OPERATIONS: dict[str, Operation] = {
     "task/list": Operation(i.Nothing, _task_list),
     "task/get": Operation(i.OfTask, _task_get),
     "task/cancel": Operation(i.OfTask, _task_cancel),
+    "approval/list": Operation(i.ApprovalsOf, _approvals),
+    "approval/resolve": Operation(i.Resolve, _resolve),
+    "approval/grants": Operation(i.ApprovalsOf, _grants),
+    "approval/revoke": Operation(i.Revoke, _revoke),
     "metrics/get": Operation(i.MetricsOf, _metrics),
 }
 
@@ -212,9 +232,12 @@ def _narrowed_settings(base: Settings, asked: i.SessionFields) -> tuple[Settings
     ceiling = base.rights()
     if ceiling.writable_roots is None:
         # Unless the server's owner said so, no root above the workspace: "/" must not count as narrower than unsaid.
-        ceiling = replace(ceiling, writable_roots=(os.path.abspath(base.cwd or "."),))
+        ceiling = replace(ceiling, writable_roots=(workspace_of(base),))
     plain = {n: v for n in ("model", "cwd") if (v := getattr(asked, n)) is not None}
     wanted = {n: v for n in _SESSION_RIGHTS if (v := getattr(asked, n)) is not None}
+    if base.writable_roots is None and (asked.cwd or "").startswith("/"):
+        # A client's directory is writable as far as the server's own is: naming one is not being allowed it (A8).
+        wanted.setdefault("writable_roots", [asked.cwd])
     if asked.limits is not None:
         wanted["limits"] = limits_from_wire(asked.limits, ceiling.limits)
     settings = replace(base, **plain, **wanted)

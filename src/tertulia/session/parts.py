@@ -18,6 +18,7 @@ from tertulia.session.answers import ClosedAnswer
 from tertulia.session.conversations import Conversations
 from tertulia.session.settings import Settings
 from tertulia.session.wires import WireShelf
+from tertulia.session.workshop import Workshop
 
 
 class Parts(msgspec.Struct, frozen=True, eq=False):
@@ -35,6 +36,7 @@ class Parts(msgspec.Struct, frozen=True, eq=False):
     registry: TaskRegistry
     nursery: Nursery
     wires: WireShelf
+    workshop: Workshop
     mcp: tuple[tuple[str, str, str], ...] = ()
     """Name, status and error of each configured MCP server."""
     closing: dict[ConversationId, asyncio.Task[ClosedAnswer]] = {}

@@ -147,8 +147,7 @@ class Recollection:
                 pass
 
     def _say(self, talk: PastTalk, said: Said, line: Line) -> None:
-        missing = tuple(n - line.n for n in line.missing)
-        talk.pieces.append(Piece(said.items, said.pinned, said.seed, missing, line.ts))
+        talk.pieces.append(Piece(said.items, said.pinned, said.seed, line.absent, line.ts))
         for item in said.items:
             if isinstance(item, UserMessage):
                 talk.queued.pop(item.id, None)
@@ -233,7 +232,11 @@ def first_items(count: int, pieces: Iterable[Piece]) -> list[Piece]:
 
 def _rewrite(talk: PastTalk, done: Rewritten, line: Line) -> None:
     """Lay the pieces as the rewrite did. A record that lost lines may name places that are not there."""
-    kept = [talk.pieces[at] for at in done.kept if 0 <= at < len(talk.pieces)]
+    # Those that have expired were the oldest.
+    gone = max(0, done.total - len(talk.pieces))
+    places = [at - gone for at in done.kept]
+    kept = [talk.pieces[at] for at in places if 0 <= at < len(talk.pieces)]
+    place = max(0, done.place - (len(places) - len(kept)))
     missing = (0,) if line.missing else ()
     summary = [] if done.summary is None else [Piece((done.summary,), missing=missing, ts=line.ts)]
-    talk.pieces = [*kept[: done.place], *summary, *kept[done.place :], *talk.pieces[max(done.end, 0) :]]
+    talk.pieces = [*kept[:place], *summary, *kept[place:], *talk.pieces[max(done.end - gone, 0) :]]

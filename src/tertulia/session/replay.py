@@ -24,7 +24,8 @@ from tertulia.session.agreements import read_agreement
 from tertulia.session.recollection import PastTalk, Piece, Recollection
 
 _REDACTED = b"[redacted:"
-_PATCHES = (b'"name":"apply_patch"', b'"name": "apply_patch"')
+_PATCHES = b'"apply_patch"'
+"""As the name of a tool stands in a list, whatever the dialect."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -94,10 +95,9 @@ def _asked_again(asked: Asked, talk: PastTalk, history: _Rebuilt) -> Asked:
         base = agreement.base_instructions if base is None else base
         model = agreement.model
     provider, _, name = model.partition("/")
-    has_patches = any(spelling in asked.tools_json for spelling in _PATCHES)
     return fingerprint(
         (asked.conversation_id, asked.task_id),
-        full_instructions(base, has_apply_patch=has_patches, family=family(name) or provider),
+        full_instructions(base, has_apply_patch=_PATCHES in asked.tools_json, family=family(name) or provider),
         asked.tools_json,
         history.view(talk.pieces),
         override=asked.override,

@@ -15,6 +15,7 @@ from tertulia.protocol.inputs import MetricsOf, NewConversation, OfConversation,
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
 from tertulia.session.answers import ClosedAnswer, MetricsAnswer, SessionInfo
+from tertulia.session.approvals import Approvals
 from tertulia.session.assembly import assemble, recall
 from tertulia.session.handle import Conversation
 from tertulia.session.inputs import parse
@@ -141,11 +142,19 @@ class Session:
     def events(self, after: int | None = None, conversation: str | None = None) -> Subscription:
         """Every event from this call on, or from the one after number `after` on; ends when the session closes.
 
-        Iterate with `async for`. One that is no longer held is cleaned up; `async with` does it at once.
+        Iterate with `async for`. One that is no longer held is cleaned up; `async with` does it at once. While one is
+        open somebody is there who can answer an `approval_request`: see `approvals`.
         """
         asked = parse(Subscribe, {"after_seq": after, "conversation_id": conversation})
         wanted = None if asked.conversation_id is None else self.parts.conversations.find(asked.conversation_id).id
-        return self.parts.bus.subscribe(after=asked.after_seq, conversation=wanted)
+        subscription = self.parts.bus.subscribe(after=asked.after_seq, conversation=wanted)
+        self.parts.workshop.attendance.add(subscription, wanted)
+        return subscription
+
+    @property
+    def approvals(self) -> Approvals:
+        """What waits for an answer, and what was allowed for longer; `await session.approvals.resolve(...)`."""
+        return Approvals(self.parts)
 
     def metrics(self, conversation: str | None = None) -> MetricsAnswer:
         """What this session and its conversations did and cost since it was entered; with an id, that one's only.

@@ -57,6 +57,7 @@ async def _close(parts: Parts, talk: Talk, last: TaskHandle | None) -> ClosedAns
     try:
         if last is not None:
             await last.ended.wait()
+        await parts.workshop.forget(talk.id)
     finally:
         forced = last is not None and last.abandoned
         calls = {call.call_id: call.name for call in talk.history.open_call_items()}
@@ -72,9 +73,13 @@ async def _close(parts: Parts, talk: Talk, last: TaskHandle | None) -> ClosedAns
 async def close_session(parts: Parts, seconds: float) -> bool:
     """Stop everything in order, within the timeout and a little; whether something had to be abandoned."""
     parts.conversations.closed = True
+    parts.workshop.desk.close()
     try:
         async with asyncio.timeout(seconds + _LAST_GRACE_S):
-            forced = await parts.scheduler.close(seconds)
+            try:
+                forced = await parts.scheduler.close(seconds)
+            finally:
+                await parts.workshop.close()
             await parts.bus.flush()
     except (AgentError, TimeoutError):
         # The journal could not keep the last events, or does not answer. Closing goes on all the same.

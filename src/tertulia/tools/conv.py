@@ -113,10 +113,6 @@ def _shell_mode(streamable: bool | UnsetType, rights: Rights) -> str | UnsetType
     return "with_request" if rights.approval_policy == ON_REQUEST else "default"
 
 
-def _flag(description: str | None = None) -> dict[str, str]:
-    return {"type": "boolean"} if description is None else {"type": "boolean", "description": description}
-
-
 class ConvCreate:
     """`conv_create`: a new conversation takes its first turn, and its answer comes back as the call's output."""
 
@@ -142,7 +138,7 @@ class ConvCreate:
         },
         internal_tools={
             "type": "object",
-            "properties": {name: _flag() for name in _Internal.__struct_fields__},
+            "properties": {name: {"type": "boolean"} for name in _Internal.__struct_fields__},
             "additionalProperties": False,
             "description": "Switches of built-in tools; what is absent is as yours.",
         },

@@ -7,7 +7,9 @@ task goes on. It publishes nothing and records nothing; whoever runs a `Dispatch
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -239,6 +241,7 @@ class Dispatch:
     async def _attempt(self, checked: Checked, context: CallContext) -> Outcome:
         assert checked.tool is not None, "a call without a tool was refused"
         deadline = asyncio.timeout(self._timeout_s)
+        context = replace(context, unhurried=partial(_paused, deadline))
         left: list[asyncio.Future[Any]] = []
         try:
             with left_behind() as left:
@@ -259,6 +262,21 @@ class Dispatch:
                 return Result(f"timed out after {self._timeout_s:g} s", success=False)
             return Result(_describe(error), success=False)
         return _settled(outcome)
+
+
+@contextmanager
+def _paused(deadline: asyncio.Timeout) -> Generator[None]:
+    """What is left of the time now is left afterwards."""
+    loop, ends = asyncio.get_running_loop(), deadline.when()
+    if ends is None:
+        yield
+        return
+    left = ends - loop.time()
+    deadline.reschedule(None)
+    try:
+        yield
+    finally:
+        deadline.reschedule(loop.time() + left)
 
 
 def rendered(

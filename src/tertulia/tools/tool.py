@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
@@ -28,6 +29,8 @@ class ChainView(msgspec.Struct, frozen=True, gc=False):
     """Handoffs that the user's message has caused so far."""
     opened: int = 0
     """Conversations that it has opened so far."""
+    callers: tuple[ConversationId, ...] = ()
+    """Those that wait, the first caller first."""
 
     def may_deepen(self, limits: Limits) -> bool:
         """Whether one more conversation may wait."""
@@ -59,6 +62,8 @@ class CallContext(msgspec.Struct, frozen=True):
     """Tell the session; the ids of conversation and task are put on by the receiver."""
     clock: Clock
     chain: ChainView = ChainView()
+    unhurried: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Inside it the deadline of tools does not count: a person is asked, or there is a deadline of its own."""
 
 
 class Result(msgspec.Struct, frozen=True):

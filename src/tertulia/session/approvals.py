@@ -1,0 +1,50 @@
+"""The approvals of a session as its user holds them: what waits, what was allowed, and the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tertulia.policy.grants import Grant
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.inputs import ApprovalsOf, Resolve, Revoke
+from tertulia.protocol.tool_events import ApprovalRequest
+from tertulia.session.answers import Resolved, Revoked
+from tertulia.session.inputs import parse
+from tertulia.session.parts import Parts
+
+
+class Approvals:
+    """Light: keeps nothing itself. A request is an `approval_request` event; its answer is `resolve`."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def pending(self, conversation: str | None = None) -> list[ApprovalRequest]:
+        """What waits for an answer, oldest first: all, or what shows in one conversation."""
+        return self._parts.workshop.desk.pending(self._find(conversation))
+
+    async def resolve(self, approval_id: str, decision: str, **fields: Any) -> Resolved:
+        """Answer with "allow" or "deny". Fields are those of `approval/resolve`: scope, ttl_s, message.
+
+        The first answer counts: a later one changes nothing, and is told so. NotFound for what was never asked here.
+        """
+        asked = parse(Resolve, {**fields, "approval_id": approval_id, "decision": decision})
+        settled = self._parts.workshop.desk.resolve(
+            asked.approval_id, asked.decision, scope=asked.scope, ttl_s=asked.ttl_s, message=asked.message
+        )
+        await self._parts.bus.flush()
+        return Resolved(settled)
+
+    def grants(self, conversation: str | None = None) -> list[Grant]:
+        """What was allowed for longer, oldest first: all, or what counts in one conversation."""
+        return self._parts.workshop.desk.grants(self._find(conversation))
+
+    async def revoke(self, grant_id: str) -> Revoked:
+        """Take a grant back. One that was over already is no mistake; NotFound if there never was one."""
+        return Revoked(self._parts.workshop.desk.revoke(parse(Revoke, {"grant_id": grant_id}).grant_id))
+
+    def _find(self, conversation: str | None) -> ConversationId | None:
+        asked = parse(ApprovalsOf, {"conversation_id": conversation}).conversation_id
+        return None if asked is None else self._parts.conversations.find(asked).id

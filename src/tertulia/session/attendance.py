@@ -1,0 +1,25 @@
+"""Who could answer an approval: programs that follow the events. Clients of a server say so to the desk themselves."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from tertulia.events.subscription import Subscription
+from tertulia.policy.approval_request import Request
+from tertulia.protocol.ids import ConversationId
+
+
+class Attendance:
+    """A program that follows the events sees a request and can answer it. One that only sends messages cannot."""
+
+    def __init__(self) -> None:
+        self._following: WeakKeyDictionary[Subscription, ConversationId | None] = WeakKeyDictionary()
+
+    def add(self, subscription: Subscription, conversation: ConversationId | None) -> None:
+        """It counts until it is closed, or nobody holds it any more. None: it follows every conversation."""
+        self._following[subscription] = conversation
+
+    def sees(self, request: Request) -> bool:
+        """Whether anybody would hear of this request."""
+        shown = (None, request.conversation_id)
+        return any(news.is_open and where in shown for news, where in list(self._following.items()))

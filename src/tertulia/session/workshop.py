@@ -1,0 +1,86 @@
+"""What the commands of one session need, made together and closed together: sandbox, approval desk, terminals."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable
+
+import msgspec
+
+from tertulia.errors import Closed
+from tertulia.events.bus import EventBus, Scope
+from tertulia.events.clock import Clock
+from tertulia.policy.approvals import ApprovalDesk
+from tertulia.policy.shell_environment import shell_environment_from_wire
+from tertulia.protocol.events import EventData
+from tertulia.protocol.ids import ConversationId
+from tertulia.sandbox.masks import default_masks
+from tertulia.sandbox.runner import PROTECTED_NAMES, Runner
+from tertulia.sandbox.sandbox import Sandbox
+from tertulia.sandbox.stubs import sweep
+from tertulia.session.attendance import Attendance
+from tertulia.session.environment import Environment
+from tertulia.session.settings import Settings
+from tertulia.tools.terminals import Terminals
+from tertulia.tools.workplace import Workplace, described_environment
+
+
+class Workshop(msgspec.Struct, frozen=True, eq=False):
+    """Belongs to the session; no conversation has one of its own."""
+
+    sandbox: Runner
+    desk: ApprovalDesk
+    attendance: Attendance
+    terminals: Terminals
+    place: Workplace
+
+    async def forget(self, conversation: ConversationId) -> None:
+        """A conversation is closed: nothing of it waits, runs, or is allowed any more."""
+        self.desk.forget(conversation)
+        await self.terminals.forget(conversation)
+
+    async def close(self) -> None:
+        """The session is closed: nothing runs any more."""
+        self.desk.close()
+        try:
+            await self.terminals.close()
+        finally:
+            await self.sandbox.close()
+
+
+def open_workshop(settings: Settings, environment: Environment, clock: Clock, bus: EventBus) -> Workshop:
+    """Ready, and nothing tried yet: the sandbox tests itself when the first command comes."""
+    attendance = Attendance()
+    desk = ApprovalDesk(clock, timeout_s=settings.approval_timeout_s, is_seen=attendance.sees)
+    sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock)
+    policy = shell_environment_from_wire(settings.shell_environment)
+    root = workspace_of(settings)
+    for writable in (root, *(settings.writable_roots or ())):
+        # What a process that was killed could not take away itself.
+        sweep(writable, PROTECTED_NAMES)
+    place = Workplace(
+        runner=sandbox,
+        desk=desk,
+        root=root,
+        masked=default_masks(str(environment.user_home), str(environment.home)),
+        environment=policy.build(environment.variables),
+        environment_policy=described_environment(policy),
+        timeout_s=settings.tool_timeout_s,
+    )
+    return Workshop(sandbox, desk, attendance, Terminals(_teller(bus)), place)
+
+
+def workspace_of(settings: Settings) -> str:
+    """The session's own directory: links are followed once, now."""
+    return os.path.realpath(settings.cwd or ".")
+
+
+def _teller(bus: EventBus) -> Callable[[ConversationId, EventData], None]:
+    def tell(conversation: ConversationId, data: EventData) -> None:
+        try:
+            bus.publish(data, Scope("", conversation))
+        except Closed:
+            # Nobody is left who could hear it.
+            return
+
+    return tell

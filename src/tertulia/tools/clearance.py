@@ -1,0 +1,131 @@
+"""From a command that a model wants to one that may run: read, confined, asked about where the policy wants it.
+
+What is decided here is decided at the moment of the call, by the strictest rights of its chain.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.errors import ApprovalDenied, InvalidParams
+from tertulia.policy.approval_request import ApprovalKind, Request, may_retry_outside
+from tertulia.policy.approvals import Granted
+from tertulia.policy.commands import Reading, read_command
+from tertulia.policy.safe_environment import safe_environment
+from tertulia.sandbox.runner import Command, Confinement, Finished, TerminalSize
+from tertulia.tools.tool import CallContext
+from tertulia.tools.workplace import Workplace
+
+ESCALATED = "require_escalated"
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """A command as a model asks for it."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    escalated: bool = False
+    """Outside the sandbox."""
+    justification: str | None = None
+    terminal: TerminalSize | None = None
+
+
+def check_argv(argv: tuple[str, ...]) -> None:
+    """Refuse what no system could start."""
+    if not argv or not argv[0]:
+        raise InvalidParams("command must name a program")
+    if any("\0" in word for word in argv):
+        raise InvalidParams("command must not contain a NUL")
+
+
+async def clear(place: Workplace, order: Order, call: CallContext) -> Command:
+    """The command as it may run. ApprovalDenied where it may not, NoApprover where nobody could say so."""
+    reading, confinement = read_command(order.argv), place.confinement(call.rights)
+    if order.escalated and confinement.mode != "danger_full_access":
+        await _ask(place, order, call, reading, "escalation", order.justification or "no reason was given")
+        return _command(place, order, _freed(confinement))
+    granted = await _ask(place, order, call, reading, "exec", order.justification or "")
+    command = _command(place, order, confinement)
+    if granted.by == "policy" and call.rights.approval_policy.auto_run == "trusted":
+        # It runs because it only reads, which is true of it in such an environment alone.
+        writable = (place.root, *confinement.writable_roots)
+        return replace(command, environment=safe_environment(place.environment, writable))
+    return command
+
+
+async def clear_outside(
+    place: Workplace, order: Order, command: Command, failed: Finished, call: CallContext
+) -> Command | None:
+    """The same command outside the sandbox, after it has failed inside; None where that stays as it is."""
+    reading = read_command(order.argv)
+    inside = command.confinement.mode != "danger_full_access"
+    if failed.exit_code == 0 or failed.ended != "exited" or not inside or reading.known_safe:
+        return None
+    if not may_retry_outside(call.rights.approval_policy):
+        return None
+    said = failed.output.text()[-1_000:]
+    why = f"it failed inside the sandbox with exit code {failed.exit_code}:\n{said}"
+    try:
+        await _ask(place, order, call, reading, "escalation", why)
+    except ApprovalDenied:
+        return None
+    return replace(command, confinement=_freed(command.confinement), environment=place.environment)
+
+
+async def clear_typing(place: Workplace, command: Command, chars: str, call: CallContext) -> None:
+    """Come back when this may be typed into a command that runs already.
+
+    What was allowed was the command, not what it is told later. And one that may do more than the caller, because it
+    was let out or because the caller stands in a narrower chain, is no way around the caller's rights.
+    """
+    within = place.confinement(call.rights)
+    beyond = command.confinement != within
+    words = (*command.argv, "<", chars)
+    request = Request(
+        kind="escalation" if beyond else "exec",
+        conversation_id=call.conversation_id,
+        chain=call.chain.callers,
+        title=f"type into {shlex.join(command.argv)}",
+        detail=chars,
+        subject=place.subject(words, command.cwd, None if beyond else within),
+    )
+    with call.unhurried():
+        await place.desk.ask(request, call.rights.approval_policy, call.publish)
+
+
+async def _ask(
+    place: Workplace, order: Order, call: CallContext, reading: Reading, kind: ApprovalKind, why: str
+) -> Granted:
+    line, outside = shlex.join(order.argv), kind == "escalation"
+    request = Request(
+        kind=kind,
+        conversation_id=call.conversation_id,
+        chain=call.chain.callers,
+        title=f"run outside the sandbox: {line}" if outside else f"run: {line}",
+        detail="\n".join(part for part in (_script(order.argv), why) if part),
+        subject=place.subject(reading.canonical, order.cwd, None if outside else place.confinement(call.rights)),
+    )
+    with call.unhurried():
+        return await place.desk.ask(request, call.rights.approval_policy, call.publish, known_safe=reading.known_safe)
+
+
+def _script(argv: tuple[str, ...]) -> str:
+    """A script as its author wrote it is easier to read than as one quoted word."""
+    return argv[2] if len(argv) == 3 and argv[1].startswith("-") else shlex.join(argv)
+
+
+def _command(place: Workplace, order: Order, confinement: Confinement) -> Command:
+    return Command(
+        argv=order.argv,
+        cwd=order.cwd,
+        confinement=confinement,
+        environment=place.environment,
+        terminal=order.terminal,
+    )
+
+
+def _freed(confinement: Confinement) -> Confinement:
+    return replace(confinement, mode="danger_full_access", network=True)

@@ -1,0 +1,49 @@
+"""A command that a model waits for, in whatever form of shell it was asked: allowed, run, and told as text."""
+
+from __future__ import annotations
+
+import os.path
+
+from msgspec.structs import replace
+
+from tertulia.sandbox.runner import Finished
+from tertulia.tools.clearance import Order, clear, clear_outside
+from tertulia.tools.live_command import LiveCommand
+from tertulia.tools.patch_command import PatchCommand, patch_in_command
+from tertulia.tools.tool import CallContext, Outcome, Result, Tool
+from tertulia.tools.workplace import Workplace
+
+
+def patch_for(argv: tuple[str, ...], call: CallContext) -> PatchCommand | None:
+    """The patch that this command is, if it is one and the conversation may apply patches."""
+    return patch_in_command(argv) if call.rights.include_apply_patch_tool else None
+
+
+async def apply_in(directory: str, patch: PatchCommand, tool: Tool, call: CallContext) -> Outcome:
+    """Run it as the patch tool would, where the script was to run."""
+    return await tool.run(patch.text, replace(call, cwd=os.path.join(directory, patch.workdir or "")))
+
+
+async def run_order(place: Workplace, order: Order, timeout_s: float, call: CallContext) -> Result:
+    """Run it to its end, or to the deadline; after a failure, where the policy says so, once more outside."""
+    command = await clear(place, order, call)
+    with call.unhurried():
+        finished = await (await LiveCommand.start(place.runner, command, call)).see_through(timeout_s)
+    again = await clear_outside(place, order, command, finished, call)
+    if again is not None:
+        with call.unhurried():
+            finished = await (await LiveCommand.start(place.runner, again, call)).see_through(timeout_s)
+    return told(finished, timeout_s)
+
+
+def told(finished: Finished, timeout_s: float) -> Result:
+    """What the model reads. Anything but exit code 0 is no success, and its output is there all the same."""
+    lines = [f"Exit code: {finished.exit_code}", f"Wall time: {finished.duration_s:.1f} seconds"]
+    if finished.ended == "timeout":
+        lines.append(f"The command timed out after {timeout_s:g} s and was killed with all that it had started.")
+    if finished.limit is not None:
+        lines.append(f"It ran into the limit {finished.limit}.")
+    if finished.output.truncated:
+        lines.append(f"Total output: {finished.output.total:,} bytes; the middle is left out.")
+    text = "\n".join([*lines, "Output:", finished.output.text()])
+    return Result(text, success=finished.exit_code == 0, truncated=finished.output.truncated)

@@ -1,0 +1,200 @@
+"""`exec_command` and `write_stdin`: a command that may go on, looked at from time to time and typed into."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tertulia.errors import Closed, InvalidParams
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.sandbox.runner import Finished, Output, TerminalSize
+from tertulia.tools.clearance import ESCALATED, Order, check_argv, clear, clear_outside, clear_typing
+from tertulia.tools.live_command import LiveCommand
+from tertulia.tools.output import bound
+from tertulia.tools.shell_command import apply_in, patch_for
+from tertulia.tools.terminals import Terminals
+from tertulia.tools.tool import CallContext, Outcome, Result, Tool
+from tertulia.tools.workplace import Workplace
+
+_LONGEST_YIELD_MS = 30_000
+_SHORTEST_YIELD_MS = 250
+_YIELD_MS = 10_000
+_OUTPUT_TOKENS = 10_000
+_BYTES_A_TOKEN = 4
+_CTRL_C = "\x03"
+_SHELLS = ("/bin/bash", "/bin/sh")
+
+_WAITING = {
+    "yield_time_ms": {
+        "type": "integer",
+        "description": f"How long to wait for output or the end, {_SHORTEST_YIELD_MS} to {_LONGEST_YIELD_MS} ms.",
+    },
+    "max_output_tokens": {"type": "integer", "minimum": 1, "description": "What is longer loses its middle."},
+}
+
+_EXEC = ToolSpec.define(
+    "exec_command",
+    "Runs a command line in a shell, in a sandbox. Returns its output, and a session_id if it still runs by then: use "
+    "write_stdin to look at it again or to type into it.",
+    {
+        "type": "object",
+        "properties": {
+            "cmd": {"type": "string", "description": "The command line."},
+            "workdir": {"type": "string", "description": "Where it starts; the working directory if left out."},
+            "tty": {"type": "boolean", "description": "Give it a terminal, to be typed into. Default false."},
+            **_WAITING,
+            "shell": {"type": "string", "description": "The shell; bash if there is one."},
+            "login": {"type": "boolean", "description": "As a login shell. Default false."},
+            "sandbox_permissions": {
+                "type": "string",
+                "enum": ["use_default", ESCALATED],
+                "description": f"`{ESCALATED}` asks the user to let it run outside the sandbox.",
+            },
+            "justification": {"type": "string", "description": f"With `{ESCALATED}`: why, for the user."},
+        },
+        "required": ["cmd"],
+        "additionalProperties": False,
+    },
+)
+
+_WRITE = ToolSpec.define(
+    "write_stdin",
+    "Types into a command that exec_command left running, and returns what it has written since. Without chars it "
+    "only looks. \\u0003 (Ctrl-C) interrupts it, and ends one without a tty.",
+    {
+        "type": "object",
+        "properties": {
+            "session_id": {"type": "integer", "description": "As exec_command gave it."},
+            "chars": {"type": "string", "description": "What to type; nothing to look."},
+            **_WAITING,
+        },
+        "required": ["session_id"],
+        "additionalProperties": False,
+    },
+)
+
+
+class ExecCommand:
+    """Starts a command and comes back at its end, or before it."""
+
+    __slots__ = ("_patch", "_place", "_terminals")
+    spec = _EXEC
+    parallel_safe = False
+    read_only = False
+
+    def __init__(self, place: Workplace, terminals: Terminals, patch: Tool) -> None:
+        self._place = place
+        self._terminals = terminals
+        self._patch = patch
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Refuse what could not be started, and a patch that is none."""
+        argv = _argv(arguments)
+        check_argv(argv)
+        if (patch := patch_for(argv, call)) is not None:
+            self._patch.check(patch.text, call)
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """Start it and wait a little."""
+        argv, place = _argv(arguments), self._place
+        directory = place.directory(arguments.get("workdir"), call)
+        if (patch := patch_for(argv, call)) is not None:
+            return await apply_in(directory, patch, self._patch, call)
+        self._terminals.check_room(call.conversation_id)
+        order = Order(
+            argv=argv,
+            cwd=directory,
+            escalated=arguments.get("sandbox_permissions") == ESCALATED,
+            justification=arguments.get("justification"),
+            terminal=TerminalSize() if arguments.get("tty") else None,
+        )
+        wait_s = _wait_s(arguments)
+        command = await clear(place, order, call)
+        with call.unhurried():
+            live = await LiveCommand.start(place.runner, command, call)
+            finished = await live.look(wait_s)
+        if finished is not None and (again := await clear_outside(place, order, command, finished, call)) is not None:
+            with call.unhurried():
+                live = await LiveCommand.start(place.runner, again, call)
+                finished = await live.look(wait_s)
+        number = None
+        if finished is None:
+            number = self._terminals.keep(call.conversation_id, live)
+            live.listen(None)
+        return _told(live.running.take(), finished, number, arguments, call)
+
+
+class WriteStdin:
+    """Types, and looks."""
+
+    __slots__ = ("_place", "_terminals")
+    spec = _WRITE
+    parallel_safe = False
+    read_only = False
+
+    def __init__(self, place: Workplace, terminals: Terminals) -> None:
+        self._place = place
+        self._terminals = terminals
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Refuse a number that no command of this conversation has."""
+        self._terminals.find(call.conversation_id, arguments["session_id"])
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """Type, wait a little, and tell."""
+        number, chars = arguments["session_id"], arguments.get("chars", "")
+        live = self._terminals.find(call.conversation_id, number)
+        live.listen(call.publish)
+        try:
+            with call.unhurried():
+                await self._type(live, chars, call)
+                finished = await live.look(_wait_s(arguments))
+        finally:
+            live.listen(None)
+            if live.running.finished is not None:
+                self._terminals.drop(call.conversation_id, number)
+        return _told(live.running.take(), finished, number, arguments, call)
+
+    async def _type(self, live: LiveCommand, chars: str, call: CallContext) -> None:
+        if not chars or live.running.finished is not None:
+            return
+        has_terminal = live.command.terminal is not None
+        if chars == _CTRL_C and not has_terminal:
+            await live.kill()
+            return
+        if not has_terminal:
+            raise InvalidParams("this command has no terminal to type into; start it with tty = true")
+        if chars != _CTRL_C:
+            await clear_typing(self._place, live.command, chars, call)
+        try:
+            await live.running.write(chars.encode())
+        except Closed:
+            # It has ended meanwhile, which is what the answer will say.
+            return
+
+
+def _argv(arguments: Any) -> tuple[str, ...]:
+    shell = arguments.get("shell") or next((path for path in _SHELLS if os.path.exists(path)), _SHELLS[-1])
+    return (shell, "-lc" if arguments.get("login") else "-c", arguments["cmd"])
+
+
+def _wait_s(arguments: Any) -> float:
+    asked = arguments.get("yield_time_ms", _YIELD_MS)
+    return min(max(asked, _SHORTEST_YIELD_MS), _LONGEST_YIELD_MS) / 1000
+
+
+def _told(said: Output, finished: Finished | None, number: int | None, arguments: Any, call: CallContext) -> Result:
+    room = arguments.get("max_output_tokens", _OUTPUT_TOKENS) * _BYTES_A_TOKEN
+    text = bound(said.text(), room)
+    lines = [f"Process running with session ID {number}"]
+    if finished is not None:
+        lines = [f"Wall time: {finished.duration_s:.1f} seconds", f"Process exited with code {finished.exit_code}"]
+        if finished.ended == "not_started":
+            lines.append(f"It could not be confined and was not run: {finished.reason}")
+        if finished.limit is not None:
+            lines.append(f"It ran into the limit {finished.limit}.")
+    truncated = said.truncated or text.truncated
+    if truncated:
+        lines.append(f"Original token count: {said.total // _BYTES_A_TOKEN}")
+    success = finished is None or finished.exit_code == 0
+    return Result("\n".join([*lines, "Output:", text.text]), success=success, truncated=truncated)

@@ -1,0 +1,94 @@
+"""`view_image`: the model looks at a picture of the workspace, read with no more rights than its commands have."""
+
+from __future__ import annotations
+
+import base64
+import os.path
+import sys
+from typing import Any
+
+import msgspec
+
+from tertulia.errors import InvalidParams, NotFound, SandboxError
+from tertulia.protocol.items import ImagePart
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools import patch_disk
+from tertulia.tools.picture import read_picture
+from tertulia.tools.tool import CallContext, Outcome, Result
+from tertulia.tools.workplace import Workplace
+
+MAX_PICTURE_BYTES = 10 * 1024 * 1024
+_DISK_COMMAND = (sys.executable, "-I", patch_disk.__file__)
+"""Reads a file of a directory, follows no link, and imports nothing of ours."""
+_MAX_ANSWER_BYTES = patch_disk.MAX_READ_BYTES * 2
+
+_SPEC = ToolSpec.define(
+    "view_image",
+    "Shows you a picture (PNG, JPEG, GIF or WebP) that lies in the working directory. Use it only for a file that you "
+    "need to see.",
+    {
+        "type": "object",
+        "properties": {"path": {"type": "string", "description": "Its path, absolute or from the working directory."}},
+        "required": ["path"],
+        "additionalProperties": False,
+    },
+)
+
+
+class ViewImage:
+    """Reads through the sandbox: what is masked there is not there, and a link leads nowhere."""
+
+    __slots__ = ("_place",)
+    spec = _SPEC
+    parallel_safe = True
+    read_only = True
+
+    def __init__(self, place: Workplace) -> None:
+        self._place = place
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Refuse what lies outside."""
+        self._locate(arguments["path"], call)
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """Read it, see what it is, and hand it on."""
+        root, relative = self._locate(arguments["path"], call)
+        data = await self._read(root, relative, call)
+        picture = read_picture(data)
+        if picture is None:
+            raise InvalidParams(f"{relative} is not a PNG, JPEG, GIF or WebP picture")
+        url = f"data:{picture.mime};base64,{base64.b64encode(data).decode()}"
+        size = f"{picture.width} x {picture.height} pixels, {len(data):,} bytes, {len(url):,} as sent"
+        return Result(f"{relative}: {picture.mime}, {size}", parts=(ImagePart(url),))
+
+    def _locate(self, path: str, call: CallContext) -> tuple[str, str]:
+        """The directory that may be looked into, and where below it the file is."""
+        if "\0" in path:
+            raise InvalidParams("path must not contain a NUL")
+        here, place = os.path.realpath(call.cwd), self._place
+        named = os.path.normpath(os.path.join(here, path))
+        confinement = place.confinement(call.rights)
+        if confinement.mode == "danger_full_access":
+            return "/", os.path.relpath(named, "/")
+        for root in (here, place.root, *confinement.writable_roots):
+            if named.startswith(root.rstrip("/") + "/"):
+                return root, os.path.relpath(named, root)
+        raise InvalidParams(f"{path!r:.200} lies outside of the working directory and the writable roots")
+
+    async def _read(self, root: str, relative: str, call: CallContext) -> bytes:
+        request = msgspec.json.encode({"verb": "read", "paths": [relative]})
+        there = msgspec.structs.replace(call, cwd=root)
+        said = await self._place.confined(_DISK_COMMAND, request, _MAX_ANSWER_BYTES, there)
+        try:
+            answer = msgspec.json.decode(said, type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise SandboxError(f"{relative} could not be read: {said[-500:].decode('utf-8', 'replace')!r}") from None
+        if not answer["ok"]:
+            raise InvalidParams(f"{relative} cannot be read: {answer['reason']}")
+        content = answer["files"][relative]
+        if content is None:
+            raise NotFound(f"there is no file {relative}")
+        data = base64.b64decode(content)
+        if len(data) > MAX_PICTURE_BYTES:
+            raise InvalidParams(f"{relative} has {len(data):,} bytes; at most {MAX_PICTURE_BYTES:,} can be shown")
+        return data

@@ -1,0 +1,103 @@
+"""Where commands run: one session's sandbox, directory, environment and approval desk, for every tool that needs them.
+
+A tool says what is to be done and in whose name; what that may touch is read here from the rights of the call.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping
+
+import msgspec
+
+from tertulia.errors import InvalidParams, SandboxError
+from tertulia.policy.approval_request import Request, Subject
+from tertulia.policy.approvals import ApprovalDesk
+from tertulia.policy.narrowing import Rights
+from tertulia.policy.sandbox_mode import sandbox_to_wire
+from tertulia.policy.shell_environment import ShellEnvironment
+from tertulia.sandbox.confine import confine
+from tertulia.sandbox.runner import Command, Confinement, Runner
+from tertulia.tools.tool import CallContext
+
+OUTSIDE = "none: outside the sandbox"
+"""How a request spells that."""
+
+
+class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """What the tools of a session work with. The directory is the session's own, never one that a model named."""
+
+    runner: Runner
+    desk: ApprovalDesk
+    root: str
+    """Canonical. Where no other roots were set, the one that commands may write."""
+    masked: tuple[str, ...]
+    environment: Mapping[str, str]
+    """All that a command gets."""
+    environment_policy: str
+    """How that was made, in one spelling: a grant is bound to it."""
+    timeout_s: float
+    """How long one command may take at most, where somebody waits for it."""
+
+    def confinement(self, rights: Rights) -> Confinement:
+        """What a command with these rights may touch."""
+        return confine(rights, self.root, masked=self.masked)
+
+    def directory(self, workdir: str | None, call: CallContext) -> str:
+        """Where a command begins. Being there gives no right to write there."""
+        if workdir is not None and "\0" in workdir:
+            raise InvalidParams("workdir must not contain a NUL")
+        return os.path.realpath(os.path.join(call.cwd, workdir or "."))
+
+    def subject(self, words: tuple[str, ...], cwd: str, sandbox: Confinement | None) -> Subject:
+        """All that a grant will be bound to; None: outside the sandbox."""
+        where = OUTSIDE if sandbox is None else described(sandbox)
+        return Subject(words, cwd, self.environment_policy, where)
+
+    async def confined(self, argv: tuple[str, ...], stdin: bytes, kept: int, call: CallContext) -> bytes:
+        """What one of our own programs writes, run in the call's directory and confined by its rights.
+
+        Raises SandboxError, or SandboxUnavailable, where it did not run to its end.
+        """
+        command = Command(
+            argv=argv,
+            cwd=self.directory(None, call),
+            confinement=self.confinement(call.rights),
+            environment=self.environment,
+            stdin=stdin,
+            kept_output_bytes=kept,
+        )
+        finished = await self.runner.run(command, timeout_s=self.timeout_s)
+        if finished.ended != "exited" or finished.output.truncated:
+            raise SandboxError(f"{os.path.basename(argv[-1])} was stopped before it was done ({finished.ended})")
+        return finished.output.head + finished.output.tail
+
+    async def approve_patch(self, text: str, files: int, call: CallContext) -> None:
+        """Come back when this patch may be applied; else ApprovalDenied."""
+        request = Request(
+            kind="patch",
+            conversation_id=call.conversation_id,
+            chain=call.chain.callers,
+            title=f"apply a patch to {files} file{'s' * (files != 1)} in {call.cwd}",
+            detail=text,
+            subject=self.subject((text,), self.directory(None, call), self.confinement(call.rights)),
+        )
+        with call.unhurried():
+            await self.desk.ask(request, call.rights.approval_policy, call.publish)
+
+
+def described(confinement: Confinement) -> str:
+    """A confinement in words, one spelling for each."""
+    mode, network = sandbox_to_wire(confinement.mode), "on" if confinement.network else "off"
+    if confinement.mode == "danger_full_access":
+        return mode
+    roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
+    return f"{mode}, writable: {', '.join(roots) or 'nothing'}, network {network}"
+
+
+def described_environment(policy: ShellEnvironment) -> str:
+    """An environment policy in words; of variables that were set, only their names: the values may be secrets."""
+    lists = {"excluded": policy.exclude, "only": policy.include_only, "set": tuple(policy.set)}
+    said = [f"{name} {', '.join(sorted(names))}" for name, names in lists.items() if names]
+    secrets = ["variables called like secrets included"] if policy.ignore_default_excludes else []
+    return "; ".join([f"inherits {policy.inherit}", *said, *secrets])

@@ -1,0 +1,120 @@
+"""`tertulia sessions export`: everything that is stored, nothing that is not, one record a line."""
+
+from __future__ import annotations
+
+import json
+import stat
+import tracemalloc
+
+import msgspec
+import pytest
+
+from tertulia.apps import session_export
+from tertulia.apps.session_export import FORMAT, VERSION, PassingReader, exported
+from tertulia.rollout.compact import pack
+from tertulia.rollout.lines import Line
+from tertulia.rollout.store import Stored
+from tests.apps.keeping import DELEGATING, talk
+from tests.apps.running import Shell
+
+AWKWARD = "one\u2028two\x85three\u2029four"
+
+
+def test_the_first_line_says_what_follows(shell: Shell) -> None:
+    session_id = talk(shell)
+    ran = shell.run("sessions", "export", session_id)
+    assert ran.code == 0
+    head, *records = ran.lines
+    assert (head["format"], head["version"], head["session_id"]) == (FORMAT, VERSION, session_id)
+    numbers = [record["n"] for record in records]
+    assert numbers == sorted(set(numbers))
+
+
+def test_events_and_records_are_whole(shell: Shell) -> None:
+    """S002-15: all messages and tools; an event that is stored as a reference is exported with its text."""
+    talk(shell, *DELEGATING, said="Have a.py reviewed")
+    records = shell.run("sessions", "export", "--last").lines[1:]
+    said = [item for each in records if each["kind"] == "said" for item in each["record"]["items"]]
+    assert [item["type"] for item in said if not item.get("injected")] == [
+        "user", "tool_call", "user", "assistant", "tool_output", "assistant",
+    ]  # fmt: skip
+    spoken = [each["event"]["data"]["text"] for each in records if each.get("event", {}).get("type") == "agent_message"]
+    assert spoken == ["Looks right.", "The reviewer says it looks right."]
+    asked = [each["record"] for each in records if each["kind"] == "asked"]
+    assert json.loads(asked[0]["tools_json"])
+    assert all("missing" not in each and "damaged" not in each for each in records)
+    agreed = next(each["record"] for each in records if each["kind"] == "agreed")
+    assert agreed["storage"] == "full"
+
+
+def test_one_record_is_one_line_for_every_reader(shell: Shell) -> None:
+    """HARDENING E11: `splitlines` makes 3 of it."""
+    talk(shell, AWKWARD, said=AWKWARD)
+    ran = shell.run("sessions", "export", "--last")
+    assert len(ran.out.splitlines()) == ran.out.count("\n")
+    texts = [part["text"] for line in ran.lines if line.get("kind") == "said"
+             for item in line["record"]["items"] for part in item["parts"]]  # fmt: skip
+    assert texts.count(AWKWARD) == 2
+
+
+@pytest.mark.parametrize("policy", ["headers-only", "none"])
+def test_only_what_is_stored_is_exported(shell: Shell, policy: str) -> None:
+    """HARDENING E2."""
+    talk(shell, "canary answers", said="canary asks", flags=("--storage", policy))
+    ran = shell.run("sessions", "export", "--last")
+    assert ran.code == 0
+    assert "canary" not in ran.out
+    assert policy == "none" or any("missing" in line for line in ran.lines)
+
+
+def test_what_came_from_a_stricter_conversation_says_so(shell: Shell) -> None:
+    """The policy travels, and stands in the export."""
+    line = shell.script({"tool_calls": [{"name": "conv_create", "arguments": {"user_instruction": "x"}}]}, "y", "z")
+    assert line
+    row = Stored(1, "said", "user", 0.0, None, 1, 0, b"{}", None)
+    assert exported(Line(1, 0.0, None, raw=row), "t") == {
+        "n": 1, "ts": "t", "kind": "unknown",
+        "raw": {"kind": "said", "type": "user", "header": "{}", "body": None},
+    }  # fmt: skip
+    assert exported(Line(2, 0.0, None, damaged=(2,)), "t") == {"n": 2, "ts": "t", "kind": "damaged", "damaged": [2]}
+
+
+def test_a_file_is_new_and_for_its_owner_alone(shell: Shell) -> None:
+    """HARDENING E7."""
+    talk(shell)
+    target = shell.folder / "talk.jsonl"
+    ran = shell.run("sessions", "export", "--last", "-o", str(target))
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err.endswith(f"records are in {target}\n")
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    before = target.read_bytes()
+    assert json.loads(before.splitlines()[0])["version"] == VERSION
+    again = shell.run("sessions", "export", "--last", "-o", str(target))
+    assert again.code == 2
+    assert "name a new file" in again.err
+    assert target.read_bytes() == before
+    assert shell.run("sessions", "export", "--last", "-o", "no/such/place").code == 2
+
+
+def _rows(count: int) -> list[Stored]:
+    head = {"id": pack("00000000-0000-0000-0000-000000000001")}
+    session = Stored(1, "session", "session", 0.0, None, 0, 0, msgspec.json.encode(head | {"epoch": 0}), None)
+    named = Stored(2, "talk", "talk", 0.0, None, 2, 0, msgspec.json.encode(head), None)
+    said = [
+        Stored(n, "said", "user", 0.0, None, 2, 0, b"{}", b'{"id":"i","text":"%s"}' % (b"x" * 1_000))
+        for n in range(3, count)
+    ]
+    return [session, named, *said]
+
+
+def test_a_long_session_takes_no_more_memory_than_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_export, "_KEPT_ITEMS", 10)
+    rows = _rows(3_000)
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in PassingReader().lines(iter(rows)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count == 2_997
+    assert peak < 500_000

@@ -1,0 +1,89 @@
+"""A session that was, as a person reads it."""
+
+from __future__ import annotations
+
+import io
+
+from tertulia.apps.terminal import Terminal
+from tertulia.apps.transcript import Transcript
+from tertulia.protocol import events as e
+from tertulia.protocol import tool_events as t
+from tertulia.protocol.ids import CallId, ConversationId, ItemId
+from tertulia.protocol.items import TextPart, UserMessage
+from tertulia.protocol.records import Agreed, Record, Said
+from tertulia.protocol.storage import Full
+from tertulia.rollout.lines import Line
+from tests.apps.telling import CHILD, CONFIGURED, ROOT, Teller
+
+
+class Told:
+    """A transcript and what stands in it."""
+
+    def __init__(self, only: ConversationId | None = None) -> None:
+        self._stream = io.StringIO()
+        self._tell = Teller()
+        self._view = Transcript(Terminal(self._stream, {}), only)
+        self.event(CONFIGURED, None)
+
+    def event(self, data: e.EventData, conversation: ConversationId | None = ROOT) -> None:
+        self._view.take(Line(1, 0.0, self._tell(data, conversation)))
+
+    def record(self, record: Record | None) -> None:
+        self._view.take(Line(1, 0.0, record))
+
+    def said(self, text: str, conversation: ConversationId = ROOT, *, injected: bool = False) -> None:
+        self.record(Said(conversation, (UserMessage(ItemId("i"), (TextPart(text),), injected=injected),)))
+
+    @property
+    def lines(self) -> list[str]:
+        return self._stream.getvalue().splitlines()
+
+
+def titled(conversation: ConversationId, title: str | None) -> Agreed:
+    return Agreed(conversation, Full(), {}, {"parent_id": ROOT}, {"title": title})
+
+
+def test_question_and_answer_stand_in_one_stream() -> None:
+    told = Told()
+    told.said("<environment_context>", injected=True)
+    told.said("What is it?\nTell me.")
+    told.event(t.ToolCallBegin(CallId("c"), "look", {"at": "it"}))
+    told.event(t.ToolCallEnd(CallId("c"), "look", True, "a cat", False, 1))
+    told.event(e.AgentMessage("A cat.\nBlack.", ItemId("a")))
+    assert told.lines == [
+        "you What is it?", "Tell me.", 'call look {"at":"it"}', "result a cat", "A cat.", "Black.",
+    ]  # fmt: skip
+
+
+def test_other_conversations_are_told_in_short_under_their_names() -> None:
+    told = Told()
+    told.record(titled(CHILD, "reviewer"))
+    told.said("Review a.py", CHILD)
+    told.event(e.AgentMessage("Looks right.", ItemId("a")), CHILD)
+    told.event(e.AgentMessage("Well.", ItemId("b")), ConversationId("0123456789"))
+    assert told.lines == ["reviewer was asked Review a.py", "reviewer said Looks right.", "01234567 said Well."]
+
+
+def test_one_conversation_alone() -> None:
+    told = Told(CHILD)
+    told.said("for root")
+    told.event(e.AgentMessage("from root", ItemId("a")))
+    told.said("for me", CHILD)
+    told.event(e.AgentMessage("from me", ItemId("b")), CHILD)
+    assert told.lines == ["you for me", "from me"]
+
+
+def test_what_is_not_stored_how_it_ended_and_that_it_went_on() -> None:
+    told = Told()
+    told.event(e.AgentMessage("", ItemId("a")))
+    told.event(e.AgentMessage("", ItemId("b")), CHILD)
+    told.event(e.TurnAborted("replaced"))
+    told.event(e.TurnAborted("crash"))
+    told.event(CONFIGURED, None)
+    told.record(None)
+    assert told.lines == [
+        "[not stored]",
+        "child-id said [not stored]",
+        "stopped crash",
+        "resumed 2026-01-01T00:00:00.000Z with scripted/test",
+    ]

@@ -1,0 +1,44 @@
+"""One secret for every place in which somebody can say something, and the search for all of them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from tests.rollout.canary import sightings
+
+PLACES = (
+    *("prompt", "reply", "reasoning", "partial", "retrying", "arguments", "result", "tool_error", "exception"),
+    *("odd_exception", "tool_name", "call_id", "title", "new_title", "base_instructions", "user_instructions"),
+    *("environment", "file_name", "sender", "message_id", "steer", "sent", "child_title", "child_answer"),
+    *("child_instructions", "unknown_conversation", "model_error", "summary", "plan", "output_schema", "image"),
+    *("picture", "published", "detached"),
+)
+"""Every one of them is said by `speaker` in a whole run."""
+
+NEVER_STORED = ("message_id",)
+"""Not even under `full`: only a digest of it is kept."""
+
+
+class Secrets:
+    """The same for whoever has the same seed: the speaker says them, the searcher looks for them."""
+
+    def __init__(self, seed: str) -> None:
+        dice = random.Random(seed)
+        # No hexadecimal digits in the first letters: no id looks like them.
+        self._said = {place: "".join(dice.choices("ghjkmnpqrstvwxyz", k=10)) for place in PLACES}
+
+    def __getitem__(self, place: str) -> str:
+        """What JSON has to escape, and what is no ASCII, is in it."""
+        return f'{self._said[place]}"\u00fc\\{place}'
+
+    def found(self, data: bytes) -> dict[str, list[str]]:
+        """Where which of them were seen, and in which spelling."""
+        return {place: seen for place in PLACES if (seen := sightings(data, self[place]))}
+
+
+def everything_below(folder: Path) -> bytes:
+    """All files and all names of them, in one."""
+    found = sorted(folder.rglob("*"))
+    names = "\n".join(str(path.relative_to(folder)) for path in found).encode()
+    return b"\0".join([names, *(path.read_bytes() for path in found if path.is_file() and not path.is_symlink())])

@@ -1,0 +1,237 @@
+"""A session that says a secret in every place, and then ends well, badly, or not at all. Run as a program.
+
+SEED, POLICY, END and PLACE (a directory whose name is a secret) come on standard input, so that no argument, file or
+variable but those that are meant has a secret in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import logging
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import tertulia
+from tertulia.protocol.events import BackgroundEvent
+from tertulia.session.operations import call as operate
+from tertulia.testing import ScriptedModel, ScriptedReply, call, fail, say
+from tests.privacy.secrets_told import Secrets
+
+TURNS = 3
+"""Rounds before the one that is compacted."""
+
+
+class Odd(BaseException):
+    """Nothing that anybody expects of a tool."""
+
+
+class Speaker:
+    """Says everything once."""
+
+    def __init__(self, secrets: Secrets, place: str, end: str) -> None:
+        self.secrets = secrets
+        self.place = place
+        self.end = end
+        self.running = asyncio.Event()
+        self.go = asyncio.Event()
+        self.conversation: Any = None
+
+    # ── tools ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def tools(self) -> list[Any]:
+        secrets = self.secrets
+
+        @tertulia.tool
+        def look(what: str, context: tertulia.CallContext) -> str:
+            """Say what is in the environment."""
+            context.publish(BackgroundEvent(secrets["published"]))
+            return secrets["result"] + os.environ["CANARY_PLACE"]
+
+        @tertulia.tool
+        def stumble(what: str) -> str:
+            """Fail, in a thread."""
+            raise ValueError(secrets["tool_error"])
+
+        @tertulia.tool
+        async def fall() -> str:
+            """Fail in the oddest way."""
+            raise Odd(secrets["odd_exception"])
+
+        @tertulia.tool
+        async def wait() -> str:
+            """Wait until somebody has steered."""
+            self.running.set()
+            await self.go.wait()
+            return "waited"
+
+        @tertulia.tool
+        async def die() -> str:
+            """Be gone, in the middle of a turn."""
+            if self.end == "abort":
+                faulthandler.enable()
+                os.abort()
+            os.kill(os.getpid(), signal.SIGKILL)
+            return "never"
+
+        return [look, stumble, fall, wait, die]
+
+    # ── what the model says ──────────────────────────────────────────────────────────────────────────────────
+
+    def replies(self) -> list[Any]:
+        s = self.secrets
+        plan = {"plan": [{"step": s["plan"], "status": "in_progress"}], "explanation": s["plan"]}
+        create = {
+            "user_instruction": s["sent"],
+            "title": s["child_title"],
+            "base_instruction_text": s["child_instructions"],
+        }
+        return [
+            say(s["reply"], call("look", {"what": s["arguments"]}, s["call_id"]), reasoning=s["reasoning"]),
+            say("", call("stumble", {"what": s["arguments"]}), call("update_plan", plan), call(s["tool_name"], {})),
+            call("wait"),
+            ScriptedReply(text=f"{s['partial']} is withdrawn, and this is not", retrying=s["retrying"]),
+            call("conv_send", {"conversation_id": s["unknown_conversation"], "text": s["sent"]}),
+            call("conv_create", create),
+            say(s["child_answer"]),
+            call("conv_list"),
+            "I have heard enough",
+            RuntimeError(s["exception"]),
+            fail(s["model_error"]),
+            call("fall"),
+            "up again",
+            "detached",
+            *["more"] * TURNS,
+            s["summary"],
+            "after",
+            call("die"),
+        ]
+
+    # ── the run ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def speak(self, session: Any, **open: Any) -> None:
+        s = self.secrets
+        self.conversation = there = await session.open(
+            title=s["title"], base_instructions=s["base_instructions"], user_instructions=s["user_instructions"],
+            cwd=self.place, model=ScriptedModel(self.replies(), chunk=7), **open,
+        )  # fmt: skip
+        picture = {"type": "image", "image_url": f"data:image/png;base64,{s['image']}"}
+        local = {"type": "local_image", "path": "picture.png"}
+        asked = asyncio.ensure_future(
+            there.message(
+                [{"type": "text", "text": s["prompt"]}, picture, local],
+                sender=s["sender"],
+                message_id=s["message_id"],
+                output_schema={"type": "object", "description": s["output_schema"]},
+            )
+        )
+        await asyncio.wait([asked, asyncio.ensure_future(self.running.wait())], return_when=asyncio.FIRST_COMPLETED)
+        if not asked.done():
+            await there.steer(s["steer"])
+        self.go.set()
+        await asked
+        await there.message("delegate")
+        for text in ("break", "fail", "fall"):
+            await there.message(text)
+        params = {"conversation_id": there.id, "text": s["detached"], "detach": True}
+        await operate(tertulia.Host(tertulia.Settings()), session, "conversation/message", params)
+        for _ in range(TURNS):
+            await there.message("x" * 3_000)
+        await there.compact()
+        await there.message("and now")
+        await there.set_context(title=s["new_title"])
+        await there.fork()
+
+    async def finish(self, session: Any) -> None:
+        if self.end in ("kill", "abort"):
+            await self.conversation.message(self.secrets["prompt"])
+        await session.close()
+
+
+class Travel:
+    """Two conversations of different policies: what the strict one says must not be found with the other."""
+
+    def __init__(self, secrets: Secrets, speaker: Speaker) -> None:
+        self.secrets = secrets
+        self.speaker = speaker
+
+    async def strict_child(self, session: Any, policy: str) -> None:
+        """A full caller asks a strict child, lists it, reads it, and sums it all up."""
+        s = self.secrets
+        child = await session.open(
+            storage_policy=policy, title=s["title"], base_instructions=s["base_instructions"],
+            model=ScriptedModel([
+                say(s["reply"], call("look", {"what": s["arguments"]})), s["child_answer"], fail(s["model_error"]),
+            ]),
+        )  # fmt: skip
+        send = call("conv_send", {"conversation_id": child.id, "text": "tell me"})
+        read = call("conv_history", {"conversation_id": child.id})
+        # The notes repeat what was heard, as a model's would.
+        model = ScriptedModel([send, "noted", send, "failed", call("conv_list"), "seen", read, "read", s["summary"]])
+        caller = await session.open(model=model)
+        for text in ("ask", "ask again", "list", "read " + "x" * 3_000):
+            await caller.message(text)
+        await caller.compact()
+        await caller.fork()
+        self.speaker.conversation = caller
+
+    async def strict_caller(self, session: Any, policy: str) -> None:
+        """A strict caller tells a full child, which repeats it to its tools, its plan and a child of its own."""
+        s = self.secrets
+        plan = {"plan": [{"step": s["plan"], "status": "pending"}]}
+        child = await session.open(
+            model=ScriptedModel([
+                say(s["reply"], call("look", {"what": s["arguments"]}), call("update_plan", plan), reasoning=s["reasoning"]),
+                call("conv_create", {"user_instruction": s["sent"], "title": "t", "base_instruction_text": "b"}),
+                s["child_answer"],
+                s["child_answer"],
+                "a word of its own",
+                s["summary"],
+            ]),
+        )  # fmt: skip
+        send = call("conv_send", {"conversation_id": child.id, "text": s["sent"]})
+        caller = await session.open(storage_policy=policy, model=ScriptedModel([send, s["result"]]))
+        await caller.message(s["prompt"])
+        await child.message("what do you say yourself?")
+        await child.compact()
+        await child.fork()
+        self.speaker.conversation = child
+
+
+async def main() -> None:
+    seed, policy, end, place = sys.stdin.readline().rstrip("\n").split("\t")
+    secrets = Secrets(seed)
+    os.environ["CANARY_PLACE"] = secrets["environment"]
+    speaker = Speaker(secrets, place, end)
+    which, _, rest = policy.partition(":")
+    strict = which in ("headers_only", "none", "ttl")
+    storage: Any = policy if strict else "full"
+    settings = tertulia.Settings(model=ScriptedModel(["hm"], repeat=True), storage_policy=storage, tools=speaker.tools())
+    travel = Travel(secrets, speaker)
+    async with tertulia.Session.start(settings) as session:
+        print(session.id, flush=True)
+        if end == "enospc":
+            await session.root.message("so that there is a file")
+            limit = 40_000
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        if which == "strict_child":
+            await travel.strict_child(session, rest)
+        elif which == "strict_caller":
+            await travel.strict_caller(session, rest)
+        else:
+            await speaker.speak(session)
+        if which == "switched":
+            for each in session.conversations():
+                await each.set_context(storage_policy=rest)
+        await speaker.finish(session)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    asyncio.run(main())

@@ -1,0 +1,33 @@
+"""Sessions that were, and what their records say."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from tertulia.rollout.index import find_files
+from tertulia.rollout.lines import Line
+from tertulia.rollout.reader import SqliteReader
+from tertulia.rollout.reading import Reader
+from tertulia.session.settings import current_environment
+
+
+def home() -> Path:
+    return current_environment().home
+
+
+def lines(session_id: str) -> list[Line]:
+    """Everything that is written down of a session."""
+    with closing(SqliteReader(find_files(home(), session_id).db)) as rows:
+        return list(Reader().lines(rows.rows()))
+
+
+def stored_bytes(session_id: str) -> bytes:
+    """All files of a session."""
+    folder = home() / "sessions"
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if path.name.startswith(session_id))
+
+
+def session_ids() -> set[str]:
+    folder = home() / "sessions"
+    return {path.stem for path in folder.glob("*.db") if path.stem != "index"} if folder.exists() else set()

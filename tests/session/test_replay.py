@@ -1,0 +1,167 @@
+"""Every prompt can be rebuilt from the record, and whatever is not as it was is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+import tertulia
+from tertulia.protocol.items import Item, TextPart, ToolOutput, UserMessage
+from tertulia.protocol.records import Agreed, Asked, Said
+from tertulia.rollout.lines import Line
+from tertulia.session.replay import Verdict, verify
+from tertulia.session.session import Session
+from tertulia.testing import ScriptedModel, call, say
+from tests.session.stored import lines
+
+PLAN = call("update_plan", {"plan": [{"step": "look", "status": "in_progress"}]})
+SECRET = "sk-ant-api03-" + "x1Y2" * 10
+
+
+def settings(*replies: object, **fields: object) -> tertulia.Settings:
+    return tertulia.Settings(model=ScriptedModel(list(replies)), **fields)
+
+
+async def talked(*replies: object, said: str = "hello", **fields: object) -> str:
+    """The id of a session in which somebody said something."""
+    async with Session.start(settings(*replies, **fields)) as session:
+        await session.root.message(said)
+    return session.id
+
+
+def outcomes(verdicts: list[Verdict]) -> list[str]:
+    return [verdict.outcome for verdict in verdicts]
+
+
+async def test_every_prompt_of_a_long_life_comes_out_as_it_was_sent() -> None:
+    """S002-15: tools, delegation, forks, changed terms, steering, compaction, an answer's form, and a resume."""
+    child = call("conv_create", {"user_instruction": "look", "base_instruction_text": "Brief."})
+    script = [
+        say("", PLAN),
+        "planned",
+        say("", child),
+        "looked",
+        "done",
+        "forked",
+        "changed",
+        "short",
+        "notes",
+        "after",
+    ]
+    async with Session.start(settings(*script)) as session:
+        await session.root.message("plan")
+        await session.root.message("delegate")
+        fork = await session.root.fork(at=1)
+        await fork.message("from here")
+        await session.root.set_context(base_instructions="In French.", user_instructions="Always.", cwd="/")
+        await session.root.message("and now", output_schema={"type": "object"})
+        await session.root.message("again")
+        assert (await session.root.compact()).compacted
+        await session.root.message("after the notes")
+    async with Session.resume(session.id, settings("one more", "and another")) as again:
+        await again.root.message("resumed")
+        await again.conversation(fork.id).message("resumed as well")
+    verdicts = list(verify(lines(session.id)))
+    assert outcomes(verdicts) == ["same"] * 11
+    assert len({verdict.conversation_id for verdict in verdicts}) == 3
+
+
+async def test_a_session_in_which_nobody_was_asked_has_nothing_to_compare() -> None:
+    async with Session.start(settings()) as session:
+        pass
+    assert list(verify(lines(session.id))) == []
+
+
+# ── what is not as it was ────────────────────────────────────────────────────────────────────────────────────
+
+
+def changed(session_id: str, what: Callable[[Line], Line]) -> list[Verdict]:
+    return list(verify([what(line) for line in lines(session_id)]))
+
+
+def with_text(item: Item, text: str) -> Item:
+    assert isinstance(item, UserMessage | ToolOutput)
+    return replace(item, parts=(TextPart(text),))
+
+
+async def test_a_word_that_was_changed_later_is_found_in_every_prompt_that_has_it() -> None:
+    async with Session.start(settings("first", "second")) as session:
+        await session.root.message("one")
+        await session.root.message("two")
+
+    def forge(line: Line) -> Line:
+        said = line.what
+        if isinstance(said, Said) and any(getattr(item, "text", "") == "two" for item in said.items):
+            return replace(line, what=replace(said, items=tuple(with_text(item, "2") for item in said.items)))
+        return line
+
+    verdicts = changed(session.id, forge)
+    assert outcomes(verdicts) == ["same", "different"]
+    assert verdicts[1].because == "history"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "because"),
+    [
+        ("tools_json", b'["apply_patch"]', "tools"),
+        ("override", "Something else.", "instructions"),
+        ("output_schema", "{}", "the form of the answer"),
+    ],
+)
+async def test_each_part_of_a_request_is_compared(field: str, value: object, because: str) -> None:
+    session_id = await talked("fine")
+
+    def forge(line: Line) -> Line:
+        return replace(line, what=replace(line.what, **{field: value})) if isinstance(line.what, Asked) else line
+
+    (verdict,) = changed(session_id, forge)
+    assert (verdict.outcome, verdict.because) == ("different", because)
+
+
+# ── what cannot be known ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_was_not_stored_cannot_be_compared_and_is_not_called_different() -> None:
+    """S002-16: a record of headers has the digests, and none of the texts."""
+    (verdict,) = verify(lines(await talked("fine", storage_policy="headers_only")))
+    assert verdict.outcome == "unknown"
+    assert "the instructions are not stored" in verdict.because
+    assert "texts are not stored" in verdict.because
+
+
+async def test_a_secret_that_was_redacted_makes_a_prompt_unknown() -> None:
+    """HARDENING E6: the record has something else than what was sent, on purpose."""
+    (verdict,) = verify(lines(await talked("fine", said=f"my key is {SECRET}")))
+    assert (verdict.outcome, verdict.because) == ("unknown", "secrets were redacted")
+
+
+async def test_damaged_records_make_what_follows_unknown() -> None:
+    session_id = await talked("fine")
+
+    def damage(line: Line) -> Line:
+        said = line.what
+        return Line(line.n, line.ts, None, damaged=(line.n,)) if isinstance(said, Said) and not said.seed else line
+
+    verdicts = changed(session_id, damage)
+    assert outcomes(verdicts) == ["unknown"]
+    assert "records are damaged" in verdicts[0].because
+
+
+async def test_terms_that_make_no_sense_are_said_and_stop_nothing() -> None:
+    """HARDENING E8: whatever stands in a record is data."""
+    session_id = await talked("fine")
+
+    def forge(line: Line) -> Line:
+        return replace(line, what=replace(line.what, place={"depth": "x"})) if isinstance(line.what, Agreed) else line
+
+    (verdict,) = changed(session_id, forge)
+    assert verdict.outcome == "unknown"
+    assert "cannot be read" in verdict.because
+
+
+async def test_a_request_of_a_conversation_that_nobody_knows_is_unknown() -> None:
+    alone = [line for line in lines(await talked("fine")) if isinstance(line.what, Asked)]
+    (verdict,) = verify(alone)
+    assert verdict.outcome == "unknown"
