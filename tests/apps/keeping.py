@@ -56,14 +56,18 @@ class Screen:
         self.process = shell.start(*arguments, env=env, start_new_session=True, **streams)
         os.close(secondary)
         self.seen = ""
+        self._reached = 0
 
     def until(self, text: str) -> str:
-        """Everything that was shown, as soon as this is among what has come since the last time."""
-        begun = len(self.seen)
-        while text not in self.seen[begun:]:
+        """Everything that was shown, as soon as this is among what has come since the last thing waited for."""
+        while (found := self.seen.find(text, self._reached)) < 0:
             ready, _, _ = select.select([self._primary], [], [], DEADLINE_S)
-            assert ready, f"{text!r} did not come:\n{self.seen}"
+            if not ready:
+                self.process.kill()
+                self.close()
+                raise AssertionError(f"{text!r} did not come:\n{self.seen}")
             self.seen += os.read(self._primary, 65_536).decode("utf-8", "replace")
+        self._reached = found + len(text)
         return self.seen
 
     def type(self, text: str) -> None:

@@ -17,7 +17,7 @@ from tertulia.apps.exec_text import TextView
 from tertulia.apps.line_mode import INTERRUPTED, Keyboard, LineMode
 from tertulia.apps.terminal import Terminal
 from tertulia.testing import say
-from tests.session.staging import Stage, stage
+from tests.session.staging import Stage, stage, ticks
 
 DEADLINE_S = 20
 CTRL_D = b"\x04"
@@ -146,10 +146,10 @@ async def test_ctrl_c_at_the_prompt_says_how_to_leave_and_the_second_does(desk: 
         desk.type(b"hello\n")
         await at.on.until("task_complete")
         while at.shown.count("› ") < 2:
-            await asyncio.sleep(0)
+            await ticks()
         press(signal.SIGINT)
         while "Ctrl-D leaves" not in at.shown:
-            await asyncio.sleep(0)
+            await ticks()
         press(signal.SIGINT)
         assert await at.left() == INTERRUPTED
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ async def test_it_waits_as_long_as_it_took_but_no_longer_than_is_humane(monkeypa
 
     monkeypatch.setattr(playing._Player, "pause", note)
     times = [line.ts for line in lines(session_id)]
-    gaps = [max(later - earlier, 0) for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [max(later - earlier, 0) for earlier, later in pairwise(times)]
     await play(home(), session_id, lambda line: None, speed=0.5)
     assert pauses == [gap * 2 for gap in gaps]
     pauses.clear()

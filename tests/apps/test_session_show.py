@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tertulia.apps.session_show import told_shortly
 from tests.apps.keeping import DELEGATING, held, home, talk
 from tests.apps.running import Shell
 
@@ -86,7 +87,8 @@ def test_one_that_is_broken_names_the_file_and_the_way_out(shell: Shell) -> None
     ran = shell.run("sessions", "show", session_id)
     assert ran.code == 1
     assert str(file) in ran.out
-    assert "trouble" in ran.out
+    assert "  trouble the file: it is damaged" in ran.out
+    assert told_shortly("nobody knows") == "nobody knows"
     assert shell.run("sessions", "show", session_id, "--json").code == 1
 
 

@@ -47,7 +47,7 @@ def test_what_names_no_session(tmp_path: Path, which: str | None, last: bool, er
 def test_a_beginning_that_several_have_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [Entry(f"abcd000{n}-0000-0000-0000-000000000000", (0, 0, 0, 0), 0, 0.0, 0.0) for n in range(6)]
     monkeypatch.setattr(stored, "list_sessions", lambda home: entries)
-    with pytest.raises(InvalidParams, match="6 sessions begin with abcd .*abcd0003.*…"):
+    with pytest.raises(InvalidParams, match=r"6 sessions begin with abcd .*abcd0003.*…"):
         find_stored(tmp_path, "abcd", last=False)
     assert find_stored(tmp_path, "abcd0004", last=False) == entries[4].id
 
@@ -83,7 +83,7 @@ async def test_a_model_that_cannot_be_had_any_more_is_told_with_the_way_out(shel
         async def resume(self, session_id: str) -> None:
             raise InvalidParams("there is no model acme/gone")
 
-    with pytest.raises(InvalidParams, match="acme/gone; .* unless -m names another"):
+    with pytest.raises(InvalidParams, match=r"acme/gone; .* unless -m names another"):
         await Comeback.of(given, loaded, "id").begin(Nobody())
     given.take("model", "acme/other")
     with pytest.raises(InvalidParams) as plain:

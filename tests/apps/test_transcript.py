@@ -9,7 +9,7 @@ from tertulia.apps.transcript import Transcript
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
-from tertulia.protocol.items import TextPart, UserMessage
+from tertulia.protocol.items import AssistantMessage, TextPart, UserMessage
 from tertulia.protocol.records import Agreed, Record, Said
 from tertulia.protocol.storage import Full
 from tertulia.rollout.lines import Line
@@ -33,6 +33,12 @@ class Told:
 
     def said(self, text: str, conversation: ConversationId = ROOT, *, injected: bool = False) -> None:
         self.record(Said(conversation, (UserMessage(ItemId("i"), (TextPart(text),), injected=injected),)))
+
+    def answered(self, text: str, id: str, conversation: ConversationId = ROOT) -> None:
+        self.record(Said(conversation, (AssistantMessage(ItemId(id), (TextPart(text),)),)))
+
+    def finish(self) -> None:
+        self._view.finish()
 
     @property
     def lines(self) -> list[str]:
@@ -71,6 +77,28 @@ def test_one_conversation_alone() -> None:
     told.said("for me", CHILD)
     told.event(e.AgentMessage("from me", ItemId("b")), CHILD)
     assert told.lines == ["you for me", "from me"]
+
+
+def test_answers_that_no_event_tells_of_are_told_all_the_same() -> None:
+    """A fork has the history, and none of the events."""
+    told = Told()
+    told.said("first")
+    told.answered("one", "1")
+    told.said("second")
+    told.answered("two", "2")
+    told.answered("elsewhere", "3", CHILD)
+    assert told.lines == ["you first", "one", "you second", "two"]
+    told.finish()
+    assert told.lines[4:] == ["child-id said elsewhere"]
+
+
+def test_an_answer_that_an_event_tells_of_is_told_once_and_in_its_place() -> None:
+    told = Told()
+    told.answered("Well.", "1")
+    told.event(e.AgentReasoning("Hm.", ItemId("0")))
+    told.event(e.AgentMessage("", ItemId("1")))
+    told.finish()
+    assert told.lines == ["thinking Hm.", "Well."]
 
 
 def test_what_is_not_stored_how_it_ended_and_that_it_went_on() -> None:

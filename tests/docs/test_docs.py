@@ -321,6 +321,7 @@ async def test_every_operation_answers_with_the_fields_shown() -> None:
         given = {
             "conversation/steer": {**conversation, "text": "Faster"},
             "conversation/message": {**conversation, "text": "Hello again"},
+            "session/resume": {"session_id": own.id},
         }
         usual = {"conversation_id": conversation, "task_id": task}
         # Steering needs a task that runs; after closing there is nothing left to ask.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import json
 import logging
 import os
 import resource
@@ -17,11 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import tertulia
+from tertulia.errors import StorageError
 from tertulia.protocol.events import BackgroundEvent
 from tertulia.session.operations import call as operate
 from tertulia.testing import ScriptedModel, ScriptedReply, call, fail, say
 from tests.privacy.secrets_told import Secrets
 
+TTL_S = 0.5
+SMALL_DISK = 40_000
+"""Bytes of a file, when the disk is to be full in the middle of it all."""
 TURNS = 3
 """Rounds before the one that is compacted."""
 
@@ -40,6 +45,18 @@ class Speaker:
         self.running = asyncio.Event()
         self.go = asyncio.Event()
         self.conversation: Any = None
+        self.failures = 0
+        """Of the disk."""
+
+    async def attempt(self, step: Any) -> None:
+        """Do it; a full disk is counted, and one goes on."""
+        try:
+            done = await step
+        except StorageError:
+            self.failures += 1
+        else:
+            error = getattr(done, "error", None)
+            self.failures += error is not None and error.code == StorageError.code
 
     # ── tools ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -131,24 +148,23 @@ class Speaker:
         )
         await asyncio.wait([asked, asyncio.ensure_future(self.running.wait())], return_when=asyncio.FIRST_COMPLETED)
         if not asked.done():
-            await there.steer(s["steer"])
+            await self.attempt(there.steer(s["steer"]))
         self.go.set()
-        await asked
-        await there.message("delegate")
-        for text in ("break", "fail", "fall"):
-            await there.message(text)
+        await self.attempt(asked)
+        for text in ("delegate", "break", "fail", "fall"):
+            await self.attempt(there.message(text))
         params = {"conversation_id": there.id, "text": s["detached"], "detach": True}
-        await operate(tertulia.Host(tertulia.Settings()), session, "conversation/message", params)
+        await self.attempt(operate(tertulia.Host(tertulia.Settings()), session, "conversation/message", params))
         for _ in range(TURNS):
-            await there.message("x" * 3_000)
-        await there.compact()
-        await there.message("and now")
-        await there.set_context(title=s["new_title"])
-        await there.fork()
+            await self.attempt(there.message("x" * 3_000))
+        await self.attempt(there.compact())
+        await self.attempt(there.message("and now"))
+        await self.attempt(there.set_context(title=s["new_title"]))
+        await self.attempt(there.fork())
 
     async def finish(self, session: Any) -> None:
         if self.end in ("kill", "abort"):
-            await self.conversation.message(self.secrets["prompt"])
+            await self.conversation.message("die")
         await session.close()
 
 
@@ -166,12 +182,15 @@ class Travel:
             storage_policy=policy, title=s["title"], base_instructions=s["base_instructions"],
             model=ScriptedModel([
                 say(s["reply"], call("look", {"what": s["arguments"]})), s["child_answer"], fail(s["model_error"]),
+                say(s["reply"], call("look", {"what": s["arguments"]}), call("die")),
             ]),
         )  # fmt: skip
         send = call("conv_send", {"conversation_id": child.id, "text": "tell me"})
         read = call("conv_history", {"conversation_id": child.id})
         # The notes repeat what was heard, as a model's would.
-        model = ScriptedModel([send, "noted", send, "failed", call("conv_list"), "seen", read, "read", s["summary"]])
+        model = ScriptedModel(
+            [send, "noted", send, "failed", call("conv_list"), "seen", read, "read", s["summary"], send]
+        )
         caller = await session.open(model=model)
         for text in ("ask", "ask again", "list", "read " + "x" * 3_000):
             await caller.message(text)
@@ -183,23 +202,25 @@ class Travel:
         """A strict caller tells a full child, which repeats it to its tools, its plan and a child of its own."""
         s = self.secrets
         plan = {"plan": [{"step": s["plan"], "status": "pending"}]}
+        look = call("look", {"what": s["arguments"]})
         child = await session.open(
             model=ScriptedModel([
-                say(s["reply"], call("look", {"what": s["arguments"]}), call("update_plan", plan), reasoning=s["reasoning"]),
+                say(s["reply"], look, call("update_plan", plan), reasoning=s["reasoning"]),
                 call("conv_create", {"user_instruction": s["sent"], "title": "t", "base_instruction_text": "b"}),
                 s["child_answer"],
                 s["child_answer"],
                 "a word of its own",
                 s["summary"],
+                say(s["reply"], call("look", {"what": s["arguments"]}), call("die")),
             ]),
         )  # fmt: skip
         send = call("conv_send", {"conversation_id": child.id, "text": s["sent"]})
-        caller = await session.open(storage_policy=policy, model=ScriptedModel([send, s["result"]]))
+        caller = await session.open(storage_policy=policy, model=ScriptedModel([send, s["result"], send]))
         await caller.message(s["prompt"])
         await child.message("what do you say yourself?")
         await child.compact()
         await child.fork()
-        self.speaker.conversation = child
+        self.speaker.conversation = caller
 
 
 async def main() -> None:
@@ -210,14 +231,14 @@ async def main() -> None:
     which, _, rest = policy.partition(":")
     strict = which in ("headers_only", "none", "ttl")
     storage: Any = policy if strict else "full"
-    settings = tertulia.Settings(model=ScriptedModel(["hm"], repeat=True), storage_policy=storage, tools=speaker.tools())
+    settings = tertulia.Settings(
+        model=ScriptedModel(["hm"], repeat=True), storage_policy=storage, tools=speaker.tools()
+    )
     travel = Travel(secrets, speaker)
     async with tertulia.Session.start(settings) as session:
-        print(session.id, flush=True)
-        if end == "enospc":
-            await session.root.message("so that there is a file")
-            limit = 40_000
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        os.write(1, f"{session.id}\n".encode())
+        if end == "full_disk":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL_DISK, resource.RLIM_INFINITY))
         if which == "strict_child":
             await travel.strict_child(session, rest)
         elif which == "strict_caller":
@@ -228,6 +249,7 @@ async def main() -> None:
             for each in session.conversations():
                 await each.set_context(storage_policy=rest)
         await speaker.finish(session)
+    os.write(1, json.dumps({"failures": speaker.failures}).encode())
 
 
 if __name__ == "__main__":

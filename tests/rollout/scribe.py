@@ -85,12 +85,12 @@ class Scribe:
         return await answer
 
 
-def _child(folder: Path, durability: Durability, limit: int) -> None:
+def _child(folder: Path, durability: Durability, limit: int, signal: int) -> None:
     # Whoever is told our number may trace us, where only parents could.
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
     scribe = Scribe(folder, durability)
     os.write(1, b"%d\n" % os.getpid())
-    os.read(0, 1)
+    os.read(signal, 1)
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     asyncio.run(scribe.write())
@@ -101,15 +101,20 @@ def main() -> None:
     # Nothing is buffered: the next byte belongs to the child.
     while line := _line():
         folder, durability, limit = line.split("\t")
+        signal, go = os.pipe()
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
-                _child(Path(folder), "full" if durability == "full" else "normal", int(limit))
+                _child(Path(folder), "full" if durability == "full" else "normal", int(limit), signal)
                 code = 0
             finally:
                 os._exit(code)
+        # Read by us, not by the child: it may be dead by now, and the next line is not its business.
+        os.write(go, os.read(0, 1))
         _, status = os.waitpid(pid, 0)
+        os.close(signal)
+        os.close(go)
         os.write(1, b"%d\n" % status)
 
 

@@ -29,7 +29,7 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 
 def read(connection: sqlite3.Connection) -> list[Stored]:
-    return [table.stored(cells) for cells in connection.execute(table.SELECT, (0, 2**63 - 1))]
+    return [table.stored(cells) for cells in connection.execute(table.SELECT, (0, 2**63 - 1, 0.0))]
 
 
 def test_a_record_comes_back_whole(connection: sqlite3.Connection) -> None:

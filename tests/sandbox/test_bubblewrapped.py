@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import subprocess
 import sys
 import termios
@@ -13,19 +12,10 @@ import pytest
 
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox import bubblewrapped
-from tertulia.sandbox.bubblewrapped import _gate, in_memory
+from tertulia.sandbox.bubblewrapped import in_memory
 from tertulia.sandbox.runner import TerminalSize
 from tertulia.sandbox.sandbox import Sandbox
 from tests.sandbox.confined import DEADLINE_S, ROOT, Place, need
-
-
-def test_the_gate_does_not_open_when_whoever_should_open_it_is_gone() -> None:
-    """A18: end of file would let a command begin that nobody watches."""
-    held, writing = _gate()
-    os.close(writing)
-    ready, _, _ = select.select([held], [], [], 0)
-    os.close(held)
-    assert ready == []
 
 
 def test_what_goes_to_bubblewrap_in_memory_is_read_from_its_beginning() -> None:

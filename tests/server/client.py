@@ -12,6 +12,7 @@ from typing import Any
 from tertulia.models.scripted import ReplyLike, ScriptedModel
 from tertulia.server.jsonrpc import Connection
 from tertulia.session.host import Host
+from tertulia.session.session import Session
 from tertulia.session.settings import Settings
 
 DEADLINE_S = 30.0
@@ -64,9 +65,9 @@ class MemorySink:
 class Client:
     """One connection, seen from its other end."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, ready: Session | None = None) -> None:
         self.sink = MemorySink()
-        self.connection = Connection(host, self.sink)
+        self.connection = Connection(host, self.sink, ready)
         self.session_id = ""
         self._ids = count(1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from tertulia.errors import InvalidParams
 from tertulia.session.conv_calls import call_conv_tool
-from tertulia.testing import fail
+from tertulia.testing import fail, say
 from tests.session.staging import Stage, stage
 
 
@@ -87,6 +88,25 @@ async def test_a_target_that_fails_or_is_stopped_is_an_answer() -> None:
     async with stage(fail("overloaded")) as on:
         answer, success = await called(on, "conv_create", user_instruction="hi")
         assert (success, answer["status"], answer["code"]) == (False, "failed", "model_error")
+
+
+async def test_a_picture_that_is_not_there_is_refused_and_nothing_is_opened() -> None:
+    async with stage() as on:
+        picture = {"type": "local_image", "path": "gone.png"}
+        answer, success = await called(on, "conv_create", user_instruction="look", items=[picture])
+        assert (success, answer["ok"]) == (False, False)
+        assert ids(on) == [on.root.id]
+
+
+async def test_somebody_may_stop_the_target() -> None:
+    async with stage(say("never", gate=asyncio.Event())) as on:
+        calling = on.begin(called(on, "conv_create", user_instruction="hi"))
+        await on.until("task_started")
+        child = on.session.conversations()[1]
+        assert await child.interrupt()
+        answer, success = await calling
+        assert (success, answer["status"], answer["code"]) == (False, "cancelled", "cancelled")
+        on.check_idle()
 
 
 async def test_what_is_no_conversation_tool_is_a_mistake_of_the_caller() -> None:

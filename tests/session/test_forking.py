@@ -142,7 +142,7 @@ async def test_a_conversation_whose_records_are_lost_is_not_forked(monkeypatch: 
     whole = recollect(home(), old.id)
     root: PastTalk = whole.talks[whole.identity()[1]]
     root.pieces = [piece for piece in root.pieces if not any(type(item).__name__ == "ToolCall" for item in piece.items)]
-    monkeypatch.setattr(forking, "recollect", lambda home, session_id: whole)
+    monkeypatch.setattr(forking, "recollect", lambda home, session_id, clock: whole)
     with pytest.raises(StorageError, match="resume the session"):
         await fork(old.id)
     assert session_ids() == {old.id}

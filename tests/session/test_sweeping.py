@@ -18,7 +18,7 @@ from tertulia.rollout.retention import Retention
 from tertulia.rollout.store import Swept
 from tertulia.session import sweeping
 from tertulia.session.session import Session
-from tertulia.session.sweeping import Sweeper, sweep_before_serving
+from tertulia.session.sweeping import Sweeper, sweep_all, sweep_before_serving
 from tertulia.testing import FakeClock, ScriptedModel
 from tests.session.staging import ticks
 from tests.session.stored import home, session_ids, stored_bytes
@@ -104,8 +104,21 @@ async def test_nobody_sweeps_for_a_session_that_records_elsewhere(sweeps: list[s
 
 
 async def test_a_home_that_is_not_there_yet_is_not_made() -> None:
-    assert await sweep_before_serving(home(), tertulia.Settings(), FakeClock()) == HomeSwept()
+    assert await sweep_all(home(), tertulia.Settings(), FakeClock()) == HomeSwept()
     assert not home().exists()
+
+
+async def test_the_same_home_is_not_swept_again_within_a_second(sweeps: list[str]) -> None:
+    """Starting sessions by the hundred stays cheap; another home, other rules or a clock that goes back count anew."""
+    clock, settings = FakeClock(), tertulia.Settings()
+    other = tertulia.Settings(retention={"max_age_days": 1})
+    for asked, seconds in ((settings, 0), (settings, 0.9), (settings, 0.1), (other, 0), (other, 0.1)):
+        clock.advance(seconds)
+        await sweep_before_serving(home(), asked, clock)
+    assert len(sweeps) == 3
+    clock.set_wall(clock.now() - 60)
+    await sweep_before_serving(home(), other, clock)
+    assert len(sweeps) == 4
 
 
 # ── while it runs ────────────────────────────────────────────────────────────────────────────────────────────

@@ -86,9 +86,8 @@ Exit codes:
 
 def of_session(command: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator: which session it is about, and the flags that hold everywhere."""
-    command = click.option("which", "--session", metavar="ID", help="The session, or the beginning of its ID.")(command)
-    command = click.option("--last", is_flag=True, help="The session with the newest record.")(command)
-    return global_flags(command)
+    command = click.option("--last", is_flag=True, help="The session with the newest record.")(global_flags(command))
+    return click.option("which", "--session", metavar="ID", help="The session, or the beginning of its ID.")(command)
 
 
 @click.group("conv", invoke_without_command=True, epilog=_MORE)

@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from tertulia.apps.stop_signals import on_stop_signal
+from tertulia.events.clock import SystemClock
 from tertulia.rollout.files import SessionFiles, is_held
 from tertulia.rollout.index import find_files
 from tertulia.rollout.lines import Line
@@ -28,7 +29,7 @@ async def play(
     """
     files = find_files(home, session_id)
     stopped = asyncio.Event()
-    with on_stop_signal(stopped.set), closing(SqliteReader(files.db)) as rows:
+    with on_stop_signal(stopped.set), closing(SqliteReader(files.db, SystemClock())) as rows:
         player = _Player(rows, show, stopped, speed)
         await player.play()
         while follow and not stopped.is_set() and _is_owned(files):

@@ -62,7 +62,9 @@ def _follow(loaded: Loaded, session_id: str) -> int:
     Terminal(sys.stderr, loaded.environment.variables).line(
         ("watching", "dim"), f" {session_id}, until its owner is done or you press Ctrl-C"
     )
-    ended = asyncio.run(play(loaded.environment.home, session_id, Transcript(out).take, follow=True))
+    transcript = Transcript(out)
+    ended = asyncio.run(play(loaded.environment.home, session_id, transcript.take, follow=True))
+    transcript.finish()
     return 0 if ended else INTERRUPTED
 
 

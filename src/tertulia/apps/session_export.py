@@ -80,7 +80,7 @@ def _write(stream: IO[bytes], session_id: str, file: Path) -> int:
     head = {"format": FORMAT, "version": VERSION, "session_id": session_id}
     stream.write(json_line({**head, "exported_at": at(), "tertulia": __version__}))
     count = 0
-    with closing(SqliteReader(file)) as rows:
+    with closing(SqliteReader(file, SystemClock())) as rows:
         for line in PassingReader().lines(rows.rows()):
             stream.write(json_line(exported(line, at.at(line.ts))))
             count += 1

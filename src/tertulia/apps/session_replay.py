@@ -21,6 +21,7 @@ from tertulia.apps.stored import find_stored, which_session
 from tertulia.apps.terminal import Terminal
 from tertulia.apps.transcript import Transcript
 from tertulia.errors import NotFound
+from tertulia.events.clock import SystemClock
 from tertulia.protocol.events import Event, SessionConfigured
 from tertulia.protocol.ids import ConversationId
 from tertulia.rollout.index import find_files
@@ -82,8 +83,10 @@ def replay(
     if prove:
         return _prove(find_files(home, session_id).db, out, as_json=as_json)
     only = None if talk is None else find_talk(home, session_id, talk)
-    take = _as_lines(only) if as_json else Transcript(out, only).take
+    transcript = Transcript(out, only)
+    take = _as_lines(only) if as_json else transcript.take
     ended = asyncio.run(play(home, session_id, take, speed=speed, follow=follow))
+    transcript.finish()
     return 0 if ended else INTERRUPTED
 
 
@@ -125,7 +128,7 @@ def _as_lines(only: ConversationId | None) -> Callable[[Line], None]:
 
 def _prove(file: Path, out: Terminal, *, as_json: bool) -> int:
     counts = {"same": 0, "different": 0, "unknown": 0}
-    with closing(SqliteReader(file)) as rows:
+    with closing(SqliteReader(file, SystemClock())) as rows:
         for verdict in verify(Reader().lines(rows.rows())):
             counts[verdict.outcome] += 1
             if as_json:

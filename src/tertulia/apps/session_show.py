@@ -104,7 +104,7 @@ def _write_about(out: Terminal, found: Summary, past: Recollection, files: Sessi
     if past.damaged:
         rows["damaged"] = f"{counted(past.damaged, 'record')} cannot be read; the others can"
     if entry.trouble is not None:
-        rows = {"file": rows["file"], "trouble": entry.trouble}
+        rows = {"file": rows["file"], "trouble": told_shortly(entry.trouble)}
     for name, value in rows.items():
         out.line((f"  {name:8}", "dim"), (value, "red" if name in ("trouble", "damaged") else "plain"))
 
@@ -128,6 +128,12 @@ def _write_gaps(out: Terminal, past: Recollection) -> None:
         out.line(("Not stored", "bold"))
     for talk, gap in gaps:
         out.line(f"  {_name(talk):12} {gap}")
+
+
+def told_shortly(trouble: str) -> str:
+    """What is wrong, without the file that it is about, where that is said already."""
+    file, _, rest = trouble.partition(".db")
+    return f"the file{rest}" if file.startswith("/") and rest else trouble
 
 
 # ---- what is known of a conversation

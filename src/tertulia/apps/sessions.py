@@ -16,7 +16,7 @@ from tertulia.apps.json_lines import json_line
 from tertulia.apps.session_export import export
 from tertulia.apps.session_fork import fork
 from tertulia.apps.session_replay import replay
-from tertulia.apps.session_show import described, show
+from tertulia.apps.session_show import described, show, told_shortly
 from tertulia.apps.stored import find_stored
 from tertulia.apps.terminal import Piece, Terminal
 from tertulia.errors import AgentError
@@ -24,7 +24,7 @@ from tertulia.events.clock import SystemClock
 from tertulia.rollout.home_sweep import HomeSwept
 from tertulia.rollout.index import Entry, list_sessions, remove_session
 from tertulia.rollout.summaries import Match, Summary, search, summary, summary_of
-from tertulia.session.sweeping import sweep_before_serving
+from tertulia.session.sweeping import sweep_all
 
 _MORE = """
 \b
@@ -126,7 +126,7 @@ def _write_list(out: Terminal, shown: Sequence[Summary], ids: set[str]) -> None:
 
 def _about(each: Summary) -> Piece:
     if each.entry.trouble is not None:
-        return each.entry.trouble, "red"
+        return told_shortly(each.entry.trouble), "red"
     said = each.title or each.preview
     return said if said is not None else ("no text is stored", "dim")
 
@@ -221,7 +221,7 @@ def sweep(given: Given) -> int:
     """
     loaded = given.load()
     environment = loaded.environment
-    swept = asyncio.run(sweep_before_serving(environment.home, loaded.settings, SystemClock()))
+    swept = asyncio.run(sweep_all(environment.home, loaded.settings, SystemClock()))
     out, notes = Terminal(sys.stdout, environment.variables), Terminal(sys.stderr, environment.variables)
     for line in _told(swept):
         out.line(line)

@@ -9,8 +9,8 @@ from tertulia.apps.exec_text import TextView
 from tertulia.apps.talk_tree import name_of
 from tertulia.apps.terminal import Terminal, shortened
 from tertulia.protocol import events as e
-from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.items import UserMessage
+from tertulia.protocol.ids import ConversationId, ItemId
+from tertulia.protocol.items import AssistantMessage, UserMessage
 from tertulia.protocol.records import Agreed, Said
 from tertulia.rollout.lines import Line
 
@@ -23,6 +23,8 @@ class Transcript(TextView):
         self._only = conversation_id
         self._names: dict[ConversationId | None, str] = {}
         self._begun = False
+        self._unsaid: dict[ItemId, tuple[ConversationId, str]] = {}
+        """Answers in the record of which no event has told yet. In a fork none will."""
         if conversation_id is not None:
             self._root = conversation_id
 
@@ -40,9 +42,18 @@ class Transcript(TextView):
             case _:
                 pass
 
+    def finish(self) -> None:
+        """Nothing more will come."""
+        unsaid, self._unsaid = self._unsaid, {}
+        for conversation_id, text in unsaid.values():
+            self._speak(conversation_id, text)
+
     def _hear(self, said: Said) -> None:
+        self.finish()
         for item in said.items:
-            if isinstance(item, UserMessage) and not item.injected:
+            if isinstance(item, AssistantMessage):
+                self._unsaid[item.id] = (said.conversation_id, item.text)
+            elif isinstance(item, UserMessage) and not item.injected:
                 if said.conversation_id == self._root:
                     self._note("you", "bold", item.text)
                 else:
@@ -52,6 +63,7 @@ class Transcript(TextView):
         return self._names.get(conversation_id) or str(conversation_id)[:8]
 
     def _again(self, event: e.Event, data: e.SessionConfigured) -> None:
+        self.finish()
         if self._only is None:
             self._root = data.root_conversation_id
         if self._begun:
@@ -59,11 +71,15 @@ class Transcript(TextView):
         self._begun = True
 
     def _spoke(self, event: e.Event, data: e.AgentMessage) -> None:
-        if event.conversation_id == self._root:
+        _, text = self._unsaid.pop(data.item_id, (None, ""))
+        self._speak(event.conversation_id, data.text or text or "[not stored]")
+
+    def _speak(self, conversation_id: ConversationId | None, text: str) -> None:
+        if conversation_id == self._root:
             self._break_line()
-            self._out.line(data.text or "[not stored]")
+            self._out.line(text)
         else:
-            self._note(self._name(event.conversation_id), "magenta", f"said {shortened(data.text or '[not stored]')}")
+            self._note(self._name(conversation_id), "magenta", f"said {shortened(text)}")
 
     def _stopped(self, event: e.Event, data: e.TurnAborted) -> None:
         if data.reason != "replaced":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from tertulia.events.clock import Clock
 from tertulia.rollout.database import connect_reader
 from tertulia.rollout.store import Stored
 from tertulia.rollout.table import SELECT, damaged, stored
@@ -21,10 +23,12 @@ class SqliteReader:
 
     It reads in batches and holds nothing in between, neither memory nor a state of the file that its owner would
     have to keep for it. Raises StorageError where the file is not there, is not ours or is damaged.
+    With a clock, a text that has expired is not read, whether or not somebody has swept it away by then (E4).
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, clock: Clock | None = None) -> None:
         self._file = file
+        self._clock = clock
         try:
             self._connection = connect_reader(file)
         except TROUBLE as error:
@@ -75,7 +79,8 @@ class SqliteReader:
 
     def _fill(self, batch: list[Stored], after: int, last: int) -> None:
         held = 0
-        cursor = self._connection.execute(SELECT, (after, last))
+        now = -math.inf if self._clock is None else self._clock.now()
+        cursor = self._connection.execute(SELECT, (after, last, now))
         try:
             for cells in cursor:
                 record = stored(cells)

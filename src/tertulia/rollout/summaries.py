@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from tertulia.errors import InvalidParams, StorageError
+from tertulia.events.clock import SystemClock
 from tertulia.rollout.files import SessionFiles, is_held
 from tertulia.rollout.index import Entry, find_files, find_session, list_sessions
 from tertulia.rollout.reader import SqliteReader
@@ -18,6 +19,7 @@ from tertulia.rollout.store import Stored
 PREVIEW_CHARACTERS = 200
 _EARLY_ROWS = 1_000
 _EXCERPT = 60
+_CLOCK = SystemClock()
 _SPOKEN = frozenset({"said", "queued", "ended", "rewritten"})
 
 Json = dict[str, Any]
@@ -60,7 +62,7 @@ def summary_of(home: Path, entry: Entry) -> Summary:
     files = SessionFiles(home, entry.id)
     title = preview = None
     if entry.trouble is None and entry.bodies:
-        with suppress(StorageError), closing(SqliteReader(files.db)) as reader:
+        with suppress(StorageError), closing(SqliteReader(files.db, _CLOCK)) as reader:
             title, preview = _introduction(reader.rows())
     return Summary(entry, is_held(files), title, preview)
 
@@ -74,7 +76,7 @@ def search(home: Path, text: str, limit: int = 100) -> Iterator[Match]:
     for entry in list_sessions(home):
         if not entry.bodies or entry.trouble is not None:
             continue
-        with suppress(StorageError), closing(SqliteReader(find_files(home, entry.id).db)) as reader:
+        with suppress(StorageError), closing(SqliteReader(find_files(home, entry.id).db, _CLOCK)) as reader:
             for row in reader.rows():
                 excerpt = _found(wanted, row)
                 if excerpt is None:

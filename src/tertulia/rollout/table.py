@@ -19,12 +19,13 @@ from tertulia.rollout.store import Row, Stored, Swept, TtlAction
 
 _INSERT = "INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
-# A length is known without reading the value. What has no length that we allow is not read.
+# A length is known without reading the value. What has no length that we allow, or has expired, is not read.
+_LASTING = "(expires IS NULL OR expires > ?3)"
 SELECT = (
-    "SELECT n, kind, type, ts, seq, talk, scope, header_crc, body_crc,"
+    f"SELECT n, kind, type, ts, seq, talk, scope, header_crc, CASE WHEN {_LASTING} THEN body_crc END,"
     f" CASE WHEN typeof(header) = 'blob' AND length(header) <= {MAX_HEADER_BYTES} THEN header END,"
-    f" CASE WHEN typeof(body) = 'blob' AND length(body) <= {MAX_BODY_BYTES} THEN body END"
-    " FROM record WHERE n > ? AND n <= ? ORDER BY n"
+    f" CASE WHEN typeof(body) = 'blob' AND length(body) <= {MAX_BODY_BYTES} AND {_LASTING} THEN body END"
+    " FROM record WHERE n > ?1 AND n <= ?2 ORDER BY n"
 )
 
 _EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
@@ -108,7 +109,7 @@ def erase(connection: sqlite3.Connection, talk: int, policy: StoragePolicy, skel
         return 0
     if isinstance(policy, Ttl):
         # Only what has a text: others point to rows without one, which a sweep must not take away whole.
-        texts = f"{_OF_TALK} AND body IS NOT NULL"
+        texts = f"{_OF_TALK} AND body_crc IS NOT NULL"
         shorter = f"UPDATE record SET expires = ts + ?2 WHERE {texts} AND (expires IS NULL OR expires > ts + ?2)"
         connection.execute(shorter, (talk, policy.seconds))
         return connection.execute(f"{_ERASE_BODY}{_OF_TALK} AND expires <= ?2", (talk, now)).rowcount

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tertulia.errors import SandboxUnavailable
-from tertulia.sandbox.bubblewrapped import Bubblewrapped, in_memory
+from tertulia.sandbox.bubblewrapped import Bubblewrapped, Start
 from tertulia.sandbox.cgroup import Cgroup, find_delegated
 from tertulia.sandbox.mounts import Mounts
 from tertulia.sandbox.rlimits import limit_met
@@ -59,10 +59,9 @@ class Bubblewrap:
         try:
             if self._cgroups is not None:
                 cgroup = Cgroup(self._cgroups, command.confinement.limits)
-            filtered = in_memory(_filter(command))
-            mounts.fds.append(filtered)
-            arguments = [*_namespaces(command), *mounts.arguments, "--seccomp", str(filtered), *_surroundings(command)]
-            return Bubblewrapped(self._program, arguments, _program(command), command, streams, (mounts, cgroup, ended))
+            arguments = [*_namespaces(command), *mounts.arguments, *_surroundings(command)]
+            start = Start(self._program, arguments, _program(command), _filter(command), command, streams)
+            return Bubblewrapped(start, mounts, cgroup, ended)
         except OSError as error:
             mounts.close()
             if cgroup is not None:

@@ -1,8 +1,9 @@
 """One command below bubblewrap: held until its limits are set, and not over before the last of its processes is.
 
 Three processes matter: bubblewrap itself, which waits outside; the first process of the new namespace, with whose end
-the kernel ends all others; and the command. bubblewrap is told to wait with the command until a byte comes. By then
-both are bound to our life, and have their limits.
+the kernel ends all others; and the command. They are bound to our life late, so the filter is the gate: bubblewrap
+reads it last, from a pipe, and gets its rest only when everything is ready. If we die before, what it has read is no
+filter, and it gives up.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tertulia.sandbox.runner import Command, LimitName
 from tertulia.sandbox.tier import Ended, Ending, Streams
 
 _STATUS_BYTES = 4096
+_HALF_AN_INSTRUCTION = 4
 
 
 class _Status(msgspec.Struct, rename="kebab"):
@@ -33,20 +35,26 @@ class _Status(msgspec.Struct, rename="kebab"):
     exit_code: int | None = None
 
 
+class Start(msgspec.Struct, frozen=True):
+    """What is to be started."""
+
+    program: str
+    arguments: Sequence[str]
+    """For bubblewrap; they go through a descriptor."""
+    argv: Sequence[str]
+    """For the namespace."""
+    filter: bytes
+    command: Command
+    streams: Streams
+
+
 class Bubblewrapped:
     """Implements `Spawned`."""
 
-    def __init__(
-        self,
-        program: str,
-        arguments: Sequence[str],
-        argv: Sequence[str],
-        command: Command,
-        streams: Streams,
-        held: tuple[Mounts, Cgroup | None, Ended],
-    ) -> None:
-        self._limits = command.confinement.limits
-        self._mounts, self._cgroup, self._ended = held
+    def __init__(self, start: Start, mounts: Mounts, cgroup: Cgroup | None, ended: Ended) -> None:
+        self._limits = start.command.confinement.limits
+        self._filter = start.filter
+        self._mounts, self._cgroup, self._ended = mounts, cgroup, ended
         self._loop = asyncio.get_running_loop()
         self._reports = bytearray()
         self._exit_code: int | None = None
@@ -56,24 +64,25 @@ class Bubblewrapped:
         self._first: int | None = None
         self._first_pid = 0
         self._watch: ProcessWatch | None = None
-        self._begin(program, arguments, argv, command, streams)
+        self._missing = {"limits", "mounts"}
+        """What the command still waits for."""
+        self._begin(start)
 
-    def _begin(
-        self, program: str, arguments: Sequence[str], argv: Sequence[str], command: Command, streams: Streams
-    ) -> None:
+    def _begin(self, start: Start) -> None:
         ours: list[int] = []
         theirs: list[int] = []
         try:
-            self._status, status = os.pipe()
-            ours, theirs = [self._status], [status]
-            gate, self._gate = _gate()
-            ours.append(self._gate)
-            theirs.append(gate)
-            reports = ["--json-status-fd", str(status), "--block-fd", str(gate)]
-            listed = in_memory(b"".join(os.fsencode(argument) + b"\0" for argument in (*arguments, *reports)))
+            self._status, status = _both_ways(ours, theirs)
+            stage, self._stage = _pipe(ours, theirs)
+            gate, self._gate = _pipe(ours, theirs)
+            os.write(self._stage, b"1")
+            os.write(self._gate, self._filter[:_HALF_AN_INSTRUCTION])
+            pipes = ("--json-status-fd", status, "--block-fd", stage, "--seccomp", gate)
+            given = (*start.arguments, *map(str, pipes))
+            listed = in_memory(b"".join(os.fsencode(argument) + b"\0" for argument in given))
             theirs.append(listed)
-            line = [program, "--args", str(listed), "--", *argv]
-            self._outer = _start(line, [*theirs, *self._mounts.fds], command, streams)
+            line = [start.program, "--args", str(listed), "--", *start.argv]
+            self._outer = _start(line, [*theirs, *self._mounts.fds], start.command, start.streams)
             outer = _watch(self._outer, self._status)
         except BaseException:
             for fd in ours:
@@ -87,6 +96,8 @@ class Bubblewrapped:
         os.set_blocking(self._status, False)
         self._loop.add_reader(self._status, self._hear)
         self._loop.add_reader(outer, self._outer_gone)
+        # Told when nobody can read from it any more: bubblewrap lets go of it when the mounts are made.
+        self._loop.add_reader(self._stage, self._mounted)
 
     def kill(self) -> None:
         """The namespace dies with its first process. Before that is known, nothing of the command runs."""
@@ -130,7 +141,24 @@ class Bubblewrapped:
         if self._killed:
             self.kill()
         else:
-            os.write(self._gate, b"1")
+            self._have("limits")
+
+    def _mounted(self) -> None:
+        self._loop.remove_reader(self._stage)
+        self._have("mounts")
+
+    def _have(self, part: str) -> None:
+        self._missing.discard(part)
+        if not self._missing and not self._killed:
+            # It is gone already where it could not begin; then its end says why.
+            with suppress(BrokenPipeError):
+                os.write(self._gate, self._filter[_HALF_AN_INSTRUCTION:])
+            self._close_gate()
+
+    def _close_gate(self) -> None:
+        if self._gate >= 0:
+            os.close(self._gate)
+            self._gate = -1
 
     def _limit_all(self, pid: int) -> None:
         impose(pid, self._limits)
@@ -166,8 +194,10 @@ class Bubblewrapped:
         if self._outer_fd is not None or self._first is not None:
             return
         self._loop.remove_reader(self._status)
+        self._loop.remove_reader(self._stage)
+        self._close_gate()
         os.close(self._status)
-        os.close(self._gate)
+        os.close(self._stage)
         if self._watch is not None:
             self._watch.stop()
         if self._first_pid:
@@ -192,16 +222,26 @@ class Bubblewrapped:
         return Ending(code, began=self._killed and self._reason is None, reason=self._reason)
 
 
-def _gate() -> tuple[int, int]:
-    """(what bubblewrap waits on, what we write to). Open both ways, so that our death does not open it."""
+def _pipe(ours: list[int], theirs: list[int]) -> tuple[int, int]:
+    """(their end to read from, our end to write to), each noted in its list."""
     reading, writing = os.pipe()
+    theirs.append(reading)
+    ours.append(writing)
+    return reading, writing
+
+
+def _both_ways(ours: list[int], theirs: list[int]) -> tuple[int, int]:
+    """(our end to read from, their end to write to). Theirs reads as well, so that our death breaks no pipe of it.
+
+    A bubblewrap that ends too early leaves the first process waiting for ever.
+    """
+    reading, writing = os.pipe()
+    ours.append(reading)
     try:
-        return os.open(f"/proc/self/fd/{reading}", os.O_RDWR | os.O_CLOEXEC), writing
-    except OSError:
-        os.close(writing)
-        raise
+        theirs.append(os.open(f"/proc/self/fd/{reading}", os.O_RDWR | os.O_CLOEXEC))
     finally:
-        os.close(reading)
+        os.close(writing)
+    return reading, theirs[-1]
 
 
 def _watch(outer: subprocess.Popen[bytes], status: int) -> int:

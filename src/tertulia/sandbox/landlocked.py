@@ -6,7 +6,6 @@ Only by the user's explicit setting, because it holds less. What it does not hol
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 
 from tertulia.errors import SandboxError, SandboxUnavailable
@@ -57,6 +56,7 @@ class Landlocked:
         temporary = tempfile.mkdtemp(prefix="tertulia-")
         program = filter_program(machine, internet=confinement.network, routes=confinement.network)
         rules = {
+            "temporary": temporary,
             "environment": {**command.environment, "TMPDIR": temporary},
             "rlimits": list(rlimits(confinement.limits)),
             # For root the kernel does not count.
@@ -70,14 +70,10 @@ class Landlocked:
             },
         }
 
-        def tidy(ending: Ending) -> None:
-            shutil.rmtree(temporary, ignore_errors=True)
-            ended(ending)
-
         try:
-            return self._launcher.spawn(command, streams, rules, tidy)
+            return self._launcher.spawn(command, streams, rules, ended)
         except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
+            os.rmdir(temporary)
             raise
 
     def conclude(self, ending: Ending, output: Output) -> Ending:

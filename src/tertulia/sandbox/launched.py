@@ -148,6 +148,7 @@ def _request(command: Command, rules: Mapping[str, Any]) -> dict[str, Any]:
         "terminal": command.terminal is not None,
         "rlimits": [],
         "processes": None,
+        "temporary": None,
         "restrict": None,
         **rules,
     }

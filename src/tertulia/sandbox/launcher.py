@@ -15,6 +15,7 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import socket
 import termios
@@ -34,6 +35,9 @@ _TAKEN, _READY = b"t", b"r"
 _OURS_TO_IGNORE = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
 """Sent by a terminal to everybody in front of it, and meant for the command."""
 _CHANGED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, *_OURS_TO_IGNORE)
+
+_REHEARSED = '{"argv": ["true"], "environment": {"A": "b"}, "rlimits": [[1, 2, 3]], "restrict": null}'
+"""Read while nothing is asked, so that a fork has its own copy of what reads before it is needed."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -118,8 +122,10 @@ def _keep(requests: socket.socket, tells: int, confines: bool) -> None:
         os._exit(0)
     os.write(tells, _TAKEN)
     written, control = fds
-    limit = _wait(child, control, _read(written)["processes"])
+    request = _read(written)
+    limit = _wait(child, control, request["processes"])
     code = os.waitstatus_to_exitcode(_end_all(child))
+    _remove(request["temporary"])
     report = {
         "exit_code": 128 - code if code < 0 else code,
         "limit": limit,
@@ -155,6 +161,7 @@ def _become(requests: socket.socket, keeper: socket.socket, told: int, confines:
         if confines:
             drop_capabilities()
             rehearse()
+        json.loads(_REHEARSED)
         data, fds, _, _ = socket.recv_fds(requests, 1, _FDS)
         if not data:
             os._exit(_NOT_BEGUN)
@@ -199,6 +206,17 @@ def _prepare(request: dict[str, Any], streams: list[int]) -> None:
 
 
 # ---- the end
+
+
+def _remove(temporary: str | None) -> None:
+    """The directory that was only the command's. Here, because we are still there when the product is not."""
+    if temporary is None:
+        return
+    try:
+        # Mostly it is empty, and this is quicker.
+        os.rmdir(temporary)
+    except OSError:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _wait(child: int, control: int, processes: int | None) -> str | None:

@@ -166,5 +166,8 @@ class House(Protocol):
 
 def storage_of(chain: Chain, talk: Talk, house: House) -> StoragePolicy:
     """The strictest storage policy of a conversation and of all that are on the stack with it."""
+    if not chain.frames:
+        # The usual case, asked for at every word: nobody waits for it.
+        return talk.storage
     waiting = (house.peek(member) for member in chain.members)
     return strictest(talk.storage, *(other.storage for other in waiting if other is not None))

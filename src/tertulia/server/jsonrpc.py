@@ -26,6 +26,7 @@ from tertulia.errors import (
 )
 from tertulia.policy.redaction import for_the_log
 from tertulia.protocol.inputs import Initialize, Subscribe
+from tertulia.protocol.storage import Full, StoragePolicy, strictest
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.envelopes import Refused, Request, answer, batch, read_request, refusal
 from tertulia.server.feed import Feed, Sink
@@ -133,7 +134,7 @@ class Connection:
             deliver(refused.line)
             return
         if self._is_overloaded(request, size):
-            deliver(_failed(request, Busy("too many requests in flight on this connection", retry_after_s=1)))
+            deliver(self._failed(request, Busy("too many requests in flight on this connection", retry_after_s=1)))
             return
         self._requests += 1
         self._long += request.method in _LONG
@@ -158,14 +159,13 @@ class Connection:
         try:
             line = await self._answer(request)
         except AgentError as error:
-            line = _failed(request, error)
+            line = self._failed(request, error)
         except asyncio.CancelledError:
-            line = _failed(request, Cancelled("the connection ended before there was an answer"))
+            line = self._failed(request, Cancelled("the connection ended before there was an answer"))
             raise
         except Exception as error:
-            storage = self._host.settings.rights().storage_policy
-            _log.error("%.64r failed: %s", request.method, for_the_log(error, storage))
-            line = _failed(request, Internal("the server failed to answer; its log says why"))
+            _log.error("%.64r failed: %s", request.method, for_the_log(error, _policy(self._host)))
+            line = self._failed(request, Internal("the server failed to answer; its log says why"))
         finally:
             self._requests -= 1
             self._long -= request.method in _LONG
@@ -173,6 +173,15 @@ class Connection:
             deliver(line)
             if not self._requests:
                 self._all_answered.set()
+
+    def _failed(self, request: Request, error: AgentError) -> bytes | None:
+        if request.id is not None:
+            return refusal(request.id, error)
+        # Nobody else will hear of it. Its name and the message may be the client's own words.
+        told = isinstance(_policy(self._host), Full)
+        words = f"{request.method!r:.66}: {error.message}" if told else "its text may not be stored"
+        _log.warning("a notification was not carried out: %s: %s", error.code, words)
+        return None
 
     async def _answer(self, request: Request) -> bytes | None:
         done = await self._perform(request, self._own)
@@ -285,11 +294,10 @@ class _Batch:
             self._deliver(batch(self._lines))
 
 
-def _failed(request: Request, error: AgentError) -> bytes | None:
-    if request.id is None:
-        _log.warning("the notification %.64r was not carried out: %s: %s", request.method, error.code, error.message)
-        return None
-    return refusal(request.id, error)
+def _policy(host: Host) -> StoragePolicy:
+    """What a log may say of a request: it does not know which of all conversations that was about."""
+    talks = (talk for session in host.sessions() for talk in session.parts.conversations)
+    return strictest(host.settings.rights().storage_policy, *(talk.storage for talk in talks))
 
 
 def _named(params: dict[str, Any]) -> Any:

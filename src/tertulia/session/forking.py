@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import Internal, NotFound, StorageError
 from tertulia.events.bus import EventBus, Scope
-from tertulia.events.clock import Clock
+from tertulia.events.clock import Clock, SystemClock
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.protocol.events import ConversationOpened, SessionConfigured
 from tertulia.protocol.ids import ItemId, SessionId, new_conversation_id, new_session_id
@@ -45,7 +45,7 @@ async def fork_session(
 
     `at` is an item, the end of a round (the first is 1), or now. It ends before a call that is open there.
     """
-    past = await asyncio.to_thread(recollect, environment.home, session_id)
+    past = await asyncio.to_thread(recollect, environment.home, session_id, clock)
     talk = _find(past, session_id, conversation_id)
     assert talk.agreed is not None, "it was found by that"
     pieces = _up_to(talk, at)
@@ -55,9 +55,9 @@ async def fork_session(
     return fork.session_id
 
 
-def recollect(home: Path, session_id: str) -> Recollection:
-    """All that is known of a stored session, read without owning it. Blocks."""
-    with closing(SqliteReader(find_files(home, session_id).db)) as reader:
+def recollect(home: Path, session_id: str, clock: Clock | None = None) -> Recollection:
+    """All that is known of a stored session, read without owning it, and without what has expired. Blocks."""
+    with closing(SqliteReader(find_files(home, session_id).db, clock or SystemClock())) as reader:
         return Recollection().read(Reader().lines(reader.rows()))
 
 
@@ -121,11 +121,13 @@ class _Fork:
             for piece in pieces:
                 self._clock.moment = piece.ts
                 journal.keep(Said(self._root_id, piece.items, piece.pinned, piece.seed))
-            self._clock.moment = None
             scope = Scope("", self._root_id)
+            self._clock.moment = self._agreed_at
             bus.publish(ConversationOpened(None, self._terms.title, self._terms.model, self._terms.backend), scope)
             if talk is not None and talk.plan is not None:
+                self._clock.moment = talk.plan_at
                 bus.publish(talk.plan, scope)
+            self._clock.moment = None
             await bus.flush()
         finally:
             bus.close()

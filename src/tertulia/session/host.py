@@ -6,7 +6,6 @@ import asyncio
 
 from tertulia.errors import Closed, Limit, NotFound
 from tertulia.events.clock import SystemClock
-from tertulia.rollout.home_sweep import HomeSwept
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings, current_environment
@@ -25,7 +24,7 @@ class Host:
         self._sessions: dict[str, Session] = {}
         self._gone = Tombstones()
         self._nursery = Nursery()
-        self._swept: asyncio.Task[HomeSwept] | None = None
+        self._swept: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)

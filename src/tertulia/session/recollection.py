@@ -56,6 +56,8 @@ class PastTalk:
         self.begun: dict[CallId, Begun] = {}
         """Calls that were handled and have no end."""
         self.plan: PlanUpdate | None = None
+        self.plan_at = 0.0
+        """When it was first told; telling it again makes it no younger."""
         self.closed = False
         self.tasks = 0
         self.active = 0.0
@@ -187,8 +189,8 @@ class Recollection:
                 talk.begun[call_id] = Begun(name, scope, line.n)
             case ToolCallEnd(call_id=call_id):
                 talk.begun.pop(call_id, None)
-            case PlanUpdate():
-                talk.plan = event.data
+            case PlanUpdate() if event.data != talk.plan:
+                talk.plan, talk.plan_at = event.data, line.ts
             case _:
                 pass
         talk.active = line.ts

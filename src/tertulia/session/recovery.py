@@ -17,7 +17,7 @@ from tertulia.events.bus import Scope
 from tertulia.protocol.events import AbortReason, TaskComplete, TurnAborted, Warning
 from tertulia.protocol.ids import ConversationId, new_item_id
 from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, readable_arguments
-from tertulia.protocol.storage import storage_to_wire
+from tertulia.protocol.storage import StoragePolicy, Ttl, storage_to_wire
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.tool_names import INTERRUPTING, canonical
 from tertulia.scheduler.plan import Chain, TaskPlan
@@ -72,7 +72,7 @@ def _close_calls(parts: Parts, old: PastTalk, talk: Talk) -> None:
             continue
         scope = Scope("", talk.id) if begun is None else begun.scope
         if begun is None:
-            parts.bus.publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call)), scope)
+            parts.bus.publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call)), scope, call.storage)
         end = ToolCallEnd(call.call_id, call.name, output.success, output.text, False, 0)
         parts.bus.publish(end, scope, output.storage)
     if any(canonical(call.name) in INTERRUPTING for call in calls):
@@ -100,14 +100,21 @@ def _end_tasks(parts: Parts, past: Recollection, conversation_id: ConversationId
 
 def _tell(parts: Parts, old: PastTalk, restored: Restored) -> None:
     talk, scope = restored.talk, Scope("", restored.talk.id)
-    if old.plan is not None:
-        parts.bus.publish(old.plan, scope)
+    if old.plan is not None and (policy := _left_of(talk.storage, parts.clock.now() - old.plan_at)) is not None:
+        parts.bus.publish(old.plan, scope, policy)
     for warning in restored.warnings:
         parts.bus.publish(Warning(warning, "not_restored"), scope)
     if restored.missing:
         policy = storage_to_wire(talk.storage)
         message = f"conversation {talk.id}: {restored.missing} texts were not stored ({policy}) and are not restored"
         parts.bus.publish(Warning(message, "not_stored"), scope)
+
+
+def _left_of(policy: StoragePolicy, age: float) -> StoragePolicy | None:
+    """The policy for what is told again at that age, so that it goes when it would have gone; None where it is due."""
+    if not isinstance(policy, Ttl):
+        return policy
+    return Ttl(min(policy.seconds - age, policy.seconds)) if age < policy.seconds else None
 
 
 # ── answers that were given ──────────────────────────────────────────────────────────────────────────────────

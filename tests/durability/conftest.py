@@ -1,0 +1,7 @@
+"""What tests of durability share."""
+
+from __future__ import annotations
+
+from tests.rollout.conftest import room
+
+__all__ = ["room"]

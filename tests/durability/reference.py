@@ -1,0 +1,140 @@
+"""One session that does everything once, and writes down what it was told as soon as it was told it.
+
+What is acknowledged stands in FOLDER/told, a JSON object a line; what the tools did stands in FOLDER/effects. Both are
+in the page cache before the next step: no death of the process takes them away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import tertulia
+from tertulia.session.operations import call as operate
+from tertulia.testing import Asked, ScriptedModel, call, say
+
+LONG = "x" * 1_500
+
+
+def noted(path: Path, what: dict[str, Any] | str) -> None:
+    """Append a line. Not with `write`, which may be made to fail or to kill."""
+    line = what if isinstance(what, str) else json.dumps(what)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.writev(fd, [line.encode() + b"\n"])
+    os.close(fd)
+
+
+def respond(asked: Asked) -> Any:
+    """The model: it answers what it was asked last, in every life of the session alike."""
+    last = asked.last_input
+    match last.split(" ")[0]:
+        case "two":
+            return say("", call("act", {"what": f"{last} a"}), call("act", {"what": f"{last} b"}))
+        case "tell":
+            return call("conv_send", {"conversation_id": last.split(" ")[1], "text": f"act {last}"})
+        case "act":
+            return call("act", {"what": last})
+        case "pause":
+            return call("pause", {"what": last})
+        case "plan":
+            return call("update_plan", {"plan": [{"step": "look", "status": "in_progress"}]})
+        case "make":
+            return call("conv_create", {"user_instruction": f"act {last}", "title": "made"})
+        case _:
+            return f"answer to {last[:60]}"
+
+
+class Life:
+    """The session, its tools and its listener."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.running = asyncio.Event()
+        self.go = asyncio.Event()
+        self.model = ScriptedModel([respond], repeat=True)
+
+    def settings(self, **fields: Any) -> tertulia.Settings:
+        @tertulia.tool
+        def act(what: str) -> str:
+            """Have an effect that cannot be taken back, in a thread."""
+            noted(self.folder / "effects", what)
+            return f"did {what}"
+
+        @tertulia.tool
+        async def pause(what: str) -> str:
+            """Have an effect, and wait for somebody."""
+            noted(self.folder / "effects", what)
+            self.running.set()
+            await self.go.wait()
+            return f"did {what}"
+
+        return tertulia.Settings(model=self.model, tools=[act, pause], sandbox="workspace-write", **fields)
+
+    def tell(self, **what: Any) -> None:
+        noted(self.folder / "told", what)
+
+    async def listen(self, session: tertulia.Session) -> None:
+        async for event in session.events(after=0):
+            if event.seq is not None:
+                self.tell(event=msgspec.to_builtins(event))
+
+    async def say(self, there: tertulia.Conversation, text: str) -> None:
+        """A message whose id is the beginning of its text."""
+        reply = await there.message(text, message_id=text[:60])
+        assert reply.status == "completed", reply
+        self.tell(reply=text, conversation=there.id, text=reply.text, calls=reply.tool_calls)
+
+    async def steered(self, there: tertulia.Conversation) -> None:
+        asked = asyncio.ensure_future(self.say(there, "pause 4"))
+        await self.running.wait()
+        await there.steer("be quick 4")
+        self.tell(steered="be quick 4", conversation=there.id)
+        self.go.set()
+        await asked
+
+    async def turn(self, session: tertulia.Session) -> None:
+        """The part that is killed at every call of its storage."""
+        root = session.root
+        child = await session.open(title="child", user_instructions="be brief", sandbox="read-only")
+        self.tell(opened=child.id, user_instructions="be brief", sandbox="read-only")
+        await self.say(root, "two 2")
+        await self.say(root, f"tell {child.id} 3")
+
+    async def rest(self, session: tertulia.Session) -> None:
+        root, child = session.root, session.conversations()[1]
+        await self.steered(root)
+        await self.say(root, "plan 5")
+        await child.set_context(user_instructions="be long", title="grown")
+        self.tell(context=child.id, user_instructions="be long")
+        await self.say(root, "make 6")
+        for number in range(3):
+            await self.say(root, f"round {number} {LONG}")
+        if (await root.compact()).compacted:
+            self.tell(compacted=root.id)
+        await self.say(root, "after 7")
+        fork = await root.fork()
+        self.tell(forked=fork.id, items=len(session.parts.conversations.find(fork.id).history.snapshot()))
+        await self.say(fork, "act 8")
+        await session.conversations()[2].close()
+        host = tertulia.Host(self.settings())
+        params = {"conversation_id": "root", "text": "act 9", "message_id": "act 9", "detach": True}
+        done = await operate(host, session, "conversation/message", params)
+        self.tell(detached=done.answer["task_id"])
+        await self.say(child, "act 10")
+
+
+async def live(folder: Path, part: str, durability: Any) -> None:
+    life = Life(folder)
+    async with tertulia.Session.start(life.settings(durability=durability)) as session:
+        life.tell(session=session.id, root=session.root.id)
+        listening = asyncio.ensure_future(life.listen(session))
+        await life.turn(session)
+        if part == "whole":
+            await life.rest(session)
+    await listening
+    life.tell(closed=True)

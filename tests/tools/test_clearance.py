@@ -1,0 +1,50 @@
+"""What is asked before a command runs, word for word. When it is asked is tested with the tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from tertulia.protocol.ids import ConversationId
+from tertulia.tools.clearance import Order, clear
+from tertulia.tools.tool import ChainView
+from tests.tools.calling import call
+from tests.tools.workbench import allow, workbench
+
+
+async def test_a_request_shows_what_will_run_where_and_how(tmp_path: Path) -> None:
+    """S002-11, B10: a script as it was written, and nothing in it that could hide."""
+    async with workbench(tmp_path, allow) as bench:
+        bench.with_rights("untrusted")
+        order = Order(argv=("bash", "-c", "rm x\nrm y\u202e"), cwd=str(bench.root), justification="to tidy up")
+        command = await clear(bench.place, order, bench.context(call("shell")))
+        (request,) = bench.asked
+        assert request.title.startswith("run: bash -c ")
+        assert request.detail == "rm x\nrm y⟨U+202E⟩\nto tidy up"
+        assert request.matches[1:] == [
+            f"directory: {bench.root}",
+            "environment: as in the test",
+            f"sandbox: workspace-write, writable: {bench.root}, network off",
+        ]
+        assert command.argv == order.argv
+        assert command.confinement == bench.place.confinement(bench.rights)
+
+
+async def test_a_childs_request_names_those_who_wait_for_it(tmp_path: Path) -> None:
+    """B11: it shows at the root."""
+    async with workbench(tmp_path, allow) as bench:
+        bench.with_rights("untrusted")
+        root = ConversationId("root")
+        context = replace(bench.context(call("shell")), chain=ChainView(depth=1, callers=(root,)))
+        await clear(bench.place, Order(argv=("touch", "x"), cwd="/"), context)
+        assert bench.asked[0].chain == [root]
+
+
+async def test_a_command_that_is_let_out_is_the_same_command(tmp_path: Path) -> None:
+    async with workbench(tmp_path, allow) as bench:
+        order = Order(argv=("touch", "x"), cwd=str(bench.root), escalated=True)
+        command = await clear(bench.place, order, bench.context(call("shell")))
+        assert (command.argv, command.cwd, command.environment) == (order.argv, order.cwd, bench.place.environment)
+        assert command.confinement.mode == "danger_full_access"
+        assert "no reason was given" in bench.asked[0].detail

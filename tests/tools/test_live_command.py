@@ -1,0 +1,81 @@
+"""A command that everybody hears of. How it is told in full is tested with the tools."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tertulia.errors import SandboxError
+from tertulia.protocol.events import EventData
+from tertulia.protocol.tool_events import ExecCommandOutputDelta
+from tertulia.sandbox.runner import Command, Finished, Output
+from tertulia.tools.live_command import LiveCommand
+from tests.tools.calling import call, context
+from tests.tools.workbench import Workbench, workbench
+
+
+def command(bench: Workbench, script: str) -> Command:
+    confinement = bench.place.confinement(bench.rights)
+    return Command(
+        argv=("sh", "-c", script), cwd=str(bench.root), confinement=confinement, environment={"PATH": "/usr/bin:/bin"}
+    )
+
+
+async def test_its_end_is_told_once_however_often_it_is_seen(tmp_path: Path) -> None:
+    async with workbench(tmp_path) as bench:
+        live = await LiveCommand.start(bench.place.runner, command(bench, "exit 4"), bench.context(call("shell")))
+        assert (await live.look(20) or Finished).exit_code == 4
+        await live.kill()
+        await live.see_through(1)
+        assert bench.kinds() == ["exec_command_begin", "exec_command_end"]
+
+
+async def test_whom_nobody_listens_to_is_heard_by_the_next_who_looks(tmp_path: Path) -> None:
+    async with workbench(tmp_path) as bench:
+        live = await LiveCommand.start(bench.place.runner, command(bench, "echo x"), bench.context(call("shell")))
+        live.listen(None)
+        await live.look(20)
+        assert bench.kinds() == ["exec_command_begin"]
+        later: list[EventData] = []
+        live.listen(later.append)
+        await live.look(20)
+        assert [event.type for event in later] == ["exec_command_end"]
+
+
+async def test_output_that_comes_after_its_task_is_dropped(tmp_path: Path) -> None:
+    """S002-51: a task that is over cannot be spoken for."""
+    heard: list[str] = []
+
+    def publish(event: EventData) -> None:
+        heard.append(event.type)
+        if isinstance(event, ExecCommandOutputDelta):
+            raise asyncio.CancelledError
+
+    async with workbench(tmp_path) as bench:
+        given = command(bench, "echo one; read x < /dev/null; echo two; sleep 0.01; echo three")
+        live = await LiveCommand.start(bench.place.runner, given, context(publish))
+        finished = await live.look(20)
+        assert finished is not None
+        assert finished.output.text() == "one\ntwo\nthree\n"
+        assert heard == ["exec_command_begin", "exec_command_output_delta"]
+
+
+class NeverBegan:
+    """A command that could not be confined."""
+
+    tier = "bubblewrap"
+    finished = Finished(1, "not_started", Output(b"", b"", 0), 0.0, reason="no namespace")
+
+    async def wait(self, timeout_s: float | None = None) -> Finished:
+        return self.finished
+
+
+async def test_what_could_not_be_confined_is_an_error_and_has_no_exit_code(tmp_path: Path) -> None:
+    async with workbench(tmp_path) as bench:
+        live = LiveCommand(command(bench, "true"), call("shell").call_id, bench.publish)
+        live.running = NeverBegan()  # type: ignore[assignment]
+        with pytest.raises(SandboxError, match="no namespace"):
+            await live.see_through(1)
+        assert bench.events[-1]["exit_code"] is None

@@ -1,0 +1,98 @@
+"""What the tools of a session work with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tertulia.errors import InvalidParams, SandboxError
+from tertulia.policy.shell_environment import ShellEnvironment
+from tertulia.sandbox.runner import Confinement
+from tertulia.tools.workplace import described, described_environment
+from tests.tools.calling import call
+from tests.tools.workbench import allow, code, deny, workbench
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(st.lists(st.sampled_from(["..", ".", "a", "/", "/etc", "//x", "~"]), max_size=5).map("/".join))
+async def test_no_directory_that_anybody_names_becomes_writable(tmp_path_factory, workdir: str) -> None:  # type: ignore[no-untyped-def]
+    """A8: roots are the session's, whatever the call says."""
+    async with workbench(tmp_path_factory.mktemp("w")) as bench:
+        context = replace(bench.context(call("shell")), cwd=os.path.join(bench.root, workdir))
+        assert bench.place.confinement(context.rights).writable_roots == (str(bench.root),)
+        assert os.path.isabs(bench.place.directory(workdir, context))
+
+
+async def test_a_directory_with_a_nul_is_refused(tmp_path: Path) -> None:
+    async with workbench(tmp_path) as bench:
+        with pytest.raises(InvalidParams):
+            bench.place.directory("a\0", bench.context(call("shell")))
+
+
+async def test_a_program_of_ours_that_does_not_end_is_an_error(tmp_path: Path) -> None:
+    async with workbench(tmp_path) as bench:
+        context = bench.context(call("apply_patch"))
+        hurried = replace(bench.place, timeout_s=0.2)
+        with pytest.raises(SandboxError, match="timeout"):
+            await hurried.confined(("sleep", "600"), b"", 100, context)
+        with pytest.raises(SandboxError, match="stopped"):
+            await bench.place.confined((sys.executable, "-I", "-S", "-c", "print('x' * 1000)"), b"", 100, context)
+        assert await bench.place.confined(("cat",), b"text", 100, context) == b"text"
+
+
+async def test_a_patch_is_bound_to_its_text_and_its_directory(tmp_path: Path) -> None:
+    """B5"""
+    async with workbench(tmp_path, lambda _: {"decision": "allow", "scope": "session"}) as bench:
+        bench.with_rights("untrusted")
+        context = bench.context(call("apply_patch"))
+        await bench.place.approve_patch("text", 1, context)
+        await bench.place.approve_patch("text", 1, context)
+        assert len(bench.asked) == 1
+        await bench.place.approve_patch("other", 2, context)
+        await bench.place.approve_patch("text", 1, replace(context, cwd="/etc"))
+        assert [request.title.split(" in ")[0] for request in bench.asked] == [
+            "apply a patch to 1 file",
+            "apply a patch to 2 files",
+            "apply a patch to 1 file",
+        ]
+
+
+async def test_a_patch_that_is_denied_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    text = "*** Begin Patch\n*** Add File: new\n+text\n*** End Patch"
+    async with workbench(tmp_path, deny) as bench:
+        bench.with_rights("untrusted")
+        assert code(await bench.call("apply_patch", text)) == "approval_denied"
+        assert not (bench.root / "new").exists()
+        bench.answer = allow
+        assert (await bench.call("apply_patch", text)).success
+        assert (bench.root / "new").exists()
+
+
+def test_confinements_and_environments_are_spelled_in_one_way() -> None:
+    """B5: what differs is spelled differently; no value of a variable is shown."""
+    spelled = [
+        described(Confinement(mode="read_only", writable_roots=("/w",))),
+        described(Confinement(mode="workspace_write", writable_roots=("/w", "/x"))),
+        described(Confinement(mode="workspace_write", writable_roots=("/w",), network=True)),
+        described(Confinement(mode="danger_full_access")),
+    ]
+    assert spelled == [
+        "read-only, writable: nothing, network off",
+        "workspace-write, writable: /w, /x, network off",
+        "workspace-write, writable: /w, network on",
+        "danger-full-access",
+    ]
+    assert described_environment(ShellEnvironment()) == "inherits core"
+    policy = ShellEnvironment(
+        inherit="all", set={"B": "secret", "A": "secret"}, exclude=("X*",), include_only=("*",),
+        ignore_default_excludes=True,
+    )  # fmt: skip
+    assert described_environment(policy) == (
+        "inherits all; excluded X*; only *; set A, B; variables called like secrets included"
+    )

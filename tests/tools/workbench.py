@@ -1,0 +1,166 @@
+"""Tools that run commands, with a real sandbox, a desk, and somebody who may answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.events.clock import SystemClock
+from tertulia.policy.approval_policy import approval_from_wire
+from tertulia.policy.approvals import ApprovalDesk
+from tertulia.policy.narrowing import TOP, Rights
+from tertulia.protocol.events import EventData
+from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.protocol.items import ToolCall
+from tertulia.protocol.tool_events import ApprovalRequest
+from tertulia.sandbox.runner import Runner
+from tertulia.sandbox.sandbox import Sandbox
+from tertulia.tools.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
+from tertulia.tools.dispatch import Dispatch, check_calls
+from tertulia.tools.local_shell import LocalShell
+from tertulia.tools.registry import ToolRegistry
+from tertulia.tools.shell import Shell
+from tertulia.tools.terminal import ExecCommand, WriteStdin
+from tertulia.tools.terminals import Terminals
+from tertulia.tools.tool import CallContext, Result
+from tertulia.tools.view_image import ViewImage
+from tertulia.tools.workplace import Workplace
+from tests.sandbox.confined import need
+from tests.tools.calling import call
+
+ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent"}
+Answer = Callable[[ApprovalRequest], dict[str, Any] | None]
+"""What somebody says to a request; None: nothing."""
+
+
+def allow(request: ApprovalRequest) -> dict[str, Any]:
+    return {"decision": "allow"}
+
+
+def deny(request: ApprovalRequest) -> dict[str, Any]:
+    return {"decision": "deny", "message": "not today"}
+
+
+class Workbench:
+    """One conversation's tools, a workspace, and a directory outside of it."""
+
+    def __init__(self, folder: Path, runner: Runner, answer: Answer | None, masked: tuple[str, ...]) -> None:
+        folder = Path(os.path.realpath(folder))
+        self.root, self.outside = folder / "workspace", folder / "outside"
+        self.root.mkdir()
+        self.outside.mkdir()
+        self.answer = answer
+        self.events: list[EventData] = []
+        self._news = asyncio.Event()
+        self.asked: list[ApprovalRequest] = []
+        self.told: list[tuple[str, EventData]] = []
+        self.rights = self.with_rights("on-request")
+        self.desk = ApprovalDesk(SystemClock(), timeout_s=20)
+        self.place = Workplace(
+            runner=runner,
+            desk=self.desk,
+            root=str(self.root),
+            masked=masked,
+            environment=ENVIRONMENT,
+            environment_policy="as in the test",
+            timeout_s=20,
+        )
+        self.terminals = Terminals(lambda conversation, data: self.told.append((conversation, data)))
+        place = self.place
+        patch = ApplyPatch(
+            lambda argv, stdin, call: place.confined(argv, stdin, MAX_ANSWER_BYTES, call),
+            lambda text, plan, call: place.approve_patch(text, len(plan.summary), call),
+        )
+        self.registry = ToolRegistry(
+            [
+                Shell(place, patch),
+                LocalShell(place, patch),
+                ExecCommand(place, self.terminals, patch),
+                WriteStdin(place, self.terminals),
+                patch,
+                ViewImage(place),
+            ]
+        )
+
+    def with_rights(self, approval: object, **rights: Any) -> Rights:
+        """From now on; inside the workspace unless said otherwise."""
+        given = {"sandbox": "workspace_write", "network": False, **rights}
+        self.rights = replace(TOP, approval_policy=approval_from_wire(approval), **given)
+        return self.rights
+
+    def publish(self, event: EventData) -> None:
+        self.events.append(event)
+        self._news.set()
+        if isinstance(event, ApprovalRequest):
+            self.asked.append(event)
+            said = self.answer(event) if self.answer is not None else None
+            if said is not None:
+                asyncio.get_running_loop().call_soon(lambda: self.desk.resolve(event.approval_id, **said))
+
+    def context(self, call: ToolCall, conversation: str = "conversation") -> CallContext:
+        return CallContext(
+            conversation_id=ConversationId(conversation),
+            task_id=TaskId("task"),
+            call_id=call.call_id,
+            cwd=str(self.root),
+            rights=self.rights,
+            publish=self.publish,
+            clock=SystemClock(),
+        )
+
+    async def call(
+        self, name: str, arguments: Any, *, conversation: str = "conversation", timeout_s: float = 20
+    ) -> Result:
+        """What the model reads."""
+        made = call(name, arguments, kind="custom" if isinstance(arguments, str) else "function")
+        names = {spec.name for spec in self.registry.specs()}
+        checked, _ = check_calls([made], self.registry, names, lambda call: self.context(call, conversation))
+        dispatch = Dispatch(
+            checked, lambda call: self.context(call, conversation), began=str, ended=str, timeout_s=timeout_s
+        )
+        await dispatch.run()
+        return dispatch.outputs[0].result
+
+    async def shell(self, *command: str, **more: Any) -> Result:
+        return await self.call("shell", {"command": list(command), **more})
+
+    async def until(self, kind: str) -> None:
+        """Something of this type has been told."""
+        async with asyncio.timeout(20):
+            while not any(event.type == kind for event in self.events):
+                self._news.clear()
+                await self._news.wait()
+
+    def kinds(self) -> list[str]:
+        """The types of what was told, deltas left out."""
+        return [event.type for event in self.events if event.durable]
+
+
+def code(result: Result) -> str:
+    """Of a refusal."""
+    assert not result.success
+    return msgspec.json.decode(result.text)["code"]
+
+
+@asynccontextmanager
+async def workbench(
+    folder: Path, answer: Answer | None = None, *, masked: tuple[str, ...] = (), runner: Runner | None = None
+) -> AsyncIterator[Workbench]:
+    """With somebody there who answers, or with nobody. Nothing is left running."""
+    if runner is None:
+        need("bubblewrap")
+    runner = runner or Sandbox(clock=SystemClock())
+    bench = Workbench(folder, runner, answer, masked)
+    try:
+        with bench.desk.attended() if answer is not None else nullcontext():
+            yield bench
+    finally:
+        await bench.terminals.close()
+        await runner.close()
