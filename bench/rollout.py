@@ -1,7 +1,7 @@
 """What it costs to write things down, and to find them again.
 
-At the level of the store: records of the size of a short message. What a turn costs in CPU, what resuming takes and
-how large a session becomes is measured where turns are recorded.
+Turns of a scripted model with items of 1 KB, recorded as always; then the store alone, with records of the size of
+a short message. CPU is that of all threads, over the same turns without a record.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
+import tertulia
 from tertulia.events.clock import SystemClock
+from tertulia.events.journal import NoJournal
 from tertulia.protocol.ids import new_session_id
+from tertulia.protocol.items import UserMessage
 from tertulia.protocol.storage import Full
 from tertulia.rollout.files import session_files
 from tertulia.rollout.index import list_sessions
@@ -25,11 +30,17 @@ from tertulia.rollout.owned_file import OwnedFile
 from tertulia.rollout.reader import SqliteReader
 from tertulia.rollout.sqlite import SqliteStore
 from tertulia.rollout.store import Row
+from tertulia.testing import ScriptedModel, say
 
 Result = tuple[str, float, str] | tuple[str, float, str, str]
 
 HEADER = b'{"chars":640,"name":"shell","call":12345}'
 BODY = b'{"id":"0123456789abcdef","text":"%s"}' % (b"A tertulia is one table. " * 26)
+QUESTION = "What is said at this table? " * 34
+ANSWER = "A tertulia is one table. " * 38
+TURNS = 300
+ROUNDS = 5
+ITEMS = 10_000
 RECORDS = 60_000
 TOGETHER = 10
 UNDER_WAY = 200
@@ -41,12 +52,84 @@ DAY_S = 86_400
 def run() -> list[Result]:
     """Measure; each result is (name, value, unit, target)."""
     with tempfile.TemporaryDirectory() as folder:
-        return [*_writing(Path(folder) / "writing"), *_listing(Path(folder) / "listing")]
+        home = Path(folder)
+        turns = asyncio.run(_turns(home / "turns"))
+        resume = asyncio.run(_resume(home / "resume"))
+        return [*turns, *resume, *_writing(home / "writing"), *_listing(home / "listing")]
 
 
-# ── a turn: CPU at most 0.5 ms with durability normal, 1 ms with full ───────────────────────────────────────────────
-# ── a resume of 10,000 items: at most 300 ms ────────────────────────────────────────────────────────────────────────
-# ── the size on disk: at most 1.4x the bytes of items of 1 KB ───────────────────────────────────────────────────────
+# ── turns ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _turns(home: Path) -> list[Result]:
+    floor = await _cpu_of_turns(home, None)
+    return [
+        ("CPU a turn, durability normal", await _cpu_of_turns(home, "normal") - floor, "ms", "<= 0.5"),
+        ("CPU a turn, durability full", await _cpu_of_turns(home, "full") - floor, "ms", "<= 1"),
+    ]
+
+
+async def _cpu_of_turns(home: Path, durability: Literal["normal", "full"] | None) -> float:
+    """Milliseconds of CPU for one turn, the best of several rounds; without a record for None."""
+    async with _session(home, durability) as session:
+        await _speak(session, 50)
+        best = min([await _round(session) for _ in range(ROUNDS)])
+    return best / TURNS * 1e3
+
+
+async def _round(session: tertulia.Session) -> float:
+    begin = time.process_time()
+    await _speak(session, TURNS)
+    return time.process_time() - begin
+
+
+async def _resume(home: Path) -> list[Result]:
+    async with _session(home, "normal") as session:
+        await _speak(session, ITEMS // 2)
+        items = [item for item in session.parts.conversations.root.history.snapshot() if not _is_seed(item)]
+        said = sum(len(msgspec.json.encode(item)) for item in items)
+    file = session_files(home, session.id).db
+    taken: list[float] = []
+    for _ in range(5):
+        shutil.copyfile(file, copy := session_files(home, session.id).db.with_suffix(".copy"))
+        begin = time.perf_counter()
+        async with _resumed(home, session.id) as again:
+            taken.append(time.perf_counter() - begin)
+            assert again.root.info.message_count == len(items)
+        shutil.copyfile(copy, file)
+    return [
+        (f"resume a session of {len(items):,} items", statistics.median(taken) * 1e3, "ms", "<= 300"),
+        ("size on disk, of the JSON of its items (1 KB each)", file.stat().st_size / said, "x", "<= 1.4"),
+    ]
+
+
+def _is_seed(item: object) -> bool:
+    return isinstance(item, UserMessage) and item.injected
+
+
+async def _speak(session: tertulia.Session, times: int) -> None:
+    for _ in range(times):
+        await session.root.message(QUESTION)
+
+
+def _settings(durability: Literal["normal", "full"] | None) -> tertulia.Settings:
+    limits = {"max_history_items": None, "max_history_tokens": None}
+    model = ScriptedModel([say(ANSWER, repeat=True)])
+    return tertulia.Settings(model=model, limits=limits, durability=durability or "normal")
+
+
+def _session(home: Path, durability: Literal["normal", "full"] | None) -> tertulia.Session:
+    os.environ["TERTULIA_HOME"] = str(home)
+    journal = NoJournal() if durability is None else None
+    return tertulia.Session.start(_settings(durability), journal=journal)
+
+
+def _resumed(home: Path, session_id: str) -> tertulia.Session:
+    os.environ["TERTULIA_HOME"] = str(home)
+    return tertulia.Session.resume(session_id, _settings("normal"))
+
+
+# ── the store alone ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _row(n: int) -> Row:

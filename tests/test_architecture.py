@@ -69,7 +69,7 @@ FRAMES = {
         *("patch_command", "patch_disk", "patch_match", "patch_plan", "patch_text"),
     },
 }
-COMPOSITION_ROOT = {"tertulia", "tertulia.session.assembly", "tertulia.testing"}
+COMPOSITION_ROOT = {"tertulia", "tertulia.session.assembly", "tertulia.session.recording", "tertulia.testing"}
 
 # Ruff frees a whole file from TID251. Here stands which of the banned names that was for.
 FREED_FOR = {

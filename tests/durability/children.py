@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, cast
 
 ROOT = Path(__file__).parents[2]
+DEADLINE_S = 30
 _PR_SET_PTRACER = 0x59616D61
 
 
@@ -89,7 +90,8 @@ def _child(act: str, folder: Path, part: str, durability: str) -> None:
     os.write(1, b"%d\n" % os.getpid())
     os.read(0, 1)
     try:
-        asyncio.run(reference.live(folder, part, durability) if act == "live" else afterlife.check(folder))
+        work = reference.live(folder, part, durability) if act == "live" else afterlife.check(folder)
+        asyncio.run(asyncio.wait_for(work, DEADLINE_S))
     except BaseException:
         (folder / "verdict").write_text(traceback.format_exc())
         raise

@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 import tertulia
+from tertulia.errors import StorageError
 from tertulia.session.operations import call as operate
 from tertulia.testing import Asked, ScriptedModel, call, say
 
+T = TypeVar("T")
 LONG = "x" * 1_500
 
 
@@ -84,8 +88,11 @@ class Life:
                 self.tell(event=msgspec.to_builtins(event))
 
     async def say(self, there: tertulia.Conversation, text: str) -> None:
-        """A message whose id is the beginning of its text."""
+        """A message whose id is the beginning of its text. What the disk makes of it is told, and nothing else may fail."""
         reply = await there.message(text, message_id=text[:60])
+        if reply.error is not None and reply.error.code == StorageError.code:
+            self.tell(failed=text, because=reply.error.message)
+            return
         assert reply.status == "completed", reply
         self.tell(reply=text, conversation=there.id, text=reply.text, calls=reply.tool_calls)
 
@@ -97,10 +104,19 @@ class Life:
         self.go.set()
         await asked
 
+    async def certainly(self, act: Callable[[], Awaitable[T]]) -> T:
+        """What is refused by the disk is tried again: it may be better by then."""
+        try:
+            return await act()
+        except StorageError as error:
+            self.tell(failed="", because=error.message)
+        return await act()
+
     async def turn(self, session: tertulia.Session) -> None:
         """The part that is killed at every call of its storage."""
         root = session.root
-        child = await session.open(title="child", user_instructions="be brief", sandbox="read-only")
+        wanted = {"title": "child", "user_instructions": "be brief", "sandbox": "read-only"}
+        child = await self.certainly(lambda: session.open(**wanted))
         self.tell(opened=child.id, user_instructions="be brief", sandbox="read-only")
         await self.say(root, "two 2")
         await self.say(root, f"tell {child.id} 3")
@@ -130,7 +146,13 @@ class Life:
 
 async def live(folder: Path, part: str, durability: Any) -> None:
     life = Life(folder)
-    async with tertulia.Session.start(life.settings(durability=durability)) as session:
+    begin = AsyncExitStack()
+    try:
+        session = await begin.enter_async_context(tertulia.Session.start(life.settings(durability=durability)))
+    except StorageError as error:
+        life.tell(failed="", because=error.message)
+        return
+    async with begin:
         life.tell(session=session.id, root=session.root.id)
         listening = asyncio.ensure_future(life.listen(session))
         await life.turn(session)

@@ -11,6 +11,7 @@ import pytest
 
 from tertulia.errors import StorageError
 from tertulia.rollout import reader as reader_module
+from tertulia.rollout import table
 from tertulia.rollout.database import MAX_HEADER_BYTES
 from tertulia.rollout.files import session_files
 from tertulia.rollout.owned_file import OwnedFile
@@ -115,15 +116,26 @@ def test_a_name_of_any_size_is_not_read_either(tmp_path: Path) -> None:
     reader.close()
 
 
+def test_briefly_what_only_repeats_or_measures_is_left_out(tmp_path: Path) -> None:
+    """What is left out counts for the ends all the same: its numbers are taken."""
+    echoes = [row(2, kind="asked", type="", seq=None), row(3, kind="event", type="token_count", seq=7)]
+    file = written(tmp_path, [row(1), *echoes])
+    with closing(SqliteReader(file)) as reader:
+        assert [record.n for record in reader.rows(brief=True)] == [1]
+        assert [record.n for record in reader.rows()] == [1, 2, 3]
+        assert reader.ends() == (3, 7)
+
+
 def test_records_out_of_order_are_damage_and_not_a_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """E8: a crafted tree can break any order."""
     file = written(tmp_path, [row(1), row(2), row(3)])
-    monkeypatch.setattr(reader_module, "SELECT", reader_module.SELECT.replace("ORDER BY n", "ORDER BY n = 2"))
+    crafted = table.SELECT.replace("ORDER BY n", "ORDER BY n = 2")
+    monkeypatch.setattr(table, "SELECT", crafted)
     with closing(SqliteReader(file)) as reader:
         rows = reader.rows()
         assert [next(rows).n, next(rows).n] == [1, 3]
         assert list(rows) == []
-    monkeypatch.setattr(reader_module, "SELECT", reader_module.SELECT.replace("n > ?", "n <> ?"))
+    monkeypatch.setattr(table, "SELECT", crafted.replace("n > ?", "n <> ?"))
     with closing(SqliteReader(file)) as reader, pytest.raises(StorageError, match="out of order"):
         list(reader.rows(2))
 

@@ -81,7 +81,12 @@ class MemoryReader:
     def __init__(self, records: MemoryRecords) -> None:
         self._records = records
 
-    def rows(self, after: int = 0) -> Iterator[Stored]:
+    def ends(self) -> tuple[int, int]:
+        """The last n, and the last number of an event; 0 for none."""
+        rows = self._records.rows
+        return max(rows, default=0), max((row.seq or 0 for row in rows.values()), default=0)
+
+    def rows(self, after: int = 0, *, brief: bool = False) -> Iterator[Stored]:
         """Records whose n is larger, in order of n, as of now."""
         for n, row in sorted(self._records.rows.items()):
             if n > after:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tertulia.events.clock import Clock
 from tertulia.rollout.database import connect_reader
 from tertulia.rollout.store import Stored
-from tertulia.rollout.table import SELECT, damaged, stored
+from tertulia.rollout.table import damaged, select, stored
 from tertulia.rollout.trouble import TROUBLE, explain
 
 _BATCH_ROWS = 512
@@ -34,15 +34,24 @@ class SqliteReader:
         except TROUBLE as error:
             raise explain(error, file) from error
 
-    def rows(self, after: int = 0) -> Iterator[Stored]:
+    def rows(self, after: int = 0, *, brief: bool = False) -> Iterator[Stored]:
         """Records whose n is larger, in order of n, as of now."""
         last = self._last()
         while after < last:
-            batch = self._batch(after, last)
+            batch = self._batch(after, last, brief)
             if not batch:
                 return
             yield from batch
             after = batch[-1].n
+
+    def ends(self) -> tuple[int, int]:
+        """The last n, and the last number of an event, that stand in the file; 0 for none."""
+        try:
+            found = self._connection.execute("SELECT max(n), max(seq) FROM record").fetchone()
+        except TROUBLE as error:
+            raise explain(error, self._file) from error
+        n, seq = (value if isinstance(value, int) else 0 for value in found)
+        return n, seq
 
     def close(self) -> None:
         """Let go of the file. Idempotent."""
@@ -56,10 +65,10 @@ class SqliteReader:
             return _LAST
         return 0 if last is None else last
 
-    def _batch(self, after: int, last: int) -> list[Stored]:
+    def _batch(self, after: int, last: int, brief: bool) -> list[Stored]:
         batch: list[Stored] = []
         try:
-            self._fill(batch, after, last)
+            self._fill(batch, after, last, brief=brief)
         except TROUBLE:
             # Raised a record too early: the one before it was read, and not given to us.
             if not batch:
@@ -77,10 +86,10 @@ class SqliteReader:
         except TROUBLE as error:
             raise explain(error, self._file) from error
 
-    def _fill(self, batch: list[Stored], after: int, last: int) -> None:
+    def _fill(self, batch: list[Stored], after: int, last: int, *, brief: bool = False) -> None:
         held = 0
         now = -math.inf if self._clock is None else self._clock.now()
-        cursor = self._connection.execute(SELECT, (after, last, now))
+        cursor = self._connection.execute(select(brief=brief), (after, last, now))
         try:
             for cells in cursor:
                 record = stored(cells)

@@ -125,8 +125,16 @@ class RolloutStore(Protocol):
 class RolloutReader(Protocol):
     """Reading a session's records, by its owner or by anybody else, also while they are written."""
 
-    def rows(self, after: int = 0) -> Iterator[Stored]:
-        """Records whose n is larger, in order of n, as of now. StorageError where they cannot be read at all."""
+    def rows(self, after: int = 0, *, brief: bool = False) -> Iterator[Stored]:
+        """Records whose n is larger, in order of n, as of now. StorageError where they cannot be read at all.
+
+        Briefly, those may be left out that only repeat or measure what others say: words of the model as events,
+        token counts, digests of requests.
+        """
+        ...
+
+    def ends(self) -> tuple[int, int]:
+        """The last n, and the last number of an event; 0 for none."""
         ...
 
     def close(self) -> None:

@@ -27,6 +27,14 @@ SELECT = (
     f" CASE WHEN typeof(body) = 'blob' AND length(body) <= {MAX_BODY_BYTES} AND {_LASTING} THEN body END"
     " FROM record WHERE n > ?1 AND n <= ?2 ORDER BY n"
 )
+_NOT_ECHOES = "kind NOT IN ('asked', 'name') AND type NOT IN ('agent_message', 'agent_reasoning', 'token_count')"
+_BRIEF = SELECT.replace("ORDER BY", f"AND {_NOT_ECHOES} ORDER BY")
+
+
+def select(*, brief: bool) -> str:
+    """How records are read; briefly, without those that only repeat or measure what others say."""
+    return _BRIEF if brief else SELECT
+
 
 _EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
 

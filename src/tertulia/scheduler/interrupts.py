@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from tertulia.conversation.context import NATIVE
@@ -16,7 +17,7 @@ from tertulia.events.clock import Clock
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import TextPart, ToolOutput
-from tertulia.protocol.storage import StoragePolicy, strictest
+from tertulia.protocol.storage import StoragePolicy, storage_from_wire, strictest
 from tertulia.protocol.tool_events import ToolCallEnd
 from tertulia.scheduler.plan import Chain, Closure, Frame, House, TaskPlan, storage_of
 from tertulia.tools.dispatch import rendered
@@ -62,7 +63,8 @@ class Interrupts:
             reports_to=frame.reports_to,
             deadline=frame.deadline,
         )
-        continuation.wait_for(tuple(Closure(h.call, h.handoff.render, floor.scope, h.begun) for h in handed))
+        closures = tuple(Closure(h.call, h.handoff.render, floor.scope, h.begun) for h in handed)
+        continuation.wait_for(closures, floor.talk)
         chain.frames.append(continuation)
         chain.task_ids.add(continuation.plan.task_id)
         chain.handing = False
@@ -85,7 +87,8 @@ class Interrupts:
         waiting, index = reports_to
         try:
             if isinstance(target, NewConversation):
-                talk = self._house.open_child(target, floor.talk, floor.scope, handed.handoff.fork_history)
+                spec = _as_strict(target, floor)
+                talk = self._house.open_child(spec, floor.talk, floor.scope, handed.handoff.fork_history)
             else:
                 talk = self._house.find(target)
         except AgentError as error:
@@ -107,9 +110,8 @@ class Interrupts:
 
     def abandon(self, chain: Chain, frame: Frame, reason: str) -> None:
         """A frame will never run. If it was a continuation, its calls are answered without asking the model."""
-        talk = self._house.peek(frame.plan.conversation_id)
-        if frame.closures and talk is not None:
-            self._close_all(talk, frame, reason, storage_of(chain, talk, self._house), None)
+        if frame.talk is not None:
+            self._close_all(frame.talk, frame, reason, storage_of(chain, frame.talk, self._house), None)
 
     def _close_all(self, talk: Talk, frame: Frame, reason: str, storage: StoragePolicy, scope: Scope | None) -> None:
         talk.awaiting -= 1
@@ -124,3 +126,14 @@ class Interrupts:
             elapsed = round((self._clock.monotonic() - closure.begun) * 1000)
             end = ToolCallEnd(call.call_id, call.name, result.success, result.text, truncated, elapsed)
             self._bus.publish(end, scope or closure.made_by, strict)
+
+
+def _as_strict(spec: NewConversation, floor: Floor) -> NewConversation:
+    """What a conversation is told when it is opened comes from the whole chain: it is kept by the chain's policy."""
+    policy = floor.storage()
+    if policy == floor.talk.storage:
+        return spec
+    asked = spec.storage_policy
+    return replace(
+        spec, storage_policy=policy if asked in (UNSET, None) else strictest(policy, storage_from_wire(asked))
+    )

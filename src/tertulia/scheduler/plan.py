@@ -56,7 +56,7 @@ class Closure(msgspec.Struct, frozen=True):
 class Frame:
     """A plan on a chain's stack, and where its result goes."""
 
-    __slots__ = ("closures", "deadline", "plan", "reports_to", "results", "targets")
+    __slots__ = ("closures", "deadline", "plan", "reports_to", "results", "talk", "targets")
 
     def __init__(
         self, plan: TaskPlan, *, reports_to: tuple[Frame, int] | None = None, deadline: float | None = None
@@ -66,13 +66,16 @@ class Frame:
         """On the loop's clock; handed on to everything that a target causes."""
         self.reports_to = reports_to
         """The continuation that waits for this frame, and which of its calls this is."""
+        self.talk: Talk | None = None
+        """The conversation that waits. Its calls are answered even if it is closed meanwhile."""
         self.closures: tuple[Closure, ...] = ()
         self.results: list[TargetResult | None] = []
         self.targets: list[ConversationId | None] = []
         """Who is asked, one for each call; None where nobody could be."""
 
-    def wait_for(self, closures: tuple[Closure, ...]) -> None:
+    def wait_for(self, closures: tuple[Closure, ...], talk: Talk) -> None:
         """This frame is a continuation: these calls are answered when it runs."""
+        self.talk = talk
         self.closures = closures
         self.results = [None] * len(closures)
         self.targets = [None] * len(closures)

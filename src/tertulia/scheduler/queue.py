@@ -120,6 +120,11 @@ class Scheduler:
         chain.handle.abort("interrupted", timeout_s)
         return chain.handle
 
+    def forsake_closed(self) -> None:
+        """Nobody waits in a conversation that is closed: all that it waited with is answered now, if not before."""
+        if self.current is not None:
+            self._forsake(self.current)
+
     async def close(self, timeout_s: float) -> bool:
         """Stop everything and take nothing more; whether a task had to be abandoned. Idempotent."""
         self._closing = True
@@ -176,6 +181,9 @@ class Scheduler:
     def _settle(self, chain: Chain, frame: Frame, end: TaskEnd) -> None:
         if not end.handed:
             frame.report(end.for_caller(frame))
+        self._forsake(chain)
+
+    def _forsake(self, chain: Chain) -> None:
         position = self._interrupts.lost(chain)
         if position is not None:
             # Its conversation was closed while it waited: it and all above it are dropped, its caller goes on.

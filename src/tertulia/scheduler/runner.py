@@ -164,7 +164,7 @@ class Runner:
             raise
         except BaseException as error:
             # A model wire or a tool that breaks its contract, whatever it raises, ends its own task and nothing else.
-            _log.error("task %s failed: %s", plan.task_id, for_the_log(error, floor.storage()))  # noqa: TRY400
+            _log.error("task %s failed: %s", plan.task_id, for_the_log(error, floor.storage()))
             return TaskEnd("failed", floor.last_text, Failure("internal", f"{type(error).__name__}: {error}"))
 
     def _judge(self, job: asyncio.Task[TaskEnd], handle: TaskHandle, floor: Floor) -> TaskEnd:

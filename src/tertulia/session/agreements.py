@@ -66,7 +66,7 @@ def agreed(talk: Talk, narrowed: Sequence[Narrowed]) -> Agreed:
 
 
 def read_agreement(record: Agreed) -> Agreement:
-    """The same, read back. Directories that were not stored may not be written; StorageError for what makes no sense."""
+    """The same, read back. Directories that were not stored may not be written. StorageError for nonsense."""
     told = dict(record.terms)
     roots = told.pop("roots", ((), ()))
     try:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import os.path
-from collections.abc import Callable, Mapping
-from functools import partial
-from pathlib import Path
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import cast
 
 from msgspec.structs import replace
 
 from tertulia.conversation.context import ConversationContext, Terms, prefs
 from tertulia.conversation.floor import Surroundings
 from tertulia.conversation.toolbox import Toolbox
-from tertulia.errors import AgentError, InvalidParams, NotFound
+from tertulia.errors import InvalidParams
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.events.journal import Journal
@@ -28,17 +25,10 @@ from tertulia.models.messages import MessagesWire
 from tertulia.models.responses import ResponsesWire
 from tertulia.models.scripted import ScriptedModel
 from tertulia.models.wire import Wire
-from tertulia.policy.redaction import Redactor, secrets_of
 from tertulia.protocol.events import SessionConfigured, Warning
 from tertulia.protocol.ids import new_conversation_id, new_session_id
 from tertulia.protocol.tool_events import McpServerStatus
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.rollout.known import Known
-from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.reading import Reader
-from tertulia.rollout.recorder import Recorder
-from tertulia.rollout.sqlite import SqliteStore
-from tertulia.rollout.store import RolloutStore
 from tertulia.scheduler.interrupts import Interrupts
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
@@ -51,10 +41,10 @@ from tertulia.session.environment import Environment
 from tertulia.session.notary import Notary
 from tertulia.session.parts import Parts
 from tertulia.session.recollection import Recollection
+from tertulia.session.recording import keep_swept, new_record
 from tertulia.session.recovery import close_what_was_open
 from tertulia.session.restoring import Restorer
 from tertulia.session.settings import Settings, current_environment
-from tertulia.session.sweeping import Sweeper, retention_of
 from tertulia.session.wires import WireShelf
 from tertulia.session.workshop import Workshop, open_workshop
 from tertulia.tools.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
@@ -128,31 +118,18 @@ def assemble(
     clock = clock or SystemClock()
     environment = environment or current_environment()
     session_id, root_id = (new_session_id(), new_conversation_id()) if past is None else past.identity()
-    journal = journal or _record_in(_store(settings, session_id, clock, environment), settings, clock, environment)
+    journal = journal or new_record(settings, session_id, clock, environment)
     epoch, last_seq = (0, 0) if past is None else (past.epoch + 1, past.last_seq)
     bus = EventBus(session_id, clock, journal, epoch=epoch, last_seq=last_seq)
-    nursery, registry = Nursery(), TaskRegistry()
+    nursery = Nursery()
     models = Models(settings, environment)
     model, untold = models.choose(settings.model or (past and past.model))
     wires = WireShelf(models.find, nursery)
-    default = _default_terms(settings, wires.find(model))
-    directory = SessionDirectory()
-    workshop = open_workshop(settings, environment, clock, bus)
-    own = (*_command_tools(workshop), UpdatePlan(), WebSearch(), *conv_tools(directory))
-    toolbox = Toolbox(ToolRegistry([*own, *map(_as_tool, settings.tools)]), {"default": PLAIN})
-    notary = Notary(
-        default,
-        settings.rights(),
-        wires=wires,
-        toolbox=toolbox,
-        mcp=NoServers(),
-        skip_conflicts=settings.on_tool_conflict == "skip",
-    )
+    directory, workshop = SessionDirectory(), open_workshop(settings, environment, clock, bus)
+    toolbox = _toolbox(settings, directory, workshop)
+    notary = _notary(settings, wires, wires.find(model), toolbox)
     conversations = Conversations(root_id, notary, bus=bus, clock=clock, journal=journal)
-    around = Surroundings(bus, clock, toolbox, settings.tool_timeout_s, dict(settings.shell_environment))
-    interrupts = Interrupts(conversations, bus, clock)
-    grace = settings.close_timeout_s
-    runner = Runner(conversations, around, nursery, registry, interrupts, grace)
+    registry = TaskRegistry()
     parts = Parts(
         session_id=session_id,
         settings=settings,
@@ -162,7 +139,7 @@ def assemble(
         journal=journal,
         toolbox=toolbox,
         conversations=conversations,
-        scheduler=Scheduler(runner, interrupts, bus, clock, nursery, grace),
+        scheduler=_scheduler(settings, conversations, bus, clock, (toolbox, nursery, registry)),
         registry=registry,
         nursery=nursery,
         wires=wires,
@@ -172,16 +149,54 @@ def assemble(
     )
     directory.serve(parts)
     bus.metrics.knows = toolbox.knows
-    # Nothing that was refused leaves a trace: from here on nothing can be.
-    policy = describe.policy(settings.rights())
-    bus.publish(SessionConfigured(root_id, describe.PROTOCOL_VERSION, __version__, default.wire.name, policy))
+    _begin(parts, notary, past, untold)
+    return parts
+
+
+def _begin(parts: Parts, notary: Notary, past: Recollection | None, untold: str | None) -> None:
+    """Say that the session is there, and who is in it. Whatever can be refused was refused before: it left no trace."""
+    root_id = parts.conversations.root_id
+    policy = describe.policy(parts.settings.rights())
+    model = notary.default.wire.name
+    parts.bus.publish(SessionConfigured(root_id, describe.PROTOCOL_VERSION, __version__, model, policy))
     if past is None:
-        conversations.begin()
+        parts.conversations.begin()
     else:
         _bring_back(parts, past, notary)
     _announce(parts, untold)
-    _keep_swept(parts)
-    return parts
+    parts.nursery.start(parts.workshop.desk.keep_clean(), "approvals")
+    keep_swept(parts)
+
+
+def _notary(settings: Settings, wires: WireShelf, wire: Wire, toolbox: Toolbox) -> Notary:
+    return Notary(
+        _default_terms(settings, wire),
+        settings.rights(),
+        wires=wires,
+        toolbox=toolbox,
+        mcp=NoServers(),
+        skip_conflicts=settings.on_tool_conflict == "skip",
+    )
+
+
+def _scheduler(
+    settings: Settings,
+    conversations: Conversations,
+    bus: EventBus,
+    clock: Clock,
+    shared: tuple[Toolbox, Nursery, TaskRegistry],
+) -> Scheduler:
+    toolbox, nursery, registry = shared
+    grace = settings.close_timeout_s
+    around = Surroundings(bus, clock, toolbox, settings.tool_timeout_s, dict(settings.shell_environment))
+    interrupts = Interrupts(conversations, bus, clock)
+    runner = Runner(conversations, around, nursery, registry, interrupts, grace)
+    return Scheduler(runner, interrupts, bus, clock, nursery, grace)
+
+
+def _toolbox(settings: Settings, directory: SessionDirectory, workshop: Workshop) -> Toolbox:
+    own = (*_command_tools(workshop), UpdatePlan(), WebSearch(), *conv_tools(directory))
+    return Toolbox(ToolRegistry([*own, *map(_as_tool, settings.tools)]), {"default": PLAIN})
 
 
 def _command_tools(workshop: Workshop) -> tuple[Tool, ...]:
@@ -192,67 +207,6 @@ def _command_tools(workshop: Workshop) -> tuple[Tool, ...]:
     )
     shells = (Shell(place, patch), LocalShell(place, patch))
     return (*shells, ExecCommand(place, terminals, patch), WriteStdin(place, terminals), patch, ViewImage(place))
-
-
-def _keep_swept(parts: Parts) -> None:
-    parts.nursery.start(parts.workshop.desk.keep_clean(), "approvals")
-    if isinstance(parts.journal, Recorder):
-        retention, conversations = retention_of(parts.settings), parts.conversations
-        sweeper = Sweeper(parts.journal.store, retention, parts.clock, lambda: [t.storage for t in conversations])
-        parts.nursery.start(sweeper.run(), "sweeper")
-
-
-def new_record(settings: Settings, session_id: str, clock: Clock, environment: Environment) -> Journal:
-    """The record of a session that is yet to be: whatever is told to it is written by the usual rules."""
-    return _record_in(_store(settings, session_id, SystemClock(), environment), settings, clock, environment)
-
-
-async def recall(
-    session_id: str, settings: Settings, clock: Clock, environment: Environment
-) -> tuple[Journal, Recollection]:
-    """Own the record of a session, sweep it, and read it. Busy, NotFound or StorageError, and then nothing is owned."""
-    store = _store(settings, session_id, clock, environment)
-    if not os.path.lexists(store.place):
-        raise NotFound(f"there is no session {session_id} ({store.place})")
-    try:
-        await _done(store.claim)
-        await _done(partial(store.sweep, clock.now(), retention_of(settings).ttl_action))
-        reader, past = Reader(), Recollection()
-        await asyncio.to_thread(_read, Path(store.place), reader, past)
-        past.identity()
-    except BaseException:
-        await _done(store.close)
-        raise
-    return _record_in(store, settings, clock, environment, reader.known), past
-
-
-def _read(file: Path, reader: Reader, past: Recollection) -> None:
-    rows = SqliteReader(file)
-    try:
-        past.read(reader.lines(rows.rows()))
-    finally:
-        rows.close()
-
-
-async def _done(act: Callable[[Callable[[Any], None]], object]) -> Any:
-    """Wait for something that a store does; raises what it says went wrong."""
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    act(lambda said: None if answer.done() else answer.set_result(said))
-    said = await answer
-    if isinstance(said, AgentError):
-        raise said
-    return said
-
-
-def _store(settings: Settings, session_id: str, clock: Clock, environment: Environment) -> SqliteStore:
-    return SqliteStore(environment.home, session_id, clock, settings.durability)
-
-
-def _record_in(
-    store: RolloutStore, settings: Settings, clock: Clock, environment: Environment, known: Known | None = None
-) -> Recorder:
-    redactor = Redactor(secrets_of(environment.variables))
-    return Recorder(store, clock, redactor.json, storage=settings.rights().storage_policy, known=known)
 
 
 def _bring_back(parts: Parts, past: Recollection, notary: Notary) -> None:

@@ -58,11 +58,11 @@ class Conversations:
         self._narrowed: dict[ConversationId, tuple[Narrowed, ...]] = {}
         self.closed = False
         """The session closes: nothing is opened or changed any more, what is there may still be read."""
-        self._root_id = root_id
+        self.root_id = root_id
 
     def begin(self) -> None:
         """Make the root of a new session."""
-        self._add(self._root_id, self._notary.for_root(), NewConversation(), parent=None)
+        self._add(self.root_id, self._notary.for_root(), NewConversation(), parent=None)
 
     def restore(self, talk: Talk, narrowed: tuple[Narrowed, ...]) -> None:
         """Take back a conversation of an earlier life of the session; the root first, then by creation."""
@@ -73,7 +73,7 @@ class Conversations:
     @property
     def root(self) -> Talk:
         """The conversation that always exists."""
-        return self._open[self._root_id]
+        return self._open[self.root_id]
 
     def __len__(self) -> int:
         return len(self._open)

@@ -24,10 +24,10 @@ from tertulia.rollout.reader import SqliteReader
 from tertulia.rollout.reading import Reader
 from tertulia.session import describe
 from tertulia.session.agreements import Agreement, read_agreement
-from tertulia.session.assembly import new_record
 from tertulia.session.conversations import ROOT
 from tertulia.session.environment import Environment
 from tertulia.session.recollection import PastTalk, Piece, Recollection, first_items
+from tertulia.session.recording import new_record
 from tertulia.session.settings import Settings
 from tertulia.version import __version__
 
@@ -112,7 +112,7 @@ class _Fork:
     ) -> None:
         """All of it, or nothing that anybody would find. `talk` has a plan that goes along."""
         own = replace(settings, storage_policy=self._agreed.storage)
-        journal = new_record(own, self.session_id, self._clock, environment)
+        journal = new_record(own, self.session_id, self._clock, environment, now=SystemClock())
         bus = EventBus(self.session_id, self._clock, journal)
         try:
             bus.publish(self._configured(own))

@@ -1,4 +1,4 @@
-"""From the past of a conversation to a conversation: its terms within what the session allows now, its history as it was.
+"""From the past of a conversation to a conversation: its terms within what is allowed now, its history as it was.
 
 Makes talks and nothing else: who finds them, and what is said about them, is decided elsewhere.
 """
@@ -50,7 +50,7 @@ class Restorer:
         self._places: dict[ConversationId, Place] = {}
 
     def talks(self) -> Iterator[Restored]:
-        """Every conversation that was open, the root first, then by creation. StorageError for terms that make no sense."""
+        """Every conversation that was open, the root first, then by creation. StorageError for terms of nonsense."""
         for old in self._past.talks.values():
             agreement = None if old.agreed is None else read_agreement(old.agreed)
             above = None if agreement is None else self._places.get(agreement.parent_id or old.id)
@@ -127,7 +127,5 @@ def _history(old: PastTalk, terms: Terms) -> tuple[HistoryStore, int]:
 
 def _anything_stored(old: PastTalk) -> bool:
     """Whether any message of a user or the model is there, or there never was one to be stored."""
-    said = [
-        at not in piece.missing for piece in old.pieces for at, item in enumerate(piece.items) if is_message(item)
-    ]
+    said = [at not in piece.missing for piece in old.pieces for at, item in enumerate(piece.items) if is_message(item)]
     return any(said) or not (said or old.tasks)

@@ -16,10 +16,11 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
 from tertulia.session.answers import ClosedAnswer, MetricsAnswer, SessionInfo
 from tertulia.session.approvals import Approvals
-from tertulia.session.assembly import assemble, recall
+from tertulia.session.assembly import assemble
 from tertulia.session.handle import Conversation
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
+from tertulia.session.recording import recall
 from tertulia.session.settings import Settings, current_environment
 from tertulia.session.shutdown import close_seconds, close_session
 from tertulia.session.sweeping import sweep_before_serving

@@ -7,11 +7,9 @@ import asyncio
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.task import TaskHandle
 from tertulia.errors import AgentError, InvalidParams
-from tertulia.events.bus import Scope
 from tertulia.models.wire import Wire
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import CloseSession
-from tertulia.protocol.tool_events import ToolCallEnd
 from tertulia.session.answers import ClosedAnswer
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
@@ -60,10 +58,8 @@ async def _close(parts: Parts, talk: Talk, last: TaskHandle | None) -> ClosedAns
         await parts.workshop.forget(talk.id)
     finally:
         forced = last is not None and last.abandoned
-        calls = {call.call_id: call.name for call in talk.history.open_call_items()}
-        for output in talk.close_open_calls("interrupted: the conversation was closed"):
-            end = ToolCallEnd(output.call_id, calls[output.call_id], False, output.text, False, 0)
-            parts.bus.publish(end, Scope("", talk.id))
+        # The scheduler does it too, when it gets there; but the conversation must not be gone before its calls are.
+        parts.scheduler.forsake_closed()
         parts.conversations.forget(talk, forced=forced)
         del parts.closing[talk.id]
     await parts.bus.flush()

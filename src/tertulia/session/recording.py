@@ -1,0 +1,100 @@
+"""Where a session is written down: which store, by which rules. With `assembly` the only place that names one."""
+
+from __future__ import annotations
+
+import asyncio
+import os.path
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tertulia.errors import AgentError, NotFound
+from tertulia.events.clock import Clock
+from tertulia.events.journal import Journal
+from tertulia.policy.redaction import Redactor, secrets_of
+from tertulia.rollout.known import Known
+from tertulia.rollout.reader import SqliteReader
+from tertulia.rollout.reading import Reader
+from tertulia.rollout.recorder import Recorder
+from tertulia.rollout.sqlite import SqliteStore
+from tertulia.rollout.store import RolloutStore
+from tertulia.session.environment import Environment
+from tertulia.session.parts import Parts
+from tertulia.session.recollection import Recollection
+from tertulia.session.settings import Settings
+from tertulia.session.sweeping import Sweeper, retention_of
+
+
+def new_record(
+    settings: Settings, session_id: str, clock: Clock, environment: Environment, *, now: Clock | None = None
+) -> Journal:
+    """The record of a session that is yet to be: whatever is told to it is written by the usual rules.
+
+    `clock` says when it happened, `now` what has expired, where that is not the same.
+    """
+    return _record_in(_store(settings, session_id, now or clock, environment), settings, clock, environment)
+
+
+async def recall(
+    session_id: str, settings: Settings, clock: Clock, environment: Environment
+) -> tuple[Journal, Recollection]:
+    """Own the record of a session, sweep it, and read it. Busy, NotFound or StorageError, and nothing is owned."""
+    store = _store(settings, session_id, clock, environment)
+    if not _exists(store.place):
+        raise NotFound(f"there is no session {session_id} ({store.place})")
+    try:
+        await _done(store.claim)
+        await _done(partial(store.sweep, clock.now(), retention_of(settings).ttl_action))
+        reader, past = Reader(), Recollection()
+        await asyncio.to_thread(_read, Path(store.place), reader, past)
+        past.identity()
+    except BaseException:
+        await _done(store.close)
+        raise
+    return _record_in(store, settings, clock, environment, reader.known), past
+
+
+def _exists(place: str) -> bool:
+    return os.path.lexists(place)
+
+
+def _read(file: Path, reader: Reader, past: Recollection) -> None:
+    rows = SqliteReader(file)
+    try:
+        past.read(reader.lines(rows.rows(brief=True)))
+        # What was left out has numbers too, and none of them may be given out again.
+        n, seq = rows.ends()
+        reader.known.last_n = max(reader.known.last_n, n)
+        past.last_seq = max(past.last_seq, seq)
+    finally:
+        rows.close()
+
+
+async def _done(act: Callable[[Callable[[Any], None]], object]) -> Any:
+    """Wait for something that a store does; raises what it says went wrong."""
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    act(lambda said: None if answer.done() else answer.set_result(said))
+    said = await answer
+    if isinstance(said, AgentError):
+        raise said
+    return said
+
+
+def _store(settings: Settings, session_id: str, clock: Clock, environment: Environment) -> SqliteStore:
+    return SqliteStore(environment.home, session_id, clock, settings.durability)
+
+
+def _record_in(
+    store: RolloutStore, settings: Settings, clock: Clock, environment: Environment, known: Known | None = None
+) -> Recorder:
+    redactor = Redactor(secrets_of(environment.variables))
+    return Recorder(store, clock, redactor.json, storage=settings.rights().storage_policy, known=known)
+
+
+def keep_swept(parts: Parts) -> None:
+    """Take away what expires while the session runs."""
+    if isinstance(parts.journal, Recorder):
+        retention, conversations = retention_of(parts.settings), parts.conversations
+        sweeper = Sweeper(parts.journal.store, retention, parts.clock, lambda: [t.storage for t in conversations])
+        parts.nursery.start(sweeper.run(), "sweeper")

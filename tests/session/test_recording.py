@@ -1,0 +1,67 @@
+"""Where a session is written down. The whole way is walked in test_recovery.py; here is what can go wrong at the door."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+import tertulia
+from tertulia.errors import StorageError
+from tertulia.session.session import Session
+from tertulia.testing import ScriptedModel
+from tests.session.lives import Lives
+
+
+@pytest.fixture
+def lives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lives:
+    return Lives(monkeypatch, tmp_path)
+
+
+async def test_a_session_is_recorded_where_the_user_keeps_data_and_nobody_else_can_read_it(lives: Lives) -> None:
+    """E7"""
+    async with lives.start("ok") as session:
+        file = lives.home / "sessions" / f"{session.id}.db"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+async def test_a_refused_start_leaves_no_record(lives: Lives) -> None:
+    with pytest.raises(tertulia.errors.InvalidParams):
+        async with Session.start(tertulia.Settings(model=ScriptedModel([]), tools=["no tool"])):
+            raise AssertionError("entered")
+    assert not (lives.home / "sessions").exists()
+
+
+async def test_a_home_that_cannot_be_written_is_a_clear_error_at_the_start(lives: Lives) -> None:
+    """F7: what lies there is not touched."""
+    lives.home.parent.mkdir(exist_ok=True)
+    lives.home.write_text("a file")
+    with pytest.raises(StorageError, match=str(lives.home)):
+        async with lives.start():
+            raise AssertionError("entered")
+    assert lives.home.read_text() == "a file"
+
+
+async def test_what_is_no_record_is_refused_and_left_alone(lives: Lives) -> None:
+    """E8, F4: the error names the file, other sessions are unaffected."""
+    async with lives.start("ok") as session:
+        await session.root.message("hi")
+    broken = lives.home / "sessions" / "00000000-0000-4000-8000-000000000000.db"
+    broken.write_bytes(b"not a database" * 1000)
+    broken.chmod(0o600)
+    with pytest.raises(StorageError, match=broken.name):
+        async with Session.resume(broken.stem):
+            raise AssertionError("entered")
+    assert broken.read_bytes() == b"not a database" * 1000
+    async with lives.resumed(session.id) as again:
+        assert again.root.info.message_count == 2
+
+
+async def test_durability_full_is_passed_on(lives: Lives) -> None:
+    """S002-15: the slow way round gives the same record."""
+    async with lives.start("ok", durability="full") as session:
+        await session.root.message("hi")
+    async with lives.resumed(session.id) as again:
+        assert again.root.info.message_count == 2
