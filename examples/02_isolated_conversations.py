@@ -11,7 +11,11 @@ async def main() -> None:
     settings = tertulia.Settings(model=model, sandbox="read-only")
     async with tertulia.Session.start(settings) as session:
         poet = await session.open(
-            base_instructions="You write poems.", include_plan_tool=False, include_conv_tools=False
+            base_instructions="You write poems.",
+            shell_mode="none",
+            include_apply_patch_tool=False,
+            include_plan_tool=False,
+            include_conv_tools=False,
         )
         critic = await session.open(
             base_instructions="You review code.",
@@ -31,7 +35,7 @@ async def main() -> None:
         print(f"asked for {narrowed.asked}, given {narrowed.given}, because of the {narrowed.because}")
         assert (narrowed.field, narrowed.given) == ("sandbox", "read-only")
         assert [tool.name for tool in poet.tools()] == []
-        assert [tool.name for tool in critic.tools()][:2] == ["update_plan", "conv_create"]
+        assert [tool.name for tool in critic.tools()][:2] == ["shell", "apply_patch"]
 
 
 asyncio.run(main())

@@ -67,6 +67,7 @@ FRAMES = {
     "tools": {
         *("dispatch", "docstring", "output", "payload", "registry", "threads", "tool", "workspace_file"),
         *("patch_command", "patch_disk", "patch_match", "patch_plan", "patch_text"),
+        *("clearance", "live_command", "named_pictures", "picture", "shell_command", "terminals", "workplace"),
     },
 }
 COMPOSITION_ROOT = {"tertulia", "tertulia.session.assembly", "tertulia.session.recording", "tertulia.testing"}

@@ -44,7 +44,10 @@ FOR_TESTS = [
     "fail",
     "say",
 ]
-SESSION = ["close", "closed", "conversation", "conversations", "events", "id", "info", "open", "root", "start"]
+SESSION = [
+    *("approvals", "close", "closed", "conversation", "conversations", "events", "id", "info", "metrics", "open"),
+    *("resume", "root", "start"),
+]
 CONVERSATION = [
     *("close", "compact", "context", "fork", "history", "id", "info", "interrupt", "message", "set_context"),
     *("steer", "stream", "tools", "warnings"),

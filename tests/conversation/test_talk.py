@@ -158,19 +158,6 @@ def test_what_cannot_be_said_is_neither_appended_nor_kept() -> None:
     assert len(journal.kept) == 1
 
 
-def test_every_open_call_gets_one_output_and_closing_again_adds_none() -> None:
-    """S004-18, H2"""
-    journal = KeepingJournal()
-    conversation = talk(journal=journal)
-    conversation.say([call("a"), call("b"), output("a")])
-    closed = conversation.close_open_calls("interrupted")
-    assert [(one.call_id, one.success, one.text) for one in closed] == [("b", False, "interrupted")]
-    assert journal.items[-1:] == list(closed)
-    kept = len(journal.kept)
-    assert conversation.close_open_calls("again") == ()
-    assert (len(journal.kept), conversation.history.open_calls) == (kept, ())
-
-
 # ---- pending input
 
 

@@ -74,7 +74,7 @@ def test_a_conversation_that_asks_for_nothing_is_offered_everything_in_order() -
         ("include_apply_patch_tool", {"apply_patch"}),
         ("tools_web_search_request", {"web_search"}),
         ("include_conv_tools", set(CONV_TOOLS)),
-        ("shell", {"shell"}),
+        ("shell", {"shell", "view_image"}),
     ],
 )
 def test_each_switch_takes_its_tools_away_and_no_other(right, gone) -> None:
@@ -199,3 +199,11 @@ def test_what_is_offered_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         toolbox().offered(terms(), TOP).specs = ()  # pyright: ignore[reportAttributeAccessIssue]
     assert isinstance(toolbox().offered(terms(), TOP), msgspec.Struct)
+
+
+def test_one_tool_may_have_another_form_in_another_mode() -> None:
+    """S000-06, X-19: the name stays, what may be asked for does not."""
+    plain = ToolSpec.define("shell", "Plain.")
+    box = Toolbox(ToolRegistry(map(Named, OWN)), {"default": plain})
+    assert box.offered(terms(shell_mode="default"), TOP).specs[0] is plain
+    assert box.offered(terms(shell_mode="with_request"), TOP).specs[0] is OWN[0]

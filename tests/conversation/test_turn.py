@@ -12,7 +12,7 @@ from tertulia.errors import NotRunning
 from tertulia.protocol.items import AssistantMessage, ToolCall, ToolOutput, UserMessage
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.testing import Match, ScriptedModel, ScriptedReply, assert_order, call, fail, say
-from tests.session.staging import heard, stage, ticks
+from tests.session.staging import BUILT_IN, heard, stage, ticks
 
 
 @tertulia.tool
@@ -86,8 +86,8 @@ async def test_tools_are_put_together_for_each_turn_from_the_preferences() -> No
         await on.root.set_context(include_plan_tool=False)
         await running
         first, second = on.model.requests
-        assert first.tools == ("update_plan", *CONV_TOOLS, "slow")
-        assert second.tools == (*CONV_TOOLS, "slow")
+        assert first.tools == (*BUILT_IN, *CONV_TOOLS, "slow")
+        assert second.tools == tuple(name for name in first.tools if name != "update_plan")
 
 
 async def test_a_change_during_a_task_holds_from_its_next_request() -> None:

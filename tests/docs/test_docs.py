@@ -20,12 +20,14 @@ import pytest
 import tertulia
 from tertulia import errors
 from tertulia.apps.cli import VERBS, program
-from tertulia.policy.approval_policy import PRESETS
+from tertulia.policy.approval_policy import PRESETS, UNTRUSTED
+from tertulia.policy.approval_request import Request, Subject
+from tertulia.policy.grants import Grant
 from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import Rights, to_wire
 from tertulia.protocol.inputs import ContextFields, NewConversation
 from tertulia.protocol.storage import storage_to_wire
-from tertulia.protocol.tool_events import EVENT_TYPES
+from tertulia.protocol.tool_events import EVENT_TYPES, ApprovalRequest
 from tertulia.scheduler.reply import Reply
 from tertulia.server import envelopes
 from tertulia.session import operations
@@ -304,6 +306,25 @@ def answer_of(name: str) -> list[str]:
     return answer_of(names(cell)[0]) if cell.startswith("as ") else names(cell)
 
 
+async def settled_and_granted(session: tertulia.Session) -> tuple[ApprovalRequest, Grant]:
+    """A request that was allowed for longer, and what was granted."""
+    desk, asked = session.parts.workshop.desk, asyncio.Event()
+    request = Request(
+        kind="exec",
+        conversation_id=session.root.id,
+        title="run: x",
+        detail="",
+        subject=Subject(("x",), "/", "core", "read-only"),
+    )
+    with desk.attended():
+        asking = asyncio.create_task(desk.ask(request, UNTRUSTED, lambda event: asked.set()))
+        await asked.wait()
+        (waiting,) = session.approvals.pending()
+        await session.approvals.resolve(waiting.approval_id, "allow", scope="session")
+        await asking
+    return waiting, session.approvals.grants()[0]
+
+
 async def test_every_operation_answers_with_the_fields_shown() -> None:
     gate = asyncio.Event()
     model = ScriptedModel([say("Late.", gate=gate), say("Yes.", repeat=True)])
@@ -313,6 +334,7 @@ async def test_every_operation_answers_with_the_fields_shown() -> None:
     async def answered(name: str, **params: Any) -> dict[str, Any]:
         return msgspec.to_builtins((await asyncio.wait_for(operations.call(host, own, name, params), 10)).answer)
 
+    settled, grant = await settled_and_granted(own)
     async with RecordedEvents(own) as events:
         conversation = {"conversation_id": (await answered("conversation/open"))["conversation_id"]}
         task = await answered("conversation/message", **conversation, text="Hello", detach=True)
@@ -322,6 +344,8 @@ async def test_every_operation_answers_with_the_fields_shown() -> None:
             "conversation/steer": {**conversation, "text": "Faster"},
             "conversation/message": {**conversation, "text": "Hello again"},
             "session/resume": {"session_id": own.id},
+            "approval/resolve": {"approval_id": settled.approval_id, "decision": "allow"},
+            "approval/revoke": {"grant_id": grant.grant_id},
         }
         usual = {"conversation_id": conversation, "task_id": task}
         # Steering needs a task that runs; after closing there is nothing left to ask.

@@ -87,10 +87,11 @@ def _child(act: str, folder: Path, part: str, durability: str) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.environ["TERTULIA_HOME"] = str(folder / "home")
+    life = reference.Life(folder) if act == "live" else None
     os.write(1, b"%d\n" % os.getpid())
     os.read(0, 1)
     try:
-        work = reference.live(folder, part, durability) if act == "live" else afterlife.check(folder)
+        work = afterlife.check(folder) if life is None else reference.live(life, part, durability)
         asyncio.run(asyncio.wait_for(work, DEADLINE_S))
     except BaseException:
         (folder / "verdict").write_text(traceback.format_exc())

@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,12 +25,14 @@ T = TypeVar("T")
 LONG = "x" * 1_500
 
 
-def noted(path: Path, what: dict[str, Any] | str) -> None:
-    """Append a line. Not with `write`, which may be made to fail or to kill."""
-    line = what if isinstance(what, str) else json.dumps(what)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    os.writev(fd, [line.encode() + b"\n"])
-    os.close(fd)
+class Notes:
+    """Lines in a file. Opened once and not written with `write`: those calls may be made to fail or to kill."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def add(self, line: str) -> None:
+        os.writev(self._fd, [line.encode() + b"\n"])
 
 
 def respond(asked: Asked) -> Any:
@@ -57,7 +59,8 @@ class Life:
     """The session, its tools and its listener."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self._told = Notes(folder / "told")
+        self._effects = Notes(folder / "effects")
         self.running = asyncio.Event()
         self.go = asyncio.Event()
         self.model = ScriptedModel([respond], repeat=True)
@@ -66,13 +69,13 @@ class Life:
         @tertulia.tool
         def act(what: str) -> str:
             """Have an effect that cannot be taken back, in a thread."""
-            noted(self.folder / "effects", what)
+            self._effects.add(what)
             return f"did {what}"
 
         @tertulia.tool
         async def pause(what: str) -> str:
             """Have an effect, and wait for somebody."""
-            noted(self.folder / "effects", what)
+            self._effects.add(what)
             self.running.set()
             await self.go.wait()
             return f"did {what}"
@@ -80,7 +83,7 @@ class Life:
         return tertulia.Settings(model=self.model, tools=[act, pause], sandbox="workspace-write", **fields)
 
     def tell(self, **what: Any) -> None:
-        noted(self.folder / "told", what)
+        self._told.add(json.dumps(what))
 
     async def listen(self, session: tertulia.Session) -> None:
         async for event in session.events(after=0):
@@ -88,7 +91,7 @@ class Life:
                 self.tell(event=msgspec.to_builtins(event))
 
     async def say(self, there: tertulia.Conversation, text: str) -> None:
-        """A message whose id is the beginning of its text. What the disk makes of it is told, and nothing else may fail."""
+        """A message whose id is the beginning of its text. If it fails it is the disk's fault, and that is told."""
         reply = await there.message(text, message_id=text[:60])
         if reply.error is not None and reply.error.code == StorageError.code:
             self.tell(failed=text, because=reply.error.message)
@@ -144,8 +147,8 @@ class Life:
         await self.say(child, "act 10")
 
 
-async def live(folder: Path, part: str, durability: Any) -> None:
-    life = Life(folder)
+async def live(life: Life, part: str, durability: Any) -> None:
+    """From its beginning to its end, if it comes to that."""
     begin = AsyncExitStack()
     try:
         session = await begin.enter_async_context(tertulia.Session.start(life.settings(durability=durability)))
@@ -155,7 +158,8 @@ async def live(folder: Path, part: str, durability: Any) -> None:
     async with begin:
         life.tell(session=session.id, root=session.root.id)
         listening = asyncio.ensure_future(life.listen(session))
-        await life.turn(session)
+        with suppress(StorageError) if part == "turn" else nullcontext():
+            await life.turn(session)
         if part == "whole":
             await life.rest(session)
     await listening

@@ -15,54 +15,17 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
 
 from tests.durability.children import Children
-from tests.rollout.faults import STORAGE, needs_strace
+from tests.durability.families import Point, judged, on_all, points_of
+from tests.rollout.faults import needs_strace
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("kills")]
-
-Point = tuple[str, int]
-
-
-@pytest.fixture(scope="module")
-def families() -> Iterator[SimpleQueue[Children]]:
-    """One for each processor that we use."""
-    free: SimpleQueue[Children] = SimpleQueue()
-    both = [Children(), Children()]
-    for children in both:
-        free.put(children)
-    yield free
-    for children in both:
-        children.close()
-
-
-def on_all(families: SimpleQueue[Children], work: Callable[[Children, int], str | None], times: int) -> list[str]:
-    """Do it so often, two at a time; what went wrong."""
-
-    def once(number: int) -> str | None:
-        children = families.get()
-        try:
-            return work(children, number)
-        finally:
-            families.put(children)
-
-    with ThreadPoolExecutor(2) as pool:
-        return [wrong for wrong in pool.map(once, range(times)) if wrong is not None]
-
-
-def judged(children: Children, folder: Path, case: object) -> str | None:
-    wrong = children.check(folder)
-    if wrong is None:
-        shutil.rmtree(folder)
-        return None
-    return f"{case}: {wrong}"
 
 
 def test_who_lives_on_keeps_its_word(families: SimpleQueue[Children], room: Path) -> None:
@@ -148,17 +111,6 @@ def test_a_thousand_random_kills_cost_nothing_that_was_acknowledged(
 # ── at every call ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def points_of(children: Children, folder: Path, part: str) -> list[Point]:
-    """Every call of a reference life that has to do with storage: its name, and its number in its thread."""
-    log = folder / "log"
-    assert children.run("live", folder / "count", part, "full", "-e", f"trace={','.join(STORAGE)}", "-o", str(log)) == 0
-    most: Counter[str] = Counter()
-    for (_, name), times in Counter(re.findall(r"^(\d+)\s+(\w+)\(", log.read_text(), re.MULTILINE)).items():
-        most[name] = max(most[name], times)
-    assert {"pwrite64", "fdatasync", "openat"} <= most.keys()
-    return [(name, k) for name, times in most.items() for k in range(1, times + 1)]
-
-
 def kill_at(families: SimpleQueue[Children], room: Path, part: str, points: Sequence[Point]) -> None:
     died: list[Point] = []
 
@@ -177,20 +129,12 @@ def kill_at(families: SimpleQueue[Children], room: Path, part: str, points: Sequ
     assert len(died) >= len(points) * 0.9
 
 
-def all_points(families: SimpleQueue[Children], room: Path, part: str) -> list[Point]:
-    children = families.get()
-    try:
-        return points_of(children, room, part)
-    finally:
-        families.put(children)
-
-
 @needs_strace
 def test_killed_at_every_storage_call_of_a_turn_nothing_acknowledged_is_lost(
     families: SimpleQueue[Children], room: Path
 ) -> None:
     """F1, F10, F13, target 3: tools with effects and a delegation, at every call."""
-    kill_at(families, room, "turn", all_points(families, room, "turn"))
+    kill_at(families, room, "turn", points_of(families, room, "turn"))
 
 
 @needs_strace
@@ -200,4 +144,4 @@ def test_killed_at_every_storage_call_of_a_whole_session_nothing_acknowledged_is
     families: SimpleQueue[Children], room: Path
 ) -> None:
     """F1, F10, F11, F13, target 3: compaction, fork, changed terms and steering as well."""
-    kill_at(families, room, "whole", all_points(families, room, "whole"))
+    kill_at(families, room, "whole", points_of(families, room, "whole"))

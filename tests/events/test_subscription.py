@@ -428,3 +428,17 @@ def test_a_lag_belongs_to_one_reader_alone() -> None:
     assert any(isinstance(data, SubscriberLagged) for data in data_of(drain(slow)))
     assert data_of(drain(prompt)) == [message()] * 4
     assert bus.publish(message()).seq == 5
+
+
+async def test_a_subscription_is_open_until_nothing_more_may_come() -> None:
+    bus = a_bus()
+    finished, closed, ended = bus.subscribe(), bus.subscribe(), bus.subscribe()
+    assert finished.is_open
+    assert closed.is_open
+    publish(bus, "m")
+    finished.finish()
+    closed.close()
+    assert (finished.is_open, closed.is_open, ended.is_open) == (False, False, True)
+    bus.close()
+    assert not ended.is_open
+    assert told(finished) == [1]

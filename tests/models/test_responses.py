@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from tertulia.models.responses import ResponsesDialect
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import ToolCall, ToolOutput, UserMessage, text_parts
+from tertulia.protocol.tool_spec import ToolSpec
 from tests.models.apis import PNG, RESPONSES, TOOLS, ApiContract, body, one_of_everything
 from tests.models.wire_contract import a_request
 
@@ -147,3 +150,21 @@ def test_the_key_is_a_bearer_token() -> None:
 def test_another_provider_is_another_dialect() -> None:
     """Its sealed reasoning opens nowhere else."""
     assert RESPONSES.wire("https://mock.example").dialect.name == "responses/mock"
+
+
+def test_the_providers_own_shell_is_offered_and_repeated_in_its_own_form() -> None:
+    """X-19: its output goes back like a function's; what was not written as an action stays a function call."""
+    dialect = ResponsesDialect("openai")
+    own = ToolSpec.define("local_shell", "Runs a command.", {"type": "object"})
+    foreign = ToolSpec.define("local_shell", "Another.", {"type": "object"}, source="mcp", server="x")
+    offered = msgspec.json.decode(dialect.encode_tools([own, foreign]))
+    assert [tool["type"] for tool in offered] == ["local_shell", "function"]
+    made = ToolCall(ItemId("i"), CallId("c"), "local_shell", '{"command":["ls"],"timeout_ms":5}')
+    assert msgspec.json.decode(dialect.encode_items([made])) == {
+        "type": "local_shell_call",
+        "call_id": "c",
+        "status": "completed",
+        "action": {"type": "exec", "env": {}, "command": ["ls"], "timeout_ms": 5},
+    }
+    broken = ToolCall(ItemId("i"), CallId("c"), "local_shell", "[")
+    assert msgspec.json.decode(dialect.encode_items([broken]))["type"] == "function_call"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tertulia.models import reading
@@ -245,3 +246,16 @@ async def test_a_known_event_of_an_unknown_form_fails_at_once(broken: dict[str, 
     (failed,) = await played(broken)
     assert isinstance(failed, Failed)
     assert "wire" in failed.message
+
+
+async def test_a_local_shell_call_is_a_call_of_the_tool_of_that_name() -> None:
+    """X-19"""
+    action = {"type": "exec", "command": ["ls"], "env": {}}
+    call = {"type": "local_shell_call", "id": "lsh_1", "call_id": "c1", "status": "completed"}
+    calls = said(await played(done({**call, "action": action}), done({**call, "call_id": "c2"}), COMPLETED))
+    assert [(each.name, each.call_id, each.kind) for each in calls] == [
+        ("local_shell", "c1", "function"),
+        ("local_shell", "c2", "function"),
+    ]
+    assert msgspec.json.decode(calls[0].arguments) == action
+    assert calls[1].arguments == "{}"

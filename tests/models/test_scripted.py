@@ -229,6 +229,8 @@ async def test_a_custom_tool_is_called_the_way_it_was_offered() -> None:
     reply = ScriptedReply(tool_calls=(call("apply_patch", "*** Begin Patch"), call("shell")))
     made = calls(await read(ScriptedModel([reply]), a_request(tools=tools)))
     assert [(each.kind, each.arguments) for each in made] == [("custom", "*** Begin Patch"), ("function", "{}")]
+    wrapped = calls(await read(ScriptedModel([call("apply_patch", {"input": "x"})]), a_request(tools=tools)))
+    assert [(each.kind, each.arguments) for each in wrapped] == [("function", '{"input":"x"}')]
 
 
 # ---- which reply, and when

@@ -454,3 +454,16 @@ async def test_a_crash_while_waiting_grants_nothing(tmp_path: Path) -> None:
     assert resumed.grants() == []
     with pytest.raises(NoApprover):
         await resumed.ask(request(), UNTRUSTED, lambda event: None)
+
+
+async def test_who_sees_a_request_without_having_said_so_can_answer_it_too() -> None:
+    """B9: and whoever does not see it counts for nothing."""
+    desk = Desk(is_seen=lambda asked: asked.conversation_id == A)
+    desk.leave()
+    waiting = desk.start()
+    (asked,) = await desk.asked()
+    desk.desk.resolve(asked.approval_id, "allow")
+    assert (await waiting).by == "user"
+    with pytest.raises(NoApprover):
+        await desk.start(request(B))
+    assert len(desk.requested()) == 1

@@ -7,9 +7,11 @@ import tracemalloc
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tertulia.errors import StorageError
+from tertulia.protocol.storage import Ttl
 from tertulia.rollout import reader as reader_module
 from tertulia.rollout import table
 from tertulia.rollout.database import MAX_HEADER_BYTES
@@ -145,3 +147,26 @@ def test_odd_encodings_are_damaged_records(tmp_path: Path) -> None:
     file = written(tmp_path, [row(1), row(2)])
     craft(file, "UPDATE record SET kind = CAST(X'ff00fe' AS TEXT) WHERE n = 1")
     assert read(file) == [damaged(1), same(row(2))]
+
+
+def test_with_a_clock_a_text_that_has_expired_is_not_read_although_nobody_has_swept_it(tmp_path: Path) -> None:
+    """E4: the process was down when it expired, and somebody only looks."""
+    clock = FakeClock()
+    kept, gone = row(1), msgspec.structs.replace(row(2), ts=clock.now(), policy=Ttl(10))
+    file = written(tmp_path, [kept, gone])
+    with closing(SqliteReader(file, clock)) as reader:
+        assert list(reader.rows()) == [same(kept), same(gone)]
+        clock.advance(11)
+        first, second = reader.rows()
+        assert first == same(kept)
+        assert (second.n, second.header, second.body, second.damaged) == (2, gone.header, None, False)
+    assert read(file) == [same(kept), same(gone)]
+
+
+def test_a_link_is_not_read_through(tmp_path: Path) -> None:
+    """E7"""
+    file = written(tmp_path, [row(1)])
+    link = tmp_path / "link.db"
+    link.symlink_to(file)
+    with pytest.raises(StorageError, match=r"link\.db is not a plain file"):
+        SqliteReader(link)

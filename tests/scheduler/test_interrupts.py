@@ -770,3 +770,50 @@ async def test_the_storage_policy_of_a_result_travels_with_its_output(plot: Plot
         plot.write(say("", ask(b)), say("B"), say("done"))
         await a.message("go")
         assert on.outputs(a)[0].storage == headers
+
+
+@pytest.mark.parametrize(
+    ("caller", "asked", "given"),
+    [
+        ("headers_only", None, "headers_only"),
+        ("headers_only", "none", "none"),
+        ("headers_only", "full", "headers_only"),
+        ("full", None, "full"),
+    ],
+)
+async def test_what_is_opened_on_behalf_of_a_strict_caller_is_kept_as_strictly(
+    plot: Plot, caller: str, asked: str | None, given: str
+) -> None:
+    """B11: strict asks b, which is not, and b opens a child: its instructions and title come from the whole chain."""
+    spec = NewConversation(title="secret") if asked is None else NewConversation(title="secret", storage_policy=asked)
+    async with stage(model=plot.model, tools=[Ask(), Ask("create", new=spec)]) as on:
+        strict = await on.session.open(storage_policy=caller)
+        b = await on.session.open()
+        plot.write(say("", ask(b)), say("", ask("", "c2", "create")), "child", "b", "strict")
+        await strict.message("go")
+        child = on.session.conversations()[-1]
+        assert (child.info.title, child.info.parent_id) == ("secret", b.id)
+        assert (await child.context()).storage_policy == given
+        assert (await b.context()).storage_policy == "full"
+
+
+class HandsOverAllTheSame(Ask):
+    """Swallows the cancellation and hands its call over."""
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return await super().run(arguments, call)
+        raise AssertionError
+
+
+async def test_a_task_that_was_to_stop_hands_nothing_over(plot: Plot) -> None:
+    """HARDENING G6, H3: a tool that keeps the cancellation to itself does not buy time with another conversation."""
+    tool = HandsOverAllTheSame(new=NewConversation())
+    async with stage(model=plot.model, tools=[tool], limits={"task_timeout_s": 0.02}) as on:
+        plot.write(say("", ask("")))
+        reply = await on.root.message("go")
+        assert (reply.status, reply.error and reply.error.code) == ("failed", "timeout")
+        assert (len(on.session.conversations()), len(on.model.requests)) == (1, 1)
+        on.check_idle()

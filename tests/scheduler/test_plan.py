@@ -9,6 +9,7 @@ from tertulia.protocol.usage import NO_USAGE
 from tertulia.scheduler.plan import Chain, Closure, Frame, TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.tools.tool import Result, TargetResult
+from tests.conversation.making import talk
 
 A, B, C = ConversationId("a"), ConversationId("b"), ConversationId("c")
 
@@ -20,7 +21,7 @@ def closure(call_id: str) -> Closure:
 
 def waiting(conversation: ConversationId, *calls: str, reports_to: tuple[Frame, int] | None = None) -> Frame:
     frame = Frame(TaskPlan(conversation, "continuation"), reports_to=reports_to)
-    frame.wait_for(tuple(map(closure, calls)))
+    frame.wait_for(tuple(map(closure, calls)), talk())
     return frame
 
 
@@ -88,3 +89,11 @@ async def test_a_chain_is_answered_once() -> None:
     chain.finish(reply("first"))
     chain.finish(reply("second"))
     assert chain.answer.result().text == "first"
+
+
+async def test_a_call_sees_who_waits_for_it() -> None:
+    chain = Chain(TaskPlan(A, "user"), 0.0)
+    assert chain.view().callers == ()
+    chain.frames = [waiting(A, "1"), waiting(B, "2"), Frame(TaskPlan(C, "target"))]
+    chain.running = chain.frames.pop()
+    assert chain.view().callers == (A, B)

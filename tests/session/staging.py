@@ -25,6 +25,9 @@ from tests.events.scripted import ScriptedJournal
 
 T = TypeVar("T")
 
+BUILT_IN = ("shell", "apply_patch", "update_plan", "view_image")
+"""What every conversation is offered that asks for nothing else, before the conversation tools."""
+
 
 class Stage:
     """What a test acts on."""

@@ -16,7 +16,7 @@ from tertulia.session.assembly import Models, assemble
 from tertulia.session.environment import Environment
 from tertulia.testing import FakeClock, ScriptedModel
 from tests.events.scripted import drain
-from tests.session.staging import Ask
+from tests.session.staging import BUILT_IN, Ask
 
 
 def models(tmp_path: Path, **settings: Any) -> Models:
@@ -81,7 +81,7 @@ async def test_tools_are_functions_made_tools_plain_functions_and_objects() -> N
 
     settings = tertulia.Settings(model=ScriptedModel([]), tools=[plain, made, Ask("object")])
     async with tertulia.Session.start(settings) as session:
-        assert [tool.name for tool in session.root.tools()] == ["update_plan", "object", *CONV_TOOLS, "plain", "made"]
+        assert [tool.name for tool in session.root.tools()] == [*BUILT_IN, "object", *CONV_TOOLS, "plain", "made"]
 
 
 @pytest.mark.parametrize("bad", [5, "name", None])

@@ -18,7 +18,7 @@ from tertulia.protocol.records import Forked
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.testing import ScriptedModel, say
 from tests.prompt.specs import mcp
-from tests.session.staging import Disk, Stage, stage
+from tests.session.staging import BUILT_IN, Disk, Stage, stage
 
 
 async def test_an_opened_conversation_has_all_that_is_its_own() -> None:
@@ -165,7 +165,7 @@ async def test_tools_that_claim_one_name_are_refused_where_they_would_be_offered
             await on.session.open()
         assert (len(on.session.conversations()), on.parts.bus.last_seq) == (1, seq)
         made = await on.session.open(mcp_tool_allowlist=["fs__read"])
-        assert names(made) == ["update_plan", *CONV_TOOLS, "fs__read"]
+        assert names(made) == [*BUILT_IN, *CONV_TOOLS, "fs__read"]
         before = on.parts.conversations.find(made.id).terms
         with pytest.raises(ToolConflict):
             await made.set_context(mcp_tool_allowlist=None)
@@ -181,7 +181,7 @@ async def test_where_so_configured_a_conflict_is_a_warning_and_the_name_is_offer
         assert len(settled.warnings) == 1
         assert "a__b__c" in settled.warnings[0]
         assert settled.warnings[0] in caplog.text
-        assert names(on.session.conversation(talk.id)) == ["update_plan", *CONV_TOOLS, "fs__read"]
+        assert names(on.session.conversation(talk.id)) == [*BUILT_IN, *CONV_TOOLS, "fs__read"]
 
 
 async def test_two_functions_of_one_name_are_refused_when_the_session_starts() -> None:
@@ -212,11 +212,11 @@ async def test_a_view_is_refreshed_when_it_is_asked_for_and_not_before() -> None
     async with stage() as on:
         servers = on.parts.conversations._notary._mcp = Servers()
         servers.tools = (mcp("fs", "read"),)
-        assert names(on.root) == ["update_plan", *CONV_TOOLS]
+        assert names(on.root) == [*BUILT_IN, *CONV_TOOLS]
         await on.root.set_context(title="no refresh")
-        assert names(on.root) == ["update_plan", *CONV_TOOLS]
+        assert names(on.root) == [*BUILT_IN, *CONV_TOOLS]
         await on.root.set_context(refresh_mcp_view=True)
-        assert names(on.root) == ["update_plan", *CONV_TOOLS, "fs__read"]
+        assert names(on.root) == [*BUILT_IN, *CONV_TOOLS, "fs__read"]
 
 
 async def test_who_looks_sees_one_moment_and_who_makes_or_closes_does_it_whole() -> None:

@@ -13,7 +13,7 @@ from tertulia.errors import Busy, InvalidParams, NotFound
 from tertulia.protocol.inputs import ImageInput, TextInput
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.testing import FakeClock, ScriptedModel, call, say
-from tests.session.staging import Ask, stage, ticks
+from tests.session.staging import BUILT_IN, Ask, stage, ticks
 
 PICTURE = "data:image/png;base64,AA=="
 
@@ -249,7 +249,7 @@ async def test_tools_are_listed_in_the_order_in_which_they_are_offered() -> None
     async with stage("ok", tools=[note]) as on:
         tools = on.root.tools()
         assert [(tool.name, tool.source) for tool in tools] == [
-            ("update_plan", "builtin"),
+            *((name, "builtin") for name in BUILT_IN),
             *((name, "conv") for name in CONV_TOOLS),
             ("note", "function"),
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +18,8 @@ from tertulia.session.operations import OPERATIONS, Done, call
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel, check_invariants, fail, say
 from tertulia.testing import call as tool_call
-from tests.session.staging import Ask, ticks
+from tests.sandbox.confined import need
+from tests.session.staging import BUILT_IN, Ask, ticks
 
 
 class Desk:
@@ -53,6 +55,7 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
     """X-70: one core operation set."""
     assert list(OPERATIONS) == [
         "session/start",
+        "session/resume",
         "session/list",
         "session/info",
         "session/close",
@@ -71,6 +74,10 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
         "task/list",
         "task/get",
         "task/cancel",
+        "approval/list",
+        "approval/resolve",
+        "approval/grants",
+        "approval/revoke",
         "metrics/get",
     ]
 
@@ -335,7 +342,7 @@ async def test_history_tools_and_fork() -> None:
             with pytest.raises(InvalidParams):
                 await on("conversation/history", conversation_id="root", limit=limit)
         tools = await on("conversation/tools", conversation_id="root")
-        assert [tool["name"] for tool in tools["tools"]] == ["update_plan", *CONV_TOOLS]
+        assert [tool["name"] for tool in tools["tools"]] == [*BUILT_IN, *CONV_TOOLS]
         assert tools["cache_key"] == on.model.last_request.cache_key
         fork = await on("conversation/fork", conversation_id="root", at=1)
         assert (await on("conversation/history", conversation_id=fork["conversation_id"]))["entries"] == entries
@@ -421,3 +428,56 @@ async def test_a_running_message_blocks_no_other_operation() -> None:
         assert not running.done()
         await on("conversation/interrupt", conversation_id="root")
         assert (await running)["status"] == "interrupted"
+
+
+async def test_a_directory_that_a_client_names_is_not_writable_for_having_been_named(tmp_path: Path) -> None:
+    """A8: only as far as the server's own directory, or the roots that its owner set, go."""
+    inside, outside = tmp_path / "own" / "project", tmp_path / "other"
+    inside.mkdir(parents=True)
+    outside.mkdir()
+
+    async def roots(on: Desk, **asked: Any) -> tuple[str, ...] | None:
+        info = await on("session/start", **asked)
+        return on.host.find(info["session_id"]).parts.settings.rights().writable_roots
+
+    async with desk(cwd=str(tmp_path / "own")) as on:
+        assert await roots(on) is None
+        assert await roots(on, cwd=str(inside)) == (str(inside),)
+        assert await roots(on, cwd=str(outside)) == ()
+        assert await roots(on, cwd=str(outside), writable_roots=["/"]) == (str(tmp_path / "own"),)
+        with pytest.raises(InvalidParams, match="cwd"):
+            await on("session/start", cwd="relative")
+    async with desk(cwd=str(tmp_path / "own"), writable_roots=[str(outside)]) as on:
+        assert await roots(on, cwd=str(inside)) == (str(outside),)
+
+
+async def test_approvals_are_listed_answered_and_taken_back(tmp_path: Path) -> None:
+    """Issue 7: the same request can be answered from every surface."""
+    need("bubblewrap")
+    touch = tool_call("shell", {"command": ["touch", "made"]})
+    async with desk(touch, "Done.", cwd=str(tmp_path), approval_policy="untrusted") as on:
+        (await on("conversation/message", conversation_id="root", text="go", detach=True))["task_id"]
+        news = on.session.events(after=0)
+        event = await anext(event async for event in news if event.type == "approval_request")
+        (waiting,) = (await on("approval/list"))["approvals"]
+        assert waiting == msgspec.to_builtins(event.data)
+        assert (await on("approval/list", conversation_id="root"))["approvals"] == [waiting]
+        with pytest.raises(NotFound):
+            await on("approval/list", conversation_id="nowhere")
+        for bad in ({"decision": "maybe"}, {"decision": "allow", "scope": "always"}, {"decision": "allow", "x": 1}):
+            with pytest.raises(InvalidParams):
+                await on("approval/resolve", approval_id=waiting["approval_id"], **bad)
+        with pytest.raises(NotFound):
+            await on("approval/resolve", approval_id="nothing", decision="allow")
+        assert len((await on("approval/list"))["approvals"]) == 1
+        answer = {"approval_id": waiting["approval_id"], "decision": "allow", "scope": "session", "ttlS": 60}
+        assert await on("approval/resolve", **answer) == {"resolved": True}
+        assert await on("approval/resolve", **answer) == {"resolved": False}
+        assert (await on("approval/list"))["approvals"] == []
+        await anext(event async for event in news if event.type == "task_complete")
+        assert (tmp_path / "made").exists()
+        (grant,) = (await on("approval/grants"))["grants"]
+        assert (grant["kind"], grant["scope"], grant["matches"]) == ("exec", "session", waiting["matches"])
+        assert await on("approval/revoke", grant_id=grant["grant_id"]) == {"revoked": True}
+        assert await on("approval/revoke", grant_id=grant["grant_id"]) == {"revoked": False}
+        assert (await on("approval/grants"))["grants"] == []

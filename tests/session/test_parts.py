@@ -14,7 +14,7 @@ async def test_no_two_sessions_share_anything_that_changes() -> None:
         shared = [
             name
             for name in Parts.__struct_fields__
-            if getattr(one.parts, name) is getattr(other.parts, name) and name not in ("mcp", "settings")
+            if getattr(one.parts, name) is getattr(other.parts, name) and name not in ("began_after", "mcp", "settings")
         ]
         assert shared == []
 

@@ -15,6 +15,7 @@ from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.testing import FakeClock, call, say
 from tertulia.tools.conv import ConvCreate, ConvDestroy, ConvHistory, ConvList, ConvSend, conv_tools
 from tests.delegation.plotting import Play, create, destroy, play, send
+from tests.session.staging import BUILT_IN
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
@@ -55,7 +56,7 @@ async def test_they_are_offered_by_default_after_the_other_built_ins_and_before_
         return ""
 
     async with play("hi", tools=[mine]) as on:
-        assert [tool.name for tool in on.root.tools()] == ["update_plan", *CONV_TOOLS, "mine"]
+        assert [tool.name for tool in on.root.tools()] == [*BUILT_IN, *CONV_TOOLS, "mine"]
         assert {tool.source for tool in on.root.tools() if tool.name in CONV_TOOLS} == {"conv"}
 
 
@@ -129,7 +130,7 @@ async def test_create_answers_with_the_id_the_first_input_and_the_last_answer() 
 async def test_input_is_text_then_items(tmp_path: Path) -> None:
     """X-07, S004-03: and the payload counts the items."""
     picture = tmp_path / "a.png"
-    picture.write_bytes(b"\x89PNG\r\n\x1a\n")
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + b"\0\0\0\1" * 2)
     items = [
         {"type": "text", "text": "and"},
         {"type": "image", "image_url": PIXEL},

@@ -569,3 +569,26 @@ def test_a_handoff_that_cannot_be_rendered_is_an_error_output(render: Any, said:
     assert result.text.startswith(said)
     assert not result.success
     assert not truncated
+
+
+async def test_time_in_which_there_is_no_hurry_does_not_count() -> None:
+    """A person is asked, or the tool has a deadline of its own; what was left before is left afterwards."""
+    loop = asyncio.get_running_loop()
+
+    async def patient(arguments: Any, call: CallContext) -> Result:
+        long = asyncio.Event()
+        with call.unhurried(), call.unhurried():
+            loop.call_later(0.1, long.set)
+            await long.wait()
+        return Result("in time")
+
+    async def hurried(arguments: Any, call: CallContext) -> Result:
+        with call.unhurried():
+            pass
+        await asyncio.Event().wait()
+        return Result("never")
+
+    answer = Answer(StubTool("patient", patient), StubTool("hurried", hurried))
+    ended = await answer(call("patient", call_id="1"), call("hurried", call_id="2"), timeout_s=0.02)
+    assert [each.result.text for each in ended] == ["in time", "timed out after 0.02 s"]
+    assert [each.result.success for each in await answer(call("patient"), timeout_s=None)] == [True]

@@ -32,7 +32,7 @@ async def test_the_loop_does_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
     threads: list[int] = []
     real = workspace_file._read
 
-    def watched(*args: str | int) -> str:
+    def watched(*args: str | int) -> bytes:
         threads.append(threading.get_ident())
         return real(*args)  # type: ignore[arg-type]
 
@@ -75,3 +75,17 @@ async def test_nothing_stays_open(tmp_path: Path) -> None:
         with pytest.raises(InvalidParams):
             await read_text_inside(str(tmp_path), path, 100, "field")
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_what_commands_are_not_shown_is_not_read_either(tmp_path: Path) -> None:
+    """A workspace may be somebody's home: keys lie in it. Whatever link leads there."""
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id").write_text("a key")
+    (tmp_path / "innocent.md").symlink_to(tmp_path / ".ssh" / "id")
+    (tmp_path / ".ssh2").write_text("no key")
+    hidden = [str(tmp_path / ".ssh")]
+    for path in (".ssh/id", "innocent.md", "x/../.ssh/id"):
+        assert await read_text_inside(str(tmp_path), path, 100, "field") == "a key"
+        with pytest.raises(InvalidParams, match="secrets"):
+            await read_text_inside(str(tmp_path), path, 100, "field", hidden)
+    assert await read_text_inside(str(tmp_path), ".ssh2", 100, "field", hidden) == "no key"

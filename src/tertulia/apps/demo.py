@@ -58,7 +58,9 @@ def command(given: Given) -> int:
     script = Models(loaded.settings, loaded.environment).find(f"scripted/{Path(__file__).with_name('demo.json')}")
     weights = embedded(loaded.environment.home)
     model = Wiretap(script, _PACE_S if out.live else 0, None if weights is None else weights.model)
-    switches = {"include_plan_tool": None, "include_conv_tools": None}
+    # It is about talking: nobody here has anything to run.
+    quiet = {"include_apply_patch_tool": False, "shell_mode": "none"}
+    switches = {"include_plan_tool": None, "include_conv_tools": None, **quiet}
     settings = replace(loaded.settings, model=model, tools=(distance,), mcp_servers={}, **switches)
     asyncio.run(_play(settings, model, out))
     return 0

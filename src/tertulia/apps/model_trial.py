@@ -78,6 +78,8 @@ async def try_model(settings: Settings, clock: Clock | None = None) -> Trial:
         tools=(reserved_table,),
         include_plan_tool=False,
         include_conv_tools=False,
+        include_apply_patch_tool=False,
+        shell_mode="none",
     )
     async with Session.start(tried) as session:
         talk = await session.open(base_instructions=_INSTRUCTIONS)

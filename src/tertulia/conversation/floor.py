@@ -13,7 +13,7 @@ import msgspec
 
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.toolbox import Toolbox
-from tertulia.errors import Cancelled, InvalidParams
+from tertulia.errors import AgentError, Cancelled, InvalidParams
 from tertulia.events.bus import EventBus, Scope
 from tertulia.events.clock import Clock
 from tertulia.policy.narrowing import Rights
@@ -77,7 +77,7 @@ class Floor:
     """One task's right to speak, and its notes: what was half said, which calls have begun."""
 
     __slots__ = (
-        "_begun", "_outputs", "_partial", "_revoked", "around", "chain", "last_text", "rights", "scope", "spent",
+        "_begun", "_outputs", "_partial", "_revoked", "_unsure", "around", "chain", "last_text", "rights", "scope", "spent",
         "storage", "talk", "tally", "task_id",
     )  # fmt: skip
 
@@ -111,6 +111,8 @@ class Floor:
         self._partial: _Partial | None = None
         self._begun: dict[CallId, float] = {}
         self._outputs: dict[CallId, ToolOutput] = {}
+        self._unsure: list[tuple[Event, StoragePolicy | None]] = []
+        """Beginnings and ends of calls that may not be written down yet."""
         self._revoked = False
 
     def publish(self, data: EventData, storage: StoragePolicy | None = None) -> Event:
@@ -141,7 +143,12 @@ class Floor:
 
     async def commit(self) -> None:
         """Wait until all that was said and published is written down. A task that was to stop stops here at last."""
-        await self.around.bus.flush()
+        try:
+            await self.around.bus.flush()
+        except AgentError:
+            self._tell_again()
+            raise
+        self._unsure.clear()
         self.check_wanted()
 
     def check_wanted(self) -> None:
@@ -180,7 +187,8 @@ class Floor:
 
     def begin(self, call: ToolCall) -> None:
         """A call is being handled from now on."""
-        self.publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call)))
+        event = self.publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call)))
+        self._unsure.append((event, None))
         self._begun[call.call_id] = self.around.clock.monotonic()
         self.tally.tool_calls += 1
 
@@ -192,7 +200,8 @@ class Floor:
         storage = strictest(self.storage(), result.storage or self.storage())
         output = ToolOutput(new_item_id(), call.call_id, parts, result.success, call.kind)
         self._outputs[call.call_id] = self.talk.has_ended(output, storage)
-        self.publish(ToolCallEnd(call.call_id, call.name, result.success, result.text, truncated, elapsed), storage)
+        end = ToolCallEnd(call.call_id, call.name, result.success, result.text, truncated, elapsed)
+        self._unsure.append((self.publish(end, storage), storage))
 
     def leave(self, call: ToolCall) -> float:
         """This call will be ended by a continuation; when it began."""
@@ -225,6 +234,14 @@ class Floor:
     def revoke(self) -> None:
         """The task is over."""
         self._revoked = True
+
+    def _tell_again(self) -> None:
+        """The journal took back what it could not write; but a call that has begun, or ended, has."""
+        unsure, self._unsure = self._unsure, []
+        last = self.around.bus.last_seq
+        for event, storage in unsure:
+            if event.seq is not None and event.seq > last:
+                self.publish(event.data, storage)
 
     def _check(self) -> None:
         if self._revoked:

@@ -137,14 +137,6 @@ class Talk:
         for done in rewrites:
             self.note(Rewritten(self.id, done.kept, done.end, done.place, done.summary, done.total))
 
-    def close_open_calls(self, reason: str) -> tuple[ToolOutput, ...]:
-        """Give every open call its one output; what was written."""
-        outputs = self.history.close_open(reason)
-        if outputs:
-            self.note(Said(self.id, outputs))
-            self.touch()
-        return outputs
-
     def touch(self) -> None:
         """Something happened here just now."""
         self.last_active = self._clock.now()

@@ -25,6 +25,8 @@ _SHELLS = {
     "local_shell": ("local",),
     "exec_command": ("streamable",),
     "write_stdin": ("streamable",),
+    # Whoever may not look around with commands may not look at files either.
+    "view_image": ("default", "with_request", "local", "streamable"),
 }
 
 

@@ -162,6 +162,8 @@ async def _act(floor: Floor, checked: list[Checked], admit: Admit) -> tuple[tupl
         timeout_s=floor.around.tool_timeout_s,
     )
     await dispatch.run()
+    # Not only before the next request: a task that was to stop must not hand over either.
+    floor.check_wanted()
     if any(ended.result.ends_task for ended in dispatch.outputs):
         floor.tidy("not run: another call ended the task")
         return (), True

@@ -188,22 +188,29 @@ class EventBus:
 
     def _settle(self) -> None:
         """Deliver what is committed by now, in order, as far as it goes."""
-        while self._held:
+        committed: list[Event] = []
+        error = None
+        while self._held and error is None:
             event, written = self._held[0]
-            if written is not None:
-                if not written.done():
-                    return
-                if (error := _failure(written)) is not None:
-                    self._give_up(error)
-                    return
-            self._held.popleft()
-            # Those who wait for it wake before those who only listen: who hears that a tool has begun finds it running.
-            while self._flushes and self._flushes[0][0] is event:
-                _, reached = self._flushes.popleft()
-                if not reached.done():
-                    reached.set_result(None)
-            if not self._closed:
+            if written is not None and not written.done():
+                break
+            error = None if written is None else _failure(written)
+            if error is None:
+                self._held.popleft()
+                committed.append(event)
+                self._reach(event)
+        # Those who wait wake before those who only listen: who hears that a tool has begun finds it running.
+        if not self._closed:
+            for event in committed:
                 self._deliver(event)
+        if error is not None:
+            self._give_up(error)
+
+    def _reach(self, event: Event) -> None:
+        while self._flushes and self._flushes[0][0] is event:
+            _, reached = self._flushes.popleft()
+            if not reached.done():
+                reached.set_result(None)
 
     def _give_up(self, error: AgentError) -> None:
         """Take back everything that is held, and say so."""

@@ -205,7 +205,9 @@ class ScriptedModel:
         taken.update(CallId(call.call_id) for call in calls if call.call_id is not None)
         for call in calls:
             call_id = self._free_call_id(taken) if call.call_id is None else CallId(call.call_id)
-            kind = "custom" if call.name in custom else "function"
+            # An object is how a model says it whose API knows no free text.
+            is_text = call.name in custom and not call.arguments.startswith("{")
+            kind = "custom" if is_text else "function"
             yield ToolCall(new_item_id(), call_id, call.name, call.arguments, kind)
 
     def _free_call_id(self, taken: set[CallId]) -> CallId:

@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
+from tertulia.rollout.files import refuse_link
 from tertulia.rollout.schema_versions import check_schema
 
 MAX_HEADER_BYTES = 16 * 1024 * 1024
@@ -63,6 +64,8 @@ def _checked(connection: sqlite3.Connection, file: Path) -> sqlite3.Connection:
 
 
 def _connect(file: Path, how: str) -> sqlite3.Connection:
+    # SQLite would follow a link, and put its journal beside what that points to.
+    refuse_link(file)
     connection = sqlite3.connect(
         f"{file.absolute().as_uri()}?{how}",
         uri=True,

@@ -132,11 +132,16 @@ def _refuse_what_others_can_write(folder: Path) -> None:
 def refuse_links(files: SessionFiles) -> None:
     """StorageError for anything but plain files under a session's names."""
     for path in (files.db, files.wal, files.shm, files.lock):
-        with suppress(FileNotFoundError):
-            if not stat.S_ISREG(os.lstat(path).st_mode):
-                raise StorageError(
-                    f"{path} is not a plain file; nobody but Tertulia puts files there: remove it", file=str(path)
-                )
+        refuse_link(path)
+
+
+def refuse_link(path: Path) -> None:
+    """StorageError for anything but a plain file, or nothing."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise StorageError(
+                f"{path} is not a plain file; nobody but Tertulia puts files there: remove it", file=str(path)
+            )
 
 
 def create_private(path: Path, content: bytes, *, durable: bool = False) -> None:

@@ -133,7 +133,6 @@ def _as_strict(spec: NewConversation, floor: Floor) -> NewConversation:
     policy = floor.storage()
     if policy == floor.talk.storage:
         return spec
-    asked = spec.storage_policy
-    return replace(
-        spec, storage_policy=policy if asked in (UNSET, None) else strictest(policy, storage_from_wire(asked))
-    )
+    if spec.storage_policy not in (UNSET, None):
+        policy = strictest(policy, storage_from_wire(spec.storage_policy))
+    return replace(spec, storage_policy=policy)

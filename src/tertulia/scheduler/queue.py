@@ -120,10 +120,13 @@ class Scheduler:
         chain.handle.abort("interrupted", timeout_s)
         return chain.handle
 
-    def forsake_closed(self) -> None:
-        """Nobody waits in a conversation that is closed: all that it waited with is answered now, if not before."""
-        if self.current is not None:
-            self._forsake(self.current)
+    def forsake(self, talk: Talk) -> None:
+        """The conversation goes now: if it still waits, what it waits with is answered first."""
+        chain = self.current
+        frames = [] if chain is None else chain.frames
+        position = next((index for index, frame in enumerate(frames) if frame.talk is talk), None)
+        if chain is not None and position is not None:
+            self._forsake(chain, position)
 
     async def close(self, timeout_s: float) -> bool:
         """Stop everything and take nothing more; whether a task had to be abandoned. Idempotent."""
@@ -181,15 +184,15 @@ class Scheduler:
     def _settle(self, chain: Chain, frame: Frame, end: TaskEnd) -> None:
         if not end.handed:
             frame.report(end.for_caller(frame))
-        self._forsake(chain)
-
-    def _forsake(self, chain: Chain) -> None:
         position = self._interrupts.lost(chain)
         if position is not None:
-            # Its conversation was closed while it waited: it and all above it are dropped, its caller goes on.
-            lost = chain.frames[position]
-            self._abandon(chain, position, "interrupted")
-            lost.report(TaskEnd("aborted", reason="interrupted").for_caller(lost))
+            self._forsake(chain, position)
+
+    def _forsake(self, chain: Chain, position: int) -> None:
+        """A conversation was closed while it waited: it and all above it are dropped, its caller goes on."""
+        lost = chain.frames[position]
+        self._abandon(chain, position, "interrupted")
+        lost.report(TaskEnd("aborted", reason="interrupted", gone=True).for_caller(lost))
 
     def _abandon(self, chain: Chain, position: int, reason: AbortReason) -> None:
         """Drop the frames from this position up, the inner ones first; every call they stand for is answered."""

@@ -248,7 +248,8 @@ def _title(asked: ContextFields, current: str | None) -> str | None:
         return current
     if asked.title is None:
         return None
-    title = check_text(str(asked.title), "title").strip()
+    # One line, whatever a model writes: it stands in lists.
+    title = " ".join(check_text(str(asked.title), "title").split())
     if len(title) > MAX_TITLE:
         raise InvalidParams(f"title has {len(title)} characters; the limit is {MAX_TITLE}")
-    return title
+    return title or None

@@ -31,6 +31,11 @@ class SessionDirectory:
         """From now on there is something to see."""
         self._parts = parts
 
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """What commands are not shown either."""
+        return self._ready.workshop.place.masked
+
     def list(self, call: CallContext) -> Seen:
         """Every conversation in sight, root first, then by creation."""
         parts, caller = self._ready, self._caller(call)

@@ -243,4 +243,5 @@ def _narrowed_settings(base: Settings, asked: i.SessionFields) -> tuple[Settings
     settings = replace(base, **plain, **wanted)
     parsed = {n: getattr(settings.rights(), n) for n in wanted}
     given, narrowed = narrow(parsed, ceiling, ceiling, "session")
-    return replace(settings, **{n: getattr(given, n) for n in wanted}), narrowed
+    told = tuple(cut for cut in narrowed if getattr(asked, cut.field) is not None)
+    return replace(settings, **{n: getattr(given, n) for n in wanted}), told

@@ -6,7 +6,7 @@ conversations wait for their next message.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -15,11 +15,11 @@ from tertulia.conversation.talk import Talk
 from tertulia.errors import Cancelled
 from tertulia.events.bus import Scope
 from tertulia.protocol.events import AbortReason, TaskComplete, TurnAborted, Warning
-from tertulia.protocol.ids import ConversationId, new_item_id
+from tertulia.protocol.ids import CallId, ConversationId, new_item_id
 from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, readable_arguments
 from tertulia.protocol.storage import StoragePolicy, Ttl, storage_to_wire
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
-from tertulia.protocol.tool_names import INTERRUPTING, canonical
+from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING, canonical
 from tertulia.scheduler.plan import Chain, TaskPlan
 from tertulia.scheduler.reply import Failure, Reply, Status
 from tertulia.session.parts import Parts
@@ -75,19 +75,29 @@ def _close_calls(parts: Parts, old: PastTalk, talk: Talk) -> None:
             parts.bus.publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call)), scope, call.storage)
         end = ToolCallEnd(call.call_id, call.name, output.success, output.text, False, 0)
         parts.bus.publish(end, scope, output.storage)
+    _end_what_has_ended(parts, old, talk, {call.call_id for call in calls})
     if any(canonical(call.name) in INTERRUPTING for call in calls):
         message = f"the chain in which conversation {talk.id} waited was dropped: the process died"
         parts.bus.publish(Warning(message, "chain_dropped"), Scope("", talk.id))
+
+
+def _end_what_has_ended(parts: Parts, old: PastTalk, talk: Talk, closed: Container[CallId]) -> None:
+    """A call whose end could not be written, although its output was later: on a full disk, say."""
+    outputs = {item.call_id: item for item in talk.history.snapshot() if isinstance(item, ToolOutput)}
+    for call_id, begun in old.begun.items():
+        if call_id not in closed and (output := outputs.get(call_id)) is not None:
+            end = ToolCallEnd(call_id, begun.name, output.success, output.text, False, 0)
+            parts.bus.publish(end, begun.scope, output.storage)
 
 
 def _output(call: ToolCall, old: PastTalk) -> ToolOutput:
     """What was written down already, or what can honestly be said."""
     if (known := old.ended.get(call.call_id)) is not None:
         return known
-    if canonical(call.name) in INTERRUPTING:
-        text = refusal(Cancelled(_NEVER_ANSWERED)).text
-    else:
-        text = UNKNOWN if call.call_id in old.begun else INTERRUPTED
+    text = UNKNOWN if call.call_id in old.begun else INTERRUPTED
+    if (name := canonical(call.name)) in CONV_TOOLS:
+        # Whoever reads the answer of a conversation tool reads JSON, in every ending.
+        text = refusal(Cancelled(_NEVER_ANSWERED if name in INTERRUPTING else text)).text
     return ToolOutput(new_item_id(), call.call_id, (TextPart(text),), False, call.kind)
 
 

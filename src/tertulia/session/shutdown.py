@@ -58,8 +58,8 @@ async def _close(parts: Parts, talk: Talk, last: TaskHandle | None) -> ClosedAns
         await parts.workshop.forget(talk.id)
     finally:
         forced = last is not None and last.abandoned
-        # The scheduler does it too, when it gets there; but the conversation must not be gone before its calls are.
-        parts.scheduler.forsake_closed()
+        # The scheduler does it by itself too, but a conversation must not be gone before its calls are answered.
+        parts.scheduler.forsake(talk)
         parts.conversations.forget(talk, forced=forced)
         del parts.closing[talk.id]
     await parts.bus.flush()

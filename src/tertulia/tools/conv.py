@@ -18,6 +18,7 @@ from tertulia.policy.narrowing import Rights
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import InputItem, NewConversation, TextInput
 from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools.named_pictures import NamedPictures
 from tertulia.tools.payload import answered, echo, listing, told
 from tertulia.tools.tool import CallContext, Directory, Handoff, Outcome, Rounds, Tool
 from tertulia.tools.workspace_file import read_text_inside
@@ -46,9 +47,10 @@ def _spec(name: str, description: str, required: tuple[str, ...] = (), **propert
 
 def conv_tools(directory: Directory) -> tuple[Tool, ...]:
     """All five, in the order in which models see them."""
+    pictures = NamedPictures(lambda: directory.hidden)
     return (
-        ConvCreate(directory),
-        ConvSend(directory),
+        ConvCreate(directory, pictures),
+        ConvSend(directory, pictures),
         ConvList(directory),
         ConvHistory(directory),
         ConvDestroy(directory),
@@ -116,7 +118,7 @@ def _shell_mode(streamable: bool | UnsetType, rights: Rights) -> str | UnsetType
 class ConvCreate:
     """`conv_create`: a new conversation takes its first turn, and its answer comes back as the call's output."""
 
-    __slots__ = ("_directory",)
+    __slots__ = ("_directory", "_pictures")
     parallel_safe = False
     read_only = False
     spec = _spec(
@@ -150,8 +152,9 @@ class ConvCreate:
         },
     )
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, pictures: NamedPictures) -> None:
         self._directory = directory
+        self._pictures = pictures
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse what could not be opened. The file is read later, and before anything happens as well."""
@@ -168,9 +171,14 @@ class ConvCreate:
         base = asked.base_instruction_text
         if asked.base_instruction_file:
             base = await read_text_inside(
-                call.cwd, asked.base_instruction_file, MAX_INSTRUCTION_BYTES, "base_instruction_file"
+                call.cwd,
+                asked.base_instruction_file,
+                MAX_INSTRUCTION_BYTES,
+                "base_instruction_file",
+                self._directory.hidden,
             )
-        said = _spoken(asked.user_instruction, asked.items, "user_instruction")
+        items = await self._pictures.shown(asked.items, call)
+        said = _spoken(asked.user_instruction, items, "user_instruction")
         shared: Rounds = None if asked.fork_history == "none" else asked.fork_history
         echoed = asked.echoed()
         return Handoff(asked.spec(call.rights, base), said, lambda result: told(result, echoed), shared)
@@ -187,7 +195,7 @@ class _Send(msgspec.Struct, frozen=True):
 class ConvSend:
     """`conv_send`: another conversation takes a turn, and its answer comes back as the call's output."""
 
-    __slots__ = ("_directory",)
+    __slots__ = ("_directory", "_pictures")
     parallel_safe = False
     read_only = False
     spec = _spec(
@@ -200,8 +208,9 @@ class ConvSend:
         items=_ITEMS,
     )
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, pictures: NamedPictures) -> None:
         self._directory = directory
+        self._pictures = pictures
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse what could not be delivered."""
@@ -213,7 +222,7 @@ class ConvSend:
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Hand the call over."""
         asked = _read(arguments, _Send)
-        said = _spoken(asked.text, asked.items, "text")
+        said = _spoken(asked.text, await self._pictures.shown(asked.items, call), "text")
         return Handoff(ConversationId(asked.conversation_id), said, lambda result: told(result, {}))
 
 

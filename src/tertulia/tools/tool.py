@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any, Literal, Protocol
 
@@ -165,6 +165,11 @@ class Directory(Protocol):
     Contract: what the caller's visibility hides is not found, exactly as what never existed. Nothing but `destroy`
     has an effect; the checks raise what the operation would, and none of them waits.
     """
+
+    @property
+    def hidden(self) -> Sequence[str]:
+        """Files and directories of which no tool reads anything."""
+        ...
 
     def list(self, call: CallContext) -> Seen:
         """Every conversation, root first, then by creation."""

@@ -1,30 +1,23 @@
-"""Reading a text of the workspace: bounded, inside it whatever links say, and without holding up the loop."""
+"""Reading a file of the workspace: bounded, inside it whatever links say, and without holding up the loop.
+
+Not through the sandbox: so it has to keep out itself of what commands are not shown (`hidden`).
+"""
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 from tertulia.errors import InvalidParams
 from tertulia.tools.threads import in_thread
 
 
-async def read_text_inside(workspace: str, path: str, max_bytes: int, field: str) -> str:
+async def read_text_inside(workspace: str, path: str, max_bytes: int, field: str, hidden: Sequence[str] = ()) -> str:
     """The text of a file, relative to the workspace; InvalidParams says what is wrong with it, and names the field."""
-    # The disk may be slow, or somebody else's.
-    return await in_thread(_read, workspace, path, max_bytes, f"{field} {path!r:.200}")
-
-
-def _read(workspace: str, path: str, max_bytes: int, named: str) -> str:
-    try:
-        data = _bytes_inside(workspace, path, max_bytes + 1, named)
-    except OSError as error:
-        raise InvalidParams(f"{named} cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise InvalidParams(f"{named} is not a path") from None
-    if len(data) > max_bytes:
-        raise InvalidParams(f"{named} is larger than {max_bytes:,} bytes")
+    named = f"{field} {path!r:.200}"
+    data = await read_inside(workspace, path, max_bytes, field, hidden)
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -36,11 +29,31 @@ def _read(workspace: str, path: str, max_bytes: int, named: str) -> str:
     return text
 
 
-def _bytes_inside(workspace: str, path: str, size: int, named: str) -> bytes:
+async def read_inside(workspace: str, path: str, max_bytes: int, field: str, hidden: Sequence[str] = ()) -> bytes:
+    """The same for any file."""
+    # The disk may be slow, or somebody else's.
+    return await in_thread(_read, workspace, path, max_bytes, f"{field} {path!r:.200}", hidden)
+
+
+def _read(workspace: str, path: str, max_bytes: int, named: str, hidden: Sequence[str]) -> bytes:
+    try:
+        data = _bytes_inside(workspace, path, max_bytes + 1, named, hidden)
+    except OSError as error:
+        raise InvalidParams(f"{named} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise InvalidParams(f"{named} is not a path") from None
+    if len(data) > max_bytes:
+        raise InvalidParams(f"{named} is larger than {max_bytes:,} bytes")
+    return data
+
+
+def _bytes_inside(workspace: str, path: str, size: int, named: str, hidden: Sequence[str]) -> bytes:
     root = Path(os.path.realpath(workspace))
     inside = Path(os.path.realpath(root / path))
     if not inside.is_relative_to(root) or inside == root:
         raise InvalidParams(f"{named} is not inside the workspace")
+    if any(inside.is_relative_to(os.path.realpath(place)) for place in hidden):
+        raise InvalidParams(f"{named} lies where secrets are kept, and is not read")
     # Walked from the root, link by no link: what was resolved a moment ago may be something else by now.
     *folders, name = inside.relative_to(root).parts
     place = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,0 +1,56 @@
+"""An agent that runs commands: inside its directory it may, outside of it a person decides, and every step is told."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import tertulia
+from tertulia.testing import ScriptedModel, call
+
+PATCH = """*** Begin Patch
+*** Add File: notes/tea.md
++# Tea
++Green, black, or none.
+*** End Patch"""
+
+
+def model(outside: Path) -> ScriptedModel:
+    """Counts words, writes a file, and then wants to write where it may not."""
+    leave = {"sandbox_permissions": "require_escalated", "justification": "The index lives next door."}
+    return ScriptedModel(
+        [
+            call("apply_patch", PATCH),
+            call("shell", {"command": ["wc", "-w", "notes/tea.md"]}),
+            call("shell", {"command": ["touch", str(outside / "sneaked")]}),
+            call("shell", {"command": ["touch", str(outside / "asked")], **leave}),
+            call("shell", {"command": ["touch", str(outside / "refused")], **leave}),
+            "Done.",
+        ]
+    )
+
+
+async def main(place: Path) -> None:
+    workspace, outside = place / "workspace", place / "outside"
+    workspace.mkdir()
+    outside.mkdir()
+    ends = []
+    async with tertulia.Session.start(tertulia.Settings(model=model(outside), cwd=str(workspace))) as session:
+        # Whoever follows the events is there to be asked.
+        async for event in session.root.stream("Take a note about tea."):
+            if event.type == "approval_request":
+                decision = "deny" if "refused" in event.data["title"] else "allow"
+                print(f"asked: {event.data['title']} -> {decision}")
+                await session.approvals.resolve(event.data["approval_id"], decision)
+            elif event.type == "tool_call_end":
+                print(f"{event.data['name']:12} {'ok' if event.data['success'] else 'failed'}")
+                ends.append(event.data)
+    if "sandbox_unavailable" in ends[0]["output"]:
+        print(f"there is no sandbox here, so nothing was run: {ends[0]['output']}")
+        return
+    assert [end["success"] for end in ends] == [True, True, False, True, False]
+    assert (workspace / "notes" / "tea.md").read_text() == "# Tea\nGreen, black, or none.\n"
+    assert [path.name for path in outside.iterdir()] == ["asked"]
+
+
+with tempfile.TemporaryDirectory() as folder:
+    asyncio.run(main(Path(folder)))
