@@ -39,6 +39,7 @@ CODES = {
     "parse_error",
     "sandbox_error",
     "sandbox_unavailable",
+    "storage_error",
     "storage_policy_violation",
     "timeout",
     "tool_conflict",

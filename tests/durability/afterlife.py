@@ -70,6 +70,7 @@ class Afterlife:
             await self.what_was_agreed_holds(session)
             await self.answers_are_the_same(session, before)
             await self.the_rest_is_answered_once(session)
+            await self.nobody_is_still_allowed_anything(session)
             await self.everybody_goes_on(session)
             self.histories_are_whole(session)
         events = self.events()
@@ -113,6 +114,8 @@ class Afterlife:
                     assert text in (f"did {what}", UNKNOWN) or never, text
                     assert text != f"did {what}" or what in done, f"{what} was not done and is said to be"
                     assert not (never and what in done), f"{what} was done and is said not to be"
+                elif isinstance(call, ToolCall) and call.name == "shell":
+                    assert texts[call.call_id] != INTERRUPTED or "run 1" not in done
 
     async def what_was_agreed_holds(self, session: Session) -> None:
         """Terms, forks, compactions and closings that were answered; nobody has more rights than before."""
@@ -125,7 +128,9 @@ class Afterlife:
                 wanted.add("be long")  # asked for, and perhaps done, when nobody had been told
             assert context.user_instructions in wanted
             assert context.policy["sandbox"] == opened["sandbox"]
-        assert (await session.root.context()).policy["sandbox"] == "workspace-write"
+        assert (await session.root.context()).policy["sandbox"] == "danger-full-access"
+        assert session.approvals.grants() == [], "what was allowed is still allowed"
+        assert session.approvals.pending() == []
         for forked in self.word.all("forked"):
             items = session.parts.conversations.find(forked["forked"]).history.snapshot()
             assert len(items) >= forked["items"]
@@ -155,6 +160,14 @@ class Afterlife:
                 effects = self.effects()
                 assert (await session.root.message(text, message_id=text)).task_id == first.task_id
                 assert self.effects() == effects
+
+    async def nobody_is_still_allowed_anything(self, session: Session) -> None:
+        """B8: a command that was allowed for the whole session is asked about again, and nobody is there to answer."""
+        before = self.effects()
+        assert (await session.root.message("run 1")).status == "completed"
+        output = [item for item in session.parts.conversations.root.history.snapshot() if isinstance(item, ToolOutput)]
+        assert "no_approver" in output[-1].text
+        assert self.effects() == before
 
     async def everybody_goes_on(self, session: Session) -> None:
         for conversation in session.conversations():

@@ -43,6 +43,8 @@ def respond(asked: Asked) -> Any:
             return say("", call("act", {"what": f"{last} a"}), call("act", {"what": f"{last} b"}))
         case "tell":
             return call("conv_send", {"conversation_id": last.split(" ")[1], "text": f"act {last}"})
+        case "run":
+            return call("shell", {"command": ["sh", "-c", 'echo "$0" >>"$EFFECTS"', last]})
         case "act":
             return call("act", {"what": last})
         case "pause":
@@ -60,7 +62,8 @@ class Life:
 
     def __init__(self, folder: Path) -> None:
         self._told = Notes(folder / "told")
-        self._effects = Notes(folder / "effects")
+        self.effects = folder / "effects"
+        self._effects = Notes(self.effects)
         self.running = asyncio.Event()
         self.go = asyncio.Event()
         self.model = ScriptedModel([respond], repeat=True)
@@ -80,7 +83,14 @@ class Life:
             await self.go.wait()
             return f"did {what}"
 
-        return tertulia.Settings(model=self.model, tools=[act, pause], sandbox="workspace-write", **fields)
+        return tertulia.Settings(
+            model=self.model,
+            tools=[act, pause],
+            sandbox="danger-full-access",
+            approval_policy="untrusted",
+            shell_environment={"set": {"EFFECTS": str(self.effects)}},
+            **fields,
+        )
 
     def tell(self, **what: Any) -> None:
         self._told.add(json.dumps(what))
@@ -89,6 +99,8 @@ class Life:
         async for event in session.events(after=0):
             if event.seq is not None:
                 self.tell(event=msgspec.to_builtins(event))
+            if event.type == "approval_request":
+                await session.approvals.resolve(event.data["approval_id"], "allow", scope="session")
 
     async def say(self, there: tertulia.Conversation, text: str) -> None:
         """A message whose id is the beginning of its text. If it fails it is the disk's fault, and that is told."""
@@ -121,6 +133,7 @@ class Life:
         wanted = {"title": "child", "user_instructions": "be brief", "sandbox": "read-only"}
         child = await self.certainly(lambda: session.open(**wanted))
         self.tell(opened=child.id, user_instructions="be brief", sandbox="read-only")
+        await self.say(root, "run 1")
         await self.say(root, "two 2")
         await self.say(root, f"tell {child.id} 3")
 

@@ -37,7 +37,7 @@ def test_so_many_sessions_cost_no_descriptor_no_thread_no_process_and_no_memory(
     for what in ("fds", "threads", "others", "children"):
         assert after[what] == before[what]
     assert after["children"] == []
-    assert after["traced"] - before["traced"] <= MIB
+    assert after["traced"] - before["traced"] <= MIB / 4
     assert after["objects"] - before["objects"] <= 100
     # What the system keeps for us is less exact: an allocator does not give everything back.
     assert after["kib"] - before["kib"] <= 8 * 1024

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tertulia.errors import Internal
 from tertulia.history.compaction import Compaction, compact, trim
+from tertulia.history.sanitiser import closing_outputs
 from tertulia.history.segment import is_asked, is_message
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.history.view import HistoryView
@@ -98,8 +99,9 @@ class HistoryMachine(RuleBasedStateMachine):
 
     @rule()
     def close(self) -> None:
-        closed = self.store.close_open("interrupted")
+        closed = closing_outputs(self.store.open_call_items(), "interrupted")
         assert [item.call_id for item in closed] == self.open
+        self.store.append(closed)
         self.told += closed
         self.open = []
 

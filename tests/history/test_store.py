@@ -10,6 +10,7 @@ import pytest
 
 from tertulia.errors import Internal, InvalidParams, NotFound
 from tertulia.history.compaction import plan_cut, trim
+from tertulia.history.sanitiser import closing_outputs
 from tertulia.history.store import Cut, HistoryLimits, HistoryStore
 from tertulia.protocol.ids import CallId, ItemId, new_item_id
 from tertulia.protocol.items import Item, Reasoning, Summary, ToolCall, UserMessage, text_parts
@@ -137,14 +138,15 @@ def test_closing_answers_every_open_call_once_with_the_reason() -> None:
     """X-34"""
     custom = ToolCall(ItemId("k"), CallId("b"), "apply_patch", "***", kind="custom")
     store = store_of([call("a"), custom, call("c")], [output("c")])
-    closed = store.close_open("interrupted")
+    closed = closing_outputs(store.open_call_items(), "interrupted")
+    store.append(closed)
     assert [(out.call_id, out.kind, out.success, out.text) for out in closed] == [
         ("a", "function", False, "interrupted"),
         ("b", "custom", False, "interrupted"),
     ]
     assert store.open_calls == ()
     assert tuple(store.snapshot())[-2:] == closed
-    assert store.close_open("interrupted") == ()
+    assert closing_outputs(store.open_call_items(), "interrupted") == ()
 
 
 # ---- limits and tokens

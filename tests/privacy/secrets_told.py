@@ -12,12 +12,13 @@ PLACES = (
     *("odd_exception", "tool_name", "call_id", "title", "new_title", "base_instructions", "user_instructions"),
     *("environment", "file_name", "sender", "message_id", "steer", "sent", "child_title", "child_answer"),
     *("child_instructions", "unknown_conversation", "model_error", "summary", "plan", "output_schema", "image"),
-    *("picture", "published", "detached"),
+    *("picture", "published", "detached", "command", "command_output", "justification", "refusal", "approval"),
+    *("patched_file", "patched_text", "terminal"),
 )
 """Every one of them is said by `speaker` in a whole run."""
 
-NEVER_STORED = ("message_id",)
-"""Not even under `full`: only a digest of it is kept."""
+NEVER_STORED = ("message_id", "approval")
+"""Not even under `full`: of an id only a digest is kept, and the word that goes with a yes is for nobody."""
 
 
 class Secrets:

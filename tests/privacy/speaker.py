@@ -162,6 +162,40 @@ class Speaker:
         await self.attempt(there.set_context(title=s["new_title"]))
         await self.attempt(there.fork())
 
+    async def work(self, session: Any) -> None:
+        """Commands and patches, each of which somebody allows or refuses with a word."""
+        s = self.secrets
+        patch = f"*** Begin Patch\n*** Add File: {s['patched_file']}\n+{s['patched_text']}\n*** End Patch\n"
+        ask = {"sandbox_permissions": "require_escalated", "justification": s["justification"]}
+        answering = asyncio.ensure_future(self.answer(session))
+        there = await session.open(
+            cwd=self.place, include_apply_patch_tool=True, approval_policy="untrusted",
+            model=ScriptedModel([
+                call("shell", {"command": ["touch", s["command"]], **ask}),
+                call("shell", {"command": ["cat", "output.txt"]}),
+                call("shell", {"command": ["rm", "-f", "refused"]}),
+                call("apply_patch", patch),
+                "worked",
+            ]),
+        )  # fmt: skip
+        await self.attempt(there.message("work"))
+        terminal = {"cmd": f"cat output.txt; printf '%s' '{s['terminal']}'"}
+        other = await session.open(
+            cwd=self.place, shell_mode="streamable", approval_policy="untrusted",
+            model=ScriptedModel([call("exec_command", terminal), "typed"]),
+        )  # fmt: skip
+        await self.attempt(other.message("type"))
+        answering.cancel()
+
+    async def answer(self, session: Any) -> None:
+        async with session.events() as news:
+            async for event in news:
+                if event.type == "approval_request":
+                    refused = "refused" in str(event.data)
+                    word = self.secrets["refusal" if refused else "approval"]
+                    decision = "deny" if refused else "allow"
+                    await session.approvals.resolve(event.data["approval_id"], decision, message=word)
+
     async def finish(self, session: Any) -> None:
         if self.end in ("kill", "abort"):
             await self.conversation.message("die")
@@ -232,8 +266,9 @@ async def main() -> None:
     strict = which in ("headers_only", "none", "ttl")
     storage: Any = policy if strict else "full"
     settings = tertulia.Settings(
-        model=ScriptedModel(["hm"], repeat=True), storage_policy=storage, tools=speaker.tools()
-    )
+        model=ScriptedModel(["hm"], repeat=True), storage_policy=storage, tools=speaker.tools(),
+        sandbox="danger-full-access", approval_policy="untrusted",
+    )  # fmt: skip
     travel = Travel(secrets, speaker)
     async with tertulia.Session.start(settings) as session:
         os.write(1, f"{session.id}\n".encode())
@@ -245,6 +280,7 @@ async def main() -> None:
             await travel.strict_caller(session, rest)
         else:
             await speaker.speak(session)
+            await speaker.attempt(speaker.work(session))
         if which == "switched":
             for each in session.conversations():
                 await each.set_context(storage_policy=rest)

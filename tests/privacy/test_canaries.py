@@ -47,6 +47,7 @@ class Told:
             (self.folder / name).mkdir(parents=True)
         place = folder / "elsewhere" / self.secrets["file_name"]
         place.mkdir(parents=True)
+        (place / "output.txt").write_text(self.secrets["command_output"])
         (place / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + self.secrets["picture"].encode())
         ran = subprocess.run(
             [sys.executable, "-m", "tests.privacy.speaker"],

@@ -13,11 +13,11 @@ from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import HeadersOnly, Ttl
 from tertulia.rollout import home_sweep
 from tertulia.rollout.files import SessionFiles, session_files
-from tertulia.rollout.home_sweep import HomeSwept, sweep_home
+from tertulia.rollout.home_sweep import sweep_home
 from tertulia.rollout.index import list_sessions
 from tertulia.rollout.owned_file import OwnedFile
 from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.retention import Retention
+from tertulia.rollout.retention import HomeSwept, Retention
 from tests.rollout.homes import add_session, everything_in, session_rows
 from tests.rollout.stages import NOW, row
 from tests.rollout.still_clock import FakeClock

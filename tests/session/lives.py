@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -46,6 +47,15 @@ class Lives:
 
     def _settle(self) -> None:
         self._monkeypatch.setenv("TERTULIA_HOME", str(self.home))
+
+
+async def until(ready: Callable[[], bool]) -> None:
+    """Let others work until it is so."""
+    for _ in range(100_000):
+        if ready():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to that")
 
 
 def told(session: Session) -> list[Event]:

@@ -35,7 +35,8 @@ def test_what_is_written_is_what_is_read() -> None:
     record = msgspec.json.decode(msgspec.json.encode(made()), type=Agreed)
     back = read_agreement(record)
     assert (back.rights, back.ceiling.writable_roots) == (RIGHTS, ("/canary/a", "/canary/b"))
-    assert (back.base_instructions, back.user_instructions, back.title) == ("canary base", "canary user", "canary title")
+    told = (back.base_instructions, back.user_instructions, back.title)
+    assert told == ("canary base", "canary user", "canary title")
     assert (back.cwd, back.shell_mode, back.model, back.backend) == ("/canary/cwd", "streamable", "acme/one", "native")
     assert (back.parent_id, back.depth, back.because) == ("p", 2, "ancestor:p")
     assert [cut.field for cut in back.narrowed] == ["sandbox"]

@@ -1,4 +1,4 @@
-"""Where a session is written down. The whole way is walked in test_recovery.py; here is what can go wrong at the door."""
+"""Where a session is written down: what can go wrong at the door. The whole way is walked in test_recovery.py."""
 
 from __future__ import annotations
 

@@ -12,10 +12,12 @@ import pytest
 import tertulia
 from tertulia.errors import Busy, InvalidParams, NotFound
 from tertulia.protocol.items import ToolOutput
+from tertulia.session.host import Host
+from tertulia.session.operations import call as operate
 from tertulia.session.recovery import INTERRUPTED, UNKNOWN
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel, call, say
-from tests.session.lives import Lives, told, types
+from tests.session.lives import Lives, told, types, until
 
 
 @pytest.fixture
@@ -132,12 +134,10 @@ async def test_a_fork_comes_back_and_shares_what_it_shared(lives: Lives) -> None
 
 async def test_what_was_put_in_and_not_yet_read_is_not_lost(lives: Lives) -> None:
     """Steering is acknowledged: after a crash the next request has it."""
-    go, running = gate()
+    go = asyncio.Event()
     async with lives.start(say("thinking", gate=go), "never") as session:
         asked = asyncio.create_task(session.root.message("start"))
-        while not session.parts.conversations.root.task:
-            await asyncio.sleep(0)
-        running.set()
+        await until(lambda: session.parts.conversations.root.task is not None)
         await session.root.steer("and be quick")
         lives.die()
         go.set()
@@ -219,8 +219,7 @@ async def test_a_chain_is_closed_from_the_inside_and_dropped_with_an_event(lives
     nested = call("conv_create", {"user_instruction": "no, you"})
     async with lives.start(create, nested, say("never", gate=go), "inner", "outer", "x", "y") as session:
         asked = asyncio.create_task(session.root.message("delegate"))
-        while len(session.conversations()) < 3 or session.conversations()[2].info.status != "running":
-            await asyncio.sleep(0)
+        await until(lambda: [c.info.status for c in session.conversations()][2:] == ["running"])
         await session.parts.bus.flush()
         lives.die()
         go.set()
@@ -244,15 +243,11 @@ async def test_a_chain_is_closed_from_the_inside_and_dropped_with_an_event(lives
 
 async def test_a_detached_message_that_had_not_begun_has_its_end(lives: Lives) -> None:
     """Pending chains are dropped with an event: whoever was told a task id can learn what became of it."""
-    from tertulia.session.host import Host
-    from tertulia.session.operations import call as operate
-
     go = asyncio.Event()
     async with lives.start(say("busy", gate=go), "second") as session:
         host = Host(tertulia.Settings())
         first = asyncio.create_task(session.root.message("first"))
-        while not session.parts.conversations.root.task:
-            await asyncio.sleep(0)
+        await until(lambda: session.parts.conversations.root.task is not None)
         done = await operate(
             host, session, "conversation/message", {"conversation_id": "root", "text": "later", "detach": True}
         )
@@ -295,8 +290,7 @@ async def test_a_message_that_the_crash_cut_short_is_run_afresh(lives: Lives) ->
     go = asyncio.Event()
     async with lives.start(say("cut", gate=go)) as session:
         asked = asyncio.create_task(session.root.message("hi", message_id="m"))
-        while not session.parts.conversations.root.task:
-            await asyncio.sleep(0)
+        await until(lambda: session.parts.conversations.root.task is not None)
         await session.parts.bus.flush()
         lives.die()
         go.set()
@@ -401,7 +395,8 @@ async def test_the_model_is_that_of_then_unless_one_is_given(lives: Lives) -> No
 
 
 async def test_a_model_that_cannot_be_had_any_more_is_replaced_and_said(lives: Lives) -> None:
-    async with lives.start("x", model_providers={"acme": {"base_url": "http://127.0.0.1:9", "wire": "chat"}}) as session:
+    acme = {"acme": {"base_url": "http://127.0.0.1:9", "wire": "chat"}}
+    async with lives.start("x", model_providers=acme) as session:
         child = await session.open(model="acme/one")
     async with lives.resumed(session.id, "stand-in") as again:
         (warning,) = [e for e in told(again) if e.type == "warning"]

@@ -13,8 +13,7 @@ import tertulia
 from tertulia.errors import Closed, StorageError
 from tertulia.events.journal import NoJournal
 from tertulia.protocol.storage import Full, StoragePolicy, Ttl
-from tertulia.rollout.home_sweep import HomeSwept
-from tertulia.rollout.retention import Retention
+from tertulia.rollout.retention import HomeSwept, Retention
 from tertulia.rollout.store import Swept
 from tertulia.session import sweeping
 from tertulia.session.session import Session
@@ -76,7 +75,7 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         done.append("swept")
         return HomeSwept(troubles=("it is broken",))
 
-    monkeypatch.setattr(sweeping, "sweep_home", note)
+    monkeypatch.setattr("tertulia.rollout.home_sweep.sweep_home", note)
     (home() / "sessions").mkdir(parents=True, mode=0o700)
     home().chmod(0o700)
     return done

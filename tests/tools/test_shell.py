@@ -133,8 +133,9 @@ async def test_much_output_is_cut_in_the_middle_and_its_true_size_is_told(tmp_pa
 
 async def test_bytes_that_are_no_text_are_shown_as_such(tmp_path: Path) -> None:
     async with workbench(tmp_path) as bench:
-        result = await bench.shell("printf", r"a\377\303\244b")
-        assert result.text.endswith("a\ufffdäb")
+        result = await bench.shell("printf", r"a\377\000\303\244b")
+        assert result.text.endswith("a\ufffd\ufffdäb")
+        assert bench.events[-1]["output"] == "a\ufffd\ufffdäb"
 
 
 # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────

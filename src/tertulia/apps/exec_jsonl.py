@@ -7,6 +7,7 @@ conversation and goes on later is one turn: the handing over neither ends nor be
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, BinaryIO, ClassVar
@@ -45,6 +46,7 @@ class ExecLines:
         self._root: ConversationId | None = None
         self._numbers = count()
         self._calls: dict[tuple[ConversationId | None, CallId], Line] = {}
+        self._acts: dict[tuple[ConversationId | None, CallId], Line] = {}
         self._plans: dict[ConversationId | None, Line] = {}
         self._errors: dict[TaskId | None, e.Error] = {}
         self._usage = NO_USAGE
@@ -117,11 +119,9 @@ class ExecLines:
 
     # ── items ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _message(self, event: e.Event, data: e.AgentMessage) -> Lines:
-        yield {"type": "item.completed", "item": self._item("agent_message", text=data.text)}
-
-    def _reasoning(self, event: e.Event, data: e.AgentReasoning) -> Lines:
-        yield {"type": "item.completed", "item": self._item("reasoning", text=data.text)}
+    def _said(self, event: e.Event, data: e.AgentMessage | e.AgentReasoning) -> Lines:
+        kind = "agent_message" if isinstance(data, e.AgentMessage) else "reasoning"
+        yield {"type": "item.completed", "item": self._item(kind, text=data.text)}
 
     def _plan(self, event: e.Event, data: t.PlanUpdate) -> Lines:
         known = self._plans.get(event.conversation_id)
@@ -143,6 +143,17 @@ class ExecLines:
         status = "completed" if data.success else "failed"
         yield {"type": "item.completed", "item": item | {"output": data.output, "status": status}}
 
+    def _act(self, event: e.Event, data: t.ExecCommandBegin | t.PatchApplyBegin) -> Lines:
+        """What a call does to the world is an item of its own, in the words that Codex has for it."""
+        item = self._item(**_begun(data), status="in_progress")
+        self._acts[event.conversation_id, data.call_id] = item
+        yield {"type": "item.started", "item": item}
+
+    def _acted(self, event: e.Event, data: t.ExecCommandEnd | t.PatchApplyEnd) -> Lines:
+        # Of an act that began before we listened there is nothing to complete.
+        if (item := self._acts.pop((event.conversation_id, data.call_id), None)) is not None:
+            yield {"type": "item.completed", "item": item | _done(data)}
+
     # ── what is not as it should be ──────────────────────────────────────────────────────────────────────────
 
     def _background(self, event: e.Event, data: e.BackgroundEvent) -> Lines:
@@ -160,14 +171,33 @@ class ExecLines:
         e.TaskComplete: _complete,
         e.TurnAborted: _abort,
         e.TokenCount: _count,
-        e.AgentMessage: _message,
-        e.AgentReasoning: _reasoning,
+        e.AgentMessage: _said,
+        e.AgentReasoning: _said,
         t.PlanUpdate: _plan,
         t.ToolCallBegin: _call,
         t.ToolCallEnd: _called,
+        t.ExecCommandBegin: _act,
+        t.ExecCommandEnd: _acted,
+        t.PatchApplyBegin: _act,
+        t.PatchApplyEnd: _acted,
         e.BackgroundEvent: _background,
         e.Error: _error,
     }
+
+
+def _begun(data: t.ExecCommandBegin | t.PatchApplyBegin) -> Line:
+    if isinstance(data, t.ExecCommandBegin):
+        said = {"command": shlex.join(data.command), "aggregated_output": "", "exit_code": None}
+        return {"kind": "command_execution", **said}
+    changes = [{"path": change["path"], "kind": change["kind"]} for change in data.changes]
+    return {"kind": "file_change", "changes": changes}
+
+
+def _done(data: t.ExecCommandEnd | t.PatchApplyEnd) -> Line:
+    if isinstance(data, t.ExecCommandEnd):
+        status = "completed" if data.exit_code == 0 else "failed"
+        return {"aggregated_output": data.output, "exit_code": data.exit_code, "status": status}
+    return {"status": "completed" if data.success else "failed"}
 
 
 def _failed(code: str, message: str | None = None) -> Line:

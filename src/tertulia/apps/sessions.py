@@ -21,8 +21,8 @@ from tertulia.apps.stored import find_stored
 from tertulia.apps.terminal import Piece, Terminal
 from tertulia.errors import AgentError
 from tertulia.events.clock import SystemClock
-from tertulia.rollout.home_sweep import HomeSwept
 from tertulia.rollout.index import Entry, list_sessions, remove_session
+from tertulia.rollout.retention import HomeSwept
 from tertulia.rollout.summaries import Match, Summary, search, summary, summary_of
 from tertulia.session.sweeping import sweep_all
 

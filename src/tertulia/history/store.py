@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from tertulia.errors import Internal
 from tertulia.history.encoding import Encoding, ItemEncoder
-from tertulia.history.sanitiser import closing_outputs, settled
+from tertulia.history.sanitiser import settled
 from tertulia.history.segment import Segment, estimate, seal, supersedes
 from tertulia.history.view import EMPTY, HistoryView
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.items import AssistantMessage, Item, Summary, ToolCall, ToolOutput, UserMessage
+from tertulia.protocol.items import AssistantMessage, Item, Summary, ToolCall, UserMessage
 
 _CORRECTION = (0.25, 4.0)
 
@@ -171,12 +171,6 @@ class HistoryStore:
         self._segments.append(segment)
         self._tally = self._tally.plus(segment)
         return segment
-
-    def close_open(self, reason: str) -> tuple[ToolOutput, ...]:
-        """Answer every open call with a failure that gives the reason; returns what was appended."""
-        outputs = closing_outputs(self._open.values(), reason)
-        self.append(outputs)
-        return outputs
 
     def snapshot(self) -> HistoryView:
         """The history as it is now, for as long as the reader likes."""

@@ -5,34 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import msgspec
-
 from tertulia.errors import Busy, StorageError
 from tertulia.events.clock import Clock
 from tertulia.rollout.files import SessionFiles, is_session_id, names_in, sessions_folder
 from tertulia.rollout.index import Entry, refresh, remove_files
 from tertulia.rollout.owned_file import OwnedFile
-from tertulia.rollout.retention import Retention
+from tertulia.rollout.retention import HomeSwept, Retention
 from tertulia.rollout.store import Swept
 from tertulia.rollout.trouble import explain
 
 _DAY_S = 86_400
 _MEGABYTE = 1_000_000
-
-
-class HomeSwept(msgspec.Struct, frozen=True):
-    """What sweeping a home came to."""
-
-    bodies: int = 0
-    """Texts removed, their headers kept."""
-    rows: int = 0
-    """Records removed whole."""
-    removed: tuple[str, ...] = ()
-    """Sessions removed."""
-    skipped: tuple[str, ...] = ()
-    """Sessions that somebody owns: their owners sweep them."""
-    troubles: tuple[str, ...] = ()
-    """What could not be swept, and why."""
 
 
 def sweep_home(home: Path, retention: Retention, clock: Clock) -> HomeSwept:

@@ -24,6 +24,21 @@ class Retention(msgspec.Struct, frozen=True):
     """What becomes of a record that has expired, and of a session that is too old: its text goes, or all of it."""
 
 
+class HomeSwept(msgspec.Struct, frozen=True):
+    """What sweeping a home came to."""
+
+    bodies: int = 0
+    """Texts removed, their headers kept."""
+    rows: int = 0
+    """Records removed whole."""
+    removed: tuple[str, ...] = ()
+    """Sessions removed."""
+    skipped: tuple[str, ...] = ()
+    """Sessions that somebody owns: their owners sweep them."""
+    troubles: tuple[str, ...] = ()
+    """What could not be swept, and why."""
+
+
 def retention_from_wire(value: object) -> Retention:
     """Parse the table `[retention]`. InvalidParams names what cannot be used."""
     if isinstance(value, Retention):

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from tertulia.errors import StorageError, StoragePolicyViolation
+from tertulia.errors import Busy, StorageError, StoragePolicyViolation
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 
 TtlAction = Literal["headers_only", "delete"]
@@ -95,6 +95,13 @@ class RolloutStore(Protocol):
     was not done yet then fails with it; whoever appends again does so under a higher `attempt`. A store whose
     disk failed to flush stays failed: it must never acknowledge again. One that was full goes on when there is room.
     """
+
+    def claim(self, done: Callable[[StorageError | Busy | None], None]) -> None:
+        """Become the owner before anything is appended: who resumes does so before reading.
+
+        Busy where somebody else is; an append that finds the session owned says the same as a StorageError.
+        """
+        ...
 
     @property
     def place(self) -> str:

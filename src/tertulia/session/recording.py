@@ -14,10 +14,8 @@ from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.policy.redaction import Redactor, secrets_of
 from tertulia.rollout.known import Known
-from tertulia.rollout.reader import SqliteReader
 from tertulia.rollout.reading import Reader
 from tertulia.rollout.recorder import Recorder
-from tertulia.rollout.sqlite import SqliteStore
 from tertulia.rollout.store import RolloutStore
 from tertulia.session.environment import Environment
 from tertulia.session.parts import Parts
@@ -60,6 +58,8 @@ def _exists(place: str) -> bool:
 
 
 def _read(file: Path, reader: Reader, past: Recollection) -> None:
+    from tertulia.rollout.reader import SqliteReader
+
     rows = SqliteReader(file)
     try:
         past.read(reader.lines(rows.rows(brief=True)))
@@ -81,7 +81,10 @@ async def _done(act: Callable[[Callable[[Any], None]], object]) -> Any:
     return said
 
 
-def _store(settings: Settings, session_id: str, clock: Clock, environment: Environment) -> SqliteStore:
+def _store(settings: Settings, session_id: str, clock: Clock, environment: Environment) -> RolloutStore:
+    # Here and below: with its database, which nobody needs who only imports us.
+    from tertulia.rollout.sqlite import SqliteStore
+
     return SqliteStore(environment.home, session_id, clock, settings.durability)
 
 

@@ -11,8 +11,7 @@ from tertulia.errors import Closed, StorageError
 from tertulia.events.clock import Clock
 from tertulia.protocol.storage import StoragePolicy, Ttl
 from tertulia.rollout.files import sessions_folder
-from tertulia.rollout.home_sweep import HomeSwept, sweep_home
-from tertulia.rollout.retention import Retention, retention_from_wire
+from tertulia.rollout.retention import HomeSwept, Retention, retention_from_wire
 from tertulia.rollout.store import RolloutStore, Swept, TtlAction
 from tertulia.session.settings import Settings
 
@@ -37,6 +36,9 @@ async def sweep_all(home: Path, settings: Settings, clock: Clock) -> HomeSwept:
     """Sweep every session of a home that nobody owns. What could not be swept is logged; it never raises."""
     if not sessions_folder(home).is_dir():
         return HomeSwept()
+    # With its database, which nobody needs who stores nothing yet.
+    from tertulia.rollout.home_sweep import sweep_home
+
     swept = await asyncio.to_thread(sweep_home, home, retention_of(settings), clock)
     for trouble in swept.troubles:
         _log.warning("a session could not be swept: %s", trouble)

@@ -22,6 +22,11 @@ TIMEOUT_EXIT_CODE = 124
 Publish = Callable[[EventData], object]
 
 
+def readable(text: str) -> str:
+    """A text without NUL: it means nothing to a model, and some providers refuse it."""
+    return text.replace("\0", "\ufffd")
+
+
 class LiveCommand:
     """A command that was started, and who is told of it. Its one end is told by whoever first sees it."""
 
@@ -90,7 +95,7 @@ class LiveCommand:
             ExecCommandEnd(
                 call_id=self.call_id,
                 exit_code=None if finished.ended == "not_started" else finished.exit_code,
-                output=finished.output.text(),
+                output=readable(finished.output.text()),
                 truncated=finished.output.truncated,
                 duration_ms=round(finished.duration_s * 1000),
             )
@@ -121,7 +126,7 @@ class _Pieces:
         """The next one; None when nothing of it is whole yet, or enough was told."""
         if self._offset >= MAX_TOLD:
             return None
-        text = self._decode(data)
+        text = readable(self._decode(data))
         if not text:
             return None
         offset, self._offset = self._offset, self._offset + len(text)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tertulia.sandbox.runner import Finished
 from tertulia.tools.clearance import Order, clear, clear_outside
-from tertulia.tools.live_command import LiveCommand
+from tertulia.tools.live_command import LiveCommand, readable
 from tertulia.tools.patch_command import PatchCommand, patch_in_command
 from tertulia.tools.tool import CallContext, Outcome, Result, Tool
 from tertulia.tools.workplace import Workplace
@@ -45,5 +45,5 @@ def told(finished: Finished, timeout_s: float) -> Result:
         lines.append(f"It ran into the limit {finished.limit}.")
     if finished.output.truncated:
         lines.append(f"Total output: {finished.output.total:,} bytes; the middle is left out.")
-    text = "\n".join([*lines, "Output:", finished.output.text()])
+    text = "\n".join([*lines, "Output:", readable(finished.output.text())])
     return Result(text, success=finished.exit_code == 0, truncated=finished.output.truncated)

@@ -9,7 +9,7 @@ from tertulia.errors import Closed, InvalidParams
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.sandbox.runner import Finished, Output, TerminalSize
 from tertulia.tools.clearance import ESCALATED, Order, check_argv, clear, clear_outside, clear_typing
-from tertulia.tools.live_command import LiveCommand
+from tertulia.tools.live_command import LiveCommand, readable
 from tertulia.tools.output import bound
 from tertulia.tools.shell_command import apply_in, patch_for
 from tertulia.tools.terminals import Terminals
@@ -185,7 +185,7 @@ def _wait_s(arguments: Any) -> float:
 
 def _told(said: Output, finished: Finished | None, number: int | None, arguments: Any, call: CallContext) -> Result:
     room = arguments.get("max_output_tokens", _OUTPUT_TOKENS) * _BYTES_A_TOKEN
-    text = bound(said.text(), room)
+    text = bound(readable(said.text()), room)
     lines = [f"Process running with session ID {number}"]
     if finished is not None:
         lines = [f"Wall time: {finished.duration_s:.1f} seconds", f"Process exited with code {finished.exit_code}"]
