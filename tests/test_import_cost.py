@@ -37,7 +37,7 @@ def imported(program: str) -> set[str]:
 
 @pytest.mark.parametrize("program", ["", "tertulia.Session, tertulia.Settings, tertulia.Host, tertulia.tool", TURN])
 def test_neither_the_import_nor_a_session_brings_in_anything_heavy(program: str) -> None:
-    """`import tertulia` pulls in no mcp, acp, textual, starlette, sqlite3; nor does a whole turn, but for its record."""
+    """`import tertulia` pulls in no mcp, acp, textual, starlette, sqlite3; a whole turn only what its record needs."""
     assert not imported(program) & (HEAVY - {"sqlite3"} if program == TURN else HEAVY)
 
 

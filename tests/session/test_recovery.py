@@ -63,9 +63,7 @@ async def test_every_conversation_comes_back_with_tree_context_history_and_plan(
         assert [msgspec.structs.replace(c.info, last_active_at="") for c in again.conversations()] == [
             msgspec.structs.replace(info, last_active_at="") for info in before
         ]
-        assert [
-            msgspec.structs.replace(await c.context(), prompt_tokens=0) for c in again.conversations()
-        ] == contexts
+        assert [msgspec.structs.replace(await c.context(), prompt_tokens=0) for c in again.conversations()] == contexts
         assert [talk.history.digest for talk in again.parts.conversations] == digests
         assert texts(await again.conversation(child.id).history()) == ["hi", "hello"]
         assert again.conversation(grandchild.id).info.parent_id == child.id

@@ -77,8 +77,8 @@ class Floor:
     """One task's right to speak, and its notes: what was half said, which calls have begun."""
 
     __slots__ = (
-        "_begun", "_outputs", "_partial", "_revoked", "_unsure", "around", "chain", "last_text", "rights", "scope", "spent",
-        "storage", "talk", "tally", "task_id",
+        "_begun", "_outputs", "_partial", "_revoked", "_unsure", "around", "chain", "last_text", "rights", "scope",
+        "spent", "storage", "talk", "tally", "task_id",
     )  # fmt: skip
 
     def __init__(

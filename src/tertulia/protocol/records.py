@@ -65,7 +65,7 @@ class Queued(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rewritten(msgspec.Struct, frozen=True, gc=False):
-    """Older segments went, and a summary may have come: the new row is `kept[:place]`, summary, `kept[place:]`, rest."""
+    """Older segments went, and a summary may have come: `kept[:place]`, the summary, `kept[place:]`, then the rest."""
 
     conversation_id: ConversationId
     kept: tuple[int, ...]
