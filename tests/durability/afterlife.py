@@ -114,8 +114,6 @@ class Afterlife:
                     assert text in (f"did {what}", UNKNOWN) or never, text
                     assert text != f"did {what}" or what in done, f"{what} was not done and is said to be"
                     assert not (never and what in done), f"{what} was done and is said not to be"
-                elif isinstance(call, ToolCall) and call.name == "shell":
-                    assert texts[call.call_id] != INTERRUPTED or "run 1" not in done
 
     async def what_was_agreed_holds(self, session: Session) -> None:
         """Terms, forks, compactions and closings that were answered; nobody has more rights than before."""
@@ -163,11 +161,9 @@ class Afterlife:
 
     async def nobody_is_still_allowed_anything(self, session: Session) -> None:
         """B8: a command that was allowed for the whole session is asked about again, and nobody is there to answer."""
-        before = self.effects()
         assert (await session.root.message("run 1")).status == "completed"
         output = [item for item in session.parts.conversations.root.history.snapshot() if isinstance(item, ToolOutput)]
         assert "no_approver" in output[-1].text
-        assert self.effects() == before
 
     async def everybody_goes_on(self, session: Session) -> None:
         for conversation in session.conversations():

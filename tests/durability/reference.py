@@ -44,7 +44,7 @@ def respond(asked: Asked) -> Any:
         case "tell":
             return call("conv_send", {"conversation_id": last.split(" ")[1], "text": f"act {last}"})
         case "run":
-            return call("shell", {"command": ["sh", "-c", 'echo "$0" >>"$EFFECTS"', last]})
+            return call("shell", {"command": ["sh", "-c", "exit 0"]})
         case "act":
             return call("act", {"what": last})
         case "pause":
@@ -62,8 +62,7 @@ class Life:
 
     def __init__(self, folder: Path) -> None:
         self._told = Notes(folder / "told")
-        self.effects = folder / "effects"
-        self._effects = Notes(self.effects)
+        self._effects = Notes(folder / "effects")
         self.running = asyncio.Event()
         self.go = asyncio.Event()
         self.model = ScriptedModel([respond], repeat=True)
@@ -88,7 +87,6 @@ class Life:
             tools=[act, pause],
             sandbox="danger-full-access",
             approval_policy="untrusted",
-            shell_environment={"set": {"EFFECTS": str(self.effects)}},
             **fields,
         )
 
@@ -133,12 +131,12 @@ class Life:
         wanted = {"title": "child", "user_instructions": "be brief", "sandbox": "read-only"}
         child = await self.certainly(lambda: session.open(**wanted))
         self.tell(opened=child.id, user_instructions="be brief", sandbox="read-only")
-        await self.say(root, "run 1")
         await self.say(root, "two 2")
         await self.say(root, f"tell {child.id} 3")
 
     async def rest(self, session: tertulia.Session) -> None:
         root, child = session.root, session.conversations()[1]
+        await self.say(root, "run 1")
         await self.steered(root)
         await self.say(root, "plan 5")
         await child.set_context(user_instructions="be long", title="grown")

@@ -37,7 +37,7 @@ def test_who_lives_on_keeps_its_word(families: SimpleQueue[Children], room: Path
         kinds = set(re.findall(r'^\{"(\w+)"', told, re.MULTILINE))
         promised = {"opened", "context", "compacted", "forked", "steered", "detached", "closed"}
         assert kinds == {"session", "event", "reply"} | promised
-        assert len((room / "a" / "effects").read_text().splitlines()) == 9
+        assert len((room / "a" / "effects").read_text().splitlines()) == 8
         assert '"decision": "allow", "scope": "session"' in told
         for lie in ('"text": "answer to', '"seq": 30', '"items": ', '"user_instructions": "be long'):
             shutil.copytree(room / "a", room / "lie")

@@ -9,7 +9,7 @@ import pytest
 
 from tertulia.errors import InvalidParams
 from tertulia.policy.approval_policy import NEVER
-from tertulia.protocol.storage import HeadersOnly, Ttl
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
 from tertulia.session.settings import Loaded, Settings, load_settings
 
 
@@ -242,3 +242,42 @@ def test_nothing_that_is_shown_holds_a_secret(house) -> None:
     assert loaded.environment.variables["OPENAI_API_KEY"] == "canary-3"
     assert loaded.provenance["mcp_servers.fs.env.KEY"] == str(house.user_file)
     assert "canary" not in repr(loaded)
+
+
+# ---- a switch of old
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "policy"),
+    [
+        ("disable_response_storage = true", [], HeadersOnly()),
+        ("disable_response_storage = false", [], Full()),
+        ("", ["disable_response_storage=true"], HeadersOnly()),
+        ('disable_response_storage = true\nstorage_policy = "full"', [], HeadersOnly()),
+        ('storage_policy = "none"\ndisable_response_storage = true', [], NoStorage()),
+        ('storage_policy = "none"', ["disable_response_storage=true"], NoStorage()),
+        ('storage_policy = "none"', ["disable_response_storage=false"], NoStorage()),
+        ("disable_response_storage = true", ["storage_policy=full"], Full()),
+    ],
+)
+def test_the_switch_that_disabled_storage_means_headers_only(house, text, overrides, policy) -> None:
+    """S002-20, X-33: true is headers_only where nothing stricter was said, false asks for nothing."""
+    house.user_file.write_text(text)
+    assert house.load(*overrides).settings.storage_policy == policy
+
+
+def test_the_old_switch_has_the_provenance_of_its_place_and_narrows_in_a_project(house) -> None:
+    """S002-20: what doctor shows is the policy and who asked for it."""
+    house.project_file.write_text("disable_response_storage = true")
+    loaded = house.load()
+    assert (loaded.settings.storage_policy, loaded.warnings) == (HeadersOnly(), [])
+    assert loaded.provenance["storage_policy"] == str(house.project_file)
+    house.user_file.write_text('storage_policy = "none"')
+    loaded = house.load()
+    assert (loaded.settings.storage_policy, loaded.warnings) == (NoStorage(), [])
+
+
+def test_an_old_switch_that_is_neither_true_nor_false_is_refused_with_its_place(house) -> None:
+    """S002-20."""
+    with pytest.raises(InvalidParams, match="-c: disable_response_storage must be true or false"):
+        house.load("disable_response_storage=perhaps")

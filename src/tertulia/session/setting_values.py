@@ -23,12 +23,14 @@ from tertulia.policy.patterns import normal_roots
 from tertulia.policy.sandbox_mode import sandbox_from_wire
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.inputs import check_text
-from tertulia.protocol.storage import storage_from_wire
+from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_wire, strictest
 from tertulia.rollout.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
 
 PYTHON_ONLY = frozenset({"cwd", "providers", "tools"})
 """Settings that no file can hold."""
+
+OLD_STORAGE_SWITCH = "disable_response_storage"
 
 MAX_CLOSE_TIMEOUT_S = 86_400
 
@@ -36,6 +38,23 @@ MAX_CLOSE_TIMEOUT_S = 86_400
 def parse(name: str, value: object) -> Any:
     """The value of a known setting in its parsed form. A parsed value is its own parsed form."""
     return _PARSERS[name](name, value)
+
+
+def with_current_names(config: Mapping[str, Any], storage: StoragePolicy, source: str) -> dict[str, Any]:
+    """The settings of a file with `disable_response_storage`, a switch of old, as the storage policy that it means.
+
+    True is headers_only, and never more than the file itself or what lies below it (`storage`) allows; False asks for
+    nothing.
+    """
+    current = dict(config)
+    disabled = current.pop(OLD_STORAGE_SWITCH, False)
+    try:
+        if _switch(OLD_STORAGE_SWITCH, disabled):
+            asked = storage_from_wire(current.get("storage_policy", storage))
+            current["storage_policy"] = strictest(asked, HeadersOnly())
+    except InvalidParams as error:
+        raise InvalidParams(f"{source}: {error.message}") from None
+    return current
 
 
 def check_name(name: str, source: str) -> None:

@@ -27,7 +27,7 @@ from tertulia.session.config_file import anchor, read_config, read_override
 from tertulia.session.environment import Environment
 from tertulia.session.layers import Layers
 from tertulia.session.project_file import apply_project_file, find_project_files
-from tertulia.session.setting_values import check_name, parse, parse_limits
+from tertulia.session.setting_values import check_name, parse, parse_limits, with_current_names
 
 Table = Mapping[str, Any]
 
@@ -181,7 +181,8 @@ def load_settings(
 
 
 def _add_file(layers: Layers, config: Table, source: str, cwd: Path, environment: Environment) -> None:
-    for name, value in config.items():
+    below = storage_from_wire(layers.values.get("storage_policy", Full()))
+    for name, value in with_current_names(config, below, source).items():
         check_name(name, source)
         layers.add(name, anchor(value, cwd, environment.user_home) if name == "writable_roots" else value, source)
 
@@ -209,6 +210,7 @@ def _add_projects(layers: Layers, cwd: Path, environment: Environment) -> tuple[
         if ceiling.writable_roots is None:
             # Unless the user said so, no root above the workspace: "/" must not count as narrower than unsaid.
             ceiling = replace(ceiling, writable_roots=(str(cwd),))
+        config = with_current_names(config, ceiling.storage_policy, str(path))
         project = apply_project_file(path, config, ceiling)
         for name, value in project.changes.items():
             layers.add(name, value, str(path))
