@@ -19,10 +19,11 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import Server, surroundings, write_script
+from tests.contract.speaking import Server
 from tests.durability.afterlife import lines_of
 from tests.durability.children import Children
 from tests.durability.families import judged, on_all, points_of
+from tests.durability.serving import serving
 from tests.rollout.faults import needs_strace
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("kills"), needs_strace]
@@ -87,31 +88,6 @@ def fail_at(families: SimpleQueue[Children], room: Path, fault: tuple[str, str, 
 
 
 # ── a client's view ──────────────────────────────────────────────────────────────────────────────────────────────
-
-SERVE = (
-    "import ctypes, sys; ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0); "
-    "from tertulia.apps.cli import main; sys.exit(main(sys.argv[1:]))"
-)
-"""The app-server, which anybody may trace."""
-
-
-@contextlib.asynccontextmanager
-async def serving(folder: Path, *flags: str) -> AsyncIterator[Server]:
-    model = write_script(folder, ["yes"], repeat=True)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", SERVE, "app-server", "-m", model, *flags,
-        cwd=folder, env={**surroundings(folder / "user"), "TERTULIA_HOME": str(folder / "home")}, limit=2**26,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    server = Server(process)
-    try:
-        await server.call("initialize", client={"name": "durability", "version": "1"})
-        yield server
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-        await process.communicate()
 
 
 @contextlib.asynccontextmanager

@@ -19,7 +19,7 @@ from tertulia.errors import AgentError, InvalidParams, StorageError
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
 from tests.contract.speaking import Refused, surroundings
-from tests.durability.test_disk_trouble import serving
+from tests.durability.serving import serving
 from tests.rollout.test_sqlite_places import UNSHARE, cannot_mount
 
 pytestmark = pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tertulia.policy.safe_environment import safe_environment
@@ -41,3 +43,27 @@ def test_what_comes_before_a_command_or_in_its_place_is_dropped_and_the_rest_is_
     assert kept["GIT_PAGER"] == "cat"
     assert "SHELLOPTS" not in kept
     assert "RIPGREP_CONFIG_PATH" not in kept
+
+
+def test_a_home_that_the_agent_can_write_is_no_home(tmp_path: Path) -> None:
+    """B1: `bash -lc ls` would first run the profile that lies there."""
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(home)
+    for given in (str(home), str(home / "sub"), str(link)):
+        assert safe_environment({"HOME": given}, [str(home)])["HOME"] == "/nonexistent"
+    assert safe_environment({"HOME": str(elsewhere)}, [str(home)])["HOME"] == str(elsewhere)
+    kept = safe_environment({"XDG_CONFIG_HOME": str(home), "LD_PRELOAD": "x"}, [str(home)])
+    assert kept["XDG_CONFIG_HOME"] == "/nonexistent"
+    assert kept["HOME"] == "/nonexistent"
+    assert "LD_PRELOAD" not in kept
+
+
+def test_no_program_is_found_through_a_link_into_the_workspace(tmp_path: Path) -> None:
+    """B1."""
+    (tmp_path / "work").mkdir()
+    link = tmp_path / "bin"
+    link.symlink_to(tmp_path / "work")
+    assert safe_environment({"PATH": f"{link}:/usr/bin"}, [str(tmp_path / "work")])["PATH"] == "/usr/bin"

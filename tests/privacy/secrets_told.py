@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
 from tests.rollout.canary import sightings
 
+ROOT = Path(__file__).parents[2]
 PLACES = (
     *("prompt", "reply", "reasoning", "partial", "retrying", "arguments", "result", "tool_error", "exception"),
     *("odd_exception", "tool_name", "call_id", "title", "new_title", "base_instructions", "user_instructions"),
@@ -43,3 +45,15 @@ def everything_below(folder: Path) -> bytes:
     found = sorted(folder.rglob("*"))
     names = "\n".join(str(path.relative_to(folder)) for path in found).encode()
     return b"\0".join([names, *(path.read_bytes() for path in found if path.is_file() and not path.is_symlink())])
+
+
+def surroundings(folder: Path) -> dict[str, str]:
+    """An environment in which all that is written lands below that folder."""
+    return {
+        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+        "HOME": str(folder / "user"),
+        "TMPDIR": str(folder / "tmp"),
+        "TERTULIA_HOME": str(folder / "home"),
+        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+        "LANG": "C.UTF-8",
+    }

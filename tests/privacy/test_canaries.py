@@ -7,7 +7,6 @@ that was printed is searched in every spelling.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -19,12 +18,11 @@ from pathlib import Path
 import pytest
 
 from tests.privacy.afterwards import COMMANDS
-from tests.privacy.secrets_told import NEVER_STORED, PLACES, Secrets, everything_below
+from tests.privacy.secrets_told import NEVER_STORED, PLACES, ROOT, Secrets, everything_below, surroundings
 from tests.privacy.speaker import TTL_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("canaries")]
 
-ROOT = Path(__file__).parents[2]
 ENDS = ("normal", "kill", "abort", "full_disk")
 STRICT = ("headers_only", "none")
 MATRIX = (
@@ -66,17 +64,6 @@ class Told:
 
     def found(self) -> dict[str, list[str]]:
         return self.secrets.found(everything_below(self.folder) + self.printed.encode())
-
-
-def surroundings(folder: Path) -> dict[str, str]:
-    return {
-        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-        "HOME": str(folder / "user"),
-        "TMPDIR": str(folder / "tmp"),
-        "TERTULIA_HOME": str(folder / "home"),
-        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
-        "LANG": "C.UTF-8",
-    }
 
 
 @pytest.fixture(scope="module")

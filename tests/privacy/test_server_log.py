@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.privacy.secrets_told import Secrets, everything_below
-from tests.privacy.test_canaries import surroundings
+from tests.privacy.secrets_told import Secrets, everything_below, surroundings
 
 S = Secrets("server")
 

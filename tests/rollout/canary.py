@@ -50,4 +50,7 @@ def _inflated(data: bytes) -> bytes | None:
 
 def hidden(secret: str = CANARY) -> list[bytes]:
     """What `sightings` must find, to know that it looks."""
-    return [*(b"x" + form + b"y" for form in spellings(secret).values()), b"--" + gzip.compress(secret.encode(), mtime=0)]
+    return [
+        *(b"x" + form + b"y" for form in spellings(secret).values()),
+        b"--" + gzip.compress(secret.encode(), mtime=0),
+    ]

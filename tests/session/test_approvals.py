@@ -259,3 +259,26 @@ async def test_a_request_of_one_session_cannot_be_answered_in_another(tmp_path: 
                 await stranger.approvals.resolve(event.data["approval_id"], "allow")
         assert len(acting.session.approvals.pending()) == 1
         assert not (tmp_path / "made").exists()
+
+
+async def test_who_follows_only_the_root_hears_of_what_its_children_ask(tmp_path: Path) -> None:
+    """Issue 7: a child's request shows at the root, also when the events are replayed, and so does its end."""
+    need("bubblewrap")
+    script = (call("conv_create", {"user_instruction": "touch it"}), TOUCH, "I did.", "All done.")
+    async with stage(*script, cwd=str(tmp_path), approval_policy="untrusted") as acting:
+        async with acting.session.events(conversation="root") as news:
+            said = acting.begin(acting.root.message("go"))
+            event = await asked(news)
+            assert event.data["chain"] == [acting.root.id]
+            assert event.conversation_id == event.data["conversation_id"] != acting.root.id
+            await acting.session.approvals.resolve(event.data["approval_id"], "allow")
+            assert (await said).text == "All done."
+        assert (tmp_path / "made").exists()
+        heard: list[tertulia.Event] = []
+        async with asyncio.timeout(10), acting.session.events(after=0, conversation="root") as news:
+            async for event in news:
+                heard.append(event)
+                if event.type == "task_complete" and event.data["last_assistant_message"] == "All done.":
+                    break
+        foreign = [event.type for event in heard if event.conversation_id != acting.root.id]
+        assert foreign == ["approval_request", "approval_resolved"]

@@ -182,6 +182,52 @@ async def test_a_tool_that_had_been_started_has_an_unknown_outcome_and_is_not_ru
         assert (await again.root.message("what now?")).text == "sorry"
 
 
+async def test_a_call_that_was_not_stored_has_its_one_end_too(lives: Lives) -> None:
+    """F13, S002-16: under headers_only a tool that had been started ends with an unknown outcome, once and for all."""
+    started, go = gate()
+
+    @tertulia.tool
+    async def deploy(where: str) -> str:
+        """Have an effect."""
+        started.set()
+        await go.wait()
+        return "deployed"
+
+    settings: dict[str, Any] = {"tools": [deploy], "storage_policy": "headers_only"}
+    async with lives.start(call("deploy", {"where": "here"}), "done", **settings) as session:
+        asked = asyncio.create_task(session.root.message("deploy"))
+        await started.wait()
+        lives.die()
+        go.set()
+        await asked
+    async with lives.resumed(session.id, **settings) as again:
+        assert types(again) == ["session_configured", "tool_call_end", "turn_aborted", "warning"]
+        end = told(again)[1].data
+        assert (end["name"], end["success"], end["output"]) == ("deploy", False, UNKNOWN)
+    async with lives.resumed(session.id, **settings) as again:
+        assert types(again) == ["session_configured", "warning"]
+
+
+async def test_a_chain_that_was_not_stored_is_dropped_with_an_event_once(lives: Lives) -> None:
+    """F10, S002-16."""
+    go = asyncio.Event()
+    create = call("conv_create", {"user_instruction": "you do it"})
+    async with lives.start(create, say("never", gate=go), "outer", storage_policy="headers_only") as session:
+        asked = asyncio.create_task(session.root.message("delegate"))
+        await until(lambda: [c.info.status for c in session.conversations()][1:] == ["running"])
+        await session.parts.bus.flush()
+        lives.die()
+        go.set()
+        await asked
+    async with lives.resumed(session.id) as again:
+        (end,) = [e.data for e in told(again) if e.type == "tool_call_end"]
+        assert (end["name"], msgspec.json.decode(end["output"])["ok"]) == ("conv_create", False)
+        assert [e.data["code"] for e in told(again) if e.type == "warning"].count("chain_dropped") == 1
+    async with lives.resumed(session.id) as again:
+        assert [e.data["code"] for e in told(again) if e.type == "warning"] == ["not_stored", "not_stored"]
+        assert "tool_call_end" not in types(again)
+
+
 async def test_a_result_that_was_written_down_is_used_although_the_turn_was_not_finished(lives: Lives) -> None:
     """A tool has answered, its sibling has not: the answer is known."""
     started, go = gate()

@@ -17,7 +17,7 @@ from tertulia.events.clock import Clock, Timestamps
 from tertulia.events.journal import Journal
 from tertulia.events.metrics import COUNTED, Metrics
 from tertulia.events.ring import Ring
-from tertulia.events.subscription import Mailbox, Subscription
+from tertulia.events.subscription import Mailbox, Subscription, heard_in
 from tertulia.protocol.events import Error, Event, EventData
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
 from tertulia.protocol.storage import StoragePolicy
@@ -127,7 +127,7 @@ class EventBus:
     ) -> Subscription:
         """Listen from now on, or from the durable event after number `after` on, without gap or repetition.
 
-        With `conversation`, to the events of that conversation only; those of the session as a whole have none and
+        With `conversation`, to the events of that conversation, and the approvals that it waits for; those of the session as a whole have none and
         are left out. What was published before and is still held counts as later than now. A cursor that is
         older than the ring gets a `subscriber_lagged` with the range that is gone, then the rest. A cursor is worth
         something only in the epoch it comes from: one beyond the last event is refused with `InvalidParams`.
@@ -237,8 +237,8 @@ class EventBus:
             self._sweep()
         for box in self._boxes.get(None, ()):
             box.put(event)
-        if event.conversation_id is not None:
-            for box in self._boxes.get(event.conversation_id, ()):
+        for conversation in heard_in(event):
+            for box in self._boxes.get(conversation, ()):
                 box.put(event)
         if event.seq is not None:
             self._ring.add(event)

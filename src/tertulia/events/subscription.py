@@ -22,6 +22,16 @@ from typing import Self
 from tertulia.events.ring import Ring
 from tertulia.protocol.events import Event, EventData, SubscriberLagged
 from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved
+
+
+def heard_in(event: Event) -> tuple[ConversationId, ...]:
+    """The conversations that an event shows in: its own, and with an approval all those that wait for that one."""
+    if event.conversation_id is None:
+        return ()
+    if isinstance(event.data, ApprovalRequest | ApprovalResolved):
+        return (event.conversation_id, *event.data.chain)
+    return (event.conversation_id,)
 
 
 class Mailbox:
@@ -163,7 +173,7 @@ class Mailbox:
     # ── falling behind and catching up ───────────────────────────────────────────────────────────────────────
 
     def _matches(self, event: Event) -> bool:
-        return self.conversation is None or self.conversation == event.conversation_id
+        return self.conversation is None or self.conversation in heard_in(event)
 
     def _ready(self) -> bool:
         if self.behind and not self.queue:

@@ -210,7 +210,11 @@ class ApprovalDesk:
             waiting.answer.set_result(answer)
         waiting.publish(
             ApprovalResolved(
-                approval_id=approval_id, decision=answer.decision, scope=answer.scope, reason=answer.reason
+                approval_id=approval_id,
+                decision=answer.decision,
+                scope=answer.scope,
+                reason=answer.reason,
+                chain=waiting.event.chain,
             )
         )
         return True

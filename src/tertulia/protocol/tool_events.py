@@ -185,6 +185,7 @@ class ApprovalResolved(EventData, frozen=True, gc=False, omit_defaults=True):
     decision: Literal["allow", "deny"]
     scope: Literal["once", "conversation", "session"] | None = None
     reason: str | None = None
+    chain: list[ConversationId] = []
 
 
 class ElicitationRequest(EventData, frozen=True, gc=False):

@@ -41,7 +41,7 @@ _TABLE: dict[str, str] = {
     "mcp_server_status": "name status",
     "mcp_tools_changed": "added removed withheld",
     "approval_request": "approval_id kind conversation_id chain scopes",
-    "approval_resolved": "approval_id decision scope",
+    "approval_resolved": "approval_id decision scope chain",
     "elicitation_request": "elicitation_id server",
     "elicitation_resolved": "elicitation_id action",
     "canvas_updated": "revision bytes",

@@ -21,5 +21,5 @@ class Attendance:
 
     def sees(self, request: Request) -> bool:
         """Whether anybody would hear of this request."""
-        shown = (None, request.conversation_id)
+        shown = (None, request.conversation_id, *request.chain)
         return any(news.is_open and where in shown for news, where in list(self._following.items()))

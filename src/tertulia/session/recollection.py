@@ -187,8 +187,8 @@ class Recollection:
                 talk.closed = True
             case ToolCallBegin(call_id=call_id, name=name):
                 talk.begun[call_id] = Begun(name, scope, line.n)
-            case ToolCallEnd(call_id=call_id):
-                talk.begun.pop(call_id, None)
+            case ToolCallEnd():
+                talk.begun.pop(_ended_call(talk, event, event.data, line), None)
             case PlanUpdate() if event.data != talk.plan:
                 talk.plan, talk.plan_at = event.data, line.ts
             case _:
@@ -200,6 +200,14 @@ class Recollection:
         if talk is None:
             talk = self.talks[id] = PastTalk(id)
         return talk
+
+
+def _ended_call(talk: PastTalk, event: Event, end: ToolCallEnd, line: Line) -> CallId:
+    """The call that an end is of. One told by a later process, its text not stored, has lost the call's id."""
+    if end.call_id in talk.begun or not line.missing:
+        return end.call_id
+    alike = (id for id, begun in talk.begun.items() if (begun.name, begun.scope.task_id) == (end.name, event.task_id))
+    return next(alike, end.call_id)
 
 
 def _follow(chain: PastChain, event: Event, ts: float) -> None:

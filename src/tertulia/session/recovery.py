@@ -6,7 +6,7 @@ conversations wait for their next message.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING, canonical
 from tertulia.scheduler.plan import Chain, TaskPlan
 from tertulia.scheduler.reply import Failure, Reply, Status
 from tertulia.session.parts import Parts
-from tertulia.session.recollection import PastChain, PastTalk, Recollection
+from tertulia.session.recollection import Begun, PastChain, PastTalk, Recollection
 from tertulia.session.restoring import Restored
 from tertulia.tools.dispatch import refusal
 
@@ -75,19 +75,23 @@ def _close_calls(parts: Parts, old: PastTalk, talk: Talk) -> None:
             parts.bus.publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call)), scope, call.storage)
         end = ToolCallEnd(call.call_id, call.name, output.success, output.text, False, 0)
         parts.bus.publish(end, scope, output.storage)
-    _end_what_has_ended(parts, old, talk, {call.call_id for call in calls})
-    if any(canonical(call.name) in INTERRUPTING for call in calls):
+    lost = {id: begun for id, begun in old.begun.items() if id not in {call.call_id for call in calls}}
+    _end_what_is_not_open(parts, lost, talk)
+    if any(canonical(each.name) in INTERRUPTING for each in (*calls, *lost.values())):
         message = f"the chain in which conversation {talk.id} waited was dropped: the process died"
         parts.bus.publish(Warning(message, "chain_dropped"), Scope("", talk.id))
 
 
-def _end_what_has_ended(parts: Parts, old: PastTalk, talk: Talk, closed: Container[CallId]) -> None:
-    """A call whose end could not be written, although its output was later: on a full disk, say."""
+def _end_what_is_not_open(parts: Parts, lost: Mapping[CallId, Begun], talk: Talk) -> None:
+    """Calls without an end that are not open in the history.
+
+    Their output was written and their end was not (on a full disk, say); or the call itself was not stored.
+    """
     outputs = {item.call_id: item for item in talk.history.snapshot() if isinstance(item, ToolOutput)}
-    for call_id, begun in old.begun.items():
-        if call_id not in closed and (output := outputs.get(call_id)) is not None:
-            end = ToolCallEnd(call_id, begun.name, output.success, output.text, False, 0)
-            parts.bus.publish(end, begun.scope, output.storage)
+    for call_id, begun in lost.items():
+        output = outputs.get(call_id) or ToolOutput(new_item_id(), call_id, _honest(begun.name, UNKNOWN), False)
+        end = ToolCallEnd(call_id, begun.name, output.success, output.text, False, 0)
+        parts.bus.publish(end, begun.scope, output.storage)
 
 
 def _output(call: ToolCall, old: PastTalk) -> ToolOutput:
@@ -95,10 +99,14 @@ def _output(call: ToolCall, old: PastTalk) -> ToolOutput:
     if (known := old.ended.get(call.call_id)) is not None:
         return known
     text = UNKNOWN if call.call_id in old.begun else INTERRUPTED
-    if (name := canonical(call.name)) in CONV_TOOLS:
+    return ToolOutput(new_item_id(), call.call_id, _honest(call.name, text), False, call.kind)
+
+
+def _honest(tool: str, text: str) -> tuple[TextPart]:
+    if (name := canonical(tool)) in CONV_TOOLS:
         # Whoever reads the answer of a conversation tool reads JSON, in every ending.
         text = refusal(Cancelled(_NEVER_ANSWERED if name in INTERRUPTING else text)).text
-    return ToolOutput(new_item_id(), call.call_id, (TextPart(text),), False, call.kind)
+    return (TextPart(text),)
 
 
 def _end_tasks(parts: Parts, past: Recollection, conversation_id: ConversationId) -> None:
