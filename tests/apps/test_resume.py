@@ -37,7 +37,7 @@ def test_what_did_not_come_back_is_said(shell: Shell) -> None:
     talk(shell, said="canary", flags=("--storage", "headers-only"))
     ran = shell.run("resume", "--last")
     assert ran.code == 0
-    assert "texts were not stored" in ran.err
+    assert "texts: they were not stored, its storage policy is headers_only" in ran.err
     assert "canary" not in ran.out + ran.err
 
 

@@ -9,7 +9,7 @@ from tertulia.conversation.floor import Floor, Surroundings, Tally
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.events.bus import EventBus, Scope
-from tertulia.events.journal import NoJournal
+from tertulia.events.journal import Journal, NoJournal
 from tertulia.events.subscription import Subscription
 from tertulia.models.scripted import ScriptedModel
 from tertulia.models.wire import Piece, Request
@@ -25,9 +25,9 @@ SCOPE = Scope("sub/1", None, TaskId("task"), "trace", "span")
 class Standing:
     """A floor, what stands under it, and what was told."""
 
-    def __init__(self, conversation: Talk | None = None) -> None:
+    def __init__(self, conversation: Talk | None = None, journal: Journal | None = None) -> None:
         self.clock = StillClock(10.0)
-        self.bus = EventBus(SESSION, self.clock, NoJournal())
+        self.bus = EventBus(SESSION, self.clock, journal or NoJournal())
         self.talk = conversation or talk(clock=self.clock)
         around = Surroundings(self.bus, self.clock, Toolbox(ToolRegistry([])), 5.0, {})
         self.tally = Tally()

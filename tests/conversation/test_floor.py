@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParams, StorageError
 from tertulia.history.sanitiser import prove
 from tertulia.protocol.events import ForeignEvent, TurnAborted, Warning
 from tertulia.protocol.ids import CallId, ItemId
@@ -17,6 +17,7 @@ from tertulia.protocol.items import AssistantMessage, Reasoning, TextPart, ToolC
 from tertulia.protocol.usage import Usage
 from tertulia.tools.tool import Result
 from tests.conversation.floors import SCOPE, Standing
+from tests.events.scripted import ScriptedJournal
 
 
 def asked(call_id: str, name: str = "note") -> ToolCall:
@@ -111,6 +112,32 @@ async def test_a_call_begins_and_ends_once_and_takes_its_time() -> None:
     assert outputs(on) == []
     on.floor.settle_calls()
     assert outputs(on) == [("c1", "done", True)]
+
+
+async def test_what_the_journal_took_back_of_a_call_is_told_again_and_nothing_twice() -> None:
+    """F5: on a full disk too a call has one beginning and one end, as soon as there is room."""
+    journal = ScriptedJournal(asyncio.get_running_loop())
+    on = Standing(journal=journal)
+    first, second = asked("c1"), asked("c2")
+    on.floor.say([first, second])
+    on.floor.begin(first)
+    journal.commit()
+    on.floor.end(first, Result("done"))
+    on.floor.begin(second)
+    waiting = asyncio.ensure_future(on.floor.commit())
+    await asyncio.sleep(0)
+    journal.fail(StorageError("full"))
+    with pytest.raises(StorageError):
+        await waiting
+    on.floor.tidy("failed: full")
+    journal.commit()
+    await on.floor.commit()
+    told = [(event.type, event.data.call_id, event.seq) for event in on.told() if event.seq is not None]
+    assert told == [
+        *(("tool_call_begin", "c1", 1), ("tool_call_end", "c1", 2)),
+        *(("tool_call_begin", "c2", 3), ("tool_call_end", "c2", 4)),
+    ]
+    assert outputs(on) == [("c1", "done", True), ("c2", "failed: full", False)]
 
 
 async def test_outputs_are_written_in_the_order_of_the_calls() -> None:

@@ -36,9 +36,27 @@ async def test_a_request_waits_for_its_answer_and_both_are_told() -> None:
     assert await asking == Granted("user", "once")
     assert desk.events == [
         asked,
-        ApprovalResolved(approval_id=asked.approval_id, decision="allow", scope="once", reason="user"),
+        ApprovalResolved(approval_id=asked.approval_id, decision="allow", scope="once", reason="user", chain=(ROOT,)),
     ]
     assert desk.desk.pending() == []
+
+
+async def test_a_yes_that_comes_after_the_interrupt_allows_nothing() -> None:
+    """B6: the asker was cancelled and has not noticed yet. Nothing is granted, and nobody is told of a yes."""
+    desk = Desk()
+    gone, stays = desk.start(), desk.start(request(B))
+    first, second = await desk.asked(2)
+    gone.cancel()
+    assert desk.desk.pending() == [second]
+    assert not desk.desk.resolve(first.approval_id, "allow", scope="session")
+    assert desk.desk.grants() == []
+    assert desk.desk.resolve(second.approval_id, "allow", scope="session")
+    assert await stays == Granted("user", "session")
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    told = {event.approval_id: (event.decision, event.reason) for event in desk.resolved()}
+    assert told == {first.approval_id: ("deny", "interrupted"), second.approval_id: ("allow", "user")}
+    assert len(desk.resolved()) == 2
 
 
 async def test_allowed_once_means_once() -> None:
@@ -338,18 +356,6 @@ async def test_a_cancelled_caller_withdraws_its_request() -> None:
     assert [(event.decision, event.reason) for event in desk.resolved()] == [("deny", "interrupted")]
     assert not desk.desk.resolve(asked.approval_id, "allow", scope="session")
     assert desk.desk.grants() == []
-
-
-async def test_a_request_that_is_answered_and_cancelled_in_one_moment_is_told_once() -> None:
-    desk = Desk()
-    asking = desk.start()
-    [asked] = await desk.asked()
-    asking.cancel()
-    # The cancellation has reached the future, and the task has not run yet.
-    assert desk.desk.resolve(asked.approval_id, "allow")
-    with pytest.raises(asyncio.CancelledError):
-        await asking
-    assert len(desk.resolved()) == 1
 
 
 async def test_a_closed_conversation_takes_its_requests_and_grants_with_it() -> None:

@@ -10,7 +10,8 @@ from tertulia.models.wire import Request
 from tertulia.prompt.assembly import Asking, build_request
 from tertulia.prompt.instructions import builtin, cache_key
 from tertulia.prompt.tool_list import NO_TOOLS, ToolList, assemble
-from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.ids import ConversationId, new_item_id
+from tertulia.protocol.items import UserMessage, text_parts
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
 from tests.history.saying import rounds, store_of, user
 from tests.prompt.specs import mcp, spec
@@ -47,6 +48,17 @@ def test_a_request_has_all_that_a_wire_needs() -> None:
 def test_the_provider_may_keep_the_exchange_only_where_we_may(policy, stored) -> None:
     """X-33, S002-20: Full and Ttl may store, HeadersOnly and None never."""
     assert build_request(asking(storage=policy), store_of()).store is stored
+
+
+@pytest.mark.parametrize(("mark", "stored"), [(HeadersOnly(), False), (NoStorage(), False), (Ttl(60), True)])
+def test_the_provider_keeps_nothing_that_came_under_a_stricter_policy(mark, stored) -> None:
+    """X-33, S002-19: the answer of a headers_only conversation in a full one, or a policy that was loosened since."""
+    told = UserMessage(new_item_id(), text_parts("secret"), storage=mark)
+    store = store_of([told])
+    loosened = store_of()
+    loosened.kept_by = mark
+    for history in (store, store.fork(), loosened, loosened.fork()):
+        assert build_request(asking(storage=Full()), history).store is stored
 
 
 @pytest.mark.parametrize(

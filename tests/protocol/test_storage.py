@@ -15,6 +15,7 @@ from tertulia.protocol.storage import (
     HeadersOnly,
     NoStorage,
     Ttl,
+    still_binding,
     storage_from_wire,
     storage_to_wire,
     strictest,
@@ -36,6 +37,14 @@ def test_of_several_sources_the_strictest_holds_in_any_order() -> None:
     for some in permutations(STRICTEST_FIRST, 3):
         assert strictest(*some) == min(some, key=STRICTEST_FIRST.index)
     assert strictest(Full()) == Full()
+
+
+def test_a_looser_policy_does_not_free_what_was_said_before_it() -> None:
+    """S002-19."""
+    assert still_binding(None, Full(), HeadersOnly()) is None
+    assert still_binding(None, HeadersOnly(), Full()) == HeadersOnly()
+    assert still_binding(HeadersOnly(), Ttl(60), Full()) == HeadersOnly()
+    assert still_binding(HeadersOnly(), Full(), Full()) == HeadersOnly()
 
 
 @given(policies)

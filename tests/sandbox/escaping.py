@@ -45,6 +45,11 @@ print(client.recv(2).decode())
 TEMPORARY = "import tempfile; f = tempfile.NamedTemporaryFile(); f.write(b'x'); f.flush(); print('kept')"
 
 
+def _no_private_place(wanted: Path) -> Path:
+    """There, or, where a command has a private directory of that name and may write what it likes, at the root."""
+    return Path("/") if wanted.is_relative_to("/tmp") or wanted.is_relative_to("/var/tmp") else wanted
+
+
 class Scene:
     """A workspace with a repository in it, things outside, and people who listen."""
 
@@ -52,7 +57,7 @@ class Scene:
         self.folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="escape-")))
         self.workspace = self.folder / "workspace"
         self.outside = self.folder / "outside"
-        self.far = Path(__file__).parents[2] / f".escape-{os.getpid()}"
+        self.far = _no_private_place(Path(__file__).parents[2]) / f".escape-{os.getpid()}"
         for folder in (self.workspace / "home" / ".ssh", self.workspace / "home" / ".codex", self.outside):
             folder.mkdir(parents=True)
         (self.outside / "file").write_text("untouched")

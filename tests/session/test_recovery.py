@@ -12,9 +12,11 @@ import pytest
 import tertulia
 from tertulia.errors import Busy, InvalidParams, NotFound
 from tertulia.protocol.items import ToolOutput
+from tertulia.protocol.storage import Full, HeadersOnly, Ttl
+from tertulia.rollout.index import list_sessions
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
-from tertulia.session.recovery import INTERRUPTED, UNKNOWN
+from tertulia.session.recovery import INTERRUPTED, UNKNOWN, _what_is_missing
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel, call, say
 from tests.session.lives import Lives, told, types, until
@@ -384,6 +386,55 @@ async def test_a_stricter_answer_inside_a_full_parent_is_a_placeholder_after_res
         assert stored.text.startswith("[not stored")
         assert (stored.call_id, stored.success) == (whole.call_id, True)
         assert texts(await again.root.history())[-1] == "it said psst"
+
+
+async def test_what_was_said_under_a_stricter_policy_stays_so_when_a_looser_one_is_set(lives: Lives) -> None:
+    """S002-19, X-32, E1: notes on it and whoever reads its history carry the policy along, after a resume too."""
+
+    def found() -> int:
+        return sum(b"CANARY" in path.read_bytes() for path in lives.home.rglob("*") if path.is_file())
+
+    async with lives.start("one", "two", "CANARY notes") as session:
+        talk = await session.open()
+        await talk.set_context(storage_policy="headers_only")
+        await talk.message("CANARY " + "long words " * 2000)
+        await talk.set_context(storage_policy="full")
+        await talk.message("and now?")
+        read = call("conv_history", {"conversation_id": talk.id})
+        await session.root.set_context(model=ScriptedModel([read, "read"]))
+        assert (await session.root.message("look")).text == "read"
+        assert "CANARY" in outputs(session)[0].text
+        assert (await talk.compact()).compacted
+        assert not session.parts.conversations.find(talk.id).history.may_be_kept_elsewhere
+        assert found() == 0
+    async with lives.resumed(session.id) as again:
+        assert again.parts.conversations.find(talk.id).history.kept_by == HeadersOnly()
+        assert "and now?" in texts(await again.conversation(talk.id).history())
+    assert found() == 0
+
+
+async def test_what_is_listed_of_a_session_is_its_policy_and_model_of_today(lives: Lives) -> None:
+    """S002-16: whoever looks at the list sees what holds now, not what held when it began."""
+    async with lives.start("one") as session:
+        await session.root.message("hello")
+        (before,) = list_sessions(lives.home)
+        await session.open(storage_policy="none")
+        await session.root.set_context(storage_policy="headers_only")
+    (after,) = list_sessions(lives.home)
+    assert (before.storage, after.storage) == ("full", "headers_only")
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (Full(), "2 texts: they were not stored, by the policy of another conversation"),
+        (Ttl(1), "2 texts: they have expired or were not stored, its storage policy is ttl:1"),
+    ],
+)
+def test_why_a_text_does_not_come_back_is_said_as_people_write_it(policy: Ttl | Full, said: str) -> None:
+    """S002-18, S002-19."""
+    assert _what_is_missing(policy, 2).startswith(said)
+    assert _what_is_missing(policy, 1).startswith("1 text:")
 
 
 # ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────

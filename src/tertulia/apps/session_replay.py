@@ -149,7 +149,7 @@ def _write_verdict(out: Terminal, verdict: Verdict) -> None:
 def _write_counts(out: Terminal, counts: dict[str, int]) -> None:
     total = sum(counts.values())
     if not total:
-        out.line("No model was asked in this session: there is no prompt to compare.")
+        out.line("This session has no record of a request to a model: there is no prompt to compare.")
         return
     known = total - counts["unknown"]
     style = "red" if counts["different"] else "green"

@@ -36,6 +36,7 @@ class ModelSummariser:
         """The notes. ModelError where the model has none."""
         floor, terms = self._floor, self._floor.talk.terms
         older = HistoryStore(HistoryLimits())
+        older.kept_by = floor.talk.history.kept_by
         older.append(mend(items, "no result was recorded"))
         question = UserMessage(new_item_id(), (TextPart(_ASK),), injected=True)
         asking = Asking(

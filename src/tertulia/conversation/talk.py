@@ -23,7 +23,7 @@ from tertulia.prompt.seeds import NO_LONGER, environment_message, seeds, user_in
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
 from tertulia.protocol.records import Ended, Forked, Queued, Record, Rewritten, Said
-from tertulia.protocol.storage import StoragePolicy, strictest
+from tertulia.protocol.storage import StoragePolicy, still_binding, strictest
 from tertulia.tools.tool import Rounds
 
 _Item = TypeVar("_Item", bound=Item)
@@ -176,6 +176,9 @@ class Talk:
         if environment.parts != environment_message(before.cwd, before.rights).parts:
             news.append(environment)
         self._instruct(news)
+        self.history.kept_by = still_binding(
+            self.history.kept_by, before.rights.storage_policy, terms.rights.storage_policy
+        )
         self.terms = terms
         self.history.limits = history_limits(terms.rights)
 

@@ -127,11 +127,11 @@ class EventBus:
     ) -> Subscription:
         """Listen from now on, or from the durable event after number `after` on, without gap or repetition.
 
-        With `conversation`, to the events of that conversation, and the approvals that it waits for; those of the session as a whole have none and
-        are left out. What was published before and is still held counts as later than now. A cursor that is
-        older than the ring gets a `subscriber_lagged` with the range that is gone, then the rest. A cursor is worth
-        something only in the epoch it comes from: one beyond the last event is refused with `InvalidParams`.
-        `limit` bounds what may lie ready for a slow reader. Raises `Closed` after `close`.
+        With `conversation`, to the events of that conversation, and the approvals that it waits for; those of the
+        session as a whole have none and are left out. What was published before and is still held counts as later than
+        now. A cursor that is older than the ring gets a `subscriber_lagged` with the range that is gone, then the rest.
+        A cursor is worth something only in the epoch it comes from: one beyond the last event is refused with
+        `InvalidParams`. `limit` bounds what may lie ready for a slow reader. Raises `Closed` after `close`.
         """
         if self._closed:
             raise Closed("the session's event bus is closed")

@@ -16,7 +16,7 @@ from tertulia.history.store import Cut, HistoryLimits, HistoryStore, Rewrite
 from tertulia.history.summariser import Summariser, extract
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import Item, Summary
-from tertulia.protocol.storage import strictest
+from tertulia.protocol.storage import StoragePolicy, strictest
 
 MAX_SUMMARY_TOKENS = 2_000
 _MIN_SUMMARY_TOKENS = 64
@@ -127,7 +127,7 @@ async def compact(
         text = await summariser.summarise(items, budget)
         if not text.strip():
             return _unchanged(store, NO_TEXT)
-        summary = _summary(text, items)
+        summary = _summary(text, items, store.kept_by)
         before = store.approx_tokens
         if _after(store, dropped, summary) >= before:
             return _unchanged(store, NOT_SMALLER)
@@ -184,7 +184,7 @@ def _drop(store: HistoryStore, cut: Cut, room: int, rewrites: list[Rewrite]) -> 
     dropped = cut.dropped(store.snapshot().segments())
     items = _items(dropped)
     text = extract(items, _budget(dropped, room))
-    done = store.rewrite(cut, _summary(text, items) if text else None, expected_revision=store.revision)
+    done = store.rewrite(cut, _summary(text, items, store.kept_by) if text else None, expected_revision=store.revision)
     assert done is not None, "nobody else can have rewritten it: nothing was awaited"
     rewrites.append(done)
     return _said(items)
@@ -209,10 +209,10 @@ def _summary_room(limits: HistoryLimits, correction: float) -> int:
     return min(rooms)
 
 
-def _summary(text: str, items: Sequence[Item]) -> Summary:
+def _summary(text: str, items: Sequence[Item], kept_by: StoragePolicy | None) -> Summary:
     """The text as an item that is stored no longer and no fuller than any of those it was made from."""
     replaced = sum(item.replaced if isinstance(item, Summary) else 1 for item in items)
-    policies = [item.storage for item in items if item.storage is not None]
+    policies = [policy for policy in (kept_by, *(item.storage for item in items)) if policy is not None]
     return Summary(new_item_id(), text, replaced, strictest(*policies) if policies else None)
 
 

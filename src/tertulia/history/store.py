@@ -16,8 +16,10 @@ from tertulia.history.segment import Segment, estimate, seal, supersedes
 from tertulia.history.view import EMPTY, HistoryView
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Item, Summary, ToolCall, UserMessage
+from tertulia.protocol.storage import HeadersOnly, NoStorage, StoragePolicy
 
 _CORRECTION = (0.25, 4.0)
+_TEXTLESS = (HeadersOnly, NoStorage)
 
 
 class HistoryLimits(msgspec.Struct, frozen=True):
@@ -79,7 +81,10 @@ class HistoryStore:
     A change is made whole or, when it raises, not at all. No method awaits.
     """
 
-    __slots__ = ("_encoding", "_open", "_revision", "_seeds", "_segments", "_tally", "correction", "limits")
+    __slots__ = (
+        "_encoding", "_guarded", "_open", "_revision", "_seeds", "_segments", "_tally",
+        "correction", "kept_by", "limits",
+    )  # fmt: skip
 
     def __init__(self, limits: HistoryLimits, seeds: Sequence[Item] = ()) -> None:
         self.limits = limits
@@ -89,6 +94,9 @@ class HistoryStore:
         self._revision = 0
         self.correction = 1.0
         """Tokens of the model for one estimated token, as far as `calibrate` has learnt: 0.25 to 4."""
+        self.kept_by: StoragePolicy | None = None
+        """The policy under which a part of it was said, where a looser one holds now; it binds what is made of it."""
+        self._guarded = False
         self._encoding: Encoding | None = None
         self._seeds = 0
         self.append(seeds, pinned=True)
@@ -98,6 +106,11 @@ class HistoryStore:
     def revision(self) -> int:
         """Grows with every rewrite and never with an append: what was derived from an older one is stale."""
         return self._revision
+
+    @property
+    def may_be_kept_elsewhere(self) -> bool:
+        """Whether nothing in it came under a policy by which no text may be stored, by a provider either."""
+        return not self._guarded and not isinstance(self.kept_by, _TEXTLESS)
 
     @property
     def item_count(self) -> int:
@@ -170,6 +183,7 @@ class HistoryStore:
             self._segments = _without_pins_of(self._segments, self._seeds, segment)
         self._segments.append(segment)
         self._tally = self._tally.plus(segment)
+        self._guarded = self._guarded or any(isinstance(item.storage, _TEXTLESS) for item in segment.items)
         return segment
 
     def snapshot(self) -> HistoryView:
@@ -222,6 +236,7 @@ class HistoryStore:
         count = max(settled(items if at is None else items[: view.end_of(at)]), seeded)
         forked = HistoryStore(self.limits if limits is None else limits)
         forked.correction = self.correction
+        forked.kept_by, forked._guarded = self.kept_by, self._guarded
         forked._segments, forked._encoding, forked._seeds = self._segments, self._encoding, self._seeds
         forked._rearrange(_first(count, self._segments))
         return forked

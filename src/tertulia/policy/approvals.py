@@ -52,6 +52,11 @@ class _Waiting(msgspec.Struct, frozen=True, eq=False):
     publish: Publish
     answer: asyncio.Future[_Answer]
 
+    @property
+    def is_open(self) -> bool:
+        """False also from the moment on at which its asker was cancelled: a yes would say what is not done."""
+        return not self.answer.done()
+
 
 class ApprovalDesk:
     """Asks, remembers, forgets.
@@ -131,7 +136,7 @@ class ApprovalDesk:
         that waits for it. A time to live without a scope that lasts, or a scope that was not offered, is refused.
         """
         waiting = self._pending.get(approval_id)
-        if waiting is None and self._ids.gave(approval_id):
+        if (waiting is None or not waiting.is_open) and self._ids.gave(approval_id):
             return False
         if waiting is None or not _is_seen_from(conversation, waiting.request):
             raise NotFound(f"there is no approval {approval_id[:80]!r}")
@@ -147,7 +152,8 @@ class ApprovalDesk:
 
     def pending(self, conversation: ConversationId | None = None) -> list[ApprovalRequest]:
         """The requests that wait, oldest first: all, or those that one conversation sees."""
-        return [waiting.event for waiting in self._pending.values() if _is_seen_from(conversation, waiting.request)]
+        waiting = [one for one in self._pending.values() if one.is_open]
+        return [one.event for one in waiting if _is_seen_from(conversation, one.request)]
 
     def grants(self, conversation: ConversationId | None = None) -> list[Grant]:
         """What is allowed for longer, oldest first: all, or what counts in one conversation."""
@@ -206,7 +212,7 @@ class ApprovalDesk:
         waiting = self._pending.pop(approval_id, None)
         if waiting is None:
             return False
-        if not waiting.answer.done():
+        if waiting.is_open:
             waiting.answer.set_result(answer)
         waiting.publish(
             ApprovalResolved(
@@ -214,7 +220,7 @@ class ApprovalDesk:
                 decision=answer.decision,
                 scope=answer.scope,
                 reason=answer.reason,
-                chain=waiting.event.chain,
+                chain=waiting.request.chain,
             )
         )
         return True
@@ -222,7 +228,7 @@ class ApprovalDesk:
     def _settle_what_is_granted(self) -> None:
         """Nobody is asked twice for what was just allowed for longer."""
         for approval_id, waiting in list(self._pending.items()):
-            if (grant := self._grants.find(waiting.request)) is not None:
+            if waiting.is_open and (grant := self._grants.find(waiting.request)) is not None:
                 self._settle(approval_id, _Answer("allow", "grant", grant.scope))
 
     def _deny(self, approval_ids: list[str], reason: str) -> int:

@@ -42,6 +42,6 @@ def build_request(asking: Asking, store: HistoryStore, extra_pending: Sequence[I
         tools=tools.specs,
         tools_json=tools.encoded(wire.dialect),
         cache_key=cache_key(instructions, tools.digest, wire.family),
-        store=isinstance(asking.storage, Full | Ttl),
+        store=isinstance(asking.storage, Full | Ttl) and store.may_be_kept_elsewhere,
         output_schema=asking.output_schema,
     )

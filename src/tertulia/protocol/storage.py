@@ -59,6 +59,11 @@ def strictest(*policies: StoragePolicy) -> StoragePolicy:
     return min(policies, key=strictness)
 
 
+def still_binding(kept: StoragePolicy | None, before: StoragePolicy, after: StoragePolicy) -> StoragePolicy | None:
+    """The policy that binds what was said so far where a looser one holds from now on; `kept` is that of earlier."""
+    return strictest(before, kept or before) if strictness(after) > strictness(before) else kept
+
+
 def storage_to_wire(policy: StoragePolicy) -> WireStorage:
     """The spelling that clients and configuration files use."""
     match policy:

@@ -185,7 +185,8 @@ class ApprovalResolved(EventData, frozen=True, gc=False, omit_defaults=True):
     decision: Literal["allow", "deny"]
     scope: Literal["once", "conversation", "session"] | None = None
     reason: str | None = None
-    chain: list[ConversationId] = []
+    chain: tuple[ConversationId, ...] = ()
+    """As in the request."""
 
 
 class ElicitationRequest(EventData, frozen=True, gc=False):

@@ -49,8 +49,11 @@ FROM record WHERE n > 0
 """
 _HEADER = """
 SELECT CASE WHEN typeof(header) = 'blob' AND length(header) < 65536 THEN header END
-FROM record WHERE n > 0 AND kind = ? AND type = ? ORDER BY n LIMIT 1
+FROM record WHERE n > 0 AND kind = ?1 AND type = ?2 AND talk = (
+    SELECT talk FROM record WHERE n > 0 AND kind = ?1 AND type = ?2 ORDER BY n LIMIT 1
+) ORDER BY n DESC LIMIT 1
 """
+"""As it is now, of the conversation that had one first: the root, or none at all."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):

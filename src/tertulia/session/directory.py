@@ -55,7 +55,8 @@ class SessionDirectory:
         """The newest messages of a conversation."""
         talk = self._find(call, conversation_id)
         messages = talk.history.messages(limit)
-        policies = (message.storage for message in messages if message.storage is not None)
+        marks = (talk.history.kept_by, *(message.storage for message in messages))
+        policies = (policy for policy in marks if policy is not None)
         storage = _stricter(self._caller(call), (talk.terms.rights.storage_policy, *policies))
         return Seen(len(messages), lambda index: msgspec.to_builtins(describe.entry(messages[index])), storage)
 

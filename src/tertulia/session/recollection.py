@@ -16,6 +16,7 @@ from tertulia.protocol.events import Event
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
 from tertulia.protocol.records import Agreed, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
+from tertulia.protocol.storage import StoragePolicy, still_binding
 from tertulia.protocol.tool_events import PlanUpdate, ToolCallBegin, ToolCallEnd
 from tertulia.protocol.usage import NO_USAGE, Usage
 from tertulia.rollout.reading import Line
@@ -48,6 +49,8 @@ class PastTalk:
         self.id = id
         self.agreed: Agreed | None = None
         self.agreed_at = 0.0
+        self.kept_by: StoragePolicy | None = None
+        """The strictest policy that it had, where a looser one was agreed since."""
         self.pieces: list[Piece] = []
         self.queued: dict[ItemId, UserMessage] = {}
         """Accepted, and not yet seen by the model."""
@@ -131,10 +134,12 @@ class Recollection:
         talk.active = line.ts
         match record:
             case Agreed():
+                if talk.agreed is not None:
+                    talk.kept_by = still_binding(talk.kept_by, talk.agreed.storage, record.storage)
                 talk.agreed, talk.agreed_at = record, line.ts
             case Forked(source=source, items=count):
                 origin = self._talk(source)
-                talk.pieces = first_items(count, origin.pieces)
+                talk.pieces, talk.kept_by = first_items(count, origin.pieces), origin.kept_by
             case Said():
                 self._say(talk, record, line)
             case Ended(output=output):

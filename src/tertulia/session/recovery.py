@@ -17,7 +17,7 @@ from tertulia.events.bus import Scope
 from tertulia.protocol.events import AbortReason, TaskComplete, TurnAborted, Warning
 from tertulia.protocol.ids import CallId, ConversationId, new_item_id
 from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, readable_arguments
-from tertulia.protocol.storage import StoragePolicy, Ttl, storage_to_wire
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING, canonical
 from tertulia.scheduler.plan import Chain, TaskPlan
@@ -123,9 +123,21 @@ def _tell(parts: Parts, old: PastTalk, restored: Restored) -> None:
     for warning in restored.warnings:
         parts.bus.publish(Warning(warning, "not_restored"), scope)
     if restored.missing:
-        policy = storage_to_wire(talk.storage)
-        message = f"conversation {talk.id}: {restored.missing} texts were not stored ({policy}) and are not restored"
+        message = f"conversation {talk.id} comes back without {_what_is_missing(talk.storage, restored.missing)}"
         parts.bus.publish(Warning(message, "not_stored"), scope)
+
+
+def _what_is_missing(policy: StoragePolicy, count: int) -> str:
+    texts = "1 text" if count == 1 else f"{count} texts"
+    match policy:
+        case NoStorage():
+            return "everything that was said in it: its storage policy is none"
+        case HeadersOnly():
+            return f"{texts}: they were not stored, its storage policy is headers_only"
+        case Ttl(seconds):
+            return f"{texts}: they have expired or were not stored, its storage policy is ttl:{seconds:g}"
+        case Full():
+            return f"{texts}: they were not stored, by the policy of another conversation, or were removed since"
 
 
 def _left_of(policy: StoragePolicy, age: float) -> StoragePolicy | None:

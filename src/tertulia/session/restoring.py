@@ -67,6 +67,7 @@ class Restorer:
         talk.title = agreement.title
         talk.last_active = old.active
         talk.history, missing = _history(old, terms)
+        talk.history.kept_by = old.kept_by
         talk.put_back(old.queued.values())
         now = agreed(talk, agreement.narrowed)
         if now != old.agreed:
