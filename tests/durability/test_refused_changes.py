@@ -13,8 +13,6 @@ from tertulia.events.journal import NoJournal
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
 
-_WHY = "opening, forking and set_context act before the journal has agreed, and do not undo what it refuses"
-
 
 class FullDisk(NoJournal):
     """Writes nothing while it is full."""
@@ -29,7 +27,6 @@ class FullDisk(NoJournal):
         return refused
 
 
-@pytest.mark.xfail(reason=_WHY)
 @pytest.mark.parametrize("act", ["open", "fork", "set_context"])
 async def test_a_change_that_was_refused_has_not_happened(act: str) -> None:
     """F5: whoever was told no finds everything as it was."""

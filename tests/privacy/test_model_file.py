@@ -11,7 +11,6 @@ from tertulia.session.session import Session
 from tests.privacy.secrets_told import everything_below
 
 
-@pytest.mark.xfail(reason="a model's name is a header, and that of a scripted model is a path (E1: file name)")
 @pytest.mark.parametrize("policy", ["headers_only", "none"])
 async def test_the_directory_of_a_script_is_not_stored_where_no_text_may_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str

@@ -107,6 +107,11 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     """The strictest policy of those on whose behalf it was asked, where that may be stricter than its own."""
 
 
+def names_a_file(model: str) -> bool:
+    """Whether a model's name is that of a script: the name of a file is a text of its owner."""
+    return model.startswith("scripted/") and model not in ("scripted/tour", "scripted/inline")
+
+
 def message_key(message_id: str | None) -> str | None:
     """What a client's message id is known by: the id itself is the client's text, and is kept nowhere."""
     return None if message_id is None else hashlib.sha256(message_id.encode()).hexdigest()[:32]

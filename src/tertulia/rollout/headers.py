@@ -13,6 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from tertulia.protocol.events import EventData
+from tertulia.protocol.records import names_a_file
 from tertulia.protocol.tool_events import EVENT_TYPES
 
 _TABLE: dict[str, str] = {
@@ -114,7 +115,7 @@ def layout_of(kind: type[EventData]) -> Layout:
 def is_plain(value: object) -> bool:
     """Whether a value has the shape of what may stand in a header, whoever made the event: no text hides in it."""
     if isinstance(value, str):
-        return _NAME.fullmatch(value) is not None
+        return _NAME.fullmatch(value) is not None and not names_a_file(value)
     if isinstance(value, dict):
         return all(map(is_plain, cast("dict[object, object]", value).items()))
     if isinstance(value, list | tuple):

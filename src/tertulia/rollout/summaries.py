@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.errors import InvalidParams, StorageError
 from tertulia.events.clock import SystemClock
@@ -60,11 +61,12 @@ def summary(home: Path, session_id: str) -> Summary:
 def summary_of(home: Path, entry: Entry) -> Summary:
     """The same, for an entry that is known. Reads only the beginning of the file."""
     files = SessionFiles(home, entry.id)
-    title = preview = None
+    title = preview = script = None
     if entry.trouble is None and entry.bodies:
         with suppress(StorageError), closing(SqliteReader(files.db, _CLOCK)) as reader:
-            title, preview = _introduction(reader.rows())
-    return Summary(entry, is_held(files), title, preview)
+            title, preview, script = _introduction(reader.rows())
+    # The name of a script is a text, so it stands with the others and not in the index.
+    return Summary(replace(entry, model=entry.model or script), is_held(files), title, preview)
 
 
 def search(home: Path, text: str, limit: int = 100) -> Iterator[Match]:
@@ -87,19 +89,19 @@ def search(home: Path, text: str, limit: int = 100) -> Iterator[Match]:
                     return
 
 
-def _introduction(rows: Iterator[Stored]) -> tuple[str | None, str | None]:
-    title = preview = None
+def _introduction(rows: Iterator[Stored]) -> tuple[str | None, str | None, str | None]:
+    title = preview = script = None
     first = 0
     for row in rows:
         if row.kind == "talk" and not first:
             first = row.n
         elif row.kind == "terms" and row.talk == first and title is None:
-            title = _string(_body(row).get("title"))
+            title, script = _string(_body(row).get("title")), _string(_body(row).get("model"))
         elif row.kind in ("said", "queued") and row.type == "user" and not _object(row.header).get("injected"):
             preview = _shortened(_text(_body(row)))
         if preview is not None or row.n > _EARLY_ROWS:
             break
-    return title, preview
+    return title, preview, script
 
 
 def _shortened(text: str) -> str | None:

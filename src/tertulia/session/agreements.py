@@ -17,7 +17,7 @@ from tertulia.conversation.talk import Talk
 from tertulia.errors import StorageError
 from tertulia.policy.narrowing import Narrowed, Rights
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.records import Agreed
+from tertulia.protocol.records import Agreed, names_a_file
 
 
 class Agreement(msgspec.Struct, frozen=True):
@@ -49,12 +49,13 @@ def agreed(talk: Talk, narrowed: Sequence[Narrowed]) -> Agreed:
         place={
             "parent_id": talk.parent_id,
             "depth": talk.depth,
-            "model": terms.wire.name,
+            "model": "" if names_a_file(terms.wire.name) else terms.wire.name,
             "backend": terms.backend,
             "because": talk.because,
             "shell_mode": terms.shell_mode,
         },
         terms={
+            **({"model": terms.wire.name} if names_a_file(terms.wire.name) else {}),
             "cwd": terms.cwd,
             "title": talk.title,
             "base_instructions": context.base_instructions,

@@ -123,7 +123,7 @@ def assemble(
     bus = EventBus(session_id, clock, journal, epoch=epoch, last_seq=last_seq)
     nursery = Nursery()
     models = Models(settings, environment)
-    model, untold = models.choose(settings.model or (past and past.model))
+    model, untold = models.choose(settings.model or (past.model if past else None) or None)
     wires = WireShelf(models.find, nursery)
     directory, workshop = SessionDirectory(), open_workshop(settings, environment, clock, bus)
     toolbox = _toolbox(settings, directory, workshop)

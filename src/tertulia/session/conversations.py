@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from tertulia.conversation.context import Terms
 from tertulia.conversation.settings import Settled
 from tertulia.conversation.talk import Place, Talk
 from tertulia.errors import Closed, InvalidParams, Limit, NotFound
@@ -56,6 +57,8 @@ class Conversations:
         self.gone = Tombstones()
         """Ids of those that were closed."""
         self._narrowed: dict[ConversationId, tuple[Narrowed, ...]] = {}
+        self.release = notary.release
+        """For terms that nobody runs under any more."""
         self.closed = False
         """The session closes: nothing is opened or changed any more, what is there may still be read."""
         self.root_id = root_id
@@ -129,14 +132,11 @@ class Conversations:
 
     def change(self, talk: Talk, asked: SetContext) -> Settled:
         """New terms for a conversation, from its next model request on."""
-        self._check_open()
+        _refuse_if(self.closed)
         _check_agent(asked)
         title = _title(asked, talk.title)
-        settled, former = self._notary.changed(talk, asked), talk.terms
+        settled = self._notary.changed(talk, asked)
         talk.adopt(settled.terms)
-        if former.wire is not talk.terms.wire and talk.task is None:
-            # One that a running task may still be reading from goes with the session.
-            self._notary.release(former)
         talk.title = title
         # After what was said on account of it: a stricter policy takes that along.
         self._agree(talk, _cuts(self.narrowed(talk), settled, asked))
@@ -161,13 +161,23 @@ class Conversations:
         self._admit(fork, Scope("", fork.id))
         return fork
 
-    def forget(self, talk: Talk, *, forced: bool) -> None:
-        """The conversation is gone: its id answers `closed` from now on."""
+    def take_back(self, talk: Talk, terms: Terms, title: str | None, narrowed: tuple[Narrowed, ...]) -> None:
+        """A change could not be committed: what held before it holds again."""
+        refused = talk.terms
+        talk.adopt(terms)
+        talk.title = title
+        self._agree(talk, narrowed)
+        if refused.wire is not terms.wire:
+            self.release(refused)
+
+    def forget(self, talk: Talk, *, forced: bool | None) -> None:
+        """The conversation is gone: its id answers `closed` from now on. `forced` is None where nobody heard of it."""
         del self._open[talk.id]
-        self.gone.add(talk.id)
         self._notary.release(talk.terms)
         self._narrowed.pop(talk.id, None)
-        self._bus.publish(ConversationClosed(forced), Scope("", talk.id))
+        if forced is not None:
+            self.gone.add(talk.id)
+            self._bus.publish(ConversationClosed(forced), Scope("", talk.id))
 
     # ── making one ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -201,12 +211,8 @@ class Conversations:
             self._narrowed[talk.id] = narrowed
         talk.note(agreed(talk, narrowed))
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise Closed("the session is closed")
-
     def _check_room(self, promised: int = 0) -> None:
-        self._check_open()
+        _refuse_if(self.closed)
         most = self._notary.ceiling.limits.max_conversations
         if most is not None and len(self._open) + promised > most:
             raise Limit(f"the session holds {most:,} conversations besides root (max_conversations); close some")
@@ -226,6 +232,11 @@ def _tell(bus: EventBus, settled: Settled, scope: Scope) -> None:
         _log.info("conversation %s: %s", scope.conversation_id, message)
         listed: dict[str, Any] = {name: getattr(cut, name) for name in cut.__struct_fields__}
         bus.publish(BackgroundEvent(message, [listed]), scope)
+
+
+def _refuse_if(closed: bool) -> None:
+    if closed:
+        raise Closed("the session is closed")
 
 
 def _put_below(talk: Talk, parent: Talk | None) -> None:

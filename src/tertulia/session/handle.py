@@ -29,6 +29,7 @@ from tertulia.session.answers import (
     Opened,
     ToolInfo,
 )
+from tertulia.session.changes import change_talk, fork_talk
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
 from tertulia.session.shutdown import close_conversation
@@ -136,8 +137,7 @@ class Conversation:
         """Change instructions, tools, model, policies. What is absent stays, None goes back to the default."""
         asked = parse(SetContext, {**changes, "conversation_id": self.id})
         talk = self._parts.conversations.find(self.id)
-        settled = self._parts.conversations.change(talk, asked)
-        await self._parts.bus.flush()
+        settled = await change_talk(self._parts, talk, asked)
         return describe.opened(self._parts, talk, settled)
 
     async def history(self, limit: int | None = None) -> list[HistoryEntry]:
@@ -155,8 +155,7 @@ class Conversation:
         """A new conversation that shares this history up to an item, the end of a round, or now."""
         talk = self._parts.conversations.find(self.id)
         point = ItemId(at) if isinstance(at, str) else at
-        fork = self._parts.conversations.fork(talk, point)
-        await self._parts.bus.flush()
+        fork = await fork_talk(self._parts, talk, point)
         return Conversation(self._parts, fork.id)
 
     async def context(self) -> ContextInfo:

@@ -16,6 +16,7 @@ from tertulia.protocol.records import Submitted, message_key
 from tertulia.scheduler.reply import Reply
 from tertulia.session import describe, submission
 from tertulia.session.answers import ClosedAnswer, SessionInfo, message_answer
+from tertulia.session.changes import change_talk, open_talk
 from tertulia.session.host import Host
 from tertulia.session.inputs import parse, snake
 from tertulia.session.session import Session
@@ -71,16 +72,14 @@ async def _session_close(host: Host, session: Session, asked: i.CloseSession) ->
 
 async def _open(host: Host, session: Session, asked: i.NewConversation) -> Any:
     parts = session.parts
-    talk, settled = parts.conversations.open(asked)
-    await parts.bus.flush()
+    talk, settled = await open_talk(parts, asked)
     return describe.opened(parts, talk, settled)
 
 
 async def _set_context(host: Host, session: Session, asked: i.SetContext) -> Any:
     parts = session.parts
     talk = parts.conversations.find(asked.conversation_id)
-    settled = parts.conversations.change(talk, asked)
-    await parts.bus.flush()
+    settled = await change_talk(parts, talk, asked)
     return describe.opened(parts, talk, settled)
 
 

@@ -62,6 +62,8 @@ class PastTalk:
         self.plan_at = 0.0
         """When it was first told; telling it again makes it no younger."""
         self.closed = False
+        self.told = False
+        """Whether anybody heard of it: what the journal refused was never there."""
         self.tasks = 0
         self.active = 0.0
 
@@ -188,6 +190,8 @@ class Recollection:
                 talk.tasks += 1
             case e.TaskComplete() | e.TurnAborted() if event.task_id is not None:
                 self.unfinished.pop(event.task_id, None)
+            case e.ConversationOpened():
+                talk.told = True
             case e.ConversationClosed():
                 talk.closed = True
             case ToolCallBegin(call_id=call_id, name=name):

@@ -55,7 +55,7 @@ class Restorer:
             agreement = None if old.agreed is None else read_agreement(old.agreed)
             above = None if agreement is None else self._places.get(agreement.parent_id or old.id)
             self._places[old.id] = Place(old.id, above)
-            if agreement is not None and not old.closed:
+            if agreement is not None and not old.closed and (old.told or self._past.damaged):
                 yield self._restore(old, agreement)
 
     def _restore(self, old: PastTalk, agreement: Agreement) -> Restored:

@@ -17,6 +17,7 @@ from tertulia.session import describe
 from tertulia.session.answers import ClosedAnswer, MetricsAnswer, SessionInfo
 from tertulia.session.approvals import Approvals
 from tertulia.session.assembly import assemble
+from tertulia.session.changes import open_talk
 from tertulia.session.handle import Conversation
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
@@ -127,8 +128,7 @@ class Session:
 
     async def open(self, **fields: Any) -> Conversation:
         """A new isolated conversation. Fields are those of `conversation/open`; none gives one like root."""
-        talk, settled = self.parts.conversations.open(parse(NewConversation, fields))
-        await self.parts.bus.flush()
+        talk, settled = await open_talk(self.parts, parse(NewConversation, fields))
         return Conversation(self.parts, talk.id, settled.warnings)
 
     def conversation(self, id: str) -> Conversation:

@@ -1,0 +1,49 @@
+"""Changes that are committed before anybody is told of them, and taken back where they cannot be."""
+
+from __future__ import annotations
+
+from tertulia.conversation.settings import Settled
+from tertulia.conversation.talk import Talk
+from tertulia.errors import AgentError
+from tertulia.protocol.ids import ItemId
+from tertulia.protocol.inputs import NewConversation, SetContext
+from tertulia.session.parts import Parts
+
+
+async def open_talk(parts: Parts, spec: NewConversation) -> tuple[Talk, Settled]:
+    """A new conversation. What the journal refuses has not happened."""
+    talk, settled = parts.conversations.open(spec)
+    await _commit_birth(parts, talk)
+    return talk, settled
+
+
+async def fork_talk(parts: Parts, source: Talk, at: ItemId | int | None) -> Talk:
+    """A conversation that begins with another's history. What the journal refuses has not happened."""
+    talk = parts.conversations.fork(source, at)
+    await _commit_birth(parts, talk)
+    return talk
+
+
+async def _commit_birth(parts: Parts, talk: Talk) -> None:
+    try:
+        await parts.bus.flush()
+    except AgentError:
+        if parts.conversations.peek(talk.id) is talk:
+            parts.conversations.forget(talk, forced=None)
+        raise
+
+
+async def change_talk(parts: Parts, talk: Talk, asked: SetContext) -> Settled:
+    """New terms. Where the journal refuses them the former ones hold again; what was said about them stays said."""
+    conversations = parts.conversations
+    former, title, cuts = talk.terms, talk.title, conversations.narrowed(talk)
+    settled = conversations.change(talk, asked)
+    try:
+        await parts.bus.flush()
+    except AgentError:
+        conversations.take_back(talk, former, title, cuts)
+        raise
+    if former.wire is not settled.terms.wire and talk.task is None:
+        # One that a running task may still be reading from goes with the session.
+        conversations.release(former)
+    return settled
