@@ -101,8 +101,9 @@ class EventBus:
         if future is None and not self._held:
             self._deliver(event)
         else:
+            before = self._held[-1][1] if self._held else None
             self._held.append((event, future))
-            if future is not None:
+            if future is not None and future is not before:
                 future.add_done_callback(self._on_written)
         return event
 
