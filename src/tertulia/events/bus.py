@@ -101,9 +101,8 @@ class EventBus:
         if future is None and not self._held:
             self._deliver(event)
         else:
-            before = self._held[-1][1] if self._held else None
             self._held.append((event, future))
-            if future is not None and future is not before:
+            if future is not None:
                 future.add_done_callback(self._on_written)
         return event
 

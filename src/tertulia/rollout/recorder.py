@@ -89,8 +89,6 @@ class Recorder:
         self._under_way: deque[_Act] = deque()
         self._due: asyncio.Handle | None = None
         self._hurried = False
-        self._written: _Written | None = None
-        """For the events of the batch that is coming together."""
         self._refusal: StoragePolicyViolation | None = None
         self._closed: asyncio.Future[None] | None = None
 
@@ -107,12 +105,10 @@ class Recorder:
         stored = not isinstance(policy, NoStorage) or event.type in _skeleton
         if not stored and not self._batch and not self._under_way and not self._to_erase:
             return None
-        if self._written is None:
-            # One for all that is committed together: what it costs to wake somebody is most of what a commit costs.
-            self._written = asyncio.get_running_loop().create_future()
+        written: _Written = asyncio.get_running_loop().create_future()
         what = event if stored else None
-        self._add(_Entry(what, event.conversation_id, policy, 0.0, self._written))
-        return self._written
+        self._add(_Entry(what, event.conversation_id, policy, 0.0, written))
+        return written
 
     def keep(self, record: Record) -> None:
         """Take over a record."""
@@ -189,7 +185,7 @@ class Recorder:
         if self._to_erase:
             # It failed at once. Nothing new may be stored beside what should be gone.
             return
-        entries, self._batch, self._written = self._batch, [], None
+        entries, self._batch = self._batch, []
         if not entries:
             return
         first = self._codec.last_n + 1
@@ -258,7 +254,7 @@ class Recorder:
                 conversation, policy = act.erases
                 self._to_erase[conversation] = strictest(policy, self._to_erase.get(conversation, policy))
         entries = [entry for act in acts for entry in act.entries] + self._batch
-        self._batch, self._written = [entry for entry in entries if entry.written is None], None
+        self._batch = [entry for entry in entries if entry.written is None]
         for entry in entries:
             if entry.written is not None and not entry.written.done():
                 entry.written.set_exception(error)

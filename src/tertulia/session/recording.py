@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os.path
 from collections.abc import Callable
 from functools import partial
@@ -61,9 +60,6 @@ def _exists(place: str) -> bool:
 def _read(file: Path, reader: Reader, past: Recollection) -> None:
     from tertulia.rollout.reader import SqliteReader
 
-    # A hundred thousand new objects, none of them garbage: looking for some again and again takes a third of the time.
-    collecting = gc.isenabled()
-    gc.disable()
     rows = SqliteReader(file)
     try:
         past.read(reader.lines(rows.rows(brief=True)))
@@ -73,8 +69,6 @@ def _read(file: Path, reader: Reader, past: Recollection) -> None:
         past.last_seq = max(past.last_seq, seq)
     finally:
         rows.close()
-        if collecting:
-            gc.enable()
 
 
 async def _done(act: Callable[[Callable[[Any], None]], object]) -> Any:
