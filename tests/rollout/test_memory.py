@@ -20,4 +20,5 @@ async def test_records_outlive_their_store_and_trouble_is_what_a_test_says() -> 
     await asked(store.close)
     reader = MemoryReader(records)
     assert [found.n for found in reader.rows()] == [1, 2]
+    assert reader.ends() == (2, 2)
     reader.close()

@@ -128,6 +128,49 @@ def test_briefly_what_only_repeats_or_measures_is_left_out(tmp_path: Path) -> No
         assert reader.ends() == (3, 7)
 
 
+def test_briefly_tasks_that_are_over_are_counted_and_not_read(tmp_path: Path) -> None:
+    """A task of which more is told than that it began and ended is read, and so is one that has no end."""
+    told = [
+        row(1, kind="scope", type="scope", seq=None),
+        row(2, type="task_started", scope=1),
+        row(3, type="task_complete", scope=1),
+        row(4, kind="scope", type="scope", seq=None),
+        row(5, type="task_started", scope=4),
+        row(6, type="warning", scope=4),
+        row(7, type="task_complete", scope=4),
+        row(8, kind="scope", type="scope", seq=None),
+        row(9, type="task_started", scope=8),
+    ]
+    with closing(SqliteReader(written(tmp_path, told))) as reader:
+        assert [record.n for record in reader.rows(brief=True)] == [4, 5, 6, 7, 8, 9]
+        assert reader.finished() == {1: 2}
+
+
+def test_briefly_nothing_is_left_out_where_somebody_may_ask_for_the_answer_again(tmp_path: Path) -> None:
+    told = [row(1, kind="submitted", type="", seq=None), row(2, type="task_complete", scope=9)]
+    with closing(SqliteReader(written(tmp_path, told))) as reader:
+        assert [record.n for record in reader.rows(brief=True)] == [1, 2]
+
+
+@pytest.mark.parametrize("act", ["ends", "finished"])
+def test_what_cannot_be_counted_is_an_error_that_names_the_file(tmp_path: Path, act: str) -> None:
+    """F4"""
+    file = written(tmp_path, [row(1)])
+    reader = SqliteReader(file)
+    reader.close()
+    with pytest.raises(StorageError, match=file.name):
+        getattr(reader, act)()
+
+
+def test_where_it_cannot_be_told_what_is_over_nothing_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [row(1, kind="scope", type="scope", seq=None), row(2, type="task_complete", scope=1)]
+    monkeypatch.setattr(reader_module, "OVER", "no statement")
+    with closing(SqliteReader(written(tmp_path, told))) as reader:
+        assert [record.n for record in reader.rows(brief=True)] == [1, 2]
+
+
 def test_records_out_of_order_are_damage_and_not_a_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """E8: a crafted tree can break any order."""
     file = written(tmp_path, [row(1), row(2), row(3)])

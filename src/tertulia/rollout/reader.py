@@ -10,7 +10,7 @@ from pathlib import Path
 from tertulia.events.clock import Clock
 from tertulia.rollout.database import connect_reader
 from tertulia.rollout.store import Stored
-from tertulia.rollout.table import damaged, select, stored
+from tertulia.rollout.table import FINISHED, OVER, damaged, select, stored
 from tertulia.rollout.trouble import TROUBLE, explain
 
 _BATCH_ROWS = 512
@@ -37,8 +37,9 @@ class SqliteReader:
     def rows(self, after: int = 0, *, brief: bool = False) -> Iterator[Stored]:
         """Records whose n is larger, in order of n, as of now."""
         last = self._last()
+        over = self._over() if brief else None
         while after < last:
-            batch = self._batch(after, last, brief)
+            batch = self._batch(after, last, over)
             if not batch:
                 return
             yield from batch
@@ -65,10 +66,25 @@ class SqliteReader:
             return _LAST
         return 0 if last is None else last
 
-    def _batch(self, after: int, last: int, brief: bool) -> list[Stored]:
+    def finished(self) -> dict[int, int]:
+        """How many tasks of each conversation came to their end, by the row that named it."""
+        try:
+            found = self._connection.execute(FINISHED).fetchall()
+        except TROUBLE as error:
+            raise explain(error, self._file) from error
+        return {talk: count for talk, count in found if isinstance(talk, int)}
+
+    def _over(self) -> frozenset[int]:
+        try:
+            return frozenset(scope for (scope,) in self._connection.execute(OVER) if isinstance(scope, int))
+        except TROUBLE:
+            # Nothing can be left out, then: whatever is wrong is met on the way.
+            return frozenset()
+
+    def _batch(self, after: int, last: int, over: frozenset[int] | None) -> list[Stored]:
         batch: list[Stored] = []
         try:
-            self._fill(batch, after, last, brief=brief)
+            self._fill(batch, after, last, over)
         except TROUBLE:
             # Raised a record too early: the one before it was read, and not given to us.
             if not batch:
@@ -86,12 +102,15 @@ class SqliteReader:
         except TROUBLE as error:
             raise explain(error, self._file) from error
 
-    def _fill(self, batch: list[Stored], after: int, last: int, *, brief: bool = False) -> None:
+    def _fill(self, batch: list[Stored], after: int, last: int, over: frozenset[int] | None = None) -> None:
         held = 0
         now = -math.inf if self._clock is None else self._clock.now()
-        cursor = self._connection.execute(select(brief=brief), (after, last, now))
+        cursor = self._connection.execute(select(brief=over is not None), (after, last, now))
         try:
             for cells in cursor:
+                if over and (cells[6] in over or cells[0] in over):
+                    # By its scope, or as the scope itself.
+                    continue
                 record = stored(cells)
                 if record.n <= after:
                     # A tree whose order is broken could lead us in a circle.

@@ -88,7 +88,6 @@ class Recorder:
         self._to_erase: dict[ConversationId, StoragePolicy] = {}
         self._under_way: deque[_Act] = deque()
         self._due: asyncio.Handle | None = None
-        self._hurried = False
         self._refusal: StoragePolicyViolation | None = None
         self._closed: asyncio.Future[None] | None = None
 
@@ -164,14 +163,13 @@ class Recorder:
             self._due = asyncio.get_running_loop().call_later(_LINGER_S, self._on_due)
 
     def hurry(self) -> None:
-        """Somebody waits: what has come together by the end of this turn of the loop is committed."""
-        if self._due is not None and not self._hurried:
-            self._hurried = True
+        """Somebody waits: what has come together is committed now."""
+        if self._due is not None:
             self._due.cancel()
-            self._due = asyncio.get_running_loop().call_soon(self._on_due)
+            self._on_due()
 
     def _on_due(self) -> None:
-        self._due, self._hurried = None, False
+        self._due = None
         if self._closed is None:
             self._commit()
 

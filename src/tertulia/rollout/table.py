@@ -27,6 +27,15 @@ SELECT = (
     f" CASE WHEN typeof(body) = 'blob' AND length(body) <= {MAX_BODY_BYTES} AND {_LASTING} THEN body END"
     " FROM record WHERE n > ?1 AND n <= ?2 ORDER BY n"
 )
+# Tasks that came to their end, and of which nothing is told but that, and how.
+OVER = (
+    "SELECT scope FROM record WHERE type = 'task_complete' AND scope > 0"
+    " AND NOT EXISTS (SELECT 1 FROM record WHERE kind = 'submitted')"
+    " EXCEPT SELECT scope FROM record WHERE kind = 'event' AND type NOT IN ('task_started', 'task_complete',"
+    " 'tool_call_begin', 'tool_call_end', 'agent_message', 'agent_reasoning', 'token_count')"
+)
+FINISHED = "SELECT talk, count(*) FROM record WHERE type = 'task_complete' GROUP BY talk"
+
 _NOT_ECHOES = "kind NOT IN ('asked', 'name') AND type NOT IN ('agent_message', 'agent_reasoning', 'token_count')"
 _BRIEF = SELECT.replace("ORDER BY", f"AND {_NOT_ECHOES} ORDER BY")
 

@@ -67,6 +67,10 @@ def _read(file: Path, reader: Reader, past: Recollection) -> None:
         n, seq = rows.ends()
         reader.known.last_n = max(reader.known.last_n, n)
         past.last_seq = max(past.last_seq, seq)
+        finished = rows.finished()
+        for conversation, known in reader.known.talks.items():
+            if (talk := past.talks.get(conversation)) is not None:
+                talk.tasks = max(talk.tasks, finished.get(known.n, 0))
     finally:
         rows.close()
 
