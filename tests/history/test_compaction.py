@@ -427,3 +427,15 @@ def test_a_round_is_not_cut_where_a_call_is_open() -> None:
     assert keep_rounds(store, 2) is None
     assert keep_rounds(store, 1) is not None
     assert [item.text for item in store.messages()] == ["two", "done"]
+
+
+async def test_a_summary_is_never_put_before_another_one() -> None:
+    """S002-22: a fork may begin with what was pinned once, followed by a summary; both go together, or neither."""
+    once = Summary(ItemId("s"), "so far", 2)
+    forked = HistoryStore(HistoryLimits())
+    forked.append([seed("<rules/>" + "y" * 400)])
+    forked.append([once])
+    assert not (await compact(forked, Saying(), target_tokens=0)).compacted
+    forked.append([user("and now?")])
+    await compact(forked, Saying(), target_tokens=0)
+    assert len(summaries(forked)) == 1

@@ -85,7 +85,8 @@ def _options(segments: Sequence[Segment], *, newest_round: bool) -> Iterator[_Op
             held += segment.byte_count
             weight += segment.weight
             substance = substance or _said(segment.items) > 0
-        if substance and not open_calls:
+        # Not right before a summary: there would be two of them, one of the other's past.
+        if substance and not open_calls and _said(segments[index + 1].items):
             spared = request if request is not None and request <= index else None
             yield _Option(Cut(index + 1, spared), items, held, weight)
 
