@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.tools.clearance import ESCALATED, Order, check_argv
-from tertulia.tools.shell_command import apply_in, patch_for, run_order
-from tertulia.tools.tool import CallContext, Outcome, Tool
-from tertulia.tools.workplace import Workplace
+from tertulia.tools.clearance import ESCALATED
+from tertulia.tools.shell_command import OneCommand
 
 _ARGUMENTS = {
     "command": {
@@ -48,37 +46,9 @@ PLAIN = _spec(_SAYS, _ARGUMENTS)
 WITH_REQUEST = _spec(_SAYS + _ASKS, _ARGUMENTS | _REQUEST)
 
 
-class Shell:
-    """One command a call. A patch that is handed to it as if to a program is applied by the patch tool."""
+class Shell(OneCommand):
+    """The usual form, with the words to ask for more."""
 
-    __slots__ = ("_patch", "_place")
+    __slots__ = ()
     spec = WITH_REQUEST
-    parallel_safe = False
-    read_only = False
-
-    def __init__(self, place: Workplace, patch: Tool) -> None:
-        self._place = place
-        self._patch = patch
-
-    def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse what could not be started, and a patch that is none."""
-        argv = tuple(arguments["command"])
-        check_argv(argv)
-        if (patch := patch_for(argv, call)) is not None:
-            self._patch.check(patch.text, call)
-
-    async def run(self, arguments: Any, call: CallContext) -> Outcome:
-        """Run it and wait."""
-        argv, place = tuple(arguments["command"]), self._place
-        directory = place.directory(arguments.get("workdir"), call)
-        if (patch := patch_for(argv, call)) is not None:
-            return await apply_in(directory, patch, self._patch, call)
-        order = Order(
-            argv=argv,
-            cwd=directory,
-            escalated=arguments.get("sandbox_permissions") == ESCALATED,
-            justification=arguments.get("justification"),
-        )
-        timeout_ms = arguments.get("timeout_ms")
-        timeout_s = place.timeout_s if timeout_ms is None else min(timeout_ms / 1000, place.timeout_s)
-        return await run_order(place, order, timeout_s, call)
+    directory_argument = "workdir"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os.path
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
+from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.sandbox.runner import Finished
-from tertulia.tools.clearance import Order, clear, clear_outside
+from tertulia.tools.clearance import ESCALATED, Order, check_argv, clear, clear_outside
 from tertulia.tools.live_command import LiveCommand, readable
 from tertulia.tools.patch_command import PatchCommand, patch_in_command
 from tertulia.tools.tool import CallContext, Outcome, Result, Tool
@@ -47,3 +49,41 @@ def told(finished: Finished, timeout_s: float) -> Result:
         lines.append(f"Total output: {finished.output.total:,} bytes; the middle is left out.")
     text = "\n".join([*lines, "Output:", readable(finished.output.text())])
     return Result(text, success=finished.exit_code == 0, truncated=finished.output.truncated)
+
+
+class OneCommand:
+    """One command a call. A patch that is handed to it as if to a program is applied by the patch tool."""
+
+    __slots__ = ("_patch", "_place")
+    spec: ClassVar[ToolSpec]
+    directory_argument: ClassVar[str]
+    """What the form calls the directory that a command starts in."""
+    parallel_safe = False
+    read_only = False
+
+    def __init__(self, place: Workplace, patch: Tool) -> None:
+        self._place = place
+        self._patch = patch
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Refuse what could not be started, and a patch that is none."""
+        argv = tuple(arguments["command"])
+        check_argv(argv)
+        if (patch := patch_for(argv, call)) is not None:
+            self._patch.check(patch.text, call)
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """Run it and wait. A form without the words to ask for more does not ask for it."""
+        argv, place = tuple(arguments["command"]), self._place
+        directory = place.directory(arguments.get(self.directory_argument), call)
+        if (patch := patch_for(argv, call)) is not None:
+            return await apply_in(directory, patch, self._patch, call)
+        order = Order(
+            argv=argv,
+            cwd=directory,
+            escalated=arguments.get("sandbox_permissions") == ESCALATED,
+            justification=arguments.get("justification"),
+        )
+        timeout_ms = arguments.get("timeout_ms")
+        timeout_s = place.timeout_s if timeout_ms is None else min(timeout_ms / 1000, place.timeout_s)
+        return await run_order(place, order, timeout_s, call)
