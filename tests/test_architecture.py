@@ -65,7 +65,7 @@ FRAMES = {
         *("recorder", "retention", "store"),
     },
     "tools": {
-        *("dispatch", "docstring", "output", "payload", "registry", "threads", "tool", "workspace_file"),
+        *("dispatch", "docstring", "outcome", "output", "payload", "registry", "threads", "tool", "workspace_file"),
         *("patch_command", "patch_disk", "patch_match", "patch_plan", "patch_text"),
         *("clearance", "live_command", "named_pictures", "picture", "shell_command", "terminals", "workplace"),
     },

@@ -33,7 +33,8 @@ def test_files_are_listed_whether_they_are_there_or_not(shell: Shell) -> None:
     assert f"project's file                   found                    {config}" in out
     assert "user's file                      not there" in out
     assert f"warning {config}: model is ignored" in out
-    assert f"untrusted MCP server fs, defined by {config}" in out
+    assert row(out, "fs") == ["fs", "untrusted", str(config)]
+    assert f"untrusted MCP server fs: {config} defines it and nobody has trusted that" in out
 
 
 def test_no_secret_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

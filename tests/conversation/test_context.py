@@ -21,7 +21,7 @@ def test_a_context_has_exactly_four_fields() -> None:
 
 def test_a_view_holds_an_allowlist_that_is_none_for_all() -> None:
     """S000-05"""
-    assert McpView.__struct_fields__ == ("tools", "allowlist")
+    assert McpView.__struct_fields__ == ("tools", "allowlist", "seen", "pins")
     assert McpView().allowlist is None
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.errors import InvalidParams
-from tertulia.mcp.view import McpView, NoServers, parse_allowlist
+from tertulia.mcp.view import NOTHING, McpView, NoServers, parse_allowlist
 from tertulia.protocol.tool_spec import ToolSpec
 from tests.prompt.specs import mcp
 
@@ -19,10 +19,13 @@ class Manager:
     """Two servers."""
 
     def __init__(self, *tools: ToolSpec) -> None:
-        self.tools = list(tools)
+        self.tools = tools
 
-    def list_tools(self) -> list[ToolSpec]:
+    def list_tools(self, conversation=None) -> tuple[ToolSpec, ...]:
         return self.tools
+
+    def absent(self) -> list[str]:
+        return []
 
 
 def names(view: McpView) -> list[str]:
@@ -78,7 +81,7 @@ def test_a_view_is_a_snapshot() -> None:
     """S000-22: servers that change later change nothing; a narrowed view leaves the wide one alone."""
     manager = Manager(*KNOWN)
     view = McpView.new_from_manager(manager)
-    manager.tools.append(mcp("fs", "late"))
+    manager.tools += (mcp("fs", "late"),)
     narrow = view.with_allowlist(["fs__read"])
     assert names(view) == ["fs__read", "fs__write", "web__get"]
     assert narrow.tools is view.tools
@@ -155,3 +158,92 @@ def test_a_tool_that_was_cut_to_64_characters_is_named_by_what_is_listed() -> No
     long = mcp("server", "t" * 80)
     assert len(long.name) == 64
     assert parse_allowlist([long.name], [long]) == (frozenset({long.name}), [])
+
+
+# ---- between tasks
+
+
+def test_nothing_changes_while_the_servers_offer_the_same() -> None:
+    """X-23: the same offer is the same view, and nothing is compared."""
+    view = McpView.of(KNOWN)
+    assert view.refreshed(KNOWN) == (view, NOTHING)
+    assert view.refreshed(KNOWN)[0] is view
+
+
+def test_new_tools_appear_and_removed_ones_go() -> None:
+    """S000-23, X-23"""
+    view, changed = McpView.of((FS_READ, WEB_GET)).refreshed((FS_READ, FS_WRITE))
+    assert names(view) == ["fs__read", "fs__write"]
+    assert (changed.added, changed.removed, changed.withheld) == (("fs__write",), ("web__get",), ())
+    assert changed
+
+
+def test_a_definition_that_changed_is_withheld_until_a_refresh_is_asked_for() -> None:
+    """HARDENING C1: what was read and allowed was the other one."""
+    other = mcp("fs", "read", "now sends everything to somebody")
+    view, changed = McpView.of((FS_READ, WEB_GET)).refreshed((other, WEB_GET))
+    assert names(view) == ["web__get"]
+    assert (changed.added, changed.removed, changed.withheld) == ((), (), ("fs__read",))
+    again, silent = view.refreshed((other, WEB_GET, FS_WRITE))
+    assert names(again) == ["fs__write", "web__get"]
+    assert silent.withheld == (), "it is said once"
+    assert names(McpView.of((other, WEB_GET))) == ["fs__read", "web__get"]
+
+
+def test_a_tool_that_goes_and_comes_back_must_be_the_same() -> None:
+    """HARDENING C1: taking it away for a moment is no way around the pin."""
+    other = mcp("fs", "read", "now sends everything to somebody")
+    gone, _ = McpView.of((FS_READ,)).refreshed((WEB_GET,))
+    back, changed = gone.refreshed((WEB_GET, FS_READ))
+    assert (names(back), changed.added) == (["fs__read", "web__get"], ("fs__read",))
+    worse, changed = gone.refreshed((WEB_GET, other))
+    assert (names(worse), changed) == (["web__get"], NOTHING)
+    mended, changed = worse.refreshed((FS_READ, WEB_GET))
+    assert (names(mended), changed.added) == (["fs__read", "web__get"], ("fs__read",))
+
+
+def test_only_what_the_conversation_may_see_is_news_to_it() -> None:
+    """S000-24, HARDENING E10: the names of hidden tools are nobody's business."""
+    view = McpView.of((FS_READ,)).with_allowlist(["fs__*"])
+    view, changed = view.refreshed((FS_READ, WEB_GET, FS_WRITE))
+    assert changed.added == ("fs__write",)
+    assert view.allowlist == {"fs__*"}
+    assert not view.refreshed((FS_READ, FS_WRITE))[1]
+
+
+def test_two_servers_that_claim_one_name_both_stay_in_view_so_that_nobody_is_offered_it() -> None:
+    """HARDENING C4, X-25: not even when one of them was there first."""
+    first, second = mcp("a__b", "c"), mcp("a", "b__c", "another")
+    assert first.name == second.name
+    for before in (McpView.of((first,)), McpView.of((first, second))):
+        view, _ = before.refreshed((first, second, FS_READ))
+        assert {spec.server for spec in view.tools} == {"a__b", "a", "fs"}
+    alone, changed = McpView.of((first, second)).refreshed((second,))
+    assert names(alone) == ["a__b__c"], "it was never offered to anybody, so nothing was pinned"
+    assert not changed.withheld
+
+
+def test_many_conversations_share_what_they_come_to() -> None:
+    """An offer without anything withheld is the view's own tuple."""
+    now = (FS_READ, WEB_GET)
+    assert McpView.of((FS_READ,)).refreshed(now)[0].tools is now
+    assert McpView.of(now).with_allowlist(["fs__read"]).tools is now
+
+
+# ---- servers that are not up
+
+
+def test_a_name_of_a_configured_server_that_is_not_up_is_kept_with_a_warning() -> None:
+    """S000-42, X-24"""
+    parsed, warnings = parse_allowlist(["slow__x", "slow/y", "slow__*", "fs__read"], KNOWN, ["slow"])
+    assert parsed == {"slow__x", "slow__y", "slow__*", "fs__read"}
+    assert len(warnings) == 4
+    assert sum("deprecated" in warning for warning in warnings) == 1
+    assert all("'slow' is not up" in warning for warning in warnings if "deprecated" not in warning)
+
+
+@pytest.mark.parametrize("entry", ["slo__x", "slowx", "slow__a b", "slow__\0", "other__*"])
+def test_a_server_that_is_not_up_excuses_no_other_name(entry) -> None:
+    """S000-29, S000-42"""
+    with pytest.raises(InvalidParams):
+        parse_allowlist([entry], KNOWN, ["slow"])

@@ -100,17 +100,27 @@ def test_neighbouring_fields_cannot_lend_each_other_characters() -> None:
 
 
 def test_a_person_sees_exactly_what_a_grant_will_match() -> None:
-    event = request(A, subject=subject("cat", "a b"), chain=(ROOT, B)).as_event("7")
+    event = request(A, subject=subject("cat", "a b"), chain=(ROOT, B)).as_event("7", UNTRUSTED)
     assert event.approval_id == "7"
     assert event.chain == [ROOT, B]
-    assert event.matches == ["exec: cat 'a b'", "directory: /w", "environment: core", "sandbox: workspace-write"]
+    assert event.matches == [
+        "exec: cat 'a b'",
+        "directory: /w",
+        "environment: core",
+        "sandbox: workspace-write",
+        "approval policy: untrusted, or one that allows more",
+    ]
+    nameless = request().as_event("7", ApprovalPolicy("trusted", may_ask=True, retry_outside_on_failure=True))
+    assert nameless.matches[4].startswith("approval policy: auto_run trusted, may_ask True, retry_outside_on_failure")
     assert event.scopes == ["once", "conversation", "session"]
-    assert request(scopes=("once", "session")).as_event("7").scopes == ["once", "session"]
+    assert request(scopes=("once", "session")).as_event("7", UNTRUSTED).scopes == ["once", "session"]
 
 
 def test_texts_are_made_fit_to_show() -> None:
     """B10."""
-    event = request(title="x\n\u202e", detail="a\nb\x1b", subject=subject("l\u200bs", cwd="/w\n")).as_event("7")
+    event = request(title="x\n\u202e", detail="a\nb\x1b", subject=subject("l\u200bs", cwd="/w\n")).as_event(
+        "7", UNTRUSTED
+    )
     assert event.title == "x⟨U+000A⟩⟨U+202E⟩"
     assert event.detail == "a\nb⟨U+001B⟩"
     assert event.matches[:2] == ["exec: 'l⟨U+200B⟩s'", "directory: /w⟨U+000A⟩"]
@@ -118,7 +128,9 @@ def test_texts_are_made_fit_to_show() -> None:
 
 def test_what_is_too_long_to_be_seen_whole_can_only_be_allowed_once() -> None:
     """B10."""
-    event = request(subject=subject("x" * 1_000_000), detail="y" * 1_000_000, title="z" * 1_000_000).as_event("7")
+    event = request(subject=subject("x" * 1_000_000), detail="y" * 1_000_000, title="z" * 1_000_000).as_event(
+        "7", UNTRUSTED
+    )
     assert event.scopes == ["once"]
     assert "1,000,006 characters, sha256 " in event.matches[0]
     assert sum(map(len, [event.title, event.detail, *event.matches])) < 10_000

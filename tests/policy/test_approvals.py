@@ -473,3 +473,54 @@ async def test_who_sees_a_request_without_having_said_so_can_answer_it_too() -> 
     with pytest.raises(NoApprover):
         await desk.start(request(B))
     assert len(desk.requested()) == 1
+
+
+async def test_whoever_attends_one_conversation_answers_for_it_and_those_it_waits_for() -> None:
+    """S000-16: nobody else's request is kept waiting for somebody who does not see it."""
+    desk = Desk()
+    desk.leave()
+    with desk.desk.attended(ROOT), desk.desk.attended(ROOT):
+        with pytest.raises(NoApprover):
+            await desk.start(request(A))
+        with desk.desk.attended(B):
+            pass
+        with pytest.raises(NoApprover):
+            await desk.start(request(B))
+        for seen in (request(ROOT), request(A, chain=(ROOT,)), request(A, chain=(ROOT, B))):
+            asking = desk.start(seen)
+            (waiting,) = await desk.asked()
+            desk.desk.resolve(waiting.approval_id, "allow")
+            assert (await asking).by == "user"
+    with pytest.raises(NoApprover):
+        await desk.start(request(ROOT))
+    assert len(desk.requested()) == 3
+
+
+async def test_a_grant_is_not_lent_to_a_chain_that_is_allowed_less() -> None:
+    """B11: asked again, and the answer to that is the one that counts there."""
+    desk = Desk()
+    asking = desk.start(request(A, kind="escalation"), ON_REQUEST)
+    (waiting,) = await desk.asked()
+    desk.desk.resolve(waiting.approval_id, "allow", scope="session")
+    assert (await asking).scope == "session"
+    assert (await desk.start(request(B, kind="escalation"), ON_REQUEST)).by == "grant"
+    asking = desk.start(request(A, kind="escalation", chain=(ROOT,)), UNTRUSTED)
+    (waiting,) = await desk.asked()
+    desk.desk.resolve(waiting.approval_id, "deny")
+    with pytest.raises(ApprovalDenied):
+        await asking
+
+
+async def test_a_new_grant_does_not_settle_what_waits_in_a_stricter_chain() -> None:
+    """B11"""
+    desk = Desk()
+    strict = desk.start(request(A, kind="escalation", chain=(ROOT,)), UNTRUSTED)
+    (waiting,) = await desk.asked()
+    wide = desk.start(request(A, kind="escalation"), ON_REQUEST)
+    (_, other) = await desk.asked(2)
+    desk.desk.resolve(other.approval_id, "allow", scope="session")
+    assert (await wide).by == "user"
+    assert desk.desk.pending() == [waiting]
+    desk.desk.resolve(waiting.approval_id, "deny")
+    with pytest.raises(ApprovalDenied):
+        await strict

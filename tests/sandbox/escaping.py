@@ -75,6 +75,8 @@ class Scene:
         (self.workspace / ".git" / "hooks").mkdir(exist_ok=True)
         (self.workspace / ".mcp.json").write_text("{}")
         (self.workspace / ".vscode").mkdir()
+        (self.workspace / "deep" / "er" / ".git" / "hooks").mkdir(parents=True)
+        (self.workspace / "deep" / "er" / ".git" / "config").write_text("[core]")
         (self.workspace / "main.c").write_text(C_PROGRAM)
         (self.workspace / "pool.py").write_text(POOL)
 
@@ -123,7 +125,7 @@ class Scene:
     def state(self) -> dict[str, str]:
         """Everything outside and everything protected, with contents and metadata."""
         found: dict[str, str] = {}
-        protected = (".git", ".mcp.json", ".vscode", ".claude", ".codex", ".idea", ".tertulia")
+        protected = (".git", ".mcp.json", ".vscode", ".claude", ".codex", ".idea", ".tertulia", "deep/er/.git")
         for top in (self.outside, *(self.workspace / name for name in protected)):
             below = () if top.is_symlink() else top.rglob("*")
             found |= {str(path): _facts(path) for path in (top, *below) if os.path.lexists(path)}

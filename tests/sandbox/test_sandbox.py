@@ -8,15 +8,17 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import SandboxUnavailable
 from tertulia.events.clock import SystemClock
+from tertulia.sandbox import sandbox
 from tertulia.sandbox.bubblewrap import Bubblewrap
 from tertulia.sandbox.sandbox import Sandbox
+from tertulia.sandbox.selftest import try_to_escape
 from tests.sandbox.confined import DEADLINE_S, ROOT, Place, need
 
 
@@ -25,7 +27,10 @@ class Counted(Bubblewrap):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found, self.missing = 0, False
+        self.found, self.missing, self.replaced = 0, False, 0
+
+    def identity(self) -> tuple[object, ...]:
+        return (*super().identity(), self.replaced)
 
     def find(self) -> str:
         self.found += 1
@@ -45,6 +50,53 @@ async def test_it_is_tried_out_once_however_many_ask(place: Place) -> None:
     assert (report.tier, tier.found) == ("bubblewrap", 1)
     assert len(report.attempts) == 6
     await sandbox.close()
+
+
+@pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
+async def test_a_second_session_of_the_process_does_not_repeat_the_self_test(
+    place: Place, tier: Literal["bubblewrap", "landlock"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 7: once at first use. What it rests on is looked at all the same."""
+    need(tier)
+    tried: list[str] = []
+
+    async def counted(tier: Any, run: Any) -> tuple[str, ...]:
+        tried.append(tier.name)
+        return await try_to_escape(tier, run)
+
+    monkeypatch.setattr(sandbox, "try_to_escape", counted)
+    monkeypatch.setattr(sandbox, "_held", {})
+    reports = []
+    for _ in range(2):
+        one = Sandbox(tier=tier, clock=SystemClock())
+        assert (await one.run(place.command("true"), timeout_s=DEADLINE_S)).exit_code == 0
+        reports.append(await one.check())
+        await one.close()
+    assert (tried, reports[0]) == ([tier], reports[1])
+    # Another user, another result.
+    monkeypatch.setattr(sandbox.os, "geteuid", lambda: 12345)
+    other = Sandbox(tier=tier, clock=SystemClock())
+    await other.check()
+    await other.close()
+    assert tried == [tier, tier]
+
+
+async def test_a_program_that_was_replaced_is_tried_out_again(place: Place) -> None:
+    """A21: by its file, not by its name."""
+    need("bubblewrap")
+    tier = Counted()
+    runner = Sandbox(tier=tier, clock=SystemClock())
+    await runner.check()
+    await runner.check()
+    assert tier.found == 1
+    tier.replaced = 1
+    await runner.check()
+    assert tier.found == 2
+    tier.replaced, tier.missing = 2, True
+    with pytest.raises(SandboxUnavailable):
+        await runner.run(place.command("touch", "made"))
+    assert not (place.root / "made").exists()
+    await runner.close()
 
 
 async def test_a20_what_was_missing_may_be_there_the_next_time(place: Place) -> None:

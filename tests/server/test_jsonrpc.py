@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -585,3 +586,24 @@ async def test_a_session_that_begins_while_the_connection_closes_is_closed_too(
     assert "result" in await client.answer(asked)
     await host.close()
     assert len(host) == 0
+
+
+async def test_a_client_that_hears_of_one_conversation_is_nobody_to_the_others(tmp_path: Path) -> None:
+    """S000-16, B9: what it would not see is denied at once; what shows where it listens is asked."""
+    touch = {"name": "shell", "arguments": {"command": ["touch", "made"]}}
+    replies = [{"tool_calls": [touch]}, "done"]
+    async with connected(replies, cwd=str(tmp_path), approval_policy="untrusted") as client:
+        other = (await client.call("conversation/open"))["conversation_id"]
+        await client.call("events/subscribe", conversation_id=other)
+        answer = await client.call("conversation/message", conversation_id="root", text="go")
+        assert answer["last_assistant_message"] == "done"
+        history = (await client.call("conversation/history", conversation_id="root"))["entries"]
+        assert (await client.call("approval/list"))["approvals"] == []
+        assert not any(event["type"] == "approval_request" for event in client.events()), history
+        start = len(client.sink.sent)
+        message = await client.ask("conversation/message", conversation_id=other, text="go")
+        request = (await client.event("approval_request", start))["data"]
+        assert request["conversation_id"] == other
+        await client.call("approval/resolve", approval_id=request["approval_id"], decision="deny")
+        assert (await client.answer(message))["result"]["status"] == "completed"
+        assert not (tmp_path / "made").exists()

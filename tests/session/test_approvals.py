@@ -9,13 +9,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 import tertulia
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParams, NoApprover, NotFound
 from tertulia.events.journal import NoJournal
+from tertulia.policy.approval_request import Request, Subject
 from tertulia.testing import FakeClock, ScriptedModel, call
 from tests.sandbox.confined import need
-from tests.session.staging import Stage, stage
+from tests.session.staging import Stage, stage, ticks
 
 TOUCH = call("shell", {"command": ["touch", "made"]})
 
@@ -282,3 +284,78 @@ async def test_who_follows_only_the_root_hears_of_what_its_children_ask(tmp_path
                     break
         foreign = [event.type for event in heard if event.conversation_id != acting.root.id]
         assert foreign == ["approval_request", "approval_resolved"]
+
+
+async def test_a_stream_of_one_conversation_is_nobody_to_another(tmp_path: Path) -> None:
+    """S000-16: who follows an answer sees what that asks for, and no more."""
+    held = asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        await held.wait()
+        return "waited"
+
+    async with stage(call("wait"), "1", TOUCH, "2", tools=[wait], cwd=str(tmp_path)) as acting:
+        other = await acting.session.open(approval_policy="untrusted")
+        stream = acting.root.stream("go")
+        first = await anext(stream)
+        assert first.type == "task_started"
+        desk = acting.parts.workshop.desk
+        untrusted = acting.parts.conversations.find(other.id).terms.rights.approval_policy
+        seen = Request(
+            kind="exec", conversation_id=other.id, title="t", detail="d", subject=Subject(("touch",), "/", "", "")
+        )
+        with pytest.raises(NoApprover):
+            await desk.ask(seen, untrusted, lambda _: None)
+        asking = acting.begin(desk.ask(replace(seen, chain=(acting.root.id,)), untrusted, lambda _: None))
+        await ticks()
+        (waiting,) = desk.pending(acting.root.id)
+        desk.resolve(waiting.approval_id, "allow")
+        assert (await asking).by == "user"
+        held.set()
+        assert [event.type async for event in stream][-1] == "task_complete"
+
+
+@pytest.mark.parametrize("scope", ["conversation", "session"])
+@pytest.mark.parametrize("narrower", [{"approval_policy": "untrusted"}, {"sandbox": "read-only"}])
+async def test_what_a_conversation_was_granted_is_not_lent_to_a_narrower_one(
+    tmp_path: Path, scope: str, narrower: dict[str, Any]
+) -> None:
+    """B11: the same command, asked for by a caller with fewer rights, is asked again; and again allowed to its own."""
+    need("bubblewrap")
+    (tmp_path / "w").mkdir()
+    made = tmp_path / "made"
+    model = ScriptedModel(
+        [
+            escalating(made),
+            "Granted.",
+            lambda asked: call("conv_send", {"conversation_id": target, "text": "do it"}),
+            escalating(made),
+            "I may not.",
+            "It may not.",
+            escalating(made),
+            "Done.",
+        ]
+    )
+    async with stage(model=model, cwd=str(tmp_path / "w"), invariants=False) as acting:
+        wide = await acting.session.open()
+        target = wide.id
+        approvals = acting.session.approvals
+        async with acting.session.events() as news:
+            said = acting.begin(wide.message("go"))
+            first = await asked(news)
+            await approvals.resolve(first.data["approval_id"], "allow", scope=scope)
+            await said
+            made.unlink()
+            await acting.root.set_context(**narrower)
+            said = acting.begin(acting.root.message("have it done"))
+            again = await asked(news)
+            assert (again.data["conversation_id"], again.data["chain"]) == (wide.id, [acting.root.id])
+            assert again.data["matches"][0] == first.data["matches"][0]
+            assert again.data["matches"] != first.data["matches"]
+            await approvals.resolve(again.data["approval_id"], "deny")
+            assert (await said).text == "It may not."
+            assert not made.exists()
+            assert len(approvals.grants()) == 1
+            await wide.message("once more")
+            assert made.exists()

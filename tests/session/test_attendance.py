@@ -31,3 +31,6 @@ async def test_who_follows_one_conversation_sees_its_requests_alone() -> None:
     attendance.add(news, A)
     assert attendance.sees(request(A))
     assert not attendance.sees(request(B))
+    assert attendance.sees(request(B, chain=(A,)))
+    news.close()
+    assert not attendance.sees(request(B, chain=(A,)))

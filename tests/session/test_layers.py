@@ -21,8 +21,8 @@ def test_tables_are_merged_entry_by_entry_and_never_changed_in_place() -> None:
     layers = Layers()
     first = {"fs": {"command": "a", "env": {"X": "1"}}}
     layers.add("mcp_servers", first, "file")
-    layers.add("mcp_servers", {"fs": {"env": {"Y": "2"}}, "git": {}}, "-c")
-    assert layers.values["mcp_servers"] == {"fs": {"command": "a", "env": {"X": "1", "Y": "2"}}, "git": {}}
+    layers.add("mcp_servers", {"fs": {"env": {"Y": "2"}}, "git": {"command": "g"}}, "-c")
+    assert layers.values["mcp_servers"] == {"fs": {"command": "a", "env": {"X": "1", "Y": "2"}}, "git": {"command": "g"}}
     assert first == {"fs": {"command": "a", "env": {"X": "1"}}}
     assert (
         layers.provenance(()).items()
@@ -30,7 +30,7 @@ def test_tables_are_merged_entry_by_entry_and_never_changed_in_place() -> None:
             "mcp_servers.fs.command": "file",
             "mcp_servers.fs.env.X": "file",
             "mcp_servers.fs.env.Y": "-c",
-            "mcp_servers.git": "-c",
+            "mcp_servers.git.command": "-c",
         }.items()
     )
 

@@ -88,8 +88,9 @@ def test_what_has_no_stricter_and_looser_is_ignored_with_file_and_key(name, valu
 def test_servers_are_named_and_not_taken() -> None:
     """C3"""
     project = apply_project_file(PATH, {"mcp_servers": {"fs": {"command": "evil"}}}, TOP)
-    assert (project.changes, project.servers) == ({}, ["fs"])
-    assert project.warnings == [f"{PATH}: mcp_servers is ignored, a project's file may only narrow"]
+    [server] = project.servers
+    assert (project.changes, project.warnings) == ({}, [])
+    assert (server.name, server.entry, server.folder) == ("fs", {"command": "evil"}, "/repo")
 
 
 @pytest.mark.parametrize(

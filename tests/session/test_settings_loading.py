@@ -43,7 +43,7 @@ def test_with_nothing_anywhere_everything_is_a_default(house) -> None:
     assert loaded.settings == Settings(cwd=str(house.repo))
     assert set(loaded.provenance.values()) == {"default"}
     assert {name.partition(".")[0] for name in loaded.provenance} == set(Settings.__struct_fields__)
-    assert (loaded.warnings, loaded.untrusted_servers) == ([], {})
+    assert (loaded.warnings, loaded.settings.project_servers) == ([], ())
     assert not loaded.environment.home.exists()
 
 
@@ -190,13 +190,15 @@ def test_every_file_between_root_and_working_directory_narrows(house) -> None:
     assert loaded.provenance["limits.max_conversations"] == str(inner / ".tertulia" / "config.toml")
 
 
-def test_servers_of_a_project_are_remembered_as_untrusted(house) -> None:
+def test_servers_of_a_project_stay_apart_from_the_users(house) -> None:
     """C3"""
     house.user_file.write_text('[mcp_servers.mine]\ncommand = "x"\n')
     house.project_file.write_text('[mcp_servers.theirs]\ncommand = "evil"\n')
     loaded = house.load()
     assert set(loaded.settings.mcp_servers) == {"mine"}
-    assert loaded.untrusted_servers == {"theirs": str(house.project_file)}
+    [theirs] = loaded.settings.project_servers
+    assert (theirs.name, theirs.source) == ("theirs", str(house.project_file))
+    assert loaded.warnings == []
 
 
 # ---- mistakes

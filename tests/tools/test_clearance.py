@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tertulia.protocol.ids import ConversationId
 from tertulia.tools.clearance import Order, clear
+from tertulia.tools.shell_request import Wish
 from tertulia.tools.tool import ChainView
 from tests.tools.calling import call
 from tests.tools.workbench import allow, workbench
@@ -17,7 +18,9 @@ async def test_a_request_shows_what_will_run_where_and_how(tmp_path: Path) -> No
     """S002-11, B10: a script as it was written, and nothing in it that could hide."""
     async with workbench(tmp_path, allow) as bench:
         bench.with_rights("untrusted")
-        order = Order(argv=("bash", "-c", "rm x\nrm y\u202e"), cwd=str(bench.root), justification="to tidy up")
+        order = Order(
+            argv=("bash", "-c", "rm x\nrm y\u202e"), cwd=str(bench.root), wish=Wish(justification="to tidy up")
+        )
         command = await clear(bench.place, order, bench.context(call("shell")))
         (request,) = bench.asked
         assert request.title.startswith("run: bash -c ")
@@ -26,6 +29,7 @@ async def test_a_request_shows_what_will_run_where_and_how(tmp_path: Path) -> No
             f"directory: {bench.root}",
             "environment: as in the test",
             f"sandbox: workspace-write, writable: {bench.root}, network off",
+            "approval policy: untrusted, or one that allows more",
         ]
         assert command.argv == order.argv
         assert command.confinement == bench.place.confinement(bench.rights)
@@ -43,7 +47,7 @@ async def test_a_childs_request_names_those_who_wait_for_it(tmp_path: Path) -> N
 
 async def test_a_command_that_is_let_out_is_the_same_command(tmp_path: Path) -> None:
     async with workbench(tmp_path, allow) as bench:
-        order = Order(argv=("touch", "x"), cwd=str(bench.root), escalated=True)
+        order = Order(argv=("touch", "x"), cwd=str(bench.root), wish=Wish(escalated=True))
         command = await clear(bench.place, order, bench.context(call("shell")))
         assert (command.argv, command.cwd, command.environment) == (order.argv, order.cwd, bench.place.environment)
         assert command.confinement.mode == "danger_full_access"

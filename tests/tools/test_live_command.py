@@ -74,7 +74,7 @@ class NeverBegan:
 
 async def test_what_could_not_be_confined_is_an_error_and_has_no_exit_code(tmp_path: Path) -> None:
     async with workbench(tmp_path) as bench:
-        live = LiveCommand(command(bench, "true"), call("shell").call_id, bench.publish)
+        live = LiveCommand(command(bench, "true"), call("shell").call_id, bench.publish, 0.0)
         live.running = NeverBegan()  # type: ignore[assignment]
         with pytest.raises(SandboxError, match="no namespace"):
             await live.see_through(1)

@@ -36,6 +36,7 @@ async def test_a_plan_is_published_and_the_model_is_told() -> None:
 
 
 async def test_the_explanation_may_be_left_out_and_the_plan_may_be_empty() -> None:
+    assert (await answer({"plan": [], "explanation": None}))[1] == [PlanUpdate(plan=[], explanation=None)]
     result, published = await answer({"plan": []})
     assert result.success
     assert published == [PlanUpdate(plan=[], explanation=None)]

@@ -16,6 +16,7 @@ from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.sandbox.runner import Confinement
 from tertulia.tools.workplace import described, described_environment
 from tests.tools.calling import call
+from tests.tools.patching import patch, snapshot
 from tests.tools.workbench import allow, code, deny, workbench
 
 
@@ -96,3 +97,54 @@ def test_confinements_and_environments_are_spelled_in_one_way() -> None:
     assert described_environment(policy) == (
         "inherits all; excluded X*; only *; set A, B; variables called like secrets included"
     )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("*** Add File: sub/.git/hooks/pre-commit", "+x"),
+        ("*** Add File: .GIT/config", "+x"),
+        ("*** Add File: new/.claude/settings.json", "+x"),
+        ("*** Add File: a/.Mcp.JSON", "+x"),
+        ("*** Delete File: sub/.git/config",),
+        ("*** Update File: sub/.git/config", "@@", "-old", "+new"),
+        ("*** Update File: text", "*** Move to: deep/.vscode/tasks.json", "@@", "-old", "+new"),
+        ("*** Add File: fine", "+x", "*** Add File: sub/.idea/x", "+x"),
+    ],
+)
+async def test_no_patch_reaches_a_protected_name_at_any_depth(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    """A4, A5, A23: refused whole and before anybody is asked; the tree is the same to the byte."""
+    async with workbench(tmp_path, allow) as bench:
+        (bench.root / "sub" / ".git").mkdir(parents=True)
+        (bench.root / "sub" / ".git" / "config").write_text("old\n")
+        (bench.root / "text").write_text("old\n")
+        before = snapshot(bench.root)
+        for asked in (patch(*lines), {"command": ["apply_patch", patch(*lines)]}):
+            result = await bench.call("apply_patch" if isinstance(asked, str) else "shell", asked)
+            assert code(result) == "invalid_params"
+            assert "protected" in result.text
+        assert (snapshot(bench.root), bench.events) == (before, [])
+
+
+async def test_a_patch_inside_a_protected_directory_is_refused_too(tmp_path: Path) -> None:
+    """A23: by the directory it is applied in. Where a root itself lies is its user's choice."""
+    async with workbench(tmp_path, allow) as bench:
+        inside = bench.root / "sub" / ".git"
+        inside.mkdir(parents=True)
+        before = snapshot(bench.root)
+        made = patch("*** Add File: config", "+x")
+        asked = {"command": ["bash", "-c", f"cd sub/.git && apply_patch <<'EOF'\n{made}\nEOF\n"]}
+        result = await bench.call("shell", asked)
+        assert code(result) == "invalid_params"
+        assert "protected" in result.text
+        assert (snapshot(bench.root), bench.asked) == (before, [])
+        bench.with_rights("on-request", writable_roots=(str(inside),))
+        assert (await bench.call("shell", asked)).success
+        assert (inside / "config").read_text() == "x\n"
+
+
+async def test_with_full_access_nothing_is_protected(tmp_path: Path) -> None:
+    async with workbench(tmp_path) as bench:
+        bench.with_rights("on-request", sandbox="danger_full_access")
+        assert (await bench.call("apply_patch", patch("*** Add File: .vscode/tasks.json", "+x"))).success
+        assert (bench.root / ".vscode" / "tasks.json").read_text() == "x\n"

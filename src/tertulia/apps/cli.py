@@ -28,6 +28,7 @@ VERBS = {
     "demo": "Watch two isolated conversations in one session; needs no key.",
     "models": "List models, fetch and remove the embedded one, try one out.",
     "app-server": "Serve a session as JSON-RPC over standard input and output.",
+    "mcp": "List, add, remove, trust and try out MCP servers.",
     "sandbox": "Run any command confined, as an agent's would be.",
     "doctor": "Show where each setting comes from, and what is wrong.",
     "bench": "Measure the runtime (from a source checkout).",

@@ -61,7 +61,7 @@ def command(given: Given) -> int:
     # It is about talking: nobody here has anything to run.
     quiet = {"include_apply_patch_tool": False, "shell_mode": "none"}
     switches = {"include_plan_tool": None, "include_conv_tools": None, **quiet}
-    settings = replace(loaded.settings, model=model, tools=(distance,), mcp_servers={}, **switches)
+    settings = replace(loaded.settings, model=model, tools=(distance,), mcp_servers={}, project_servers=(), **switches)
     asyncio.run(_play(settings, model, out))
     return 0
 

@@ -12,6 +12,7 @@ import click
 from msgspec.structs import asdict
 
 from tertulia.apps.global_flags import Given, global_flags
+from tertulia.apps.mcp_listing import known_servers, prospect, transport, where_from
 from tertulia.apps.terminal import Terminal
 from tertulia.errors import SandboxUnavailable
 from tertulia.events.clock import SystemClock
@@ -19,6 +20,7 @@ from tertulia.policy.narrowing import to_wire
 from tertulia.sandbox.runner import TierChoice, TierReport
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.session.project_file import find_project_files
+from tertulia.session.server_list import ServerList
 from tertulia.session.settings import Loaded, Settings
 from tertulia.version import __version__
 
@@ -44,8 +46,11 @@ def command(given: Given) -> int:
     out.line(("Tertulia", "bold"), f" {__version__} · Python {platform.python_version()} · {platform.platform()}")
     _section("Places", _places(loaded), out)
     _sandbox(loaded, out)
+    servers = known_servers(loaded)
+    if servers.definitions or servers.unstarted:
+        _section("MCP servers (none is started here)", _servers(loaded, servers), out)
     _section("Settings", _settings(loaded), out)
-    _complaints(loaded, out)
+    _complaints(loaded, servers, out)
     return 0
 
 
@@ -112,11 +117,22 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, str | bool | int | float)
 
 
-def _complaints(loaded: Loaded, out: Terminal) -> None:
+def _servers(loaded: Loaded, servers: ServerList) -> Iterator[tuple[str, str, str]]:
+    for each in servers.definitions:
+        yield each.name, f"{prospect(each, loaded)[0]}, {transport(each)}", where_from(each, loaded)
+    for each in servers.unstarted:
+        yield each.name, each.status, where_from(each, loaded)
+
+
+def _complaints(loaded: Loaded, servers: ServerList, out: Terminal) -> None:
     out.line()
-    for warning in loaded.warnings:
+    warnings = [*loaded.warnings, *servers.warnings]
+    for warning in warnings:
         out.line(("warning", "yellow"), f" {warning}")
-    for name, path in loaded.untrusted_servers.items():
-        out.line(("untrusted", "yellow"), f" MCP server {name}, defined by {path}, is not started")
-    if not loaded.warnings and not loaded.untrusted_servers:
+    troubles = [(each.name, *prospect(each, loaded)) for each in servers.definitions]
+    troubles += [(each.name, each.status, each.error) for each in servers.unstarted]
+    told = [(name, status, error) for name, status, error in troubles if error is not None]
+    for name, status, error in told:
+        out.line((status, "yellow"), f" MCP server {name}: {error}")
+    if not warnings and not told:
         out.line(("Nothing to complain about.", "green"))

@@ -7,7 +7,7 @@ through the floor raises CancelledError: a task has one end, and nothing of it c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -54,6 +54,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     toolbox: Toolbox
     tool_timeout_s: float
     shell_environment: dict[str, object]
+    make_ready: Callable[[Floor], Awaitable[object]] | None = None
+    """Awaited before a task's first request: what changes between tasks, and never inside one, changes here."""
 
 
 class _Partial:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tertulia.conversation.context import ConversationContext, ShellMode, Terms, prefs
 from tertulia.errors import InvalidParams
-from tertulia.mcp.view import McpView, parse_allowlist
+from tertulia.mcp.view import McpManager, McpView, NoServers, parse_allowlist
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import limits_from_wire
@@ -45,6 +45,8 @@ class Ground(msgspec.Struct, frozen=True):
     find_wire: Callable[[object], Wire]
     """From `provider/model` or a Wire; refuses an unknown provider."""
     backends: frozenset[str] = frozenset({"native"})
+    mcp: McpManager = NoServers()
+    """Which tools a name of the allowlist may mean, besides those in the view."""
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -58,7 +60,7 @@ class Settled(msgspec.Struct, frozen=True):
 def settle(asked: ContextFields, current: Terms, ground: Ground) -> Settled:
     """The terms that follow from `current` when `asked` is granted as far as the ceiling allows."""
     default, context = ground.default, current.context
-    fields, warnings = _parse_rights(asked, current, default)
+    fields, warnings = _parse_rights(asked, current, ground)
     shell_mode = _shell_mode(asked.shell_mode, current, default)
     if asked.shell_mode is not UNSET:
         fields["shell"] = default.rights.shell if asked.shell_mode is None else shell_mode != "none"
@@ -82,7 +84,7 @@ def _told(narrowed: Iterable[Narrowed], asked: ContextFields) -> Iterator[Narrow
             yield cut
 
 
-def _parse_rights(asked: ContextFields, current: Terms, default: Terms) -> tuple[dict[str, Any], list[str]]:
+def _parse_rights(asked: ContextFields, current: Terms, ground: Ground) -> tuple[dict[str, Any], list[str]]:
     fields: dict[str, Any] = {}
     warnings: list[str] = []
     for name in _RIGHTS:
@@ -91,7 +93,7 @@ def _parse_rights(asked: ContextFields, current: Terms, default: Terms) -> tuple
             case _, msgspec.UNSET:
                 pass
             case _, None:
-                fields[name] = getattr(default.rights, name)
+                fields[name] = getattr(ground.default.rights, name)
             case "approval_policy", _:
                 fields[name] = approval_from_wire(value)
             case "sandbox", _:
@@ -103,7 +105,8 @@ def _parse_rights(asked: ContextFields, current: Terms, default: Terms) -> tuple
             case "limits", _:
                 fields[name] = limits_from_wire(value, current.rights.limits)
             case "mcp_tool_allowlist", _:
-                fields[name], found = parse_allowlist(value, current.context.mcp_view.tools)
+                known = (*current.context.mcp_view.tools, *ground.mcp.list_tools())
+                fields[name], found = parse_allowlist(value, known, ground.mcp.absent())
                 warnings.extend(found)
             case _:
                 fields[name] = value

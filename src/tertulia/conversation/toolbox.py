@@ -6,7 +6,7 @@ Nothing is read from a session or a turn: the terms and the rights say it all.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -14,9 +14,12 @@ from tertulia.conversation.context import ShellMode, Terms, ToolsPrefs, prefs
 from tertulia.mcp.view import McpView
 from tertulia.policy.narrowing import Rights
 from tertulia.prompt.tool_list import ToolList, assemble
+from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.tools.registry import ToolRegistry
+from tertulia.schema.schema import Schema
+from tertulia.tools.registry import Reach, ToolRegistry
+from tertulia.tools.tool import Tool
 
 _KEPT_LISTS = 256
 
@@ -42,9 +45,19 @@ class _Made(msgspec.Struct, frozen=True):
 class Toolbox:
     """The session's tools, and the lists made of them. A list is made once for each set of preferences."""
 
-    def __init__(self, registry: ToolRegistry, forms: Mapping[ShellMode, ToolSpec] | None = None) -> None:
-        """`forms`: what the shell is called and takes in some modes, where that is not what is registered."""
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        forms: Mapping[ShellMode, ToolSpec] | None = None,
+        remote: Callable[[ToolSpec, ConversationId], Tool] | None = None,
+    ) -> None:
+        """`forms`: what the shell is called and takes in some modes, where that is not what is registered.
+
+        `remote`: makes the tool behind a definition of an MCP server for a conversation. It is made at the call:
+        conversations see different definitions under one name.
+        """
         self.registry = registry
+        self._remote = remote
         self._forms = {(mode, spec.name): spec for mode, spec in (forms or {}).items()}
         self._lists: OrderedDict[_Key, _Made] = OrderedDict()
 
@@ -65,6 +78,15 @@ class Toolbox:
         self._lists.move_to_end(key)
         return made.offered
 
+    def reach(self, offered: ToolList, conversation: ConversationId) -> Reach:
+        """Where the calls of a request find their tools: the session's own, and those of servers as they were offered."""
+        remote = self._remote
+        return (
+            self.registry
+            if remote is None
+            else _Offered(self.registry, offered, lambda spec: remote(spec, conversation))
+        )
+
     def knows(self, name: str) -> bool:
         """Whether there is a tool of that name: one of the session's own, or one that was offered lately."""
         return self.registry.get(name) is not None or any(name in made.offered.names for made in self._lists.values())
@@ -76,6 +98,28 @@ class Toolbox:
             if _switched_on(spec, wanted) and (delegating or spec.name not in INTERRUPTING)
         ]
         return assemble([*own, *view.list_tools()])
+
+
+class _Offered:
+    """Implements `Reach`."""
+
+    __slots__ = ("_offered", "_registry", "_remote")
+
+    def __init__(self, registry: ToolRegistry, offered: ToolList, remote: Callable[[ToolSpec], Tool]) -> None:
+        self._registry = registry
+        self._offered = offered
+        self._remote = remote
+
+    def get(self, name: str) -> Tool | None:
+        # Nothing that a server calls itself comes before what is ours.
+        tool = self._registry.get(name)
+        if tool is not None or name not in self._offered.names:
+            return tool
+        spec = next(spec for spec in self._offered.specs if spec.name == name)
+        return self._remote(spec) if spec.source == "mcp" else None
+
+    def schema(self, spec: ToolSpec) -> Schema:
+        return self._registry.schema(spec)
 
 
 def _switched_on(spec: ToolSpec, wanted: ToolsPrefs) -> bool:

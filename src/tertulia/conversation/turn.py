@@ -20,6 +20,7 @@ from tertulia.errors import AgentError
 from tertulia.models.wire import Request
 from tertulia.prompt.assembly import Asking, build_request
 from tertulia.prompt.fingerprint import fingerprint
+from tertulia.prompt.tool_list import ToolList
 from tertulia.protocol.events import TokenCount, Warning
 from tertulia.protocol.items import ToolCall, UserMessage
 from tertulia.protocol.records import Asked
@@ -57,8 +58,8 @@ async def run_turns(floor: Floor, script: Script, admit: Admit) -> tuple[Handed,
     """Turns until the model is done (empty), or until calls have to be handed over."""
     while True:
         floor.take_pending()
-        answer, callable_names = await _one_answer(floor, script)
-        checked = _record(floor, answer, callable_names)
+        answer, known = await _one_answer(floor, script)
+        checked = _record(floor, answer, known)
         # Not committed yet: that is done before a tool runs that may change something, or with the task's end.
         floor.check_wanted()
         if checked:
@@ -70,7 +71,7 @@ async def run_turns(floor: Floor, script: Script, admit: Admit) -> tuple[Handed,
             return ()
 
 
-async def _one_answer(floor: Floor, script: Script) -> tuple[Answer, frozenset[str]]:
+async def _one_answer(floor: Floor, script: Script) -> tuple[Answer, ToolList]:
     """Ask once; if the history does not fit, make room and ask once more."""
     trim_to_limits(floor)
     turn = _prepare(floor, script)
@@ -81,7 +82,7 @@ async def _one_answer(floor: Floor, script: Script) -> tuple[Answer, frozenset[s
             raise
         turn = _prepare(floor, script)
         answer = await _asked(floor, turn)
-    return answer, turn.callable
+    return answer, turn.known
 
 
 class _Turn(msgspec.Struct, frozen=True):
@@ -89,8 +90,8 @@ class _Turn(msgspec.Struct, frozen=True):
 
     asked: Asked
     context: TurnContext
-    callable: frozenset[str]
-    """Names that their tool answers. More than are offered: who asks for too much is told which limit it was."""
+    known: ToolList
+    """Those that answer. More than are offered: who asks for too much is told which limit it was."""
     request: Request
 
 
@@ -120,7 +121,7 @@ def _prepare(floor: Floor, script: Script) -> _Turn:
         output_schema=script.output_schema,
         storage=floor.storage(),
     )
-    return _Turn(asked, context, known.names, request)
+    return _Turn(asked, context, known, request)
 
 
 async def _asked(floor: Floor, turn: _Turn) -> Answer:
@@ -136,9 +137,10 @@ async def _asked(floor: Floor, turn: _Turn) -> Answer:
     return answer
 
 
-def _record(floor: Floor, answer: Answer, callable_names: frozenset[str]) -> list[Checked]:
+def _record(floor: Floor, answer: Answer, known: ToolList) -> list[Checked]:
     """Write the answer down, without calls that repeat an id of it; all calls are checked before any runs."""
-    checked, dropped = check_calls(answer.calls, floor.around.toolbox.registry, callable_names, _context_for(floor))
+    reach = floor.around.toolbox.reach(known, floor.talk.id)
+    checked, dropped = check_calls(answer.calls, reach, known.names, _context_for(floor))
     unwanted = set(map(id, dropped))
     items = [item for item in answer.items if id(item) not in unwanted]
     floor.say(items)

@@ -74,6 +74,7 @@ class EventBus:
         # Filled by garbage collection too, in whatever thread it happens to run.
         self._gone: deque[Mailbox] = deque()
         self._closed = False
+        journal.watch(self._settle)
         self.metrics = Metrics()
         """Counts what was delivered: what the journal took back never happened."""
 
@@ -113,11 +114,13 @@ class EventBus:
         `Internal` caused by it. A failure is raised by every flush that waits for a lost event; if the last of
         those events had no flush waiting for it, then by the next flush too, once.
         """
+        if self._held:
+            # It may settle at once what needs no commit, or can have none.
+            self._journal.hurry()
         if self._unheard is not None:
             error, self._unheard = self._unheard, None
             raise error
         if self._held:
-            self._journal.hurry()
             reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._flushes.append((self._held[-1][0], reached))
             await reached

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from tertulia.protocol.events import Event
@@ -31,6 +32,10 @@ class Journal(Protocol):
         """Take over what has to be remembered besides events, each by its own strictest policy."""
         ...
 
+    def watch(self, settled: Callable[[], None]) -> None:
+        """Call it each time futures have completed, in the same turn of the loop: sooner than these can tell."""
+        ...
+
     def hurry(self) -> None:
         """Somebody waits for what was written so far. Without it a journal may wait a moment for more."""
         ...
@@ -54,6 +59,9 @@ class NoJournal:
 
     def keep(self, record: Record) -> None:
         """Nothing to keep."""
+
+    def watch(self, settled: Callable[[], None]) -> None:
+        """Nothing will ever be settled later."""
 
     def hurry(self) -> None:
         """Nobody waits."""

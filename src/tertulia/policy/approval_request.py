@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from tertulia.policy.approval_policy import ApprovalPolicy
+from tertulia.policy.approval_policy import ApprovalPolicy, approval_to_wire
 from tertulia.policy.commands import CommandKey
 from tertulia.policy.shell_words import Words
 from tertulia.policy.shown import shown
@@ -58,8 +58,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """What a grant of this request is found by; None: in every conversation of the session."""
         return CommandKey((self.kind, *self.subject.words), conversation, expires_at, self.subject.digest)
 
-    def as_event(self, approval_id: str) -> ApprovalRequest:
-        """What a person sees.
+    def as_event(self, approval_id: str, policy: ApprovalPolicy) -> ApprovalRequest:
+        """What a person sees, who is asked under this policy.
 
         A grant that outlives the moment is offered only where all that it will match can be seen.
         """
@@ -69,6 +69,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             shown(f"directory: {subject.cwd}"),
             shown(f"environment: {subject.environment}"),
             shown(f"sandbox: {subject.sandbox}"),
+            shown(f"approval policy: {_described(policy)}, or one that allows more"),
         ]
         whole = all(match.whole for match in matches)
         return ApprovalRequest(
@@ -81,6 +82,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             matches=[match.text for match in matches],
             scopes=[scope for scope in self.scopes if whole or scope == "once"],
         )
+
+
+def _described(policy: ApprovalPolicy) -> str:
+    match approval_to_wire(policy):
+        case str(name):
+            return name
+        case fields:
+            return ", ".join(f"{name} {value}" for name, value in fields.items())
 
 
 def verdict(policy: ApprovalPolicy, kind: ApprovalKind, *, known_safe: bool) -> Literal["run", "ask", "deny"]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Callable, Generator
 from typing import Literal
 
@@ -48,6 +49,7 @@ class _Answer(msgspec.Struct, frozen=True, gc=False):
 
 class _Waiting(msgspec.Struct, frozen=True, eq=False):
     request: Request
+    policy: ApprovalPolicy
     event: ApprovalRequest
     publish: Publish
     answer: asyncio.Future[_Answer]
@@ -88,17 +90,19 @@ class ApprovalDesk:
         self._ids = Numbers()
         # In the order in which they were asked.
         self._pending: dict[str, _Waiting] = {}
-        self._attending = 0
+        self._attending: Counter[ConversationId | None] = Counter()
         self._closed = False
 
     @contextlib.contextmanager
-    def attended(self) -> Generator[None]:
-        """Somebody is there who can answer, for as long as the block lasts."""
-        self._attending += 1
+    def attended(self, conversation: ConversationId | None = None) -> Generator[None]:
+        """Somebody is there who can answer, as long as the block lasts: everything, or what shows in a conversation."""
+        self._attending[conversation] += 1
         try:
             yield
         finally:
-            self._attending -= 1
+            self._attending[conversation] -= 1
+            if not self._attending[conversation]:
+                del self._attending[conversation]
 
     async def ask(
         self, request: Request, policy: ApprovalPolicy, publish: Publish, *, known_safe: bool = False
@@ -112,10 +116,10 @@ class ApprovalDesk:
             return Granted("policy")
         if said == "deny":
             raise NoApprover("this would have to be asked, and the approval policy lets nobody be asked")
-        if (grant := self._grants.find(request)) is not None:
+        if (grant := self._grants.find(request, policy)) is not None:
             return Granted("grant", grant.scope)
         self._check_that_it_can_be_asked(request)
-        answer = await self._answer(request, publish)
+        answer = await self._answer(request, policy, publish)
         if answer.decision == "deny":
             raise ApprovalDenied(self._refusal(answer))
         return Granted("grant" if answer.reason == "grant" else "user", answer.scope)
@@ -145,7 +149,7 @@ class ApprovalDesk:
         if scope == "once" or decision == "deny":
             return self._settle(approval_id, _Answer(decision, "user", scope, message))
         where = waiting.request.conversation_id if scope == "conversation" else None
-        self._grants.add(waiting.request, where, self._default_ttl_s if ttl_s is None else ttl_s)
+        self._grants.add(waiting.request, waiting.policy, where, self._default_ttl_s if ttl_s is None else ttl_s)
         self._settle(approval_id, _Answer("allow", "user", scope, message))
         self._settle_what_is_granted()
         return True
@@ -189,15 +193,18 @@ class ApprovalDesk:
     def _check_that_it_can_be_asked(self, request: Request) -> None:
         if self._closed:
             raise Closed("the session is closing; nobody is asked any more")
-        if self._attending == 0 and not self._is_seen(request):
+        if not (self._is_attended(request) or self._is_seen(request)):
             raise NoApprover("this has to be asked, and nobody is connected who could answer")
         if len(self._pending) >= self._max_pending:
             raise Busy(f"{self._max_pending} approvals wait for an answer already", retry_after_s=1)
 
-    async def _answer(self, request: Request, publish: Publish) -> _Answer:
+    def _is_attended(self, request: Request) -> bool:
+        return any(where in self._attending for where in (None, request.conversation_id, *request.chain))
+
+    async def _answer(self, request: Request, policy: ApprovalPolicy, publish: Publish) -> _Answer:
         approval_id = self._ids.next()
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(request, request.as_event(approval_id), publish, loop.create_future())
+        waiting = _Waiting(request, policy, request.as_event(approval_id, policy), publish, loop.create_future())
         self._pending[approval_id] = waiting
         # Not asyncio.timeout: it could turn an answer that has just been accepted into a timeout.
         timer = loop.call_later(self._timeout_s, self._settle, approval_id, _Answer("deny", "timeout"))
@@ -228,7 +235,7 @@ class ApprovalDesk:
     def _settle_what_is_granted(self) -> None:
         """Nobody is asked twice for what was just allowed for longer."""
         for approval_id, waiting in list(self._pending.items()):
-            if waiting.is_open and (grant := self._grants.find(waiting.request)) is not None:
+            if waiting.is_open and (grant := self._grants.find(waiting.request, waiting.policy)) is not None:
                 self._settle(approval_id, _Answer("allow", "grant", grant.scope))
 
     def _deny(self, approval_ids: list[str], reason: str) -> int:

@@ -8,6 +8,7 @@ import msgspec
 
 from tertulia.errors import NotFound
 from tertulia.events.clock import Clock
+from tertulia.policy.approval_policy import APPROVAL_ORDER, ApprovalPolicy
 from tertulia.policy.approval_request import ApprovalKind, Request, Scope
 from tertulia.policy.commands import CommandKey
 from tertulia.protocol.ids import ConversationId
@@ -54,6 +55,8 @@ class Grant(msgspec.Struct, frozen=True):
 class _Entry(msgspec.Struct, frozen=True):
     key: CommandKey
     grant: Grant
+    policy: ApprovalPolicy
+    """Under which it was given: where less is allowed, it does not hold."""
 
 
 class Grants:
@@ -71,28 +74,34 @@ class Grants:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def add(self, request: Request, conversation: ConversationId | None, ttl_s: float | None) -> Grant:
+    def add(
+        self, request: Request, policy: ApprovalPolicy, conversation: ConversationId | None, ttl_s: float | None
+    ) -> Grant:
         """Allow the same again, in one conversation or in all; a newer grant replaces an older one."""
         key = request.key(conversation, None if ttl_s is None else self._clock.monotonic() + ttl_s)
         self._drop(key)
         if len(self._by_key) >= self._max:
             self._drop(next(iter(self._by_key)))
         scope: Scope = "session" if conversation is None else "conversation"
-        matches = request.as_event("").matches
+        matches = request.as_event("", policy).matches
         grant = Grant(self._ids.next(), request.kind, scope, conversation, matches, ttl_s)
-        self._by_key[key] = _Entry(key, grant)
+        self._by_key[key] = _Entry(key, grant, policy)
         self._keys[grant.grant_id] = key
         return grant
 
-    def find(self, request: Request) -> Grant | None:
-        """The grant that covers this request: its conversation's own, then the session's."""
+    def find(self, request: Request, policy: ApprovalPolicy) -> Grant | None:
+        """The grant that covers this request: its conversation's own, then the session's.
+
+        `policy` is the strictest of the chain. A conversation that was asked by a stricter one cannot lend it a grant.
+        """
         for conversation in (request.conversation_id, None):
             entry = self._by_key.get(request.key(conversation))
             if entry is None:
                 continue
-            if not self._is_over(entry):
+            if self._is_over(entry):
+                self._drop(entry.key)
+            elif APPROVAL_ORDER.meet(entry.policy, policy) == entry.policy:
                 return entry.grant
-            self._drop(entry.key)
         return None
 
     def sweep(self) -> int:

@@ -15,6 +15,7 @@ from typing import Any, AnyStr, Generic, NamedTuple, cast
 import msgspec
 
 from tertulia.policy.error_text import described
+from tertulia.policy.live_tokens import LiveTokens
 from tertulia.protocol.storage import HeadersOnly, StoragePolicy
 
 MIN_SECRET = 8
@@ -130,9 +131,10 @@ def _replacement(kind: str, pattern: str, spell: Callable[[str], AnyStr]) -> Any
 
 
 class Redactor:
-    """Takes secrets out. `register` adds to them; nothing is ever removed."""
+    """Takes secrets out. `register` adds to them for good; session tokens come and go."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._tokens = LiveTokens()
         self._text = _Rules[str](str)
         self._json = _Rules[bytes](str.encode)
         for secret in secrets:
@@ -151,13 +153,21 @@ class Redactor:
         for form in dict.fromkeys(spelled[1:]):
             self._json.add(form.encode(), b"[redacted:secret]")
 
+    def register_token(self, token: str) -> None:
+        """From now on no more than the first eight characters of this session token are let through."""
+        self._tokens.add(token)
+
+    def retire_token(self, token: str) -> None:
+        """The token is valid no more. It stays a secret for a while: what holds it may still have to be written."""
+        self._tokens.retire(token)
+
     def text(self, text: str) -> str:
         """The text without secrets."""
-        return self._text.apply(text)
+        return self._text.apply(self._tokens.text(text))
 
     def json(self, body: bytes) -> bytes:
         """Encoded JSON without secrets; it is still JSON."""
-        redacted = self._json.apply(body)
+        redacted = self._json.apply(self._tokens.json(body))
         if redacted is body or _is_json(redacted):
             return redacted
         # A replacement began inside an escape. Then every string is looked at for itself.

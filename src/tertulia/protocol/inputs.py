@@ -109,6 +109,12 @@ class OfConversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     conversation_id: str
 
 
+class RefreshServers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`mcp/refresh`: have all MCP servers, or these, list their tools again; one that failed is tried again."""
+
+    names: list[str] | None = None
+
+
 class MetricsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`metrics/get`: of the session and all its conversations, or of one of them."""
 

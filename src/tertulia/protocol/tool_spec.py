@@ -36,6 +36,10 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False):
     """custom: free text instead of JSON arguments; hosted: the provider runs it, we never do."""
     grammar: str | None = None
     """For a custom tool, the grammar of its text."""
+    accepts: str | None = None
+    """JSON Schema of what is taken, where that is more than the model is told; canonical text."""
+    remote_name: str | None = None
+    """For a tool of an MCP server, what that server calls it: a name is looked up here, never taken apart."""
 
     @classmethod
     def define(
@@ -48,17 +52,24 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False):
         server: str | None = None,
         kind: ToolKind = "function",
         grammar: str | None = None,
+        accepts: Mapping[str, Any] | None = None,
+        remote: tuple[str, Mapping[str, Any]] | None = None,
     ) -> ToolSpec:
-        """Check the name, bring the schema into canonical form and seal the definition with its digest."""
+        """Check the name, bring the schema into canonical form and seal the definition with its digest.
+
+        `remote`: what a server calls it, and what else it says of it that must not change unnoticed.
+        """
         if not is_legal(name):
             raise InvalidParams(f"tool name {name!r} must match ^[a-zA-Z0-9_-]{{1,64}}$")
         try:
             schema = _canonical.encode({"type": "object", "properties": {}} if parameters is None else dict(parameters))
-            sealed = _canonical.encode([name, description, kind, grammar, msgspec.Raw(schema)])
+            sealed = _canonical.encode([name, description, kind, grammar, msgspec.Raw(schema), *(remote or ())])
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidParams(f"the definition of tool {name!r} cannot be written as JSON: {error}") from None
         digest = hashlib.sha256(sealed).hexdigest()
-        return cls(name, description, schema.decode(), source, digest, server, kind, grammar)
+        taken = None if accepts is None else _canonical.encode(dict(accepts)).decode()
+        called = None if remote is None else remote[0]
+        return cls(name, description, schema.decode(), source, digest, server, kind, grammar, taken, called)
 
     @property
     def signature(self) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tertulia.rollout.files import refuse_link
@@ -52,6 +53,19 @@ def connect_passing(file: Path) -> sqlite3.Connection:
     The caller makes sure of that, before and after.
     """
     return _checked(_connect(file, "mode=ro&immutable=1"), file)
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Generator[None]:
+    """All or none of what is done within it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
 
 
 def _checked(connection: sqlite3.Connection, file: Path) -> sqlite3.Connection:

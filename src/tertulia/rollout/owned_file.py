@@ -13,7 +13,7 @@ from tertulia.errors import StorageError
 from tertulia.events.clock import Clock
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout import table
-from tertulia.rollout.database import PATIENCE_S, connect_owner
+from tertulia.rollout.database import PATIENCE_S, connect_owner, transaction
 from tertulia.rollout.files import (
     Ownership,
     SessionFiles,
@@ -22,7 +22,7 @@ from tertulia.rollout.files import (
     flush,
     make_sessions_folder,
 )
-from tertulia.rollout.schema_versions import blank
+from tertulia.rollout.schema_versions import PAGE_BYTES, blank
 from tertulia.rollout.store import Row, Swept, TtlAction
 from tertulia.rollout.trouble import TROUBLE, explain
 
@@ -30,6 +30,8 @@ Durability = Literal["normal", "full"]
 """`normal` survives the death of the process, `full` that of the machine."""
 
 _GROWN_BYTES = 4 * 1024 * 1024
+_COMMIT_BYTES = 4 * PAGE_BYTES
+"""What one adds to the journal besides its records: pages are written whole."""
 _log = logging.getLogger(__name__)
 
 
@@ -53,6 +55,8 @@ class OwnedFile:
         self._broken: StorageError | None = None
         self._unclean = False
         self._checkpoint_at = _GROWN_BYTES
+        self._journal_bytes = 0
+        """At most, about: to ask the disk after every commit would cost a tenth of one."""
 
     def claim(self) -> None:
         """Open the file, and make it if there is none. Busy where somebody else owns it."""
@@ -61,8 +65,10 @@ class OwnedFile:
     def commit(self, rows: Iterable[Row]) -> None:
         """Add records, all or none."""
         connection = self._connected()
-        with self._explained(), _transaction(connection):
-            table.insert(connection, rows)
+        try:
+            self._journal_bytes += table.insert(connection, rows) + _COMMIT_BYTES
+        except TROUBLE as error:
+            raise self._explain(error) from error
 
     def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
         """Erase what the policy forbids of a conversation, without a trace."""
@@ -87,7 +93,10 @@ class OwnedFile:
 
     def checkpoint_if_grown(self) -> None:
         """Move what stands in the journal into the file once it is a lot. What goes wrong is logged, and remembered."""
-        if self._connection is None or file_size(self._files.wal) < self._checkpoint_at:
+        if self._connection is None or self._journal_bytes < self._checkpoint_at:
+            return
+        self._journal_bytes = file_size(self._files.wal)
+        if self._journal_bytes < self._checkpoint_at:
             return
         try:
             with self._explained(), _impatient(self._connection):
@@ -95,7 +104,8 @@ class OwnedFile:
                 _empty_journal(self._connection)
         except StorageError as error:
             _log.warning("the journal could not be moved into the file: %s", error.message)
-        self._checkpoint_at = file_size(self._files.wal) + _GROWN_BYTES
+        self._journal_bytes = file_size(self._files.wal)
+        self._checkpoint_at = self._journal_bytes + _GROWN_BYTES
 
     def close(self) -> None:
         """Leave the file tidy, and give up ownership, also where it raises. Whatever was committed is safe."""
@@ -157,7 +167,7 @@ class OwnedFile:
 
     def _erase(self, act: Callable[[sqlite3.Connection], int]) -> int:
         connection = self._connected()
-        with self._explained(), _transaction(connection):
+        with self._explained(), transaction(connection):
             touched = act(connection)
             if touched:
                 # Whoever opens the file next knows by this that there may be remains.
@@ -194,25 +204,16 @@ class OwnedFile:
         try:
             yield
         except TROUBLE as error:
-            found = explain(error, self._files.db)
-            if found.detail["kind"] == "flush":
-                # What the kernel could not write it may have forgotten: no later success means anything.
-                self._broken = found
-            if found.detail["kind"] not in ("full", "busy"):
-                self._disconnect()
-            raise found from error
+            raise self._explain(error) from error
 
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Generator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
+    def _explain(self, error: Exception) -> StorageError:
+        found = explain(error, self._files.db)
+        if found.detail["kind"] == "flush":
+            # What the kernel could not write it may have forgotten: no later success means anything.
+            self._broken = found
+        if found.detail["kind"] not in ("full", "busy"):
+            self._disconnect()
+        return found
 
 
 def _empty_journal(connection: sqlite3.Connection) -> bool:

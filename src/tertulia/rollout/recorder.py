@@ -90,6 +90,7 @@ class Recorder:
         self._due: asyncio.Handle | None = None
         self._refusal: StoragePolicyViolation | None = None
         self._closed: asyncio.Future[None] | None = None
+        self._settled: Callable[[], None] = _nobody
 
     @property
     def store(self) -> RolloutStore:
@@ -162,6 +163,10 @@ class Recorder:
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(_LINGER_S, self._on_due)
 
+    def watch(self, settled: Callable[[], None]) -> None:
+        """Call it each time futures have completed."""
+        self._settled = settled
+
     def hurry(self) -> None:
         """Somebody waits: what has come together is committed now."""
         if self._due is not None:
@@ -200,7 +205,7 @@ class Recorder:
         elif self._under_way:
             self._under_way[-1].entries += entries
         else:
-            _complete(entries)
+            self._complete(entries)
 
     def _erase(self, conversation: ConversationId, policy: StoragePolicy) -> None:
         talk = self._codec.talk(conversation)
@@ -225,7 +230,7 @@ class Recorder:
             self._fail(error)
             return
         self._under_way.remove(act)
-        _complete(act.entries)
+        self._complete(act.entries)
         self._give_up_refused()
 
     def _refuse(self, act: _Act, error: StoragePolicyViolation) -> None:
@@ -239,6 +244,12 @@ class Recorder:
     def _give_up_refused(self) -> None:
         if self._refusal is not None and not self._under_way:
             self._fail(self._refusal)
+
+    def _complete(self, entries: Sequence[_Entry]) -> None:
+        for entry in entries:
+            if entry.written is not None and not entry.written.done():
+                entry.written.set_result(None)
+        self._settled()
 
     def _fail(self, error: AgentError) -> None:
         """Nothing that was under way was committed, nor will it be under this attempt."""
@@ -256,12 +267,11 @@ class Recorder:
         for entry in entries:
             if entry.written is not None and not entry.written.done():
                 entry.written.set_exception(error)
+        self._settled()
 
 
-def _complete(entries: Sequence[_Entry]) -> None:
-    for entry in entries:
-        if entry.written is not None and not entry.written.done():
-            entry.written.set_result(None)
+def _nobody() -> None:
+    """Nobody watches."""
 
 
 def _failed(error: AgentError) -> _Written:

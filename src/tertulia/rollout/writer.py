@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections import deque
 from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from tertulia.errors import Closed, StorageError
 from tertulia.rollout.jobs import Answer, Close, Foreman, Job
@@ -65,10 +65,11 @@ class Writer:
             self._file.checkpoint_if_grown()
 
     def _take(self) -> list[Job]:
-        jobs = [self._jobs.get()]
-        with suppress(Empty):
-            while True:
-                jobs.append(self._jobs.get_nowait())
+        queue = self._jobs
+        jobs = [queue.get()]
+        # Nobody else takes from it: what was there is still there.
+        while not queue.empty():
+            jobs.append(queue.get())
         return jobs
 
 

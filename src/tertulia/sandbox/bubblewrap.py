@@ -12,12 +12,14 @@ import re
 import stat
 import subprocess
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from tertulia.errors import SandboxUnavailable
 from tertulia.sandbox.bubblewrapped import Bubblewrapped, Start
 from tertulia.sandbox.cgroup import Cgroup, find_delegated
 from tertulia.sandbox.mounts import Mounts
+from tertulia.sandbox.nested import Nested
 from tertulia.sandbox.rlimits import limit_met
 from tertulia.sandbox.runner import Command, Output, TierName
 from tertulia.sandbox.seccomp import current_machine, filter_program
@@ -42,19 +44,28 @@ class Bubblewrap:
     def __init__(self, program: str = BWRAP) -> None:
         self._program = program
         self._cgroups: Path | None = None
+        self._nested = Nested()
+
+    def identity(self) -> tuple[object, ...]:
+        """Which file the program is; nothing where there is none."""
+        try:
+            status = os.lstat(self._program)
+        except OSError:
+            return ()
+        return self._program, status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
     def find(self) -> str:
         """Its version, having looked whose program it is."""
-        machine = current_machine()
+        machine, identity = current_machine(), self.identity()
         _check_owner(self._program)
-        version = _read_version(self._program)
+        version = _read_version(self._program, identity)
         membership = Path("/proc/self/cgroup")
         self._cgroups = find_delegated(membership.read_text(), Path("/sys/fs/cgroup")) if membership.exists() else None
         return f"{version}, {machine.name}"
 
     def spawn(self, command: Command, streams: Streams, ended: Ended) -> Spawned:
         """In namespaces of its own."""
-        mounts = Mounts(command)
+        mounts = Mounts(command, self._nested)
         cgroup: Cgroup | None = None
         try:
             if self._cgroups is not None:
@@ -95,7 +106,9 @@ def _check_owner(program: str) -> None:
         raise SandboxUnavailable(f"{program} is not a file, so it is not trusted; {_INSTALL}")
 
 
-def _read_version(program: str) -> str:
+@lru_cache(maxsize=8)
+def _read_version(program: str, identity: tuple[object, ...]) -> str:
+    """Asked once of each file."""
     try:
         ran = subprocess.run(
             [program, "--version"], env={}, capture_output=True, timeout=_VERSION_TIMEOUT_S, check=False

@@ -107,6 +107,9 @@ class Bubblewrapped:
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
             self._outer.kill()
 
+    def terminate(self) -> None:
+        """Nothing: from outside, the command cannot be told from those around it."""
+
     # ---- the beginning
 
     def _hear(self) -> None:

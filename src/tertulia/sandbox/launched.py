@@ -114,6 +114,11 @@ class Launched:
         with suppress(OSError):
             self._line.send(b"K")
 
+    def terminate(self) -> None:
+        """The keeper passes it on."""
+        with suppress(OSError):
+            self._line.send(b"T")
+
     def _hear(self) -> None:
         try:
             data = self._line.recv(_REPORT_BYTES)

@@ -32,6 +32,7 @@ _NOT_BEGUN = 125
 _STAY = 2
 """One at work and one that waits: commands that come one after the other make nobody fork a keeper."""
 _TAKEN, _READY = b"t", b"r"
+_TERMINATE = b"T"
 _OURS_TO_IGNORE = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
 """Sent by a terminal to everybody in front of it, and meant for the command."""
 _CHANGED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, *_OURS_TO_IGNORE)
@@ -224,10 +225,23 @@ def _wait(child: int, control: int, processes: int | None) -> str | None:
     poll, ended = select.poll(), os.pidfd_open(child)
     poll.register(control, select.POLLIN)
     poll.register(ended, select.POLLIN)
-    while not poll.poll(None if processes is None else _WATCH_PERIOD_MS):
-        if processes is not None and count_tasks(os.getpid(), processes) > processes:
+    while True:
+        ready = [fd for fd, _ in poll.poll(None if processes is None else _WATCH_PERIOD_MS)]
+        if ready == [control] and _said(control) == _TERMINATE:
+            os.kill(child, signal.SIGTERM)
+        elif ready:
+            os.close(ended)
+            return None
+        elif processes is not None and count_tasks(os.getpid(), processes) > processes:
+            os.close(ended)
             return "processes"
-    return None
+
+
+def _said(control: int) -> bytes:
+    try:
+        return os.read(control, 1)
+    except OSError:
+        return b""
 
 
 def _end_all(child: int) -> int:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from tertulia.errors import SandboxError
+from tertulia.sandbox.nested import Nested
 from tertulia.sandbox.runner import Command, Confinement
 from tertulia.sandbox.stubs import Stub, hold
 
@@ -32,8 +33,11 @@ _READABLE, _BOUND, _PROTECTED, _MASKED = range(4)
 class Mounts:
     """Arguments, the descriptors that they name, and the stubs they rest on; to be closed when the command is gone."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: Command, nested: Nested | None = None) -> None:
+        """`nested`: what is known of roots from command to command."""
         self.fds: list[int] = []
+        self._nested = nested or Nested()
+        self._looked_into: list[str] = []
         self._stubs: list[Stub] = []
         self._parts: list[tuple[int, int, str, list[str]]] = []
         # Much of /proc is the whole machine's and can be written by root, to whom a sandboxed uid may map.
@@ -53,8 +57,10 @@ class Mounts:
             os.close(self.fds.pop())
 
     def close(self) -> None:
-        """Everything, and the stubs are gone."""
+        """Everything, and the stubs are gone. Again is nothing."""
         self.close_fds()
+        while self._looked_into:
+            self._nested.after(self._looked_into.pop())
         while self._stubs:
             self._stubs.pop().release()
 
@@ -71,6 +77,7 @@ class Mounts:
             self._show(place, writable)
         for root in writable:
             self._bind_root(root, confinement)
+            self._protect_nested(root, [*hidden_again, *(other for other in writable if _is_below(other, root))])
         for path in confinement.masked:
             self._mask(path, writable)
         for _, _, _, arguments in sorted(self._parts):
@@ -135,6 +142,24 @@ class Mounts:
             self._add(above, _BOUND, "--bind-fd", str(self._open_root(above)), above)
             above = os.path.dirname(above)
         self._add(target, _PROTECTED, "--ro-bind-fd", str(self._open_root(target)), target)
+
+    def _protect_nested(self, root: str, elsewhere: Iterable[str]) -> None:
+        """Protected names deeper in the root. What they lie in can be renamed, and they go with it as they are.
+
+        Not so in `elsewhere`: what is masked stays so, and other roots are looked after by themselves.
+        """
+        self._looked_into.append(root)
+        for name in self._nested.before(root):
+            path = f"{root}/{name}"
+            if any(_is_in(path, place) for place in elsewhere):
+                continue
+            try:
+                fd = self._keep(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if os.readlink(f"/proc/self/fd/{fd}") != path:
+                raise SandboxError(f"{path} changed while the command was started; nothing was run")
+            self._add(path, _PROTECTED, "--ro-bind-fd", str(fd), path)
 
     def _mask(self, path: str, writable: Iterable[str]) -> None:
         real = os.path.realpath(path)

@@ -27,12 +27,20 @@ _CTRL_D = b"\x04"
 class Process:
     """Implements `Running`. Belongs to the loop that it was started on."""
 
-    def __init__(self, command: Command, tier: Tier, clock: Clock, on_output: OnOutput | None) -> None:
+    def __init__(
+        self,
+        command: Command,
+        tier: Tier,
+        clock: Clock,
+        on_output: OnOutput | None,
+        on_error: OnOutput | None = None,
+    ) -> None:
         self.finished: Finished | None = None
         self.tier: TierName = tier.name
         self._tier = tier
         self._clock = clock
-        self._on_output = on_output
+        self._on_output, self._on_error = on_output, on_error
+        self._paused = False
         self._loop = asyncio.get_running_loop()
         self._began_at = clock.monotonic()
         self._all, self._fresh = KeptOutput(command.kept_output_bytes), KeptOutput(command.kept_output_bytes)
@@ -41,7 +49,7 @@ class Process:
         self._unwritten = bytearray(command.stdin)
         self._written, self._gone = asyncio.Event(), asyncio.Event()
         self._why: Literal["exited", "timeout", "killed"] = "exited"
-        self._stdio = Stdio(command)
+        self._stdio = Stdio(command, errors_apart=on_error is not None)
         try:
             self._spawned: Spawned = tier.spawn(command, self._stdio.streams, self._ended)
         except BaseException:
@@ -51,6 +59,8 @@ class Process:
             self._stdio.close_theirs()
         if self._stdio.reader is not None:
             self._loop.add_reader(self._stdio.reader, self._read)
+        if self._stdio.errors is not None:
+            self._loop.add_reader(self._stdio.errors, self._read_errors)
         self._feed()
 
     # ---- what others may do with it
@@ -80,6 +90,23 @@ class Process:
         """What was written since the last time."""
         return self._fresh.take()
 
+    def pause(self) -> None:
+        """Read no more of its stdout for now."""
+        if self._stdio.reader is not None and not self._paused:
+            self._paused = True
+            self._loop.remove_reader(self._stdio.reader)
+
+    def resume(self) -> None:
+        """Read on."""
+        if self._stdio.reader is not None and self._paused:
+            self._loop.add_reader(self._stdio.reader, self._read)
+        self._paused = False
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        if self.finished is None:
+            self._spawned.terminate()
+
     async def wait(self, timeout_s: float | None = None) -> Finished | None:
         """How it ended; None when it still runs after so long."""
         try:
@@ -106,24 +133,46 @@ class Process:
 
     # ---- output
 
-    def _read(self, pieces: int = _CHUNKS_AT_ONCE) -> None:
-        for _ in range(pieces):
-            if self._stdio.reader is None:
+    def _read(self) -> None:
+        for _ in range(_CHUNKS_AT_ONCE):
+            if self._paused or not self._piece(self._stdio.reader, self._heard):
                 return
-            try:
-                data = os.read(self._stdio.reader, _CHUNK)
-            except BlockingIOError:
+
+    def _read_errors(self) -> None:
+        for _ in range(_CHUNKS_AT_ONCE):
+            if not self._piece(self._stdio.errors, self._on_error):
                 return
-            except OSError:
-                # EIO: nobody holds the other side of the terminal any more.
-                data = b""
-            if not data:
-                self._loop.remove_reader(self._stdio.reader)
-                return
-            self._all.add(data)
-            self._fresh.add(data)
-            if self._on_output is not None:
-                self._on_output(data)
+
+    def _read_the_rest(self) -> None:
+        for fd, hears in ((self._stdio.reader, self._heard), (self._stdio.errors, self._on_error)):
+            for _ in range(_LAST_DRAIN):
+                if not self._piece(fd, hears):
+                    break
+            if fd is not None:
+                self._loop.remove_reader(fd)
+
+    def _heard(self, data: bytes) -> None:
+        self._all.add(data)
+        self._fresh.add(data)
+        if self._on_output is not None:
+            self._on_output(data)
+
+    def _piece(self, fd: int | None, hears: OnOutput | None) -> bool:
+        """One piece, if there is one by now."""
+        if fd is None or hears is None:
+            return False
+        try:
+            data = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            # EIO: nobody holds the other side of the terminal any more.
+            data = b""
+        if not data:
+            self._loop.remove_reader(fd)
+            return False
+        hears(data)
+        return True
 
     # ---- input
 
@@ -162,9 +211,7 @@ class Process:
 
     def _ended(self, ending: Ending) -> None:
         self._shut_stdin()
-        self._read(_LAST_DRAIN)
-        if self._stdio.reader is not None:
-            self._loop.remove_reader(self._stdio.reader)
+        self._read_the_rest()
         self._stdio.close_ours()
         output = self._all.output()
         ending = self._tier.conclude(ending, output)

@@ -146,6 +146,18 @@ class Running(Protocol):
         """What was written since the last `take`, within the same bound. The rest is counted in its total."""
         ...
 
+    def pause(self) -> None:
+        """Read no more of its stdout until `resume`: soon it cannot write. What it left at its end is read anyway."""
+        ...
+
+    def resume(self) -> None:
+        """Read on. Both are nothing when it is so already."""
+        ...
+
+    def terminate(self) -> None:
+        """Ask it to end (SIGTERM, to the command itself), in a tier that can."""
+        ...
+
     async def wait(self, timeout_s: float | None = None) -> Finished | None:
         """How it ended; None when it still runs after so long. Waiting ends nothing, and neither does cancelling."""
         ...
@@ -177,8 +189,13 @@ class Runner(Protocol):
         """The self-test, once; SandboxUnavailable names the reason and what to install."""
         ...
 
-    async def start(self, command: Command, on_output: OnOutput | None = None) -> Running:
-        """Start it. SandboxUnavailable, SandboxError (a root was swapped) or InvalidParams before anything runs."""
+    async def start(
+        self, command: Command, on_output: OnOutput | None = None, on_error: OnOutput | None = None
+    ) -> Running:
+        """Start it. SandboxUnavailable, SandboxError (a root was swapped) or InvalidParams before anything runs.
+
+        With `on_error` its stderr is a pipe of its own: that is told of it, and the output is its stdout alone.
+        """
         ...
 
     async def run(

@@ -21,39 +21,49 @@ from tertulia.sandbox.unconfined import Unconfined
 _TIERS: Mapping[TierChoice, Callable[[], Tier]] = {"bubblewrap": Bubblewrap, "landlock": Landlocked}
 _SELF_TEST_TIMEOUT_S = 30.0
 
+_held: dict[tuple[object, ...], TierReport] = {}
+"""Self-tests of this process that succeeded, by all that their result rests on: a second session repeats none."""
+
 
 class Sandbox:
     """Implements `Runner`. One a session; on one loop at a time."""
 
     def __init__(self, *, tier: TierChoice | Tier = "bubblewrap", clock: Clock) -> None:
         self._tier = _TIERS[tier]() if isinstance(tier, str) else tier
+        # A tier that somebody else made is known to nobody by its name.
+        self._shares = isinstance(tier, str)
         self._unconfined: Tier = Unconfined()
         self._clock = clock
         self._report: TierReport | None = None
+        self._tested: tuple[object, ...] = ()
         self._testing: asyncio.Event | None = None
         self._running: set[Process] = set()
 
     async def check(self) -> TierReport:
-        """Try the tier out, once it succeeds; who asks meanwhile waits for the same answer."""
-        while self._report is None:
+        """Try the tier out, until it succeeds, and when it has been replaced; who asks meanwhile waits as well."""
+        while self._report is None or self._tested != self._tier.identity():
             if self._testing is not None:
                 await self._testing.wait()
                 continue
             self._testing = asyncio.Event()
             try:
+                self._tested = self._tier.identity()
+                self._report = None
                 self._report = await self._test()
             finally:
                 self._testing.set()
                 self._testing = None
         return self._report
 
-    async def start(self, command: Command, on_output: OnOutput | None = None) -> Process:
+    async def start(
+        self, command: Command, on_output: OnOutput | None = None, on_error: OnOutput | None = None
+    ) -> Process:
         """Start it, confined as it says."""
         command = _checked(command)
         if command.confinement.mode == "danger_full_access":
-            return self._spawn(command, self._unconfined, on_output)
+            return self._spawn(command, self._unconfined, on_output, on_error)
         await self.check()
-        return self._spawn(command, self._tier, on_output)
+        return self._spawn(command, self._tier, on_output, on_error)
 
     async def run(
         self, command: Command, *, timeout_s: float | None = None, on_output: OnOutput | None = None
@@ -70,16 +80,25 @@ class Sandbox:
         self._tier.close()
         self._unconfined.close()
 
-    def _spawn(self, command: Command, tier: Tier, on_output: OnOutput | None) -> Process:
+    def _spawn(
+        self, command: Command, tier: Tier, on_output: OnOutput | None, on_error: OnOutput | None = None
+    ) -> Process:
         self._running = {process for process in self._running if process.finished is None}
-        process = Process(command, tier, self._clock, on_output)
+        process = Process(command, tier, self._clock, on_output, on_error)
         self._running.add(process)
         return process
 
     async def _test(self) -> TierReport:
+        tested = self._tested
         version = await asyncio.to_thread(self._tier.find)
+        key = (self._tier.name, version, os.geteuid(), tested)
+        if self._shares and key in _held:
+            return _held[key]
         attempts = await try_to_escape(self._tier, self._run_untested)
-        return TierReport(self._tier.name, version, attempts, self._tier.not_covered)
+        report = TierReport(self._tier.name, version, attempts, self._tier.not_covered)
+        if self._shares:
+            _held[key] = report
+        return report
 
     async def _run_untested(self, command: Command) -> Finished:
         return await _see_through(self._spawn(command, self._tier, None), _SELF_TEST_TIMEOUT_S)

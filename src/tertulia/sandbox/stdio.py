@@ -15,15 +15,17 @@ from tertulia.sandbox.tier import Streams
 class Stdio:
     """Open until closed, each side by itself. Our ends never block."""
 
-    __slots__ = ("_theirs", "reader", "streams", "writer")
+    __slots__ = ("_theirs", "errors", "reader", "streams", "writer")
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: Command, *, errors_apart: bool = False) -> None:
         self.reader: int | None = None
+        self.errors: int | None = None
+        """Where stderr is read from if not together with stdout."""
         self.writer: int | None = None
         """The same as `reader` where it is a terminal."""
         self._theirs: list[int] = []
         try:
-            self.streams = self._open(command)
+            self.streams = self._open(command, errors_apart)
         except OSError as error:
             self.close_theirs()
             self.close_ours()
@@ -31,7 +33,7 @@ class Stdio:
         for fd in self._ours():
             os.set_blocking(fd, False)
 
-    def _open(self, command: Command) -> Streams:
+    def _open(self, command: Command, errors_apart: bool) -> Streams:
         if command.inherit_stdio:
             return Streams(0, 1, 2)
         if command.terminal is not None:
@@ -47,10 +49,14 @@ class Stdio:
         self._theirs.append(stdin)
         self.reader, output = os.pipe()
         self._theirs.append(output)
-        return Streams(stdin, output, output)
+        if not errors_apart:
+            return Streams(stdin, output, output)
+        self.errors, errors = os.pipe()
+        self._theirs.append(errors)
+        return Streams(stdin, output, errors)
 
     def _ours(self) -> set[int]:
-        return {fd for fd in (self.reader, self.writer) if fd is not None}
+        return {fd for fd in (self.reader, self.errors, self.writer) if fd is not None}
 
     def close_theirs(self) -> None:
         """Once the command has them, so that an end of file is seen."""
@@ -61,4 +67,4 @@ class Stdio:
         """No more is read or written."""
         for fd in self._ours():
             os.close(fd)
-        self.reader = self.writer = None
+        self.reader = self.errors = self.writer = None

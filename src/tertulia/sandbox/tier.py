@@ -40,6 +40,10 @@ class Spawned(Protocol):
         """End all of it, at once and without waiting. Again, or too late, is nothing."""
         ...
 
+    def terminate(self) -> None:
+        """SIGTERM to the command itself, where that can be had; else nothing."""
+        ...
+
 
 class Tier(Protocol):
     """One way to confine. Its callbacks come on the loop of the thread that called `spawn`."""
@@ -52,6 +56,10 @@ class Tier(Protocol):
     @property
     def not_covered(self) -> tuple[str, ...]:
         """What it cannot hold, in words for people."""
+        ...
+
+    def identity(self) -> tuple[object, ...]:
+        """What `find` would look at, in a form that changes when that does. Costs next to nothing."""
         ...
 
     def find(self) -> str:

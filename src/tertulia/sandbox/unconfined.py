@@ -16,6 +16,10 @@ class Unconfined:
     def __init__(self) -> None:
         self._launcher = Launcher(confines=False)
 
+    def identity(self) -> tuple[object, ...]:
+        """Of nothing."""
+        return ()
+
     def find(self) -> str:
         """There is nothing to find."""
         return ""

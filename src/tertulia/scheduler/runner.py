@@ -151,6 +151,8 @@ class Runner:
         """The part that waits. Nothing but a cancellation comes out of it."""
         try:
             await floor.commit()
+            if self._around.make_ready is not None:
+                await self._around.make_ready(floor)
             if plan.work is not None:
                 await plan.work(floor)
                 await floor.commit()

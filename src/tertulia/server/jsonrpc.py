@@ -240,6 +240,7 @@ class Connection:
         if asked.after_seq is not None and not 0 <= asked.after_seq <= bus.last_seq:
             raise InvalidParams(f"after_seq must be between 0 and {bus.last_seq}, the last event so far")
         news = bus.subscribe(after=asked.after_seq, conversation=conversation)
+        session.parts.workshop.attendance.add(news, conversation)
         former = self._feeds.get(session.id)
         self._follow(session, Feed(news, self._sink) if former is None else former.replace(news))
         return {"subscribed": True, "last_seq": bus.last_seq}
@@ -248,6 +249,7 @@ class Connection:
         """The client hears of it from its first event on, and it ends with the connection."""
         self._sessions = [*(other for other in self._sessions if not other.closed), session]
         news = session.parts.bus.subscribe(after=session.parts.began_after)
+        session.parts.workshop.attendance.add(news, None)
         self._follow(session, Feed(news, self._sink))
         if self._closing:
             self._close(session)
@@ -257,9 +259,7 @@ class Connection:
 
     def _follow(self, session: Session, feed: Feed) -> None:
         async def run() -> None:
-            # Whoever hears of a request can answer it.
-            with session.parts.workshop.desk.attended():
-                await feed.run()
+            await feed.run()
             if self._feeds.get(session.id) is feed:
                 del self._feeds[session.id]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tertulia.errors import InvalidParams
 from tertulia.policy.grants import Grant
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import ApprovalsOf, Resolve, Revoke
 from tertulia.protocol.tool_events import ApprovalRequest
+from tertulia.session.answering import Answering, Handler
 from tertulia.session.answers import Resolved, Revoked
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
@@ -36,6 +38,16 @@ class Approvals:
         )
         await self._parts.bus.flush()
         return Resolved(settled)
+
+    def answer_with(self, handler: Handler, conversation: str | None = None) -> Answering:
+        """Have a function answer from now on, everything or what shows in one conversation; `close` what it returns.
+
+        It gets the request and returns "allow", "deny" or a mapping with the fields of `resolve`. It may be async; one
+        that is not runs in a thread. What it raises, and no answer within `approval_timeout_s`, is a no.
+        """
+        if not callable(handler):
+            raise InvalidParams(f"a handler must be a function, not {type(handler).__name__}")
+        return Answering(self._parts, handler, self._find(conversation))
 
     def grants(self, conversation: str | None = None) -> list[Grant]:
         """What was allowed for longer, oldest first: all, or what counts in one conversation."""

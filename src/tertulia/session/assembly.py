@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from msgspec.structs import replace
@@ -15,7 +15,8 @@ from tertulia.errors import InvalidParams
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.events.journal import Journal
-from tertulia.mcp.view import McpView, NoServers
+from tertulia.mcp.manager import SessionServers
+from tertulia.mcp.view import McpView
 from tertulia.models.catalog import ModelProvider, WireName, locate
 from tertulia.models.chat import ChatWire
 from tertulia.models.choice import choose_model
@@ -25,9 +26,9 @@ from tertulia.models.messages import MessagesWire
 from tertulia.models.responses import ResponsesWire
 from tertulia.models.scripted import ScriptedModel
 from tertulia.models.wire import Wire
+from tertulia.policy.turnstile import Turnstile
 from tertulia.protocol.events import SessionConfigured, Warning
-from tertulia.protocol.ids import new_conversation_id, new_session_id
-from tertulia.protocol.tool_events import McpServerStatus
+from tertulia.protocol.ids import ConversationId, new_conversation_id, new_session_id
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.scheduler.interrupts import Interrupts
 from tertulia.scheduler.nursery import Nursery
@@ -44,13 +45,17 @@ from tertulia.session.recollection import Recollection
 from tertulia.session.recording import keep_swept, new_record
 from tertulia.session.recovery import close_what_was_open
 from tertulia.session.restoring import Restorer
+from tertulia.session.server_list import servers_of
+from tertulia.session.servers import Basement, Unasked, candidates
 from tertulia.session.settings import Settings, current_environment
+from tertulia.session.views import Views
 from tertulia.session.wires import WireShelf
 from tertulia.session.workshop import Workshop, open_workshop
 from tertulia.tools.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
 from tertulia.tools.conv import conv_tools
 from tertulia.tools.function import FunctionTool
 from tertulia.tools.local_shell import LocalShell
+from tertulia.tools.mcp import McpTool
 from tertulia.tools.plan import UpdatePlan
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.shell import PLAIN, Shell
@@ -59,8 +64,6 @@ from tertulia.tools.tool import Tool
 from tertulia.tools.view_image import ViewImage
 from tertulia.tools.web_search import WebSearch
 from tertulia.version import __version__
-
-_NO_MCP = "this build does not start MCP servers yet"
 
 _WIRES: dict[WireName, type[HttpWire]] = {"responses": ResponsesWire, "chat": ChatWire, "messages": MessagesWire}
 
@@ -109,6 +112,7 @@ def assemble(
     journal: Journal | None = None,
     environment: Environment | None = None,
     past: Recollection | None = None,
+    basement: Basement | None = None,
 ) -> Parts:
     """All parts of a session, connected, with its conversations. Needs a running loop; waits for nothing.
 
@@ -126,8 +130,13 @@ def assemble(
     model, untold = models.choose(settings.model or (past.model if past else None) or None)
     wires = WireShelf(models.find, nursery)
     directory, workshop = SessionDirectory(), open_workshop(settings, environment, clock, bus)
-    toolbox = _toolbox(settings, directory, workshop)
-    notary = _notary(settings, wires, wires.find(model), toolbox)
+    wire = wires.find(model)
+    listed = servers_of(settings, environment)
+    below = basement or Basement(settings, environment, clock, nursery)
+    servers = SessionServers(below.pool, session_id, clock, bus.publish)
+    toolbox = _toolbox(settings, directory, workshop, _remote(settings, servers, workshop, clock))
+    notary = _notary(settings, wires, wire, toolbox, servers)
+    views = Views(servers, notary, bus)
     conversations = Conversations(root_id, notary, bus=bus, clock=clock, journal=journal)
     registry = TaskRegistry()
     parts = Parts(
@@ -139,17 +148,22 @@ def assemble(
         journal=journal,
         toolbox=toolbox,
         conversations=conversations,
-        scheduler=_scheduler(settings, conversations, bus, clock, (toolbox, nursery, registry)),
+        scheduler=_scheduler(settings, conversations, bus, clock, (toolbox, nursery, registry), views),
         registry=registry,
         nursery=nursery,
         wires=wires,
         workshop=workshop,
-        mcp=tuple((name, "disabled", _NO_MCP) for name in sorted(settings.mcp_servers)),
+        servers=servers,
+        views=views,
+        basement=below if basement is None else None,
         began_after=last_seq,
     )
     directory.serve(parts)
     bus.metrics.knows = toolbox.knows
     _begin(parts, notary, past, untold)
+    for warning in listed.warnings:
+        bus.publish(Warning(warning, "mcp_servers"))
+    servers.begin(candidates(listed, settings, environment))
     return parts
 
 
@@ -168,13 +182,26 @@ def _begin(parts: Parts, notary: Notary, past: Recollection | None, untold: str 
     keep_swept(parts)
 
 
-def _notary(settings: Settings, wires: WireShelf, wire: Wire, toolbox: Toolbox) -> Notary:
+def _remote(
+    settings: Settings, servers: SessionServers, workshop: Workshop, clock: Clock
+) -> Callable[[ToolSpec, ConversationId], Tool]:
+    """Makes the tool behind a definition of an MCP server, for one conversation."""
+    turnstile = Turnstile(clock, ceiling=settings.rights().limits)
+
+    def tool(spec: ToolSpec, conversation: ConversationId) -> Tool:
+        reached = servers.reached_from(conversation)
+        return McpTool(spec, reached, workshop.desk, turnstile, Unasked(), settings.tool_timeout_s)
+
+    return tool
+
+
+def _notary(settings: Settings, wires: WireShelf, wire: Wire, toolbox: Toolbox, servers: SessionServers) -> Notary:
     return Notary(
         _default_terms(settings, wire),
         settings.rights(),
         wires=wires,
         toolbox=toolbox,
-        mcp=NoServers(),
+        mcp=servers,
         skip_conflicts=settings.on_tool_conflict == "skip",
     )
 
@@ -185,18 +212,25 @@ def _scheduler(
     bus: EventBus,
     clock: Clock,
     shared: tuple[Toolbox, Nursery, TaskRegistry],
+    views: Views,
 ) -> Scheduler:
     toolbox, nursery, registry = shared
     grace = settings.close_timeout_s
-    around = Surroundings(bus, clock, toolbox, settings.tool_timeout_s, dict(settings.shell_environment))
+    environment = dict(settings.shell_environment)
+    around = Surroundings(bus, clock, toolbox, settings.tool_timeout_s, environment, views.make_ready)
     interrupts = Interrupts(conversations, bus, clock)
     runner = Runner(conversations, around, nursery, registry, interrupts, grace)
     return Scheduler(runner, interrupts, bus, clock, nursery, grace)
 
 
-def _toolbox(settings: Settings, directory: SessionDirectory, workshop: Workshop) -> Toolbox:
+def _toolbox(
+    settings: Settings,
+    directory: SessionDirectory,
+    workshop: Workshop,
+    remote: Callable[[ToolSpec, ConversationId], Tool],
+) -> Toolbox:
     own = (*_command_tools(workshop), UpdatePlan(), WebSearch(), *conv_tools(directory))
-    return Toolbox(ToolRegistry([*own, *map(_as_tool, settings.tools)]), {"default": PLAIN})
+    return Toolbox(ToolRegistry([*own, *map(_as_tool, settings.tools)]), {"default": PLAIN}, remote)
 
 
 def _command_tools(workshop: Workshop) -> tuple[Tool, ...]:
@@ -230,8 +264,7 @@ def _as_tool(given: object) -> Tool:
 
 def _default_terms(settings: Settings, wire: Wire) -> Terms:
     rights = settings.defaults()
-    view = McpView.new_from_manager(NoServers())
-    context = ConversationContext(None, None, view, prefs(rights, settings.shell_mode, wire.family))
+    context = ConversationContext(None, None, McpView(), prefs(rights, settings.shell_mode, wire.family))
     cwd = os.path.abspath(settings.cwd or ".")
     return Terms(context, rights, wire, "native", cwd, settings.shell_mode)
 
@@ -240,7 +273,5 @@ def _announce(parts: Parts, untold: str | None) -> None:
     root = parts.conversations.root
     if untold is not None:
         parts.bus.publish(Warning(untold, "no_model"))
-    for name, _, error in parts.mcp:
-        parts.bus.publish(McpServerStatus(name, "disabled", error))
     for conflict in parts.toolbox.offered(root.terms, root.terms.rights).conflicts:
         parts.bus.publish(Warning(conflict, "tool_conflict"))

@@ -1,4 +1,4 @@
-"""Who could answer an approval: programs that follow the events. Clients of a server say so to the desk themselves."""
+"""Who could answer an approval: whoever follows the events that it shows in, here or at the other end of a wire."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from tertulia.protocol.ids import ConversationId
 
 
 class Attendance:
-    """A program that follows the events sees a request and can answer it. One that only sends messages cannot."""
+    """Who follows the events sees a request and can answer it. Who only sends messages, or follows others, cannot.
+
+    A request shows in its own conversation and in those that wait for it, the root of its chain among them.
+    """
 
     def __init__(self) -> None:
         self._following: WeakKeyDictionary[Subscription, ConversationId | None] = WeakKeyDictionary()

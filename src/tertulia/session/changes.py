@@ -12,6 +12,8 @@ from tertulia.session.parts import Parts
 
 async def open_talk(parts: Parts, spec: NewConversation) -> tuple[Talk, Settled]:
     """A new conversation. What the journal refuses has not happened."""
+    # Whoever names tools means those that are about to be there.
+    await parts.servers.settle()
     talk, settled = parts.conversations.open(spec)
     await _commit_birth(parts, talk)
     return talk, settled
@@ -35,6 +37,7 @@ async def _commit_birth(parts: Parts, talk: Talk) -> None:
 
 async def change_talk(parts: Parts, talk: Talk, asked: SetContext) -> Settled:
     """New terms. Where the journal refuses them the former ones hold again; what was said about them stays said."""
+    await parts.servers.settle()
     conversations = parts.conversations
     former, title, cuts = talk.terms, talk.title, conversations.narrowed(talk)
     settled = conversations.change(talk, asked)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tertulia.errors import InvalidParams
+from tertulia.mcp.servers import anchored
 
 MAX_BYTES = 1024 * 1024
 MAX_DOTS = 200
@@ -58,6 +59,21 @@ def anchor(paths: Any, folder: Path, user_home: Path) -> Any:
     if not isinstance(paths, list):
         return paths
     return [_anchor(path, folder, user_home) for path in cast("list[Any]", paths)]
+
+
+def anchor_servers(servers: Any, folder: Path) -> Any:
+    """Tables of MCP servers, each `cwd` counted from `folder`; what is no such table is left alone."""
+    if not isinstance(servers, dict):
+        return servers
+    return {name: _anchor_server(entry, folder) for name, entry in cast("dict[str, Any]", servers).items()}
+
+
+def _anchor_server(entry: Any, folder: Path) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    table = cast("dict[str, Any]", entry)
+    cwd = table.get("cwd")
+    return {**table, "cwd": anchored(cwd, folder)} if isinstance(cwd, str) else table
 
 
 def _anchor(path: Any, folder: Path, user_home: Path) -> Any:

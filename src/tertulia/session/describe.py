@@ -58,8 +58,13 @@ def session(parts: Parts) -> SessionInfo:
         version=__version__,
         policy=policy(parts.settings.rights()),
         model=root.terms.wire.name,
-        mcp=[{"name": name, "status": status, "error": error, "tools": 0} for name, status, error in parts.mcp],
+        mcp=servers(parts),
     )
+
+
+def servers(parts: Parts) -> list[dict[str, Any]]:
+    """The MCP servers, by name; what is not known of one is not said."""
+    return [{k: v for k, v in asdict(report).items() if v is not None} for report in parts.servers.reports()]
 
 
 def conversation(parts: Parts, talk: Talk) -> ConversationInfo:
@@ -94,6 +99,7 @@ def entry(item: UserMessage | AssistantMessage) -> HistoryEntry:
 
 def tools(parts: Parts, talk: Talk) -> tuple[list[ToolInfo], str]:
     """The tools that are offered, and the cache key of a request made now."""
+    parts.views.look(talk)
     offered = parts.toolbox.offered(talk.terms, talk.terms.rights)
     listed = [ToolInfo(spec.name, spec.source, spec.digest, spec.server) for spec in offered.specs]
     return listed, _cache_key(talk, offered)
@@ -101,6 +107,7 @@ def tools(parts: Parts, talk: Talk) -> tuple[list[ToolInfo], str]:
 
 def context(parts: Parts, talk: Talk) -> ContextInfo:
     """`conversation/context`."""
+    parts.views.look(talk)
     terms, rights = talk.terms, talk.terms.rights
     offered = parts.toolbox.offered(terms, rights)
     prefix = len(_instructions(talk, offered).encode()) + len(offered.encoded(terms.wire.dialect))

@@ -98,7 +98,7 @@ class Conversation:
         talk = parts.conversations.find(self.id)
         following = aclosing(submission.follow(parts.scheduler, parts.bus, talk, asked))
         async with following as events:
-            with parts.workshop.desk.attended():
+            with parts.workshop.desk.attended(talk.id):
                 async for event in events:
                     yield event
 

@@ -7,6 +7,7 @@ import asyncio
 from tertulia.errors import Closed, Limit, NotFound
 from tertulia.events.clock import SystemClock
 from tertulia.scheduler.nursery import Nursery
+from tertulia.session.servers import Basement
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings, current_environment
 from tertulia.session.sweeping import sweep_before_serving
@@ -25,13 +26,14 @@ class Host:
         self._gone = Tombstones()
         self._nursery = Nursery()
         self._swept: asyncio.Task[None] | None = None
+        self._basement: Basement | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     async def start(self, settings: Settings | None = None) -> Session:
         """A running session; Limit when there are too many."""
-        return await self._enter(Session(settings or self.settings, swept=True))
+        return await self._enter(Session(settings or self.settings, swept=True, basement=self._below()))
 
     async def _enter(self, session: Session) -> Session:
         if len(self._sessions) >= MAX_SESSIONS:
@@ -46,7 +48,15 @@ class Host:
         running = self._sessions.get(session_id)
         if running is not None and not running.closed:
             return running
-        return await self._enter(Session(settings or self.settings, resumed=session_id, swept=True))
+        return await self._enter(
+            Session(settings or self.settings, resumed=session_id, swept=True, basement=self._below())
+        )
+
+    def _below(self) -> Basement:
+        """The processes of MCP servers belong to us: a session only leases them."""
+        if self._basement is None:
+            self._basement = Basement(self.settings, current_environment(), SystemClock(), self._nursery)
+        return self._basement
 
     async def _sweep(self) -> None:
         """Before the first session begins, once; whoever comes meanwhile waits for it too."""
@@ -87,3 +97,5 @@ class Host:
         async with asyncio.TaskGroup() as group:
             for session in self.sessions():
                 group.create_task(self.close_session(session, timeout))
+        if self._basement is not None:
+            await self._basement.close()

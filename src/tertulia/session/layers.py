@@ -11,7 +11,9 @@ from tertulia.session.setting_values import parse
 
 DEFAULT = "default"
 
-_MERGED = frozenset({"model_providers", "mcp_servers", "limits", "shell_environment", "retention", "executors", "acp"})
+_MERGED = frozenset(
+    {"model_providers", "mcp_servers", "mcp_views", "limits", "shell_environment", "retention", "executors", "acp"}
+)
 """Tables of which a layer may give a part. Every other setting is replaced whole."""
 
 

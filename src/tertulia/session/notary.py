@@ -13,11 +13,13 @@ from tertulia.conversation.context import Terms
 from tertulia.conversation.settings import Ground, Settled, settle
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.toolbox import Toolbox
-from tertulia.mcp.view import McpManager, McpView
+from tertulia.mcp.view import Changed, McpManager, McpView
 from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.inputs import NewConversation, SetContext
 from tertulia.session.wires import WireShelf
+
+_KEPT_STEPS = 16
 
 
 class Deed(msgspec.Struct, frozen=True):
@@ -43,12 +45,22 @@ class Notary:
         mcp: McpManager,
         skip_conflicts: bool,
     ) -> None:
-        self.default = default
+        self._default = default
         self.ceiling = ceiling
         self._wires = wires
         self._toolbox = toolbox
         self._mcp = mcp
         self._skip_conflicts = skip_conflicts
+        self._steps: dict[tuple[int, int, int], tuple[McpView, McpView]] = {}
+        """Both views are held, so that no id in a key becomes another's."""
+
+    @property
+    def default(self) -> Terms:
+        """The session's own terms, with the tools that the servers offer now."""
+        view = self._default.context.mcp_view
+        if view.seen is not (tools := self._mcp.list_tools()):
+            self._default = _with_view(self._default, McpView.of(tools).with_allowlist(view.allowlist))
+        return self._default
 
     def for_root(self) -> Deed:
         """The session's own terms. Two tools under one name are told elsewhere: the root exists all the same."""
@@ -56,7 +68,7 @@ class Notary:
 
     def under_session(self, spec: NewConversation) -> Deed:
         """For a conversation that a client opens."""
-        return self._draw(spec, self.default, Ground(self.default, self.ceiling, "session", self._wires.find))
+        return self._draw(spec, self.default, self._ground(self.default, self.ceiling, "session"))
 
     def under_parent(self, spec: NewConversation, parent: Talk) -> Deed:
         """For one that a client opens below another: it gets its rights and place of work, not what it was told."""
@@ -75,8 +87,8 @@ class Notary:
 
     def changed(self, talk: Talk, asked: SetContext) -> Settled:
         """For one that exists already."""
-        ground = Ground(talk.default, talk.ceiling, talk.because, self._wires.find)
-        current = self._refreshed(talk.terms) if asked.refresh_mcp_view else talk.terms
+        ground = self._ground(talk.default, talk.ceiling, talk.because)
+        current = self._refreshed(talk) if asked.refresh_mcp_view else talk.terms
         return self._check_tools(settle(asked, current, ground))
 
     def copied(self, terms: Terms) -> Terms:
@@ -90,12 +102,12 @@ class Notary:
 
     def release(self, terms: Terms) -> None:
         """Nobody runs under these terms any more."""
-        if terms.wire is not self.default.wire:
+        if terms.wire is not self._default.wire:
             self._wires.let_go(terms.wire)
 
     def _below(self, caller: Talk) -> Ground:
         # What is inherited is a snapshot of the caller; what null goes back to is the session's, under that ceiling.
-        return Ground(self.default, caller.terms.rights, f"ancestor:{caller.id}", self._wires.find)
+        return self._ground(self.default, caller.terms.rights, f"ancestor:{caller.id}")
 
     def _draw(self, spec: NewConversation, inherited: Terms, ground: Ground) -> Deed:
         settled = self._check_tools(settle(spec, inherited, ground))
@@ -103,9 +115,28 @@ class Notary:
             settled = replace(settled, terms=self.copied(settled.terms))
         return Deed(settled, ground.default, ground.ceiling, ground.because)
 
-    def _refreshed(self, terms: Terms) -> Terms:
-        view = McpView.new_from_manager(self._mcp).with_allowlist(terms.context.mcp_view.allowlist)
-        return replace(terms, context=replace(terms.context, mcp_view=view))
+    def caught_up(self, talk: Talk) -> tuple[Terms, Changed, tuple[str, ...]]:
+        """Its terms with the tools of now, for its next task; what changed; and which names two tools claim since."""
+        terms, old = talk.terms, talk.terms.context.mcp_view
+        view, changed = old.refreshed(self._mcp.list_tools(talk.id))
+        if view is old:
+            return terms, changed, ()
+        # What many conversations come to from the same place they share.
+        step = (id(old.tools), id(old.pins), id(view.seen))
+        _, twin = self._steps.setdefault(step, (old, view))
+        if len(self._steps) > _KEPT_STEPS:
+            del self._steps[next(iter(self._steps))]
+        new = _with_view(terms, twin.with_allowlist(old.allowlist))
+        before = self._toolbox.offered(terms, terms.rights).conflicts
+        now = self._toolbox.offered(new, new.rights).conflicts
+        return new, changed, tuple(conflict for conflict in now if conflict not in before)
+
+    def _refreshed(self, talk: Talk) -> Terms:
+        view = talk.terms.context.mcp_view
+        return _with_view(talk.terms, McpView.new_from_manager(self._mcp, talk.id).with_allowlist(view.allowlist))
+
+    def _ground(self, default: Terms, ceiling: Rights, because: str) -> Ground:
+        return Ground(default, ceiling, because, self._wires.find, mcp=self._mcp)
 
     def _check_tools(self, settled: Settled) -> Settled:
         """Two tools under one name are an error, or, where so configured, a warning."""
@@ -114,3 +145,7 @@ class Notary:
             return replace(settled, warnings=settled.warnings + tools.conflicts)
         tools.require()
         return settled
+
+
+def _with_view(terms: Terms, view: McpView) -> Terms:
+    return replace(terms, context=replace(terms.context, mcp_view=view))

@@ -127,6 +127,7 @@ async def _history(host: Host, session: Session, asked: i.HistoryOf) -> Any:
 
 async def _tools(host: Host, session: Session, asked: i.OfConversation) -> Any:
     parts = session.parts
+    await parts.servers.settle()
     tools, key = describe.tools(parts, parts.conversations.find(asked.conversation_id))
     return {"tools": tools, "cache_key": key}
 
@@ -169,6 +170,16 @@ async def _revoke(host: Host, session: Session, asked: i.Revoke) -> Any:
     return await session.approvals.revoke(asked.grant_id)
 
 
+async def _mcp_status(host: Host, session: Session, asked: i.Nothing) -> Any:
+    await session.parts.servers.settle()
+    return {"servers": describe.servers(session.parts)}
+
+
+async def _mcp_refresh(host: Host, session: Session, asked: i.RefreshServers) -> Any:
+    await session.parts.servers.refresh(asked.names)
+    return {"servers": describe.servers(session.parts)}
+
+
 async def _metrics(host: Host, session: Session, asked: i.MetricsOf) -> Any:
     return session.metrics(asked.conversation_id)
 
@@ -200,6 +211,8 @@ OPERATIONS: dict[str, Operation] = {
     "approval/resolve": Operation(i.Resolve, _resolve),
     "approval/grants": Operation(i.ApprovalsOf, _grants),
     "approval/revoke": Operation(i.Revoke, _revoke),
+    "mcp/status": Operation(i.Nothing, _mcp_status),
+    "mcp/refresh": Operation(i.RefreshServers, _mcp_refresh),
     "metrics/get": Operation(i.MetricsOf, _metrics),
 }
 

@@ -10,13 +10,16 @@ from tertulia.conversation.toolbox import Toolbox
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, Timestamps
 from tertulia.events.journal import Journal
+from tertulia.mcp.manager import SessionServers
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.registry import TaskRegistry
 from tertulia.session.answers import ClosedAnswer
 from tertulia.session.conversations import Conversations
+from tertulia.session.servers import Basement
 from tertulia.session.settings import Settings
+from tertulia.session.views import Views
 from tertulia.session.wires import WireShelf
 from tertulia.session.workshop import Workshop
 
@@ -37,8 +40,10 @@ class Parts(msgspec.Struct, frozen=True, eq=False):
     nursery: Nursery
     wires: WireShelf
     workshop: Workshop
-    mcp: tuple[tuple[str, str, str], ...] = ()
-    """Name, status and error of each configured MCP server."""
+    servers: SessionServers
+    views: Views
+    basement: Basement | None = None
+    """Where the servers' processes live; None where that is the host's, and outlives this session."""
     closing: dict[ConversationId, asyncio.Task[ClosedAnswer]] = {}
     """Conversations that are being closed just now."""
     began_after: int = 0

@@ -10,6 +10,9 @@ import msgspec
 from msgspec.structs import asdict
 
 from tertulia.errors import InvalidParams
+from tertulia.mcp.dot_mcp import NAME as DOT_MCP
+from tertulia.mcp.dot_mcp import read_dot_mcp
+from tertulia.mcp.written import WrittenServer
 from tertulia.policy.narrowing import Narrowed, Rights, narrow
 from tertulia.session.setting_values import check_name, parse, parse_limits
 
@@ -21,8 +24,17 @@ class ProjectFile(msgspec.Struct, frozen=True):
     """Settings, each stricter than it was."""
     warnings: list[str]
     """What it asked for in vain, with file and key."""
-    servers: list[str]
+    servers: list[WrittenServer]
     """MCP servers that it defines. None of them is started before somebody trusts it."""
+
+
+def read_project_servers(folder: Path) -> list[WrittenServer]:
+    """What the project's `.mcp.json` in that folder defines."""
+    path = folder / DOT_MCP
+    return [
+        WrittenServer(name=name, entry=entry, source=str(path), folder=str(folder), form="json")
+        for name, entry in read_dot_mcp(path).items()
+    ]
 
 
 def find_project_files(cwd: Path, user_home: Path) -> list[Path]:
@@ -55,9 +67,13 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
         except InvalidParams as error:
             raise InvalidParams(f"{path}: {error.message}") from None
         asked |= right
-        if not right:
+        if not right and name != "mcp_servers":
             warnings.append(f"{path}: {name} is ignored, a project's file may only narrow")
-    servers = list(config.get("mcp_servers", {}))
+    folder = str(path.parent.parent)
+    servers = [
+        WrittenServer(name=name, entry=entry, source=str(path), folder=folder, form="toml")
+        for name, entry in config.get("mcp_servers", {}).items()
+    ]
     given, refused = narrow(asked, ceiling, ceiling, "session")
     warnings.extend(_refusal(path, entry) for entry in refused)
     before, after = asdict(ceiling), asdict(given)

@@ -20,6 +20,7 @@ from tertulia.rollout.store import RolloutStore
 from tertulia.session.environment import Environment
 from tertulia.session.parts import Parts
 from tertulia.session.recollection import Recollection
+from tertulia.session.server_list import servers_of
 from tertulia.session.settings import Settings
 from tertulia.session.sweeping import Sweeper, retention_of
 
@@ -95,7 +96,7 @@ def _store(settings: Settings, session_id: str, clock: Clock, environment: Envir
 def _record_in(
     store: RolloutStore, settings: Settings, clock: Clock, environment: Environment, known: Known | None = None
 ) -> Recorder:
-    redactor = Redactor(secrets_of(environment.variables))
+    redactor = Redactor((*secrets_of(environment.variables), *servers_of(settings, environment).secrets))
     return Recorder(store, clock, redactor.json, storage=settings.rights().storage_policy, known=known)
 
 

@@ -22,6 +22,7 @@ from tertulia.session.handle import Conversation
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
 from tertulia.session.recording import recall
+from tertulia.session.servers import Basement
 from tertulia.session.settings import Settings, current_environment
 from tertulia.session.shutdown import close_seconds, close_session
 from tertulia.session.sweeping import sweep_before_serving
@@ -38,6 +39,7 @@ class Session:
         journal: Journal | None = None,
         resumed: str | None = None,
         swept: bool = False,
+        basement: Basement | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -46,6 +48,8 @@ class Session:
         """The id of a session of the past that this one goes on with."""
         self._swept = swept
         """Somebody else sees to it that no session keeps what has expired."""
+        self._basement = basement
+        """Where MCP servers live that sessions share; None: in its own, closed with it."""
         self._parts: Parts | None = None
         self._closer = Nursery()
         self._closed: asyncio.Task[bool] | None = None
@@ -73,6 +77,11 @@ class Session:
             self._parts = await self._assembled()
             try:
                 await self._parts.bus.flush()
+                await self._parts.servers.require()
+                if self._basement is None:
+                    # Who starts a session by hand may look at its tools at once; a host has others to serve.
+                    await self._parts.servers.settle()
+                    self._parts.views.begin(self._parts.conversations)
             except BaseException:
                 # It was never entered, so nobody else will close it.
                 await self.close()
@@ -86,10 +95,19 @@ class Session:
         if self._journal is None and not self._swept:
             await sweep_before_serving(environment.home, self._settings, clock)
         if self._resumed is None:
-            return assemble(self._settings, clock=clock, journal=self._journal, environment=environment)
+            return assemble(
+                self._settings, clock=clock, journal=self._journal, environment=environment, basement=self._basement
+            )
         journal, past = await recall(self._resumed, self._settings, clock, environment)
         try:
-            return assemble(self._settings, clock=clock, journal=journal, environment=environment, past=past)
+            return assemble(
+                self._settings,
+                clock=clock,
+                journal=journal,
+                environment=environment,
+                past=past,
+                basement=self._basement,
+            )
         except BaseException:
             await journal.close()
             raise

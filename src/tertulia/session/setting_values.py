@@ -15,6 +15,10 @@ from typing import Any, cast, get_args
 
 from tertulia.conversation.context import ShellMode
 from tertulia.errors import InvalidParams
+from tertulia.mcp.definition import ServerDefinition
+from tertulia.mcp.named_view import NamedView, view_from_wire
+from tertulia.mcp.servers import read_table
+from tertulia.mcp.written import WrittenServer
 from tertulia.models.catalog import ModelProvider, provider_from_wire
 from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import Limits, limits_from_wire
@@ -27,7 +31,7 @@ from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_w
 from tertulia.rollout.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
 
-PYTHON_ONLY = frozenset({"cwd", "providers", "tools"})
+PYTHON_ONLY = frozenset({"cwd", "project_servers", "providers", "tools"})
 """Settings that no file can hold."""
 
 OLD_STORAGE_SWITCH = "disable_response_storage"
@@ -144,6 +148,28 @@ def _tables(name: str, value: object) -> dict[str, Any]:
     return {key: _table(f"{name}.{key}", entry) for key, entry in table.items()}
 
 
+def _servers(name: str, value: object) -> dict[str, Any]:
+    # Checked here and kept as it was said: a later layer may add to a table. What a server is called is checked when it
+    # is started, because a bad name concerns nobody but that server (S000-31).
+    servers = _table(name, value)
+    for key, entry in servers.items():
+        if not isinstance(entry, ServerDefinition):
+            read_table(f"{name}.{key[:64]}", entry)
+    return servers
+
+
+def _project_servers(name: str, value: object) -> tuple[WrittenServer, ...]:
+    servers = _sequence(name, value)
+    if not all(isinstance(server, WrittenServer) for server in servers):
+        raise InvalidParams(f"{name} must be a list of servers that were read from a project's files")
+    return servers
+
+
+def _views(name: str, value: object) -> dict[str, NamedView]:
+    table = _table(name, value).items()
+    return {key: entry if isinstance(entry, NamedView) else view_from_wire(key, entry) for key, entry in table}
+
+
 def _shell_environment(name: str, value: object) -> dict[str, Any]:
     # Checked here and kept as it was said: a context shows the table.
     table = _table(name, value)
@@ -174,7 +200,9 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "network": _switch,
     "writable_roots": _optional(_roots),
     "storage_policy": lambda _, value: storage_from_wire(value),
-    "mcp_servers": _tables,
+    "mcp_servers": _servers,
+    "mcp_views": _views,
+    "project_servers": _project_servers,
     "limits": lambda _, value: parse_limits(value, Limits()),
     "shell_environment": _shell_environment,
     "sandbox_tier": _one_of(*get_args(TierChoice)),

@@ -16,6 +16,9 @@ from msgspec.structs import asdict, force_setattr, replace
 
 from tertulia.conversation.context import ShellMode
 from tertulia.errors import InvalidParams
+from tertulia.mcp.definition import ServerDefinition
+from tertulia.mcp.named_view import NamedView
+from tertulia.mcp.written import WrittenServer
 from tertulia.models.catalog import ModelProvider
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy, approval_from_wire
@@ -23,10 +26,10 @@ from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import Rights, Visibility
 from tertulia.policy.sandbox_mode import sandbox_from_wire
 from tertulia.protocol.storage import Full, StoragePolicy, storage_from_wire
-from tertulia.session.config_file import anchor, read_config, read_override
+from tertulia.session.config_file import anchor, anchor_servers, read_config, read_override
 from tertulia.session.environment import Environment
 from tertulia.session.layers import Layers
-from tertulia.session.project_file import apply_project_file, find_project_files
+from tertulia.session.project_file import apply_project_file, find_project_files, read_project_servers
 from tertulia.session.setting_values import check_name, parse, parse_limits, with_current_names
 
 Table = Mapping[str, Any]
@@ -49,7 +52,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     writable_roots: Sequence[str] | None = None
     """Absolute directories; None: wherever the sandbox mode allows. Links in them are followed once, now."""
     storage_policy: StoragePolicy | Table | str = Full()
-    mcp_servers: Mapping[str, Any] = {}
+    mcp_servers: Mapping[str, ServerDefinition | Table] = {}
+    """Those of the user; see `mcp/servers.py`."""
+    mcp_views: Mapping[str, NamedView | Table] = {}
+    """What others may see of them, by name."""
+    project_servers: Sequence[WrittenServer] = ()
+    """Those that a project's files define, as they are written; see `session/server_list.py` for which may start."""
     limits: Limits | Table = Limits()
     """What a session allows at most, and what a conversation gets that asks for nothing else."""
     shell_environment: Table = {}
@@ -133,8 +141,6 @@ class Loaded(msgspec.Struct, frozen=True):
     """By dotted name: `default`, a file, `environment NAME`, `-c`, or `flag --name`."""
     warnings: list[str]
     environment: Environment
-    untrusted_servers: dict[str, str]
-    """MCP servers that a project's file defines, each with that file. They are not among the settings."""
 
 
 _FLAGS = {
@@ -169,22 +175,26 @@ def load_settings(
     layers = Layers()
     _add_file(layers, read_config(environment.config_file) or {}, str(environment.config_file), cwd, environment)
     warnings, servers = _add_projects(layers, cwd, environment)
+    if servers:
+        layers.add("project_servers", servers, ", ".join(dict.fromkeys(server.source for server in servers)))
     if model := environment.variables.get("TERTULIA_MODEL"):
         layers.add("model", model, "environment TERTULIA_MODEL")
     for override in overrides:
         _add_file(layers, read_override(override), "-c", cwd, environment)
     _add_flags(layers, flags or {}, cwd, environment)
     layers.values.setdefault("cwd", str(cwd))
-    return Loaded(
-        Settings(**layers.values), layers.provenance(Settings.__struct_fields__), warnings, environment, servers
-    )
+    return Loaded(Settings(**layers.values), layers.provenance(Settings.__struct_fields__), warnings, environment)
 
 
 def _add_file(layers: Layers, config: Table, source: str, cwd: Path, environment: Environment) -> None:
     below = storage_from_wire(layers.values.get("storage_policy", Full()))
     for name, value in with_current_names(config, below, source).items():
         check_name(name, source)
-        layers.add(name, anchor(value, cwd, environment.user_home) if name == "writable_roots" else value, source)
+        if name == "writable_roots":
+            value = anchor(value, cwd, environment.user_home)
+        elif name == "mcp_servers":
+            value = anchor_servers(value, cwd if source == "-c" else environment.config_file.parent)
+        layers.add(name, value, source)
 
 
 def _add_flags(layers: Layers, flags: Table, cwd: Path, environment: Environment) -> None:
@@ -197,10 +207,11 @@ def _add_flags(layers: Layers, flags: Table, cwd: Path, environment: Environment
         layers.add(name, value, f"flag {_FLAGS.get(name, '--' + name.replace('_', '-'))}")
 
 
-def _add_projects(layers: Layers, cwd: Path, environment: Environment) -> tuple[list[str], dict[str, str]]:
+def _add_projects(layers: Layers, cwd: Path, environment: Environment) -> tuple[list[str], list[WrittenServer]]:
     warnings: list[str] = []
-    servers: dict[str, str] = {}
+    servers: list[WrittenServer] = []
     for path in find_project_files(cwd, environment.user_home):
+        servers.extend(read_project_servers(path.parent.parent))
         config = read_config(path)
         if config is None:
             continue
@@ -215,5 +226,5 @@ def _add_projects(layers: Layers, cwd: Path, environment: Environment) -> tuple[
         for name, value in project.changes.items():
             layers.add(name, value, str(path))
         warnings.extend(project.warnings)
-        servers |= dict.fromkeys(project.servers, str(path))
+        servers.extend(project.servers)
     return warnings, servers

@@ -13,6 +13,7 @@ from tertulia.protocol.inputs import CloseSession
 from tertulia.session.answers import ClosedAnswer
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
+from tertulia.session.servers import SERVERS_GRACE_S
 from tertulia.session.setting_values import MAX_CLOSE_TIMEOUT_S
 from tertulia.session.settings import Settings
 
@@ -55,6 +56,7 @@ async def _close(parts: Parts, talk: Talk, last: TaskHandle | None) -> ClosedAns
     try:
         if last is not None:
             await last.ended.wait()
+        await parts.servers.forget(talk.id)
         await parts.workshop.forget(talk.id)
     finally:
         forced = last is not None and last.abandoned
@@ -68,6 +70,7 @@ async def _close(parts: Parts, talk: Talk, last: TaskHandle | None) -> ClosedAns
 
 async def close_session(parts: Parts, seconds: float) -> bool:
     """Stop everything in order, within the timeout and a little; whether something had to be abandoned."""
+    until = parts.clock.monotonic() + seconds
     parts.conversations.closed = True
     parts.workshop.desk.close()
     try:
@@ -80,6 +83,11 @@ async def close_session(parts: Parts, seconds: float) -> bool:
     except (AgentError, TimeoutError):
         # The journal could not keep the last events, or does not answer. Closing goes on all the same.
         forced = True
+    # Servers end by themselves within what is left of the time, and are killed after it.
+    left = max(0.0, min(SERVERS_GRACE_S, until - parts.clock.monotonic()))
+    await parts.servers.close(left)
+    if parts.basement is not None:
+        await parts.basement.close(left)
     await asyncio.wait([parts.nursery.start(parts.journal.close(), "close the journal")], timeout=_LAST_GRACE_S)
     used = (talk.terms.wire for talk in parts.conversations)
     wires = {id(wire): wire for wire in (*used, *parts.wires.made())}.values()

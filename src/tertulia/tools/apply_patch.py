@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import msgspec
 from tertulia.errors import AgentError, InvalidParams, SandboxError
 from tertulia.protocol.tool_events import PatchApplyBegin, PatchApplyEnd
 from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.sandbox.nested import protected_part
 from tertulia.tools import patch_disk
 from tertulia.tools.patch_plan import Plan, make_plan, touched
 from tertulia.tools.patch_text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
@@ -80,8 +81,10 @@ class ApplyPatch:
         self._approve = approve
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse what is no patch, and paths that lead away; no file is looked at yet."""
-        touched(parse_patch(arguments))
+        """Refuse what is no patch, and paths that lead away or are protected; no file is looked at yet."""
+        paths = touched(parse_patch(arguments))
+        if call.rights.sandbox != "danger_full_access":
+            check_unprotected(paths)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Apply it whole. Whatever stops it leaves every file as it was."""
@@ -119,6 +122,16 @@ class ApplyPatch:
         if not answer["ok"]:
             raise InvalidParams(f"{answer['path']}: {answer['reason']}; nothing was changed")
         return answer
+
+
+def check_unprotected(paths: Iterable[str]) -> None:
+    """Refuse what commands may not write at the top of a root, at any depth and in any spelling.
+
+    The sandbox alone would not do: a repository that is not there yet can be made by a patch.
+    """
+    for path in paths:
+        if (part := protected_part(path)) is not None:
+            raise InvalidParams(f"invalid patch: '{path}' lies in or is '{part}', which is protected from changes")
 
 
 def _bytes(encoded: str | None) -> bytes | None:

@@ -16,10 +16,9 @@ from tertulia.policy.approvals import Granted
 from tertulia.policy.commands import Reading, read_command
 from tertulia.policy.safe_environment import safe_environment
 from tertulia.sandbox.runner import Command, Confinement, Finished, TerminalSize
+from tertulia.tools.shell_request import Wish
 from tertulia.tools.tool import CallContext
 from tertulia.tools.workplace import Workplace
-
-ESCALATED = "require_escalated"
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,9 +26,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     argv: tuple[str, ...]
     cwd: str
-    escalated: bool = False
-    """Outside the sandbox."""
-    justification: str | None = None
+    wish: Wish = Wish()
     terminal: TerminalSize | None = None
 
 
@@ -44,10 +41,11 @@ def check_argv(argv: tuple[str, ...]) -> None:
 async def clear(place: Workplace, order: Order, call: CallContext) -> Command:
     """The command as it may run. ApprovalDenied where it may not, NoApprover where nobody could say so."""
     reading, confinement = read_command(order.argv), place.confinement(call.rights)
-    if order.escalated and confinement.mode != "danger_full_access":
-        await _ask(place, order, call, reading, "escalation", order.justification or "no reason was given")
+    reason = order.wish.justification
+    if order.wish.escalated and confinement.mode != "danger_full_access":
+        await _ask(place, order, call, reading, "escalation", reason or "no reason was given")
         return _command(place, order, _freed(confinement))
-    granted = await _ask(place, order, call, reading, "exec", order.justification or "")
+    granted = await _ask(place, order, call, reading, "exec", reason or "")
     command = _command(place, order, confinement)
     if granted.by == "policy" and call.rights.approval_policy.auto_run == "trusted":
         # It runs because it only reads, which is true of it in such an environment alone.
@@ -90,7 +88,7 @@ async def clear_typing(place: Workplace, command: Command, chars: str, call: Cal
         chain=call.chain.callers,
         title=f"type into {shlex.join(command.argv)}",
         detail=chars,
-        subject=place.subject(words, command.cwd, None if beyond else within),
+        subject=place.subject(words, command.cwd, within, outside=beyond),
     )
     with call.unhurried():
         await place.desk.ask(request, call.rights.approval_policy, call.publish)
@@ -105,8 +103,8 @@ async def _ask(
         conversation_id=call.conversation_id,
         chain=call.chain.callers,
         title=f"run outside the sandbox: {line}" if outside else f"run: {line}",
-        detail="\n".join(part for part in (_script(order.argv), why) if part),
-        subject=place.subject(reading.canonical, order.cwd, None if outside else place.confinement(call.rights)),
+        detail="\n".join(part for part in (_script(order.argv), why, _suggested(order.wish.rule)) if part),
+        subject=place.subject(reading.canonical, order.cwd, place.confinement(call.rights), outside=outside),
     )
     with call.unhurried():
         return await place.desk.ask(request, call.rights.approval_policy, call.publish, known_safe=reading.known_safe)
@@ -115,6 +113,11 @@ async def _ask(
 def _script(argv: tuple[str, ...]) -> str:
     """A script as its author wrote it is easier to read than as one quoted word."""
     return argv[2] if len(argv) == 3 and argv[1].startswith("-") else shlex.join(argv)
+
+
+def _suggested(rule: tuple[str, ...]) -> str:
+    """A grant is for one command. That a model would like more is worth knowing, and no more than that."""
+    return f"(it would like to run whatever begins with: {shlex.join(rule)}; a yes does not allow that)" if rule else ""
 
 
 def _command(place: Workplace, order: Order, confinement: Confinement) -> Command:

@@ -14,19 +14,18 @@ from itertools import groupby
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from tertulia.errors import AgentError, Internal, InvalidParams, Limit, NotFound
 from tertulia.protocol.ids import CallId
-from tertulia.protocol.inputs import InputItem, NewConversation
 from tertulia.protocol.items import ToolCall
 from tertulia.protocol.tool_names import canonical
 from tertulia.schema.verdict import is_object
-from tertulia.tools.output import bound, bound_result
-from tertulia.tools.registry import ToolRegistry
+from tertulia.tools.outcome import bounded, settled
+from tertulia.tools.output import bound
+from tertulia.tools.registry import Reach
 from tertulia.tools.threads import left_behind
-from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, Rounds, TargetResult, Tool
+from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, TargetResult, Tool
 
 TOOL_TIMEOUT_S = 300.0
 MAX_CALLS = 128
@@ -36,8 +35,6 @@ MAX_ARGUMENTS = 1024 * 1024
 MAX_BRACKETS = 100_000
 """In one call's arguments. Those inside texts count as well, but nobody writes so many; decoding a million empty
 lists takes longer than all the rest."""
-MAX_OUTPUT_BYTES = 1024 * 1024
-"""Of one output's text, where no limit is set."""
 MAX_PARALLEL = 16
 """Calls that run at once."""
 _MAX_REASON_BYTES = 2_000
@@ -81,7 +78,7 @@ class Progress:
 
 
 def check_calls(
-    calls: Sequence[ToolCall], registry: ToolRegistry, offered: Container[str], context_for: ContextFor
+    calls: Sequence[ToolCall], tools: Reach, offered: Container[str], context_for: ContextFor
 ) -> tuple[list[Checked], list[ToolCall]]:
     """Check all calls of an answer, with no side effect: (those to run or refuse, in order; those to drop).
 
@@ -96,18 +93,18 @@ def check_calls(
             continue
         used.add(call.call_id)
         if len(checked) < MAX_CALLS:
-            checked.append(_check(call, registry, offered, context_for))
+            checked.append(_check(call, tools, offered, context_for))
         else:
             checked.append(Checked(call, None, None, refusal(_TOO_MANY)))
     return checked, dropped
 
 
-def _check(call: ToolCall, registry: ToolRegistry, offered: Container[str], context_for: ContextFor) -> Checked:
-    tool = registry.get(call.name)
+def _check(call: ToolCall, tools: Reach, offered: Container[str], context_for: ContextFor) -> Checked:
+    tool = tools.get(call.name)
     try:
         if tool is None or canonical(call.name) not in offered or tool.spec.kind == "hosted":
             raise NotFound(f"there is no tool {call.name[:80]!r} here")
-        arguments = _read_arguments(call, tool, registry)
+        arguments = _read_arguments(call, tool, tools)
         tool.check(arguments, context_for(call))
     except AgentError as error:
         return Checked(call, tool, None, refusal(error))
@@ -116,7 +113,7 @@ def _check(call: ToolCall, registry: ToolRegistry, offered: Container[str], cont
     return Checked(call, tool, arguments, None)
 
 
-def _read_arguments(call: ToolCall, tool: Tool, registry: ToolRegistry) -> Any:
+def _read_arguments(call: ToolCall, tool: Tool, tools: Reach) -> Any:
     if len(call.arguments) > MAX_ARGUMENTS:
         raise InvalidParams(f"the arguments are longer than {MAX_ARGUMENTS:,} characters")
     if tool.spec.kind == call.kind == "custom":
@@ -132,7 +129,7 @@ def _read_arguments(call: ToolCall, tool: Tool, registry: ToolRegistry) -> Any:
         raise InvalidParams("the arguments are not a JSON object")
     if tool.spec.kind == "custom":
         return _custom_input(arguments)
-    registry.schema(tool.spec).validate(arguments)
+    tools.schema(tool.spec).validate(arguments)
     return arguments
 
 
@@ -233,7 +230,7 @@ class Dispatch:
         if isinstance(outcome, Handoff):
             progress.outcome = outcome
             return
-        result, truncated = _bounded(outcome, context.rights.limits.max_output_bytes)
+        result, truncated = bounded(outcome, context.rights.limits.max_output_bytes)
         duration_ms = round((context.clock.monotonic() - started) * 1000)
         progress.outcome = Ended(call, result, truncated, duration_ms)
         self._ended(progress.outcome)
@@ -286,7 +283,7 @@ def rendered(
     try:
         match _settled(render(result)):
             case Result() as answer:
-                return _bounded(answer, max_bytes)
+                return bounded(answer, max_bytes)
             case Handoff():
                 failure = "the tool answered a handoff with another one"
     except KeyboardInterrupt:
@@ -294,10 +291,6 @@ def rendered(
     except BaseException as error:
         failure = _describe(error)
     return Result(failure, success=False), False
-
-
-def _bounded(result: Result, max_bytes: int | None) -> tuple[Result, bool]:
-    return bound_result(result, MAX_OUTPUT_BYTES if max_bytes is None else max_bytes)
 
 
 def _is_parallel_safe(checked: Checked) -> bool:
@@ -314,29 +307,11 @@ def _is_cancelled() -> bool:
 
 
 def _settled(returned: object) -> Outcome:
-    """Tools are written by everybody; what is passed on is what the interface says."""
     try:
-        match returned:
-            case Result(text=str()):
-                return msgspec.convert(msgspec.to_builtins(returned), Result)
-            case Handoff():
-                return _settled_handoff(returned)
-            case _:
-                failure = f"the tool returned {type(returned).__name__} instead of a result"
+        return settled(returned)
     except (TypeError, ValueError, RecursionError) as error:
         failure = f"the tool returned a {type(returned).__name__} that cannot be used: {_describe(error)}"
     return Result(failure, success=False)
-
-
-def _settled_handoff(handoff: Handoff) -> Handoff:
-    given = msgspec.convert(msgspec.to_builtins(handoff.input), tuple[InputItem, ...])
-    target = handoff.target
-    if not isinstance(target, str):
-        # Field by field: its model may be a wire.
-        asked = {name: value for name, value in asdict(target).items() if value is not UNSET}
-        target = msgspec.convert(asked, NewConversation)
-    shared = msgspec.convert(handoff.fork_history, Rounds)
-    return replace(handoff, input=given, target=target, fork_history=shared)
 
 
 def _describe(error: BaseException) -> str:

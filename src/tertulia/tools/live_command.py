@@ -30,12 +30,14 @@ def readable(text: str) -> str:
 class LiveCommand:
     """A command that was started, and who is told of it. Its one end is told by whoever first sees it."""
 
-    __slots__ = ("_publish", "_telling", "_told", "call_id", "command", "running")
+    __slots__ = ("_publish", "_telling", "_told", "began_at", "call_id", "command", "running")
 
-    def __init__(self, command: Command, call_id: CallId, publish: Publish) -> None:
+    def __init__(self, command: Command, call_id: CallId, publish: Publish, began_at: float) -> None:
         self.command = command
         self.call_id = call_id
         """Of the call that started it."""
+        self.began_at = began_at
+        """On the monotonic clock."""
         self.running: Running
         self._publish: Publish | None = publish
         self._telling = _Pieces(call_id)
@@ -44,7 +46,7 @@ class LiveCommand:
     @classmethod
     async def start(cls, runner: Runner, command: Command, call: CallContext) -> LiveCommand:
         """Start it. What the runner refuses was never begun."""
-        live = cls(command, call.call_id, call.publish)
+        live = cls(command, call.call_id, call.publish, call.clock.monotonic())
         live.running = await runner.start(command, live._hear)
         call.publish(ExecCommandBegin(call_id=call.call_id, command=list(command.argv), cwd=command.cwd))
         return live

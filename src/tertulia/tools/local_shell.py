@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from tertulia.protocol.tool_names import LOCAL_SHELL
-from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools.arguments import define
 from tertulia.tools.shell_command import OneCommand
+from tertulia.tools.shell_request import BROUGHT_ALONG
 
-_SPEC = ToolSpec.define(
+_SPEC = define(
     LOCAL_SHELL,
     "Runs a command on the user's machine, in a sandbox, and returns its output and exit code.",
     {
-        "type": "object",
-        "properties": {
-            "type": {"type": "string", "enum": ["exec"]},
-            "command": {"type": "array", "items": {"type": "string"}, "minItems": 1},
-            "working_directory": {"type": ["string", "null"]},
-            "timeout_ms": {"type": ["integer", "null"], "minimum": 1},
-            "env": {"type": ["object", "null"], "description": "Not used: the user decides about the environment."},
-            "user": {"type": ["string", "null"], "description": "Not used: commands run as the user."},
-        },
-        "required": ["command"],
-        "additionalProperties": False,
+        "command": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+        "working_directory": {"type": "string", "description": "Where it starts; the working directory if left out."},
+        "timeout_ms": {"type": "integer", "minimum": 1, "description": "When to give up, in milliseconds."},
+    },
+    ["command"],
+    {
+        **BROUGHT_ALONG,
+        "type": {"type": "string", "enum": ["exec"]},
+        "env": {"type": ["object", "null"]},
+        "user": {"type": ["string", "null"]},
     },
 )
 
 
 class LocalShell(OneCommand):
-    """What a model says about environment and user has no effect."""
+    """What a model says about environment and user has no effect: the user decides about both."""
 
     __slots__ = ()
     spec = _SPEC

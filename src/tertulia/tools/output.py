@@ -26,16 +26,19 @@ class Bounded(msgspec.Struct, frozen=True, gc=False):
     """Of the whole text, as UTF-8."""
 
 
-def bound(text: str, max_bytes: int) -> Bounded:
+def bound(text: str, max_bytes: int, *, total_bytes: int | None = None) -> Bounded:
     """Keep at most `max_bytes` of UTF-8: all, or head and tail around a line that tells the true size.
 
-    Never raises: a lone surrogate becomes U+FFFD. Costs no copy of the whole of a text that is too long.
+    `total_bytes`: what that is where the text was cut before it came here. Never raises: a lone surrogate becomes
+    U+FFFD. Costs no copy of the whole of a text that is too long.
     """
-    total = _size(text)
-    if total <= max_bytes:
-        return Bounded(_encodable(text), False, total)
+    size = _size(text)
+    total = max(size, total_bytes or 0)
+    if size <= max_bytes:
+        return Bounded(_encodable(text), total > size, total)
     lines = text.count("\n") + (not text.endswith("\n"))
-    marker = f"\n[… {total:,} bytes and {lines:,} lines in all; the middle is left out …]\n"
+    counted = f" and {lines:,} lines" if total == size else ""
+    marker = f"\n[… {total:,} bytes{counted} in all; the middle is left out …]\n"
     room = max_bytes - len(marker.encode())
     if room <= 0:
         return Bounded(_head(text, max_bytes), True, total)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.tools.dispatch import MAX_OUTPUT_BYTES
+from tertulia.tools.outcome import MAX_OUTPUT_BYTES
 from tertulia.tools.output import bound
 from tertulia.tools.tool import Result, Seen, TargetResult
 

@@ -7,33 +7,29 @@ from typing import Any
 import msgspec
 
 from tertulia.protocol.tool_events import PlanStep, PlanUpdate
-from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools.arguments import define
 from tertulia.tools.tool import CallContext, Outcome, Result
 
-_SPEC = ToolSpec.define(
+_SPEC = define(
     "update_plan",
     "Show the user your plan for a task of several steps, and replace it whenever a step is done or the plan "
     "changes. Give all steps each time. At most one step is in_progress.",
     {
-        "type": "object",
-        "properties": {
-            "explanation": {"type": "string", "description": "Why the plan changed, if it did."},
-            "plan": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "step": {"type": "string", "description": "A few words."},
-                        "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]},
-                    },
-                    "required": ["step", "status"],
-                    "additionalProperties": False,
+        "explanation": {"type": "string", "description": "Why the plan changed, if it did."},
+        "plan": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "step": {"type": "string", "description": "A few words."},
+                    "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]},
                 },
+                "required": ["step", "status"],
+                "additionalProperties": False,
             },
         },
-        "required": ["plan"],
-        "additionalProperties": False,
     },
+    ["plan"],
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Protocol
 
 from tertulia.errors import InvalidParams, ToolConflict
 from tertulia.protocol.tool_names import canonical, is_legal
@@ -14,6 +15,18 @@ from tertulia.tools.tool import Tool
 # By text and for the whole process: a thousand conversations see the same tools, and a schema that is refused
 # is refused again without being remembered.
 _compiled = lru_cache(maxsize=256)(Schema.compile)
+
+
+class Reach(Protocol):
+    """Where a call finds its tool."""
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of that name; dotted names of conversation tools are aliases."""
+        ...
+
+    def schema(self, spec: ToolSpec) -> Schema:
+        """The compiled schema of a definition; InvalidParams when its author made one that cannot be used."""
+        ...
 
 
 class ToolRegistry:
@@ -63,8 +76,8 @@ class ToolRegistry:
         return self._specs
 
     def schema(self, spec: ToolSpec) -> Schema:
-        """The compiled schema of a definition; InvalidParams when its author made one that cannot be used."""
-        return _compiled(spec.schema)
+        """The compiled schema of what a tool takes; InvalidParams when its author made one that cannot be used."""
+        return _compiled(spec.accepts or spec.schema)
 
     def _changed(self) -> None:
         self.revision += 1

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.tools.clearance import ESCALATED
+from tertulia.tools.arguments import define
 from tertulia.tools.shell_command import OneCommand
+from tertulia.tools.shell_request import ASKING, BROUGHT_ALONG, ESCALATED
 
 _ARGUMENTS = {
     "command": {
@@ -18,32 +16,15 @@ _ARGUMENTS = {
     "workdir": {"type": "string", "description": "Where it starts; the working directory if left out."},
     "timeout_ms": {"type": "integer", "minimum": 1, "description": "When to give up, in milliseconds."},
 }
-_REQUEST = {
-    "sandbox_permissions": {
-        "type": "string",
-        "enum": ["use_default", ESCALATED],
-        "description": f"`{ESCALATED}` asks the user to let it run outside the sandbox.",
-    },
-    "justification": {
-        "type": "string",
-        "description": f"With `{ESCALATED}`: one sentence for the user that says why.",
-    },
-}
 _SAYS = "Runs a command without a shell in between and returns its output, in the order it was written, and exit code."
 _ASKS = (
     " Commands run in a sandbox. One that must leave it, to reach the network or to write elsewhere, needs "
     f"`sandbox_permissions` = `{ESCALATED}` and a `justification`; the user decides."
 )
 
-
-def _spec(description: str, arguments: dict[str, Any]) -> ToolSpec:
-    schema = {"type": "object", "properties": arguments, "required": ["command"], "additionalProperties": False}
-    return ToolSpec.define("shell", description, schema)
-
-
-PLAIN = _spec(_SAYS, _ARGUMENTS)
+PLAIN = define("shell", _SAYS, _ARGUMENTS, ["command"], BROUGHT_ALONG)
 """What a model is told where it is not expected to ask for more. Whoever asks all the same is understood."""
-WITH_REQUEST = _spec(_SAYS + _ASKS, _ARGUMENTS | _REQUEST)
+WITH_REQUEST = define("shell", _SAYS + _ASKS, {**_ARGUMENTS, **ASKING}, ["command"], BROUGHT_ALONG)
 
 
 class Shell(OneCommand):

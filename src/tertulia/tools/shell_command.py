@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.sandbox.runner import Finished
-from tertulia.tools.clearance import ESCALATED, Order, check_argv, clear, clear_outside
+from tertulia.tools.clearance import Order, check_argv, clear, clear_outside
 from tertulia.tools.live_command import LiveCommand, readable
 from tertulia.tools.patch_command import PatchCommand, patch_in_command
+from tertulia.tools.shell_request import read_wish
 from tertulia.tools.tool import CallContext, Outcome, Result, Tool
 from tertulia.tools.workplace import Workplace
 
@@ -66,24 +67,20 @@ class OneCommand:
         self._patch = patch
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse what could not be started, and a patch that is none."""
+        """Refuse what could not be started or allowed, and a patch that is none."""
         argv = tuple(arguments["command"])
         check_argv(argv)
+        read_wish(arguments)
         if (patch := patch_for(argv, call)) is not None:
             self._patch.check(patch.text, call)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
-        """Run it and wait. A form without the words to ask for more does not ask for it."""
+        """Run it and wait."""
         argv, place = tuple(arguments["command"]), self._place
         directory = place.directory(arguments.get(self.directory_argument), call)
         if (patch := patch_for(argv, call)) is not None:
             return await apply_in(directory, patch, self._patch, call)
-        order = Order(
-            argv=argv,
-            cwd=directory,
-            escalated=arguments.get("sandbox_permissions") == ESCALATED,
-            justification=arguments.get("justification"),
-        )
+        order = Order(argv=argv, cwd=directory, wish=read_wish(arguments))
         timeout_ms = arguments.get("timeout_ms")
         timeout_s = place.timeout_s if timeout_ms is None else min(timeout_ms / 1000, place.timeout_s)
         return await run_order(place, order, timeout_s, call)

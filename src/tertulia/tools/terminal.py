@@ -6,12 +6,13 @@ import os
 from typing import Any
 
 from tertulia.errors import Closed, InvalidParams
-from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.sandbox.runner import Finished, Output, TerminalSize
-from tertulia.tools.clearance import ESCALATED, Order, check_argv, clear, clear_outside, clear_typing
+from tertulia.sandbox.runner import Finished, TerminalSize
+from tertulia.tools.arguments import define
+from tertulia.tools.clearance import Order, check_argv, clear, clear_outside, clear_typing
 from tertulia.tools.live_command import LiveCommand, readable
 from tertulia.tools.output import bound
 from tertulia.tools.shell_command import apply_in, patch_for
+from tertulia.tools.shell_request import ASKING, BROUGHT_ALONG, read_wish
 from tertulia.tools.terminals import Terminals
 from tertulia.tools.tool import CallContext, Outcome, Result, Tool
 from tertulia.tools.workplace import Workplace
@@ -32,45 +33,35 @@ _WAITING = {
     "max_output_tokens": {"type": "integer", "minimum": 1, "description": "What is longer loses its middle."},
 }
 
-_EXEC = ToolSpec.define(
+# Not a login shell unless that is asked for, though models know it as the default: profiles export what the environment
+# policy keeps out, put programs first in PATH, and in a workspace that is a home they are a command's own to write.
+_EXEC = define(
     "exec_command",
     "Runs a command line in a shell, in a sandbox. Returns its output, and a session_id if it still runs by then: use "
     "write_stdin to look at it again or to type into it.",
     {
-        "type": "object",
-        "properties": {
-            "cmd": {"type": "string", "description": "The command line."},
-            "workdir": {"type": "string", "description": "Where it starts; the working directory if left out."},
-            "tty": {"type": "boolean", "description": "Give it a terminal, to be typed into. Default false."},
-            **_WAITING,
-            "shell": {"type": "string", "description": "The shell; bash if there is one."},
-            "login": {"type": "boolean", "description": "As a login shell. Default false."},
-            "sandbox_permissions": {
-                "type": "string",
-                "enum": ["use_default", ESCALATED],
-                "description": f"`{ESCALATED}` asks the user to let it run outside the sandbox.",
-            },
-            "justification": {"type": "string", "description": f"With `{ESCALATED}`: why, for the user."},
-        },
-        "required": ["cmd"],
-        "additionalProperties": False,
+        "cmd": {"type": "string", "description": "The command line."},
+        "workdir": {"type": "string", "description": "Where it starts; the working directory if left out."},
+        "tty": {"type": "boolean", "description": "Give it a terminal, to be typed into. Default false."},
+        **_WAITING,
+        "shell": {"type": "string", "description": "The shell; bash if there is one."},
+        "login": {"type": "boolean", "description": "As a login shell, which reads profiles. Default false."},
+        **ASKING,
     },
+    ["cmd"],
+    BROUGHT_ALONG,
 )
 
-_WRITE = ToolSpec.define(
+_WRITE = define(
     "write_stdin",
     "Types into a command that exec_command left running, and returns what it has written since. Without chars it "
     "only looks. \\u0003 (Ctrl-C) interrupts it, and ends one without a tty.",
     {
-        "type": "object",
-        "properties": {
-            "session_id": {"type": "integer", "description": "As exec_command gave it."},
-            "chars": {"type": "string", "description": "What to type; nothing to look."},
-            **_WAITING,
-        },
-        "required": ["session_id"],
-        "additionalProperties": False,
+        "session_id": {"type": "integer", "description": "As exec_command gave it."},
+        "chars": {"type": "string", "description": "What to type; nothing to look."},
+        **_WAITING,
     },
+    ["session_id"],
 )
 
 
@@ -88,9 +79,10 @@ class ExecCommand:
         self._patch = patch
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse what could not be started, and a patch that is none."""
+        """Refuse what could not be started or allowed, and a patch that is none."""
         argv = _argv(arguments)
         check_argv(argv)
+        read_wish(arguments)
         if (patch := patch_for(argv, call)) is not None:
             self._patch.check(patch.text, call)
 
@@ -104,8 +96,7 @@ class ExecCommand:
         order = Order(
             argv=argv,
             cwd=directory,
-            escalated=arguments.get("sandbox_permissions") == ESCALATED,
-            justification=arguments.get("justification"),
+            wish=read_wish(arguments),
             terminal=TerminalSize() if arguments.get("tty") else None,
         )
         wait_s = _wait_s(arguments)
@@ -121,7 +112,7 @@ class ExecCommand:
         if finished is None:
             number = self._terminals.keep(call.conversation_id, live)
             live.listen(None)
-        return _told(live.running.take(), finished, number, arguments, call)
+        return _told(live, finished, number, arguments, call)
 
 
 class WriteStdin:
@@ -142,7 +133,7 @@ class WriteStdin:
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Type, wait a little, and tell."""
-        number, chars = arguments["session_id"], arguments.get("chars", "")
+        number, chars = arguments["session_id"], arguments.get("chars") or ""
         live = self._terminals.find(call.conversation_id, number)
         live.listen(call.publish)
         try:
@@ -153,7 +144,7 @@ class WriteStdin:
             live.listen(None)
             if live.running.finished is not None:
                 self._terminals.drop(call.conversation_id, number)
-        return _told(live.running.take(), finished, number, arguments, call)
+        return _told(live, finished, number, arguments, call)
 
     async def _type(self, live: LiveCommand, chars: str, call: CallContext) -> None:
         if not chars or live.running.finished is not None:
@@ -179,16 +170,23 @@ def _argv(arguments: Any) -> tuple[str, ...]:
 
 
 def _wait_s(arguments: Any) -> float:
-    asked = arguments.get("yield_time_ms", _YIELD_MS)
+    asked = arguments.get("yield_time_ms")
+    asked = _YIELD_MS if asked is None else asked
     return min(max(asked, _SHORTEST_YIELD_MS), _LONGEST_YIELD_MS) / 1000
 
 
-def _told(said: Output, finished: Finished | None, number: int | None, arguments: Any, call: CallContext) -> Result:
-    room = arguments.get("max_output_tokens", _OUTPUT_TOKENS) * _BYTES_A_TOKEN
+def _told(
+    live: LiveCommand, finished: Finished | None, number: int | None, arguments: Any, call: CallContext
+) -> Result:
+    room = (arguments.get("max_output_tokens") or _OUTPUT_TOKENS) * _BYTES_A_TOKEN
+    said = live.running.take()
     text = bound(readable(said.text()), room)
-    lines = [f"Process running with session ID {number}"]
-    if finished is not None:
-        lines = [f"Wall time: {finished.duration_s:.1f} seconds", f"Process exited with code {finished.exit_code}"]
+    lasted = call.clock.monotonic() - live.began_at if finished is None else finished.duration_s
+    lines = [f"Wall time: {lasted:.1f} seconds"]
+    if finished is None:
+        lines.append(f"Process running with session ID {number}")
+    else:
+        lines.append(f"Process exited with code {finished.exit_code}")
         if finished.ended == "not_started":
             lines.append(f"It could not be confined and was not run: {finished.reason}")
         if finished.limit is not None:

@@ -11,9 +11,10 @@ import msgspec
 
 from tertulia.errors import InvalidParams, NotFound, SandboxError
 from tertulia.protocol.items import ImagePart
-from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.tools import patch_disk
+from tertulia.tools.arguments import define
 from tertulia.tools.picture import read_picture
+from tertulia.tools.shell_request import BROUGHT_ALONG, read_wish
 from tertulia.tools.tool import CallContext, Outcome, Result
 from tertulia.tools.workplace import Workplace
 
@@ -22,16 +23,14 @@ _DISK_COMMAND = (sys.executable, "-I", patch_disk.__file__)
 """Reads a file of a directory, follows no link, and imports nothing of ours."""
 _MAX_ANSWER_BYTES = patch_disk.MAX_READ_BYTES * 2
 
-_SPEC = ToolSpec.define(
+_SPEC = define(
     "view_image",
     "Shows you a picture (PNG, JPEG, GIF or WebP) that lies in the working directory. Use it only for a file that you "
     "need to see.",
-    {
-        "type": "object",
-        "properties": {"path": {"type": "string", "description": "Its path, absolute or from the working directory."}},
-        "required": ["path"],
-        "additionalProperties": False,
-    },
+    {"path": {"type": "string", "description": "Its path, absolute or from the working directory."}},
+    ["path"],
+    # A picture is sent as it is, whatever detail is asked for.
+    {"detail": {"type": ["string", "null"]}, "environment_id": BROUGHT_ALONG["environment_id"]},
 )
 
 
@@ -47,7 +46,8 @@ class ViewImage:
         self._place = place
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse what lies outside."""
+        """Refuse what lies outside, or elsewhere."""
+        read_wish(arguments)
         self._locate(arguments["path"], call)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:

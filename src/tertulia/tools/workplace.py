@@ -17,6 +17,7 @@ from tertulia.policy.narrowing import Rights
 from tertulia.policy.sandbox_mode import sandbox_to_wire
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.sandbox.confine import confine
+from tertulia.sandbox.nested import protected_part
 from tertulia.sandbox.runner import Command, Confinement, Runner
 from tertulia.tools.tool import CallContext
 
@@ -49,10 +50,10 @@ class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             raise InvalidParams("workdir must not contain a NUL")
         return os.path.realpath(os.path.join(call.cwd, workdir or "."))
 
-    def subject(self, words: tuple[str, ...], cwd: str, sandbox: Confinement | None) -> Subject:
-        """All that a grant will be bound to; None: outside the sandbox."""
-        where = OUTSIDE if sandbox is None else described(sandbox)
-        return Subject(words, cwd, self.environment_policy, where)
+    def subject(self, words: tuple[str, ...], cwd: str, sandbox: Confinement, *, outside: bool = False) -> Subject:
+        """All that a grant will be bound to. What it is to leave counts: in a narrower sandbox nobody has asked yet."""
+        where = described(sandbox)
+        return Subject(words, cwd, self.environment_policy, f"{OUTSIDE}, instead of {where}" if outside else where)
 
     async def confined(self, argv: tuple[str, ...], stdin: bytes, kept: int, call: CallContext) -> bytes:
         """What one of our own programs writes, run in the call's directory and confined by its rights.
@@ -73,17 +74,28 @@ class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return finished.output.head + finished.output.tail
 
     async def approve_patch(self, text: str, files: int, call: CallContext) -> None:
-        """Come back when this patch may be applied; else ApprovalDenied."""
+        """Come back when this patch may be applied; else ApprovalDenied, or InvalidParams where it never may."""
+        directory, confinement = self.directory(None, call), self.confinement(call.rights)
+        check_unprotected(directory, confinement)
         request = Request(
             kind="patch",
             conversation_id=call.conversation_id,
             chain=call.chain.callers,
             title=f"apply a patch to {files} file{'s' * (files != 1)} in {call.cwd}",
             detail=text,
-            subject=self.subject((text,), self.directory(None, call), self.confinement(call.rights)),
+            subject=self.subject((text,), directory, confinement),
         )
         with call.unhurried():
             await self.desk.ask(request, call.rights.approval_policy, call.publish)
+
+
+def check_unprotected(directory: str, confinement: Confinement) -> None:
+    """Refuse a directory that lies in a protected one; where a root itself lies does not count."""
+    roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
+    for root in roots:
+        inside = os.path.relpath(directory, root)
+        if inside.split("/")[0] != ".." and (part := protected_part(inside)) is not None:
+            raise InvalidParams(f"{directory} lies in or is '{part}', which is protected from changes")
 
 
 def described(confinement: Confinement) -> str:

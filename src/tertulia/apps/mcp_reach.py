@@ -1,0 +1,101 @@
+"""Servers started for a look, outside any session: how long it took, what they offer, or why they do not run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.apps.terminal import Terminal
+from tertulia.errors import McpError
+from tertulia.events.clock import SystemClock
+from tertulia.mcp.connection import connect
+from tertulia.mcp.definition import ServerDefinition
+from tertulia.mcp.launch import launch_of
+from tertulia.mcp.pool import Lease, ServerPool
+from tertulia.mcp.server import RemoteTool, Status
+from tertulia.policy.redaction import Redactor
+from tertulia.sandbox.sandbox import Sandbox
+from tertulia.scheduler.nursery import Nursery
+from tertulia.session.settings import Loaded
+
+_PATIENCE_S = 8.0
+
+
+class Reached(msgspec.Struct, frozen=True, kw_only=True):
+    """How one server was found."""
+
+    name: str
+    status: Status
+    error: str | None = None
+    latency_ms: int | None = None
+    protocol_version: str | None = None
+    tools: tuple[RemoteTool, ...] = ()
+    """Those that its definition lets through."""
+
+
+async def reach(
+    definitions: Sequence[ServerDefinition], loaded: Loaded, redactor: Redactor, notes: Terminal
+) -> list[Reached]:
+    """Start them all at once, wait until each runs or has failed, and stop them again. Tells how it goes."""
+    clock, nursery = SystemClock(), Nursery()
+    sandbox = Sandbox(tier=loaded.settings.sandbox_tier, clock=clock)
+    # No catalogue: what is looked at is asked now.
+    pool = ServerPool(spawn=nursery.start, clock=clock, runner=lambda: sandbox, home=None, connect=connect)
+    progress = _Progress(notes, len(definitions))
+    try:
+        leased = [_lease(pool, definition, loaded) for definition in definitions]
+        reached: list[Reached] = []
+        for definition, lease in zip(definitions, leased, strict=True):
+            progress.waits_for(definition.name)
+            reached.append(await _settled(definition, lease, redactor))
+        return reached
+    finally:
+        progress.end()
+        await pool.close(_PATIENCE_S)
+        await nursery.close(_PATIENCE_S)
+        await sandbox.close()
+
+
+def _lease(pool: ServerPool, definition: ServerDefinition, loaded: Loaded) -> Lease | McpError:
+    try:
+        launch = launch_of(definition, loaded.environment.variables)
+    except McpError as error:
+        return error
+    # A lazy one would only say what it offered the last time.
+    return pool.lease(replace(definition, start="eager"), launch, "")
+
+
+async def _settled(definition: ServerDefinition, lease: Lease | McpError, redactor: Redactor) -> Reached:
+    if isinstance(lease, McpError):
+        return Reached(name=definition.name, status="failed", error=lease.message)
+    server = lease.server
+    await server.settled()
+    return Reached(
+        name=definition.name,
+        status=server.status,
+        # It may hold the last words of a program that was given a key.
+        error=None if server.error is None else redactor.text(server.error),
+        latency_ms=server.latency_ms,
+        protocol_version=server.protocol_version,
+        tools=tuple(tool for tool in server.tools if definition.offers(tool.name)) if server.status == "ready" else (),
+    )
+
+
+class _Progress:
+    """A line that is printed over, where somebody is watching."""
+
+    def __init__(self, notes: Terminal, total: int) -> None:
+        self._notes = notes
+        self._total = total
+        self._done = 0
+
+    def waits_for(self, name: str) -> None:
+        """The one that all wait for now."""
+        self._done += 1
+        self._notes.rewrite(("starting ", "dim"), (name, "bold"), (f" ({self._done} of {self._total})", "dim"))
+
+    def end(self) -> None:
+        """Leave the line to whoever is next."""
+        self._notes.rewrite()

@@ -1,0 +1,104 @@
+"""`tertulia mcp trust`: what a project's file would start, shown in full, and a person's word on it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import click
+
+from tertulia.apps.global_flags import Given, global_flags
+from tertulia.apps.terminal import Terminal
+from tertulia.errors import InvalidParams, NotFound
+from tertulia.mcp.servers import misnamed
+from tertulia.mcp.trust import TrustStore
+from tertulia.mcp.written import WrittenServer
+from tertulia.session.settings import Loaded
+
+_MORE = """
+\b
+Examples:
+  tertulia mcp trust github
+  tertulia -C ~/project mcp trust github --yes
+  tertulia mcp trust --revoke github
+
+\b
+Exit codes:
+  0  it is trusted, or no longer is
+  1  there is no such server, or you said no
+  2  nobody is there to be asked
+"""
+
+
+@click.command("trust", epilog=_MORE)
+@click.argument("name")
+@click.option("sure", "-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("revoke", "--revoke", is_flag=True, help="Trust it no longer.")
+@global_flags
+@click.pass_obj
+def trust(given: Given, *, name: str, sure: bool, revoke: bool) -> int:
+    """Let a server start that a project's file defines.
+
+    The definition is shown as it is written, and trusted as it is shown: when anything of it changes it is a stranger
+    again. What the program itself does, or a script that it runs, is not part of it.
+    """
+    loaded = given.load()
+    out = Terminal(sys.stdout, loaded.environment.variables)
+    server = _find(loaded, name)
+    store = TrustStore(loaded.environment.home)
+    if revoke:
+        was = store.revoke(server.name, server.source)
+        out.line((name, "bold"), " is no longer trusted" if was else " was not trusted")
+        return 0
+    if (wrong := misnamed(name)) is not None:
+        raise InvalidParams(f"{server.source}: {wrong}")
+    if store.is_trusted(server):
+        out.line((name, "bold"), " is trusted already")
+        return 0
+    _show(server, out)
+    if not sure and not _is_answered(name, out):
+        out.line("It is not trusted.")
+        return 1
+    store.trust(server)
+    out.line((name, "bold"), " is trusted, as long as this stays as it is")
+    _complain(server, loaded, out)
+    return 0
+
+
+def _find(loaded: Loaded, name: str) -> WrittenServer:
+    servers: Sequence[WrittenServer] = loaded.settings.project_servers
+    if name in loaded.settings.mcp_servers:
+        raise NotFound(f"{name} is in your own settings and needs no trust; a project's server of that name is ignored")
+    # The nearest file counts.
+    found = next((each for each in reversed(servers) if each.name == name), None)
+    if found is None:
+        names = sorted({each.name for each in servers})
+        near = get_close_matches(name, names, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}" if names else "there is none"
+        raise NotFound(f"no file of this project defines an MCP server {name!r:.80}; {hint}")
+    return found
+
+
+def _show(server: WrittenServer, out: Terminal) -> None:
+    out.line((server.name, "bold"), f", defined by {server.source}:")
+    # ASCII alone: nothing in it can look like something else.
+    out.line(json.dumps(server.shown, indent=2, ensure_ascii=True, default=str))
+    if not server.is_confined:
+        out.line(("It runs outside any sandbox, with all that you may do.", "yellow"))
+    if server.widening:
+        out.line((f"It asks for more than to be started: {', '.join(server.widening)}.", "yellow"))
+
+
+def _is_answered(name: str, out: Terminal) -> bool:
+    if not (out.live and sys.stdin is not None and sys.stdin.isatty()):
+        raise InvalidParams(f"nobody is there to be asked; look at it, then `tertulia mcp trust {name} --yes`")
+    return click.confirm("Trust it?", default=False)
+
+
+def _complain(server: WrittenServer, loaded: Loaded, out: Terminal) -> None:
+    try:
+        server.definition(loaded.environment.variables)
+    except InvalidParams as error:
+        out.line(("But it cannot start: ", "yellow"), error.message)

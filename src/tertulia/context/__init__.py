@@ -1,0 +1,1 @@
+"""WHAT AN AGENT IS TOLD BEFORE IT STARTS: servers, tools and texts, collected from those who know."""

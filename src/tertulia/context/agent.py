@@ -1,0 +1,64 @@
+"""An agent instance: a name, what kind of agent it is, and what runs it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, cast
+
+import msgspec
+
+from tertulia.context.reading import fields, made, one_of, plain, text
+from tertulia.errors import InvalidParams
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+
+
+class AgentInstanceMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of an agent. An unknown archetype is allowed and has the rights of the least."""
+
+    name: str
+    archetype: str = "repo"
+    """repo, service or employee."""
+    backend_type: str = "native"
+    workspace_policy: Literal["persistent", "ephemeral"] = "persistent"
+    launch_mode: Literal["managed", "direct"] = "managed"
+    cwd: str | None = None
+    """Where it works, if anywhere."""
+    extra: Mapping[str, Any] = MappingProxyType({})
+    """Whatever else was said of it."""
+
+    def __post_init__(self) -> None:
+        check_agent_name(self.name)
+        one_of("workspace_policy", self.workspace_policy, ("persistent", "ephemeral"))
+        one_of("launch_mode", self.launch_mode, ("managed", "direct"))
+        for field, value in (("archetype", self.archetype), ("backend_type", self.backend_type)):
+            plain(f"{field} of agent {self.name!r}", value)
+        if self.cwd is not None:
+            text(f"cwd of agent {self.name!r}", self.cwd)
+
+    @classmethod
+    def of(cls, given: object, name: str | None = None) -> AgentInstanceMeta:
+        """From a mapping, in either spelling, with `name` where it has none; unknown fields are kept in `extra`."""
+        if isinstance(given, cls):
+            return given
+        known = fields(given, "the description of an agent")
+        if name is not None:
+            known.setdefault("name", name)
+        extra = known.pop("extra", {})
+        if not isinstance(extra, Mapping):
+            raise InvalidParams("extra in the description of an agent must be a mapping")
+        unknown = {key: known.pop(key) for key in sorted(known.keys() - set(cls.__struct_fields__))}
+        whole = MappingProxyType({**cast("Mapping[str, Any]", extra), **unknown})
+        return made(cls, {**known, "extra": whole}, "an agent")
+
+
+def check_agent_name(name: object) -> str:
+    """A name that can stand in a path, an address and a log; InvalidParams otherwise."""
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise InvalidParams(
+            f"the agent name {name!r:.40} must be 1 to 64 letters, digits, dots, dashes or underscores, "
+            "and begin with a letter or digit"
+        )
+    return name

@@ -1,0 +1,253 @@
+"""Collects what all providers have for one agent. The only module of this stage that catches everything."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, cast
+
+from tertulia.context.agent import AgentInstanceMeta, check_agent_name
+from tertulia.context.budget import DEFAULT_TOKENS, count, fit
+from tertulia.context.collected import BLOCK_PRIORITY, PRIORITY, Collected
+from tertulia.context.provider import ContextProvider, Fragment, SessionContext
+from tertulia.context.reading import plain
+from tertulia.context.tokens import SessionTokenStore
+from tertulia.context.tool_block import tool_block
+from tertulia.errors import AgentError
+from tertulia.events.clock import Clock, SystemClock, Timestamps
+from tertulia.policy.redaction import Redactor, for_the_log
+from tertulia.protocol.events import EventData, SessionContextReady, SessionPreparing, Warning
+from tertulia.protocol.ids import new_session_id
+from tertulia.tools.threads import in_thread, left_behind
+
+PROVIDER_TIMEOUT_S = 10.0
+TOOL_BLOCK = "internal-tools"
+"""What the block about tools is called among the fragments; it comes from no provider."""
+_MAX_REASON = 500
+_CALLER = {"type": "system", "id": "SessionContextInjector"}
+
+_log = logging.getLogger(__name__)
+_SHAPES = Redactor()
+
+
+class Named(Protocol):
+    """The least that a provider is: the three methods of `ContextProvider` are all optional."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+
+class Publisher(Protocol):
+    """Any event bus."""
+
+    def publish(self, event: EventData, /) -> object:
+        """Tell everybody."""
+        ...
+
+
+class SessionContextInjector:
+    """Asks every provider, in the order of registration, and makes one context of their answers.
+
+    A provider cannot keep an agent from starting: what it does wrong is logged, published as a `warning`, named in
+    the context's `warnings`, and left out. `timeout_s` is for each provider, `max_tokens` for all texts together.
+    """
+
+    def __init__(
+        self, *, clock: Clock | None = None, timeout_s: float = PROVIDER_TIMEOUT_S, max_tokens: int = DEFAULT_TOKENS
+    ) -> None:
+        self._now = Timestamps(clock or SystemClock())
+        self._timeout_s = timeout_s
+        self._max_tokens = max_tokens
+        self._providers: dict[str, Named] = {}
+        # Of each provider, the functions that were left running in their threads.
+        self._left: dict[str, list[asyncio.Future[Any]]] = {}
+        self._bus: Publisher | None = None
+        self._tokens: SessionTokenStore | None = None
+
+    def set_event_bus(self, event_bus: Publisher | None) -> None:
+        """Who is told; nobody if None."""
+        self._bus = event_bus
+
+    def set_token_store(self, token_store: SessionTokenStore | None) -> None:
+        """Who makes the tokens. Without one there are none, and no word of tools."""
+        self._tokens = token_store
+
+    # ── providers ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def register(self, provider: ContextProvider | Named) -> None:
+        """Ask this one too. One of the same name is replaced, and the new one stands where the old one stood."""
+        name = cast(object, getattr(provider, "name", None))
+        self._providers[plain("the name of a provider", name)] = provider
+        self._left.pop(str(name), None)
+
+    def register_each(self, found: Iterable[tuple[str, Callable[[], object]]]) -> list[str]:
+        """Register what others have written: (where it comes from, what makes it). One that fails is left out.
+
+        What went wrong, in one sentence each.
+        """
+        problems: list[str] = []
+        for origin, make in found:
+            try:
+                self.register(cast(Named, make()))
+            except (Exception, SystemExit) as error:
+                problems.append(f"the provider of {origin}: {_reason(error)}")
+                _log.warning("%s\n%s", problems[-1], for_the_log(error))
+        return problems
+
+    def unregister(self, name: str) -> None:
+        """Ask it no more. Does nothing if there is none of that name."""
+        self._providers.pop(name, None)
+        self._left.pop(name, None)
+
+    def list_providers(self) -> list[str]:
+        """Their names, in the order in which they are asked."""
+        return list(self._providers)
+
+    def revoke_tokens(self, agent_name: str) -> int:
+        """Revoke every token of an agent; how many there were."""
+        return 0 if self._tokens is None else self._tokens.revoke_by_agent(agent_name)
+
+    # ── preparing ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def prepare(
+        self,
+        agent_name: str,
+        meta: AgentInstanceMeta | Mapping[str, Any],
+        session_id: str | None = None,
+        *,
+        token_in_prompt: bool = True,
+    ) -> SessionContext:
+        """All that this agent is given, with a token that is valid until it is revoked.
+
+        With `token_in_prompt=False` the block about tools does not show the token: for agents that get it, or the
+        tools themselves, another way. If this raises or is cancelled, no token is left behind.
+        """
+        agent_name = check_agent_name(agent_name)
+        described = AgentInstanceMeta.of(meta, agent_name)
+        session_id = session_id or new_session_id()
+        self._publish(SessionPreparing(len(self._providers), agent_name, _CALLER, self._now()))
+        collected = await self._collect(agent_name, described)
+        token = "" if self._tokens is None else self._tokens.generate(agent_name, session_id)
+        try:
+            context = self._finished(collected, token, session_id, token_in_prompt)
+            counts = len(context.mcp_servers), len(context.tools), len(context.system_context_additions)
+            self._publish(SessionContextReady(*counts, agent_name, _CALLER, self._now()))
+        except BaseException:
+            if self._tokens is not None:
+                self._tokens.revoke_session(session_id)
+            raise
+        return context
+
+    async def refresh(
+        self,
+        agent_name: str,
+        meta: AgentInstanceMeta | Mapping[str, Any],
+        context: SessionContext,
+        *,
+        token_in_prompt: bool = True,
+    ) -> SessionContext:
+        """The same agent between two turns: everything is asked anew, the token and the session id stay.
+
+        Equal to the earlier context if nothing has changed. Publishes warnings only.
+        """
+        collected = await self._collect(check_agent_name(agent_name), AgentInstanceMeta.of(meta, agent_name))
+        return self._finished(collected, context.token, context.session_id, token_in_prompt)
+
+    def _finished(self, collected: Collected, token: str, session_id: str, token_in_prompt: bool) -> SessionContext:
+        fragments = collected.fragments
+        tools = list(collected.tools.values())
+        if tools and token:
+            block = tool_block(tools, token if token_in_prompt else None)
+            fragments.append(Fragment(TOOL_BLOCK, block, count(block), BLOCK_PRIORITY, token_in_prompt))
+        kept, cuts = fit(fragments, self._max_tokens)
+        for cut in cuts:
+            part = f"the context of {cut.provider!r} was cut from {cut.before:,} to {cut.after:,} tokens"
+            self._warn(collected, f"{part}: the limit is {self._max_tokens:,} for all together", "context_cut")
+        return SessionContext(
+            mcp_servers=list(collected.servers.values()),
+            tools=tools,
+            system_context_additions=[fragment.text for fragment in kept],
+            token=token,
+            session_id=session_id,
+            fragments=tuple(kept),
+            warnings=tuple(collected.warnings),
+            cut=tuple(cuts),
+        )
+
+    # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _collect(self, agent_name: str, meta: AgentInstanceMeta) -> Collected:
+        collected = Collected(meta)
+        for name, provider in tuple(self._providers.items()):
+            if self._is_stuck(name):
+                # Threads are few: one that never comes back must not cost another each time.
+                self._warn(collected, f"provider {name!r} is still busy with an earlier question", "provider_timeout")
+                continue
+            with left_behind() as left:
+                try:
+                    async with asyncio.timeout(self._timeout_s):
+                        await self._visit(name, provider, agent_name, collected)
+                except TimeoutError:
+                    late = f"provider {name!r} did not answer within {self._timeout_s:g} s; what is missing is left out"
+                    self._warn(collected, late, "provider_timeout")
+                finally:
+                    self._left.setdefault(name, []).extend(left)
+        return collected
+
+    async def _visit(self, name: str, provider: Named, agent_name: str, collected: Collected) -> None:
+        takers: tuple[tuple[str, Callable[[object], list[BaseException]]], ...] = (
+            ("get_mcp_servers", collected.take_servers),
+            ("get_tools", collected.take_tools),
+            ("get_system_context", lambda answer: collected.take_text(answer, name, _priority(provider))),
+        )
+        for method, take in takers:
+            try:
+                problems = take(await _ask(provider, method, agent_name, collected.meta))
+            except asyncio.CancelledError as error:
+                if (task := asyncio.current_task()) is None or task.cancelling():
+                    raise
+                # Nobody cancelled us: the provider threw it by itself.
+                problems = [error]
+            except Exception as error:
+                problems = [error]
+            for error in problems:
+                _log.info("%s of provider %s: %s", method, name, for_the_log(error))
+                self._warn(collected, f"{method} of provider {name!r}: {_reason(error)}", "provider_failed")
+
+    def _is_stuck(self, name: str) -> bool:
+        left = self._left[name] = [each for each in self._left.get(name, ()) if not each.done()]
+        return bool(left)
+
+    def _warn(self, collected: Collected, message: str, code: str) -> None:
+        collected.warnings.append(message)
+        _log.warning("agent %s: %s", collected.meta.name, message)
+        self._publish(Warning(message, code))
+
+    def _publish(self, event: EventData) -> None:
+        if self._bus is not None:
+            self._bus.publish(event)
+
+
+async def _ask(provider: Named, method: str, agent_name: str, meta: AgentInstanceMeta) -> object:
+    function = cast("Callable[..., Any] | None", getattr(provider, method, None))
+    if function is None or getattr(function, "__func__", None) is getattr(ContextProvider, method):
+        return None
+    if inspect.iscoroutinefunction(function):
+        return await function(agent_name, meta)
+    # In a thread: what blocks there stops nobody else.
+    answer = await in_thread(function, agent_name, meta)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _priority(provider: Named) -> object:
+    return getattr(provider, "priority", PRIORITY)
+
+
+def _reason(error: BaseException) -> str:
+    # Our own errors are made to be shown. What any other says may be a secret; its type is not.
+    said = _SHAPES.text(error.message) if isinstance(error, AgentError) else f"it raised {type(error).__name__}"
+    return f"{said[:_MAX_REASON]}; the rest goes on without it"

@@ -1,0 +1,140 @@
+"""What a provider can offer an agent besides text: MCP servers and internal tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from tertulia.context.agent import AgentInstanceMeta
+from tertulia.context.parameters import full_schema
+from tertulia.context.reading import fields, made, one_of, plain, text, texts, variables
+from tertulia.errors import InvalidParams
+from tertulia.protocol.tool_spec import ToolSpec
+
+ToolScope = Literal["all", "service", "employee"]
+"""The least archetype that gets a tool."""
+
+_LEVELS = {"repo": 0, "service": 1, "employee": 2}
+_LEAST = {"all": 0, "service": 1, "employee": 2}
+_METHOD = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,127}\Z")
+
+
+class McpServerStdio(msgspec.Struct, frozen=True):
+    """A program to start for the agent. Its variables may be given as a dict, and are kept as they go out."""
+
+    name: str
+    command: str
+    args: Sequence[str] = ()
+    env: Sequence[Mapping[str, str]] | Mapping[str, str] | None = None
+    """A list of {name, value}. Not shown when this is printed."""
+
+    def __post_init__(self) -> None:
+        plain("the name of an MCP server", self.name)
+        text(f"command of MCP server {self.name!r}", self.command)
+        force_setattr(self, "args", texts(f"args of MCP server {self.name!r}", self.args))
+        if self.env is not None:
+            force_setattr(self, "env", variables(self.name, self.env))
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables as a dict."""
+        return {pair["name"]: pair["value"] for pair in cast("Sequence[Mapping[str, str]]", self.env or ())}
+
+    def __repr__(self) -> str:
+        return (
+            f"McpServerStdio({self.name!r}, {self.command!r}, {len(self.args)} args, env of {sorted(self.variables)})"
+        )
+
+
+class McpServerHttp(msgspec.Struct, frozen=True):
+    """A server that runs already, by its address."""
+
+    name: str
+    url: str
+    headers: Mapping[str, str] = {}
+    """Not shown when this is printed."""
+    kind: Literal["http", "sse"] = "http"
+
+    def __post_init__(self) -> None:
+        plain("the name of an MCP server", self.name)
+        if not re.match(r"https?://\S+\Z", text(f"url of MCP server {self.name!r}", self.url)):
+            raise InvalidParams(f"url of MCP server {self.name!r} must begin with http:// or https://")
+        one_of("kind", self.kind, ("http", "sse"))
+        force_setattr(self, "headers", {pair["name"]: pair["value"] for pair in variables(self.name, self.headers)})
+
+    def __repr__(self) -> str:
+        return f"McpServerHttp({self.name!r}, kind={self.kind!r}, headers {sorted(self.headers)})"
+
+
+McpServer = McpServerStdio | McpServerHttp
+
+
+class InternalCall(msgspec.Struct, frozen=True):
+    """Who calls an internal tool. All of it comes from the token, nothing from the caller's own words."""
+
+    agent_name: str
+    session_id: str
+    meta: AgentInstanceMeta
+    tool: str
+
+
+Handler = Callable[[InternalCall, dict[str, Any]], Any]
+"""What an internal tool does: plain data back, at once or later. An AgentError is the caller's answer."""
+
+
+class ToolDefinition(msgspec.Struct, frozen=True):
+    """An internal tool. Refuses an unknown scope, and a name that no model could be shown, when it is made."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any] | None
+    """JSON Schema; a map from names to properties is taken too, and completed."""
+    rpc_method: str
+    """What the call becomes, like `canvas.update`."""
+    scope: ToolScope
+    context: str | None = None
+    """More on how to use it, for the agent's instructions."""
+    handler: Handler | None = None
+    """Answers the calls; None: whoever runs the session answers that method."""
+
+    def __post_init__(self) -> None:
+        text("the name of a tool", self.name)
+        text(f"description of tool {self.name!r:.80}", self.description)
+        if not isinstance(cast(object, self.scope), str) or self.scope not in _LEAST:
+            raise InvalidParams(f"scope {self.scope!r:.40} of tool {self.name!r:.80} is not all, service or employee")
+        if not _METHOD.match(text(f"rpc_method of tool {self.name!r:.80}", self.rpc_method)):
+            raise InvalidParams(f"rpc_method {self.rpc_method!r:.80} of tool {self.name!r:.80} is not a method's name")
+        if self.context is not None:
+            text(f"context of tool {self.name!r:.80}", self.context)
+        force_setattr(self, "parameters", full_schema(self.parameters))
+        self.spec()
+
+    def spec(self) -> ToolSpec:
+        """What a model is told of it."""
+        return ToolSpec.define(self.name, self.description, self.parameters, source="injector")
+
+
+def may_use(archetype: str, scope: ToolScope) -> bool:
+    """Whether an agent of this archetype gets a tool of this scope."""
+    return _LEVELS.get(archetype, 0) >= _LEAST[scope]
+
+
+def tool_of(given: object) -> ToolDefinition:
+    """A tool as a provider may have written it: made already, or a mapping in either spelling."""
+    if isinstance(given, ToolDefinition):
+        return given
+    return made(ToolDefinition, {"parameters": None, **fields(given, "a tool")}, "a tool")
+
+
+def server_of(given: object) -> McpServer:
+    """The same for an MCP server; one with a `url` is reached, any other is started."""
+    if isinstance(given, McpServerStdio | McpServerHttp):
+        return given
+    known = fields(given, "an MCP server")
+    if "url" in known:
+        return made(McpServerHttp, known, "an MCP server")
+    return made(McpServerStdio, known, "an MCP server")

@@ -1,0 +1,90 @@
+"""The interface of a context provider, and what is made of all their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from tertulia.context.agent import AgentInstanceMeta
+from tertulia.context.offers import McpServer, ToolDefinition
+
+T = TypeVar("T")
+Answer = T | None | Awaitable[T | None]
+"""What was asked for, nothing, or either of them later."""
+
+
+class ContextProvider(Protocol):
+    """A part of the house that has something to say to agents.
+
+    A provider is anything with a `name`; of the three methods it has those it needs, as plain functions or `async`.
+    They are asked in this order, each time an agent starts and again between its turns.
+
+    Contract: a method answers for the agent it is given and keeps nothing of it. It changes nothing, starts no server
+    (it only describes it), and asks no model. A plain function runs in a thread of its own, so it may read a file, and
+    must not touch what belongs to the loop; an `async` one must not block, and stops when it is cancelled.
+
+    A method that raises, takes too long or answers with something else is left out, with a warning that names it;
+    the other methods and providers are asked all the same, and the agent starts.
+    """
+
+    name: str
+    """One provider a name; a later one takes the place of an earlier. A `priority` beside it (default 50) says how
+    late its text is cut when there is too much of it."""
+
+    def get_mcp_servers(self, agent_name: str, meta: AgentInstanceMeta, /) -> Answer[Sequence[McpServer]]:
+        """MCP servers for this agent. Of two with one name the first is used."""
+        return None
+
+    def get_tools(self, agent_name: str, meta: AgentInstanceMeta, /) -> Answer[Sequence[ToolDefinition]]:
+        """Internal tools. Those above the agent's archetype are taken out; of two with one name the first is used."""
+        return None
+
+    def get_system_context(self, agent_name: str, meta: AgentInstanceMeta, /) -> Answer[str]:
+        """A text for the agent's first instructions. None and blank texts are skipped, equal ones are not."""
+        return None
+
+
+class Fragment(msgspec.Struct, frozen=True):
+    """One text of the context, and where it comes from."""
+
+    provider: str
+    text: str
+    tokens: int
+    priority: int = 50
+    """The lowest is cut first."""
+    sensitive: bool = False
+    """Holds the token: never stored or shown as it is, and never cut in the middle."""
+
+    def __repr__(self) -> str:
+        return f"Fragment({self.provider!r}, {self.tokens} tokens, priority {self.priority})"
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """A text that was too long for the budget."""
+
+    provider: str
+    before: int
+    after: int
+    """Tokens; 0 if nothing is left of it."""
+
+
+class SessionContext(msgspec.Struct, frozen=True):
+    """All that was collected for one agent. Printing it shows no text, and of the token its first characters."""
+
+    mcp_servers: list[McpServer]
+    tools: list[ToolDefinition]
+    system_context_additions: list[str]
+    """In the order of the providers; the one about tools is last."""
+    token: str
+    """64 hexadecimal digits; empty where there is no token store."""
+    session_id: str = ""
+    fragments: tuple[Fragment, ...] = ()
+    """The additions with their origin, one for one."""
+    warnings: tuple[str, ...] = ()
+    cut: tuple[Cut, ...] = ()
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.mcp_servers)} servers, {len(self.tools)} tools, {len(self.fragments)} texts"
+        return f"SessionContext({counts}, token {self.token[:8]!r}…)"

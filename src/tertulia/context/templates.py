@@ -1,0 +1,49 @@
+"""Texts with gaps: the templates shipped beside this file, and how their gaps are filled.
+
+Deliberately not a template language: a gap is a name, and nothing is ever evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import cast
+
+from tertulia.errors import InvalidParams, NotFound
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
+_GAP = re.compile(r"\{\{([^{}]*+)\}\}")
+
+
+def load_template(name: str) -> str:
+    """A shipped template, `core-identity` or `core-identity.md`. NotFound if there is none of that name."""
+    stem = str(name).removesuffix(".md")
+    if not _NAME.match(stem):
+        raise InvalidParams(f"{name!r:.80} is not the name of a template: letters, digits, dashes and underscores")
+    return _read(stem)
+
+
+@cache
+def _read(stem: str) -> str:
+    try:
+        return files("tertulia.context").joinpath(f"{stem}.md").read_text("utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"there is no template {stem!r}") from None
+
+
+def render_template(template: str, variables: Mapping[str, str]) -> str:
+    """The template with each `{{name}}` replaced by that variable, or by nothing if there is none.
+
+    In one pass: what is put in is not looked at again, whatever braces it has. Takes linear time.
+    """
+
+    def value(gap: re.Match[str]) -> str:
+        name = gap[1].strip()
+        given = cast(object, variables.get(name, ""))
+        if not isinstance(given, str):
+            raise InvalidParams(f"the variable {name!r:.80} must be a text, not {type(given).__name__}")
+        return given
+
+    return _GAP.sub(value, template)

@@ -1,0 +1,132 @@
+"""Session tokens: who an agent is when it calls back, for as long as its conversation lives."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+
+import msgspec
+
+from tertulia.context.agent import check_agent_name
+from tertulia.context.reading import plain
+from tertulia.errors import InvalidParams
+from tertulia.events.clock import Clock, SystemClock
+from tertulia.policy.redaction import Redactor
+
+TTL_S = 24 * 3600.0
+"""How long a token is valid unless it is renewed or revoked."""
+SHOWN = 8
+"""How many characters of a token anybody may see."""
+
+_TOKEN = re.compile(r"[0-9a-f]{64}\Z")
+
+
+class SessionToken(msgspec.Struct, frozen=True):
+    """A valid token and whom it stands for. Printing it shows the token's first characters only."""
+
+    token: str
+    agent_name: str
+    session_id: str
+    created_at: float
+    """Seconds since 1970, UTC."""
+    pid: int | None = None
+    """The process that it was given to, if one."""
+
+    def __repr__(self) -> str:
+        return f"SessionToken({self.token[:SHOWN]!r}…, {self.agent_name!r}, {self.session_id!r}, pid={self.pid})"
+
+
+class SessionTokenStore:
+    """The tokens of this process, in memory only. One for each session id; revoked and expired ones leave no trace.
+
+    A token is found by its hash: how long that takes says nothing about how much of a guess was right. With a
+    redactor every token is a secret of the house from its first moment.
+    """
+
+    def __init__(
+        self, clock: Clock | None = None, *, ttl_s: float | None = TTL_S, redactor: Redactor | None = None
+    ) -> None:
+        if ttl_s is not None and not ttl_s > 0:
+            raise InvalidParams(f"ttl_s must be above 0, not {ttl_s}")
+        self._clock = clock or SystemClock()
+        self._ttl_s = ttl_s
+        self._redactor = redactor
+        self._by_hash: dict[bytes, SessionToken] = {}
+        # Ordered by expiry: all live equally long, and a renewed one goes to the end.
+        self._sessions: dict[str, tuple[bytes, float]] = {}
+        self._agents: dict[str, set[str]] = {}
+
+    @property
+    def size(self) -> int:
+        """How many tokens are valid."""
+        self._sweep()
+        return len(self._by_hash)
+
+    def generate(self, agent_name: str, session_id: str, pid: int | None = None) -> str:
+        """A new token, 32 random bytes as 64 hexadecimal digits; an older one of this session id is revoked."""
+        check_agent_name(agent_name)
+        plain("session_id", session_id)
+        self._sweep()
+        self.revoke_session(session_id)
+        token = secrets.token_hex(32)
+        if self._redactor is not None:
+            self._redactor.register_token(token)
+        digest = _hash(token)
+        self._by_hash[digest] = SessionToken(token, agent_name, session_id, self._clock.now(), pid)
+        self._sessions[session_id] = (digest, self._clock.monotonic())
+        self._agents.setdefault(agent_name, set()).add(session_id)
+        return token
+
+    def validate(self, token: object) -> SessionToken | None:
+        """Whom it stands for; None for anything that is not a valid token, character for character."""
+        if not isinstance(token, str) or not _TOKEN.match(token):
+            return None
+        self._sweep()
+        return self._by_hash.get(_hash(token))
+
+    def renew(self, session_id: str, pid: int | None = None) -> bool:
+        """Let its time begin anew, and say which process has it, if it is known by now. False if there is none."""
+        self._sweep()
+        if session_id not in self._sessions:
+            return False
+        digest, _ = self._sessions.pop(session_id)
+        self._sessions[session_id] = (digest, self._clock.monotonic())
+        if pid is not None:
+            self._by_hash[digest] = msgspec.structs.replace(self._by_hash[digest], pid=pid)
+        return True
+
+    def revoke_session(self, session_id: str) -> bool:
+        """Whether there was one."""
+        if session_id not in self._sessions:
+            return False
+        digest, _ = self._sessions.pop(session_id)
+        entry = self._by_hash.pop(digest)
+        siblings = self._agents[entry.agent_name]
+        siblings.discard(session_id)
+        if not siblings:
+            del self._agents[entry.agent_name]
+        if self._redactor is not None:
+            self._redactor.retire_token(entry.token)
+        return True
+
+    def revoke_by_agent(self, agent_name: str) -> int:
+        """How many there were."""
+        return sum([self.revoke_session(session_id) for session_id in sorted(self._agents.get(agent_name, ()))])
+
+    def _sweep(self) -> None:
+        if self._ttl_s is None:
+            return
+        earliest = self._clock.monotonic() - self._ttl_s
+        while self._sessions:
+            session_id, (_, begun) = next(iter(self._sessions.items()))
+            if begun > earliest:
+                break
+            self.revoke_session(session_id)
+
+    def __repr__(self) -> str:
+        return f"SessionTokenStore({len(self._by_hash)} tokens)"
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

@@ -1,0 +1,250 @@
+"""The output of `claude -p --output-format stream-json --verbose`: one parser, every kind of line.
+
+What is particular: each block of a message is a line of its own; a tool's result comes as a user's message; a run may
+have several results, of which the last counts; `is_error` says whether one failed, not its subtype; usage is the
+run's own. Deltas come only with `--include-partial-messages`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tertulia.executors.executor import (
+    Act,
+    AgentDelta,
+    AgentText,
+    Begun,
+    Change,
+    Command,
+    Done,
+    Ending,
+    Failed,
+    Finished,
+    Foreign,
+    Interrupted,
+    McpCall,
+    NativeId,
+    Notice,
+    Patch,
+    Plan,
+    Step,
+    Thought,
+    ThoughtDelta,
+    UsageReport,
+    WebSearch,
+)
+from tertulia.executors.fields import content, identity, native_id, sentences, table, tables, text
+from tertulia.executors.lines import MAX_LINE_BYTES, JsonLines, Line, TooLong
+from tertulia.models.reading import count, usage
+from tertulia.protocol.tool_events import PlanStep
+from tertulia.protocol.usage import Usage
+
+_QUIET = frozenset({"status", "thinking_tokens"})
+"""Lines of the system that say only that it is at work."""
+_LIMITS = frozenset({"error_max_turns", "error_max_budget_usd"})
+_WRITERS = {"Write": "add", "Edit": "update", "MultiEdit": "update", "NotebookEdit": "update"}
+_USES = ("tool_use", "server_tool_use")
+_EXIT_CODE = re.compile(r"Exit code (\d{1,3})(?:\n|$)")
+_MOST_MESSAGES = 64
+
+
+class ClaudeStream:
+    """See `executor.Parser`."""
+
+    def __init__(self, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        self._lines = JsonLines(max_line_bytes)
+        self._ending: Ending = Interrupted()
+        self._open: dict[str, Begun] = {}
+        self._blocks: dict[str, int] = {}
+        self._streaming = ""
+
+    @property
+    def passed_over(self) -> int:
+        """How many lines made no sense."""
+        return self._lines.passed_over
+
+    @property
+    def ended(self) -> bool:
+        """Whether a result has come, and nothing has been said since."""
+        return not isinstance(self._ending, Interrupted)
+
+    def feed(self, chunk: bytes) -> list[Step]:
+        """What these bytes make whole."""
+        return [step for line in self._lines.feed(chunk) for step in self._steps(line)]
+
+    def end(self) -> list[Step]:
+        """The rest, and how it ended."""
+        steps = [step for line in self._lines.end() for step in self._steps(line)]
+        return [*steps, self._ending]
+
+    def _steps(self, line: Line | TooLong) -> Iterable[Step]:
+        if isinstance(line, TooLong):
+            return [Foreign({"dropped_line_bytes": line.bytes})]
+        steps = self._understood(line)
+        # What is known by name and yet of another form is as foreign as what is not known.
+        return [Foreign(line)] if steps is None else steps
+
+    def _understood(self, line: Line) -> Iterable[Step] | None:
+        match line.get("type"):
+            case "system":
+                return _system(line)
+            case "assistant":
+                return self._assistant(line, table(line.get("message")))
+            case "user":
+                return self._results(tables(table(line.get("message")).get("content")))
+            case "stream_event":
+                return self._delta(line, table(line.get("event")))
+            case "result":
+                return self._result(line)
+            case _:
+                return None
+
+    # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _assistant(self, line: Line, message: Line) -> Iterable[Step] | None:
+        blocks, found = tables(message.get("content")), identity(message.get("id"))
+        if not blocks or found is None:
+            return None
+        if line.get("is_api_error_message") is True:
+            # Not an answer. The result will say whether it was the end.
+            return [Notice(content(blocks))]
+        self._ending = Interrupted()
+        steps: list[Step] = []
+        for block in blocks:
+            step = self._block(block, f"{found}:{self._next(found)}", line.get("parent_tool_use_id") is not None)
+            if step is None:
+                return [*steps, Foreign(line)]
+            steps.append(step)
+        return steps
+
+    def _next(self, message: str) -> int:
+        """The place of the next block of a message."""
+        place = self._blocks.pop(message, 0)
+        self._blocks[message] = place + 1
+        if len(self._blocks) > _MOST_MESSAGES:
+            del self._blocks[next(iter(self._blocks))]
+        return place
+
+    def _block(self, block: Line, name: str, of_another: bool) -> Step | None:
+        """One block; None for what is not known, and for words of a helper: they are not the answer."""
+        match block:
+            case {"type": "text", "text": str() as words} if not of_another:
+                return AgentText(name, words)
+            case {"type": "thinking", "thinking": str() as words} if not of_another:
+                return Thought(name, words)
+            case {"type": kind, "id": str() as found, "name": str() as tool} if kind in _USES and identity(found):
+                begun = Begun(found, tool, block.get("input"), _act(tool, table(block.get("input"))))
+                self._open[found] = begun
+                return begun
+            case {"type": "web_search_tool_result", "tool_use_id": str() as found} if found in self._open:
+                return self._done(self._open.pop(found), block)
+            case _:
+                return None
+
+    def _results(self, blocks: list[Line]) -> Iterable[Step] | None:
+        steps: list[Step] = []
+        for block in blocks:
+            begun = self._open.pop(str(block.get("tool_use_id")), None)
+            if block.get("type") != "tool_result" or begun is None:
+                return None
+            done = self._done(begun, block)
+            plan = _plan(begun) if done.success else None
+            steps += [done] if plan is None else [plan, done]
+        return steps or None
+
+    def _done(self, begun: Begun, block: Line) -> Done:
+        output = content(block.get("content"))
+        failed = block.get("is_error") is True
+        code = _exit_code(output, failed) if isinstance(begun.act, Command) else None
+        return Done(begun.id, begun.name, begun.arguments, begun.act, not failed, output, code)
+
+    def _delta(self, line: Line, event: Line) -> Iterable[Step] | None:
+        if line.get("parent_tool_use_id") is not None:
+            return []
+        match event:
+            case {"type": "message_start", "message": {"id": str() as found}}:
+                self._streaming = found if identity(found) else ""
+                return []
+            case {"type": "content_block_delta", "index": int() as place, "delta": {"text": str() as words}}:
+                return [AgentDelta(f"{self._streaming}:{place}", words)]
+            case {"type": "content_block_delta", "index": int() as place, "delta": {"thinking": str() as words}}:
+                return [ThoughtDelta(f"{self._streaming}:{place}", words)]
+            case {"type": str()}:
+                # Whatever else is streamed comes again as a whole.
+                return []
+            case _:
+                return None
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _result(self, line: Line) -> Iterable[Step]:
+        said = text(line.get("result"))
+        errors = line.get("errors")
+        if line.get("is_error") is True or (said is None and line.get("subtype") != "success"):
+            told = said or sentences(errors if isinstance(errors, list) else ())
+            code = "limit" if line.get("subtype") in _LIMITS else "model_error"
+            self._ending = Failed(told or f"the agent failed: {line.get('subtype')!r:.80}", code)
+        else:
+            self._ending = Finished(said)
+        return [UsageReport(_usage(line.get("usage")))]
+
+
+def _system(line: Line) -> Iterable[Step] | None:
+    match line.get("subtype"):
+        case "init":
+            found = native_id(line.get("session_id"))
+            return None if found is None else [NativeId(found)]
+        case "api_retry":
+            numbers = (count(line, name) for name in ("attempt", "max_retries"))
+            return [Notice("the model could not be reached and is asked again ({} of {})".format(*numbers))]
+        case str() as subtype if subtype in _QUIET:
+            return []
+        case _:
+            return None
+
+
+def _usage(counts: object) -> Usage:
+    cached = count(counts, "cache_read_input_tokens")
+    fresh = count(counts, "input_tokens") + count(counts, "cache_creation_input_tokens")
+    thinking = count(counts, "output_tokens_details", "thinking_tokens")
+    return usage(fresh + cached, cached, count(counts, "output_tokens"), thinking)
+
+
+# ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _act(tool: str, given: Line) -> Act:
+    """Our word for the use of a tool, where there is one."""
+    match tool, given:
+        case "Bash", {"command": str() as command}:
+            return Command(("bash", "-c", command))
+        case (("WebSearch" | "web_search"), {"query": str() as query}):
+            return WebSearch(query)
+        case _, ({"file_path": str() as path} | {"notebook_path": str() as path}) if tool in _WRITERS:
+            return Patch((Change(path, "add" if _WRITERS[tool] == "add" else "update"),))
+        case _ if tool.startswith("mcp__") and tool.count("__") > 1:
+            _, server, name = tool.split("__", 2)
+            return McpCall(server, name)
+        case _:
+            return None
+
+
+def _plan(begun: Begun) -> Plan | None:
+    if begun.name != "TodoWrite":
+        return None
+    steps: list[PlanStep] = []
+    for entry in tables(table(begun.arguments).get("todos")):
+        match entry:
+            case {"content": str() as step, "status": ("pending" | "in_progress" | "completed") as status}:
+                steps.append(PlanStep(step, status))
+            case _:
+                return None
+    return Plan(tuple(steps))
+
+
+def _exit_code(output: str, failed: bool) -> int | None:
+    if not failed:
+        return 0
+    found = _EXIT_CODE.match(output)
+    return int(found[1]) if found else None

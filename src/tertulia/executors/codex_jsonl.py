@@ -1,0 +1,228 @@
+"""The output of `codex exec --json`: one parser, every kind of item.
+
+What is particular: usage is counted over the whole thread; notes and warnings come as errors, and only `turn.failed`
+is fatal; an interrupted turn has no last line at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from tertulia.executors.executor import (
+    Act,
+    AgentText,
+    Begun,
+    Change,
+    Command,
+    Done,
+    Ending,
+    Failed,
+    Finished,
+    Foreign,
+    Interrupted,
+    McpCall,
+    NativeId,
+    Notice,
+    Patch,
+    Plan,
+    Step,
+    Thought,
+    UsageReport,
+    WebSearch,
+)
+from tertulia.executors.fields import argv, content, exit_code, identity, native_id, table, tables, text
+from tertulia.executors.lines import MAX_LINE_BYTES, JsonLines, Line, TooLong
+from tertulia.models.reading import count, usage
+from tertulia.protocol.tool_events import PlanStep
+from tertulia.protocol.usage import NO_USAGE, Usage
+
+_ITEM_EVENTS = ("item.started", "item.updated", "item.completed")
+
+
+class CodexJsonl:
+    """See `executor.Parser`. `total` is what the thread had cost before this run."""
+
+    def __init__(self, total: Usage = NO_USAGE, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        self._lines = JsonLines(max_line_bytes)
+        self._total = total
+        self._ending: Ending = Interrupted()
+        self._said: str | None = None
+        self._plan: Plan | None = None
+
+    @property
+    def passed_over(self) -> int:
+        """How many lines made no sense."""
+        return self._lines.passed_over
+
+    @property
+    def ended(self) -> bool:
+        """Whether `turn.completed` or `turn.failed` has come, and no turn since."""
+        return not isinstance(self._ending, Interrupted)
+
+    def feed(self, chunk: bytes) -> list[Step]:
+        """What these bytes make whole."""
+        return [step for line in self._lines.feed(chunk) for step in self._steps(line)]
+
+    def end(self) -> list[Step]:
+        """The rest, and how it ended."""
+        steps = [step for line in self._lines.end() for step in self._steps(line)]
+        return [*steps, self._ending]
+
+    def _steps(self, line: Line | TooLong) -> Iterable[Step]:
+        if isinstance(line, TooLong):
+            return [Foreign({"dropped_line_bytes": line.bytes})]
+        steps = self._understood(line)
+        # What is known by name and yet of another form is as foreign as what is not known.
+        return [Foreign(line)] if steps is None else steps
+
+    def _understood(self, line: Line) -> Iterable[Step] | None:
+        match line.get("type"):
+            case "thread.started":
+                found = native_id(line.get("thread_id"), line.get("threadId"), table(line.get("thread")).get("id"))
+                return None if found is None else [NativeId(found)]
+            case "turn.started":
+                self._ending = Interrupted()
+                return []
+            case "turn.completed":
+                self._ending = Finished(self._said)
+                return [self._cost(line.get("usage"))]
+            case "turn.failed":
+                self._ending = Failed(_message(line.get("error")) or "the agent failed and did not say why")
+                return []
+            case "error":
+                message = _message(line)
+                return None if message is None else [Notice(message)]
+            case str() as event if event in _ITEM_EVENTS:
+                return self._item(event, table(line.get("item")))
+            case _:
+                return None
+
+    def _cost(self, counts: object) -> UsageReport:
+        total = usage(
+            count(counts, "input_tokens"),
+            count(counts, "cached_input_tokens"),
+            count(counts, "output_tokens"),
+            count(counts, "reasoning_output_tokens"),
+        )
+        before, self._total = self._total, total
+        return UsageReport(_difference(total, before), total)
+
+    def _item(self, event: str, item: Line) -> Iterable[Step] | None:
+        found = identity(item.get("id"))
+        kind = item.get("type")
+        if kind == "todo_list":
+            return self._planned(item)
+        if kind == "error":
+            message = _message(item)
+            return None if message is None else [Notice(message)]
+        if kind in ("agent_message", "reasoning"):
+            return self._spoken(event, found, item)
+        act = _ACTS.get(kind) if isinstance(kind, str) else None
+        return None if act is None or found is None else _used(event, found, item, act)
+
+    def _spoken(self, event: str, found: str | None, item: Line) -> Iterable[Step] | None:
+        words = text(item.get("text"))
+        if words is None or found is None or event != "item.completed":
+            return None
+        if item["type"] == "reasoning":
+            return [Thought(found, words)]
+        self._said = words
+        return [AgentText(found, words)]
+
+    def _planned(self, item: Line) -> Iterable[Step] | None:
+        entries = tables(item.get("items"))
+        said = [(text(entry.get("text")), entry.get("completed") is True) for entry in entries]
+        steps = tuple(PlanStep(step, "completed" if done else "pending") for step, done in said if step is not None)
+        if len(steps) != len(entries) or not isinstance(item.get("items"), list):
+            return None
+        before, self._plan = self._plan, Plan(steps)
+        # It is repeated when the turn ends.
+        return [] if before == self._plan else [self._plan]
+
+
+def _difference(total: Usage, before: Usage) -> Usage:
+    """What was added; all of it where the count began anew."""
+    parts = [now - then for now, then in zip(_counts(total), _counts(before), strict=True)]
+    return total if min(parts) < 0 else usage(*parts)
+
+
+def _counts(counted: Usage) -> tuple[int, int, int, int]:
+    return (
+        counted.input_tokens, counted.cached_input_tokens, counted.output_tokens, counted.reasoning_output_tokens,
+    )  # fmt: skip
+
+
+def _message(value: object) -> str | None:
+    return text(table(value).get("message"))
+
+
+# ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+Told = tuple[str, object, Act]
+"""Name, arguments, and our word for it."""
+
+
+def _used(event: str, found: str, item: Line, act: Callable[[Line], Told | None]) -> Iterable[Step] | None:
+    told = act(item)
+    if told is None:
+        return None
+    name, arguments, what = told
+    if event == "item.started":
+        return [Begun(found, name, arguments, what)]
+    if event == "item.updated":
+        return []
+    code = exit_code(item.get("exit_code"))
+    return [Done(found, name, arguments, what, _succeeded(item, code), _output(item), code)]
+
+
+def _succeeded(item: Line, code: int | None) -> bool:
+    # A web search has no status.
+    return item.get("status", "completed") == "completed" and code in (None, 0)
+
+
+def _output(item: Line) -> str:
+    return text(item.get("aggregated_output")) or _message(item.get("error")) or content(item.get("result"))
+
+
+def _command(item: Line) -> Told | None:
+    words = argv(item.get("command"))
+    return None if words is None else ("command_execution", {"command": item["command"]}, Command(words))
+
+
+def _file_change(item: Line) -> Told | None:
+    entries = tables(item.get("changes"))
+    changes: list[Change] = []
+    for entry in entries:
+        match entry:
+            case {"path": str() as path, "kind": ("add" | "delete" | "update") as kind}:
+                changes.append(Change(path, kind))
+            case _:
+                return None
+    return ("file_change", {"changes": entries}, Patch(tuple(changes))) if changes else None
+
+
+def _mcp(item: Line) -> Told | None:
+    server, tool = text(item.get("server")), text(item.get("tool"))
+    if server is None or tool is None:
+        return None
+    return f"{server}__{tool}", item.get("arguments"), McpCall(server, tool)
+
+
+def _collaboration(item: Line) -> Told | None:
+    tool = text(item.get("tool"))
+    asked = {name: item.get(name) for name in ("prompt", "receiver_thread_ids", "agents_states")}
+    return None if tool is None else (tool, asked, None)
+
+
+def _search(item: Line) -> Told | None:
+    query = text(item.get("query"))
+    return None if query is None else ("web_search", {"query": query}, WebSearch(query))
+
+
+_ACTS: Mapping[str, Callable[[Line], Told | None]] = {
+    "command_execution": _command,
+    "file_change": _file_change,
+    "mcp_tool_call": _mcp,
+    "collab_tool_call": _collaboration,
+    "web_search": _search,
+}

@@ -1,0 +1,233 @@
+"""The interface of an executor: another agent does a conversation's task and reports in steps.
+
+A step says what happened in our own words, whoever did it. Steps know nothing of events, storage or approvals: what
+becomes of them is decided in `news.py` and above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from tertulia.protocol.tool_events import PlanStep
+from tertulia.protocol.usage import NO_USAGE, Usage
+
+# ── what an agent does ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Command(msgspec.Struct, frozen=True, gc=False):
+    """It runs a command."""
+
+    argv: tuple[str, ...]
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """What becomes of one file."""
+
+    path: str
+    kind: Literal["add", "delete", "update"]
+
+
+class Patch(msgspec.Struct, frozen=True, gc=False):
+    """It changes files."""
+
+    changes: tuple[Change, ...]
+
+
+class McpCall(msgspec.Struct, frozen=True, gc=False):
+    """It calls a tool of an MCP server."""
+
+    server: str
+    tool: str
+
+
+class WebSearch(msgspec.Struct, frozen=True, gc=False):
+    """It searches the web."""
+
+    query: str
+
+
+Act = Command | Patch | McpCall | WebSearch | None
+"""None: a tool of its own for which we have no finer word."""
+
+
+# ── steps ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class NativeId(msgspec.Struct, frozen=True, gc=False):
+    """The agent's own id of this talk: with it the agent can be asked to go on. Fit to be an argument."""
+
+    id: str
+
+
+class AgentText(msgspec.Struct, frozen=True, gc=False):
+    """A whole message. Its id is that of the deltas before it."""
+
+    id: str
+    text: str
+
+
+class AgentDelta(msgspec.Struct, frozen=True, gc=False):
+    """A piece of a message."""
+
+    id: str
+    text: str
+
+
+class Thought(msgspec.Struct, frozen=True, gc=False):
+    """A whole piece of reasoning."""
+
+    id: str
+    text: str
+
+
+class ThoughtDelta(msgspec.Struct, frozen=True, gc=False):
+    """A piece of reasoning, as it comes."""
+
+    id: str
+    text: str
+
+
+class Begun(msgspec.Struct, frozen=True, gc=False):
+    """It uses a tool. The id is unique within the run only."""
+
+    id: str
+    name: str
+    """What the agent calls the tool."""
+    arguments: Any
+    """Plain JSON."""
+    act: Act = None
+
+
+class Done(msgspec.Struct, frozen=True, gc=False):
+    """The one end of that. May come without its beginning."""
+
+    id: str
+    name: str
+    arguments: Any
+    act: Act
+    success: bool
+    output: str
+    exit_code: int | None = None
+
+
+class Plan(msgspec.Struct, frozen=True, gc=False):
+    """It wrote its plan anew."""
+
+    steps: tuple[PlanStep, ...]
+
+
+class UsageReport(msgspec.Struct, frozen=True, gc=False):
+    """What this turn cost: several in one run add up."""
+
+    turn: Usage
+    total: Usage = NO_USAGE
+    """Where the agent counts over its whole talk: what it said. The parser of the next run is given it."""
+
+
+class Notice(msgspec.Struct, frozen=True, gc=False):
+    """Something that a person may want to know; work goes on."""
+
+    message: str
+
+
+class Foreign(msgspec.Struct, frozen=True, gc=False):
+    """What we have no word for, as it came, or a note about what could not be kept."""
+
+    raw: Any
+
+
+class Finished(msgspec.Struct, frozen=True, gc=False):
+    """The task is done."""
+
+    text: str | None = None
+    """The answer, as far as the agent says which one it is."""
+
+
+class Failed(msgspec.Struct, frozen=True, gc=False):
+    """The agent gave up. The message is the agent's own."""
+
+    message: str
+    code: str = "model_error"
+
+
+class Interrupted(msgspec.Struct, frozen=True, gc=False):
+    """The output ended, and the agent never said how the task did."""
+
+
+Ending = Finished | Failed | Interrupted
+Step = (
+    NativeId | AgentText | AgentDelta | Thought | ThoughtDelta | Begun | Done | Plan | UsageReport | Notice | Foreign | Ending
+)  # fmt: skip
+
+
+class Parser(Protocol):
+    """Understands the output of one run; made anew for each.
+
+    Contract: takes any bytes, however they are cut, and never raises; what it keeps is bounded. `feed` never returns
+    an ending; `end` returns exactly one, last. Lines that are no JSON are passed over and counted.
+    """
+
+    @property
+    def passed_over(self) -> int:
+        """How many lines made no sense."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether the agent has said how it ended: what is left is for the program to exit."""
+        ...
+
+    def feed(self, chunk: bytes) -> list[Step]:
+        """What these bytes make whole."""
+        ...
+
+    def end(self) -> list[Step]:
+        """The output is over: what is left to say, and how it ended."""
+        ...
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """One run. It is not logged: it holds what was said, and keys."""
+
+    prompt: str
+    """Goes in by standard input, never by an argument."""
+    cwd: str
+    resume: str | None = None
+    """The native id of the talk to go on with; then the prompt is the bare message."""
+    total: Usage = NO_USAGE
+    """What that talk has cost so far, by the agent's own count."""
+    additions: tuple[str, ...] = ()
+    """What the agent is told beside the prompt, each run."""
+    variables: Mapping[str, str] = {}
+    """The child's whole environment."""
+
+
+class Executor(Protocol):
+    """One other agent, reached one way.
+
+    Contract of `run`: failures of the program are yielded as `Failed`, never raised; the last step is an `Ending`,
+    exactly one; closing the iterator or cancelling its reader ends the program with all that it started before it
+    returns. Nothing is kept from one run to the next: ids and counts come as steps and go in as assignments.
+    """
+
+    @property
+    def name(self) -> str:
+        """The backend, as people write it."""
+        ...
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether it can ask a person in the middle of a task."""
+        ...
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether it can go on with a talk by its native id."""
+        ...
+
+    def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
+        """Do the task, and yield what happens."""
+        ...

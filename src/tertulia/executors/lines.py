@@ -1,0 +1,87 @@
+"""The lines of an agent's output, as JSON objects: bytes in any pieces go in, objects of bounded size come out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import msgspec
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+
+Line = dict[str, Any]
+
+
+class TooLong(msgspec.Struct, frozen=True, gc=False):
+    """Stands for a line that was dropped."""
+
+    bytes: int
+
+
+class JsonLines:
+    """Cuts one stream into lines and decodes them. However the stream is cut into chunks, the lines are the same.
+
+    A line that is no JSON object is passed over and counted; an empty one is nothing. Holds one unfinished line.
+    """
+
+    __slots__ = ("_limit", "_pieces", "_size", "passed_over")
+
+    def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
+        self._limit = limit
+        # In pieces: joining them anew with each chunk would cost the square of their length.
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self.passed_over = 0
+
+    def feed(self, chunk: bytes) -> list[Line | TooLong]:
+        """The lines that this chunk makes whole."""
+        *whole, rest = chunk.split(b"\n")
+        lines: list[Line | TooLong] = []
+        for piece in whole:
+            self._add(piece)
+            self._take(lines)
+        self._add(rest)
+        return lines
+
+    def end(self) -> list[Line | TooLong]:
+        """The last line, which may have no end."""
+        lines: list[Line | TooLong] = []
+        self._take(lines)
+        return lines
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self._limit:
+            self._pieces.clear()
+        elif piece:
+            self._pieces.append(piece)
+
+    def _take(self, lines: list[Line | TooLong]) -> None:
+        size, line = self._size, b"".join(self._pieces)
+        self._size = 0
+        self._pieces.clear()
+        if size > self._limit:
+            lines.append(TooLong(size))
+        elif line.strip():
+            decoded = _decoded(line)
+            if decoded is None:
+                self.passed_over += 1
+            else:
+                lines.append(decoded)
+
+
+def _decoded(line: bytes) -> Line | None:
+    """The object; None for what is none. Bytes that are not UTF-8 and halves of characters cost themselves only."""
+    try:
+        value = msgspec.json.decode(line)
+    except (ValueError, RecursionError):
+        value = _loosely(line)
+    return cast("Line", value) if isinstance(value, dict) else None
+
+
+def _loosely(line: bytes) -> object:
+    try:
+        loose = json.loads(line.decode("utf-8", "replace"))
+        return msgspec.json.decode(json.dumps(loose, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None

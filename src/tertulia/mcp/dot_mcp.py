@@ -1,0 +1,147 @@
+"""`.mcp.json`, the file in which a project names its MCP servers for whatever host reads it.
+
+It comes from strangers: its size and form are bounded, and whatever could be read in two ways is refused. What it says
+about variables of ours is looked up only after somebody has trusted it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from tertulia.errors import InvalidParams
+from tertulia.mcp.servers import is_known
+
+NAME = ".mcp.json"
+MAX_BYTES = 1024 * 1024
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_EXPANDED = ("command", "args", "env", "url", "http_headers")
+_STARTED = frozenset({"stdio"})
+_REACHED = frozenset({"http", "streamable-http", "streamableHttp", "streamable_http"})
+
+
+def read_dot_mcp(path: Path) -> dict[str, Any]:
+    """Its servers by name, as they are written; none where there is no file. InvalidParams says where it went wrong."""
+    try:
+        if path.exists() and not path.is_file():
+            raise InvalidParams(f"{path}: expected a file")
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise InvalidParams(f"{path}: cannot be read: {error.strerror}") from None
+    if len(raw) > MAX_BYTES:
+        raise InvalidParams(f"{path}: larger than {MAX_BYTES:,} bytes")
+    content = _parse(raw, path)
+    servers = cast("Mapping[str, Any]", content).get("mcpServers", {}) if isinstance(content, dict) else None
+    if not isinstance(servers, dict):
+        raise InvalidParams(f'{path}: expected an object {{"mcpServers": {{NAME: {{…}}}}}}')
+    return cast("dict[str, Any]", servers)
+
+
+def table_of(label: str, entry: object, variables: Mapping[str, str]) -> dict[str, Any]:
+    """An entry as `[mcp_servers.NAME]` would say it, with its variables put in. InvalidParams names what is missing.
+
+    What other hosts know and we do not is left out; `foreign_keys` tells which.
+    """
+    if not isinstance(entry, dict):
+        raise InvalidParams(f"{label}: expected an object with command or url")
+    given = cast("dict[str, Any]", entry)
+    foreign = foreign_keys(given)
+    table = {_OURS.get(key, key): value for key, value in given.items() if key not in foreign}
+    _check_type(label, table.pop("type", None), table)
+    if isinstance(disabled := table.pop("disabled", None), bool):
+        table["enabled"] = not disabled
+    return {key: _expanded(value, label, variables) if key in _EXPANDED else value for key, value in table.items()}
+
+
+def foreign_keys(entry: object) -> list[str]:
+    """Keys of an entry that mean nothing to us."""
+    keys = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    return [key for key in keys if not is_known(key) and key not in ("type", "disabled", *_OURS)]
+
+
+_OURS = {"headers": "http_headers"}
+
+
+def _check_type(label: str, kind: object, table: Mapping[str, Any]) -> None:
+    if kind == "sse":
+        raise InvalidParams(
+            f"{label}: `sse` is the transport that streamable HTTP replaced; give the server's streamable HTTP address "
+            "with the type `http`"
+        )
+    if kind is None or (kind in _STARTED and "url" not in table) or (kind in _REACHED and "command" not in table):
+        return
+    if kind in _STARTED or kind in _REACHED:
+        raise InvalidParams(f"{label}: `stdio` goes with command, and `http` with url")
+    raise InvalidParams(f"{label}: type must be stdio or http")
+
+
+def _expanded(value: Any, label: str, variables: Mapping[str, str]) -> Any:
+    match value:
+        case str():
+            return _VARIABLE.sub(lambda found: _value(found, label, variables), value)
+        case list():
+            return [_expanded(each, label, variables) for each in cast("list[Any]", value)]
+        case dict():
+            return {key: _expanded(each, label, variables) for key, each in cast("dict[str, Any]", value).items()}
+        case _:
+            return value
+
+
+def _value(found: re.Match[str], label: str, variables: Mapping[str, str]) -> str:
+    name, otherwise = found.groups()
+    # As in a shell: with a default, an empty variable is as good as none.
+    value = variables.get(name)
+    if otherwise is not None:
+        return value or otherwise
+    if value is None:
+        raise InvalidParams(f"{label}: the variable {name} is not set; set it, or write ${{{name}:-default}}")
+    return value
+
+
+def _parse(raw: bytes, path: Path) -> Any:
+    try:
+        text = raw.decode("utf-8-sig")
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InvalidParams(f"{path}: expected UTF-8 (at line {line})") from None
+    except json.JSONDecodeError as error:
+        raise InvalidParams(f"{path}: {error.msg} (at line {error.lineno}, column {error.colno})") from None
+    except _TwiceError as error:
+        where = _second_line(raw.decode("utf-8-sig"), error.key)
+        raise InvalidParams(f"{path}: {error.key[:64]!r} is given twice{where}") from None
+    except RecursionError:
+        raise InvalidParams(f"{path}: nested too deeply") from None
+    except ValueError as error:
+        raise InvalidParams(f"{path}: {error}") from None
+
+
+class _TwiceError(Exception):
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        raise _TwiceError(next(key for key, _ in pairs if key in seen or seen.add(key)))
+    return made
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _second_line(text: str, key: str) -> str:
+    """Where the key stands again, as far as its spelling tells."""
+    places = [found.start() for found in re.finditer(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:", text)]
+    return f" (at line {text.count(chr(10), 0, places[-1]) + 1})" if len(places) == 2 else ""

@@ -1,0 +1,206 @@
+"""The life of one MCP server, from start to start: the state machine, and the task that owns the connection.
+
+Knows neither who calls nor how a connection is made: `dial` does that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+
+from tertulia.errors import McpError
+from tertulia.events.clock import Clock
+from tertulia.mcp.backoff import Backoff
+from tertulia.mcp.offer import Offer
+from tertulia.mcp.parting import part_from
+from tertulia.mcp.relisting import Relisting
+from tertulia.mcp.server import Connection, Spawn
+from tertulia.mcp.standing import Standing
+
+Dial = Callable[[Callable[[], None]], Awaitable[Connection]]
+"""Opens a connection, or raises McpError; cancelled, it leaves nothing behind. What it is given is to be called when
+the server says that its tools have changed."""
+
+
+class Lifecycle:
+    """starting → ready → failed or stopped, and from these two back to starting.
+
+    One task owns a start, the connection that comes of it and its end. Callers only wait, so the cancellation of one
+    takes nothing from the others. There are never two connections at once.
+    """
+
+    def __init__(self, name: str, patience_s: float, *, dial: Dial, spawn: Spawn, clock: Clock, offer: Offer) -> None:
+        """`patience_s`: with a start, and with a listing."""
+        self.name = name
+        self.standing = Standing(patience_s, lambda: self._fail(self._slowness()))
+        self.offer = offer
+        self.connection: Connection | None = None
+        """The one that is open and listed."""
+        self.restarts = False
+        """Whether it comes back by itself when it fails."""
+        self._patience_s = patience_s
+        self._dial, self._spawn, self._clock = dial, spawn, clock
+        self._backoff = Backoff(clock)
+        self._relisting = Relisting(spawn, clock, name)
+        self._owner: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        self._nudge = asyncio.Event()
+        self._sealed = False
+
+    def start(self) -> None:
+        """Begin to start it, unless it runs or starts already; one that has just failed when its time has come."""
+        if self._sealed or self._owner is not None:
+            return
+        if self.standing.status != "failed" or self._backoff.left_s() == 0:
+            self._begin()
+        elif self.restarts and not self._backoff.hopeless:
+            self._own()
+
+    async def list_again(self) -> None:
+        """Ask it what it offers; starts it if need be. McpError: that failed, and what was known stays."""
+        if self.connection is None:
+            await self.reach()
+        else:
+            await self._relisting.now()
+
+    def halt(self, *, for_good: bool = False) -> None:
+        """Begin to stop it. It can be started again, unless this is for good."""
+        self._sealed |= for_good
+        if self._owner is not None:
+            self._ending.add(self._owner)
+            self._owner.cancel()
+            self._owner = None
+        self._drop()
+        self.standing.become("stopped")
+
+    async def ended(self) -> None:
+        """Until nothing is left of what was halted, as far as it ends within some seconds."""
+        if self._ending:
+            await asyncio.wait(set(self._ending))
+
+    async def reach(self) -> Connection:
+        """The connection; starts it if need be, or says in an McpError why it does not and when it will."""
+        name, standing = self.name, self.standing
+        if self.connection is not None:
+            if not self.connection.gone.is_set():
+                return self.connection
+            self._fail(self.connection.why or "the connection ended")
+        if self._sealed:
+            raise McpError(f"MCP server {name} was closed with those who used it")
+        left = self._backoff.left_s()
+        if self.standing.status == "failed" and left > 0:
+            raise McpError(
+                f"MCP server {name} failed: {standing.error}; the next try is in {left:.1f} s", retry_after_s=left
+            )
+        if self.standing.status != "starting":
+            self._begin()
+        await self.standing.settled()
+        if self.connection is None:
+            raise McpError(f"MCP server {name} does not run: {standing.error or 'it was stopped'}")
+        return self.connection
+
+    def _begin(self) -> None:
+        self.standing.become("starting")
+        if self._owner is None:
+            self._own()
+        else:
+            self._nudge.set()
+
+    def _own(self) -> None:
+        self._owner = self._spawn(self._live(), f"MCP server {self.name}")
+        self._owner.add_done_callback(self._ended)
+
+    def _ended(self, owner: asyncio.Task[None]) -> None:
+        self._ending.discard(owner)
+        if owner is self._owner:
+            # Nobody here ended it.
+            self._owner = None
+            if owner.cancelled():
+                self.halt()
+            else:
+                self._fail("a fault of ours ended it; it is in the log")
+
+    # ── what the owner does ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _live(self) -> None:
+        while self.standing.status == "starting" or (self.restarts and not self._backoff.hopeless):
+            if self.standing.status == "failed":
+                await self._pause()
+                continue
+            async with AsyncExitStack() as opened:
+                connection = await self._open(opened)
+                if connection is not None:
+                    await self.offer.write_down()
+                    await connection.gone.wait()
+                    self._fail(connection.why or "the connection ended")
+        if self._owner is asyncio.current_task():
+            # Now, not when the task is over: whoever begins in between must find that nobody is there to be nudged.
+            self._owner = None
+
+    async def _pause(self) -> None:
+        """Until the next try is allowed, or somebody else has begun it."""
+        self._nudge.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._backoff.left_s()):
+                await self._nudge.wait()
+        if self.standing.status == "failed" and self.restarts:
+            self.standing.become("starting")
+
+    async def _open(self, opened: AsyncExitStack) -> Connection | None:
+        """Connect and list; None: that failed."""
+        relisting = Relisting(self._spawn, self._clock, self.name)
+        deadline = self.standing.deadline
+        try:
+            async with asyncio.timeout_at(deadline):
+                if before := self._ending - {asyncio.current_task()}:
+                    await asyncio.wait(before)
+                began = self._clock.monotonic()
+                connection = await self._dial(relisting.want)
+                opened.push_async_callback(self._close, connection)
+                changed = await self.offer.take(connection, began)
+        except (TimeoutError, McpError) as error:
+            # Another start may be wanted by now: this one was given up, and it took so long to tidy up after it.
+            if deadline == self.standing.deadline:
+                self._fail(error.message if isinstance(error, McpError) else self._slowness())
+            return None
+        if deadline != self.standing.deadline:
+            return None
+        self.connection, self._relisting = connection, relisting
+        self._backoff.started()
+        relisting.begin(partial(self._list_again, connection))
+        self.standing.become("ready", changed=changed)
+        return connection
+
+    async def _list_again(self, connection: Connection) -> McpError | None:
+        changed, error = False, None
+        try:
+            async with asyncio.timeout(self._patience_s):
+                changed = await self.offer.take(connection, self._clock.monotonic())
+        except TimeoutError:
+            error = McpError(f"MCP server {self.name} did not list its tools within {self._patience_s:g} s")
+        except McpError as failure:
+            error = failure
+        if connection is self.connection and not connection.gone.is_set():
+            self.standing.become("ready", error and error.message, changed=changed)
+            await self.offer.write_down()
+        return error
+
+    async def _close(self, connection: Connection) -> None:
+        problem = await part_from(connection, self.name)
+        if problem is not None and self.standing.status == "stopped":
+            self.standing.become("stopped", f"it could not be stopped: {problem}")
+
+    def _slowness(self) -> str:
+        return f"it did not start within {self._patience_s:g} s (startup_timeout_sec)"
+
+    def _fail(self, why: str) -> None:
+        if self.standing.status in ("starting", "ready"):
+            self._drop()
+            self._backoff.failed()
+            self.standing.become("failed", why)
+
+    def _drop(self) -> None:
+        self.connection = None
+        self._relisting.stop()

@@ -1,0 +1,249 @@
+"""The MCP servers of one session: leases on the pool, the tools of all of them under one roof, and who is up.
+
+It decides nothing about who may call what: views and tools do. What it gives out is current: a definition is compared
+with what the server says now, at the moment of the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any
+
+from tertulia.errors import McpError
+from tertulia.events.clock import Clock
+from tertulia.mcp.definition import ServerDefinition
+from tertulia.mcp.live_server import LiveServer
+from tertulia.mcp.member import Candidate, Current, Member, Report
+from tertulia.mcp.pool import ServerPool
+from tertulia.mcp.server import Answer, Caller, OnProgress
+from tertulia.protocol.events import EventData, Warning
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.tool_events import McpServerStatus
+from tertulia.protocol.tool_spec import ToolSpec
+
+GRACE_S = 5.0
+"""How long the first turn waits for servers that are starting."""
+REFRESH_GRACE_S = 1.0
+"""How long a later turn waits for a listing that has run out."""
+
+
+class SessionServers:
+    """Implements `McpManager`."""
+
+    def __init__(self, pool: ServerPool, scope: str, clock: Clock, tell: Callable[[EventData], object]) -> None:
+        """`scope`: the session's id. `tell`: publishes what everybody may know."""
+        self._pool = pool
+        self._scope = scope
+        self._clock = clock
+        self._tell = tell
+        self._members: dict[str, Member] = {}
+        self._private: dict[ConversationId, dict[str, Member]] = {}
+        self._listed: dict[ConversationId | None, tuple[ToolSpec, ...]] = {}
+        self._unwatch: list[Callable[[], None]] = []
+        self._grace_until = clock.monotonic() + GRACE_S
+        self._closed = False
+
+    # ── who there is ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, candidates: Iterable[Candidate]) -> None:
+        """Start all that may be started, all at once; waits for none."""
+        self._grace_until = self._clock.monotonic() + GRACE_S
+        for candidate in candidates:
+            self._members[candidate.name] = self._join(candidate, self._scope)
+
+    def add_private(self, conversation: ConversationId, candidates: Iterable[Candidate]) -> None:
+        """Servers that only one conversation sees. One that is called like the session's own is refused, and said."""
+        members = self._private.setdefault(conversation, {})
+        for candidate in candidates:
+            if candidate.name in self._members or candidate.name in members:
+                self._tell(Warning(f"MCP server {candidate.name!r} is there already; the second is left out"))
+                continue
+            members[candidate.name] = self._join(candidate, conversation)
+
+    def reports(self) -> list[Report]:
+        """All of the session, by name."""
+        return [self._members[name].report() for name in sorted(self._members)]
+
+    def list_tools(self, conversation: ConversationId | None = None) -> tuple[ToolSpec, ...]:
+        """Every tool by name; the same object while nothing changes."""
+        key = conversation if conversation in self._private else None
+        listed = self._listed.get(key)
+        if listed is None:
+            members = (*self._members.values(), *self._private.get(key or ConversationId(""), {}).values())
+            specs = [spec for member in members for spec, _ in member.current().values()]
+            listed = self._listed[key] = tuple(sorted(specs, key=lambda s: (s.name, s.server or "", s.digest)))
+        return listed
+
+    def absent(self) -> Collection[str]:
+        """Configured and switched on, and nothing known of their tools."""
+        return [name for name, member in self._members.items() if member.is_absent]
+
+    def reached_from(self, conversation: ConversationId) -> Reached:
+        """The servers as one conversation reaches them."""
+        return Reached(self, conversation)
+
+    # ── what is done with them ───────────────────────────────────────────────────────────────────────────────
+
+    async def settle(self) -> None:
+        """Until no server is starting, within what is left of the grace since the session began."""
+        servers = [s for s in self._servers() if s.status == "starting"]
+        left = self._grace_until - self._clock.monotonic()
+        if servers and left > 0:
+            await _within(left, [server.settled() for server in servers])
+
+    async def require(self) -> None:
+        """Until those are up without which the session must not start; McpError for the first that is not."""
+        required = [m for m in self._members.values() if m.candidate.definition and m.candidate.definition.required]
+        for member in required:
+            if member.server is not None:
+                await member.server.settled()
+            report = member.report()
+            if report.status not in ("ready", "stopped"):
+                raise McpError(f"MCP server {report.name!r} is required and {report.status}: {report.error}")
+
+    async def catch_up(self) -> None:
+        """Ask those again whose list has run out, within a moment; one that does not answer keeps its old list."""
+        now = self._clock.monotonic()
+        stale = [server for server in self._servers() if server.stale(now)]
+        if stale:
+            await _within(REFRESH_GRACE_S, [_refresh(server) for server in stale])
+
+    async def refresh(self, names: Collection[str] | None = None) -> None:
+        """Have these, or all, list their tools again, and start those anew that failed."""
+        wanted = self._members if names is None else {name: self._members[name] for name in names}
+        await asyncio.gather(*(_refresh(m.server) for m in wanted.values() if m.server is not None))
+
+    async def forget(self, conversation: ConversationId) -> None:
+        """A conversation is closed: whatever server was its own ends with it."""
+        private = self._private.pop(conversation, {})
+        for member in private.values():
+            member.release()
+        self._listed.pop(conversation, None)
+        own = [lease for m in self._members.values() if (lease := m.own.pop(conversation, None)) is not None]
+        for lease in own:
+            lease.release()
+        if private or own:
+            await self._pool.end(conversation)
+
+    async def close(self, timeout_s: float) -> None:
+        """The session is closed: nothing is used any more, and what was only its own ends. Twice does no harm."""
+        self._closed = True
+        for unwatch in self._unwatch:
+            unwatch()
+        self._unwatch.clear()
+        for members in (self._members, *self._private.values()):
+            for member in members.values():
+                member.release()
+        await self._pool.end(self._scope, timeout_s)
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _join(self, candidate: Candidate, scope: str) -> Member:
+        definition, launch = candidate.definition, candidate.launch
+        if definition is None or launch is None:
+            member = Member(candidate, None)
+        else:
+            lease = self._pool.lease(definition, launch, _scope(definition, scope))
+            member = Member(candidate, lease)
+            self._unwatch.append(lease.server.watch(lambda server: self._heard(member)))
+        self._heard(member)
+        return member
+
+    def _heard(self, member: Member) -> None:
+        """Something changed: lists are made anew when they are asked for, and news is told once."""
+        self._listed.clear()
+        report = member.report()
+        if self._closed or member.said == (report.status, report.error):
+            return
+        member.said = (report.status, report.error)
+        self._tell(McpServerStatus(report.name, report.status, report.error))
+        for refused in member.refused:
+            self._tell(Warning(refused, "mcp_tool"))
+
+    def _servers(self) -> Iterator[LiveServer]:
+        for members in (self._members, *self._private.values()):
+            for member in members.values():
+                if member.server is not None:
+                    yield member.server
+
+    def member(self, name: str, conversation: ConversationId) -> Member:
+        """The server of that name as this conversation knows it; McpError."""
+        member = self._private.get(conversation, {}).get(name) or self._members.get(name)
+        if member is None:
+            raise McpError(f"there is no MCP server {name!r} any more")
+        return member
+
+    def server_for(self, member: Member, conversation: ConversationId) -> LiveServer:
+        """The one that answers this conversation: everybody's, or its own; McpError where it may not be started."""
+        definition, launch, server = member.candidate.definition, member.candidate.launch, member.server
+        if definition is None or launch is None or server is None:
+            raise McpError(
+                f"MCP server {member.candidate.name!r} is {member.candidate.status}: {member.candidate.error}"
+            )
+        if definition.share != "conversation":
+            return server
+        member.first = member.first or conversation
+        if member.first == conversation:
+            return server
+        if conversation not in member.own:
+            member.own[conversation] = self._pool.lease(definition, launch, conversation)
+        return member.own[conversation].server
+
+
+class Reached:
+    """The servers as one conversation reaches them: whatever is only its own comes first."""
+
+    __slots__ = ("_conversation", "_servers")
+
+    def __init__(self, servers: SessionServers, conversation: ConversationId) -> None:
+        self._servers = servers
+        self._conversation = conversation
+
+    def current(self, spec: ToolSpec) -> Current:
+        """What stands behind that name now; McpError where there is nothing, or no such server."""
+        member = self._servers.member(spec.server or "", self._conversation)
+        found = member.current().get(spec.name)
+        definition = member.candidate.definition
+        if found is None or definition is None or found[0].remote_name != spec.remote_name:
+            raise McpError(f"MCP server {spec.server!r} has no tool {spec.remote_name!r:.80} any more")
+        return Current(definition, found[1], found[0].digest)
+
+    async def call(
+        self,
+        spec: ToolSpec,
+        arguments: dict[str, Any],
+        caller: Caller,
+        *,
+        timeout_s: float,
+        on_progress: OnProgress,
+    ) -> Answer:
+        """One call of the tool as it is now; a server that has to be started first must then offer the same."""
+        now = self.current(spec)
+        server = self._servers.server_for(
+            self._servers.member(spec.server or "", self._conversation), self._conversation
+        )
+        return await server.call(
+            now.tool.name, arguments, caller, timeout_s=timeout_s, on_progress=on_progress, pinned=now.tool
+        )
+
+
+def _scope(definition: ServerDefinition, scope: str) -> str:
+    return "" if definition.share == "host" else scope
+
+
+async def _within(seconds: float, work: list[Any]) -> None:
+    """Wait for all of it, but not longer; what is not done goes on without us."""
+    async with asyncio.TaskGroup() as group:
+        jobs = [group.create_task(each) for each in work]
+        await asyncio.wait(jobs, timeout=seconds)
+        for job in jobs:
+            job.cancel()
+
+
+async def _refresh(server: LiveServer) -> None:
+    try:
+        await server.refresh()
+    except McpError:
+        # It keeps its old list, and its status says why.
+        return

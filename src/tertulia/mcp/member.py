@@ -1,0 +1,124 @@
+"""One configured MCP server of a session: how it is started or why it is not, and its tools under their full names."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tertulia.errors import AgentError
+from tertulia.mcp.definition import ServerDefinition
+from tertulia.mcp.launch import Launch
+from tertulia.mcp.live_server import LiveServer
+from tertulia.mcp.pool import Lease
+from tertulia.mcp.server import RemoteTool, Status
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.tool_names import fqn
+from tertulia.protocol.tool_spec import ToolSpec
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A configured server, and how it is started; or why it is not."""
+
+    name: str
+    definition: ServerDefinition | None = None
+    launch: Launch | None = None
+    status: Status = "starting"
+    error: str | None = None
+    """Said where it cannot even be tried."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A server as people ask about it."""
+
+    name: str
+    status: Status
+    error: str | None
+    tools: int
+    latency_ms: int | None = None
+    protocol_version: str | None = None
+
+
+class Current(msgspec.Struct, frozen=True):
+    """What stands behind a tool's name now."""
+
+    definition: ServerDefinition
+    tool: RemoteTool
+    digest: str
+
+
+class Member:
+    """One configured server of the session."""
+
+    def __init__(self, candidate: Candidate, lease: Lease | None) -> None:
+        self.candidate = candidate
+        self.lease = lease
+        self.first: ConversationId | None = None
+        """Where each conversation has a server of its own: who got the one that was started for its list."""
+        self.own: dict[ConversationId, Lease] = {}
+        """Those of the others."""
+        self._tools: tuple[RemoteTool, ...] | None = None
+        self._current: dict[str, tuple[ToolSpec, RemoteTool]] = {}
+        self.refused: list[str] = []
+        """Tools that cannot be offered, and why."""
+        self.said: tuple[Status, str | None] | None = None
+
+    @property
+    def server(self) -> LiveServer | None:
+        """The one that everybody of the session shares; None where it may not be started."""
+        return None if self.lease is None else self.lease.server
+
+    def current(self) -> dict[str, tuple[ToolSpec, RemoteTool]]:
+        """By fully qualified name, what it offers now and the configuration lets through."""
+        tools = () if self.server is None else self.server.tools
+        if tools is not self._tools:
+            self._tools = tools
+            self._current, self.refused = _specs(self.candidate, tools)
+        return self._current
+
+    @property
+    def is_absent(self) -> bool:
+        """Switched on, and nothing known of its tools."""
+        server = self.server
+        if server is None:
+            return self.candidate.status != "disabled"
+        return server.status != "ready" and not server.tools
+
+    def report(self) -> Report:
+        """How it is, for people."""
+        server, candidate = self.server, self.candidate
+        if server is None:
+            return Report(candidate.name, candidate.status, candidate.error, 0)
+        tools = len(self.current())
+        return Report(candidate.name, server.status, server.error, tools, server.latency_ms, server.protocol_version)
+
+    def release(self) -> None:
+        """Nobody of this session uses it any more."""
+        for lease in (self.lease, *self.own.values()):
+            if lease is not None:
+                lease.release()
+        self.own.clear()
+
+
+def _specs(
+    candidate: Candidate, tools: tuple[RemoteTool, ...]
+) -> tuple[dict[str, tuple[ToolSpec, RemoteTool]], list[str]]:
+    made: dict[str, tuple[ToolSpec, RemoteTool]] = {}
+    refused: list[str] = []
+    definition = candidate.definition
+    for tool in tools:
+        if definition is None or not definition.offers(tool.name):
+            continue
+        name = fqn(candidate.name, tool.name)
+        try:
+            spec = ToolSpec.define(
+                name,
+                tool.description,
+                tool.input_schema,
+                source="mcp",
+                server=candidate.name,
+                remote=(tool.name, msgspec.structs.asdict(tool.hints)),
+            )
+        except AgentError as error:
+            refused.append(f"MCP server {candidate.name!r}: tool {tool.name!r:.80} is left out: {error.message}")
+            continue
+        made[name] = (spec, tool)
+    return made, refused

@@ -1,0 +1,260 @@
+"""A server that is a program of ours: its process, and the two streams through which the SDK talks to it.
+
+It runs below the sandbox's runner, like any command: when we are killed, so is its whole tree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from tertulia.errors import AgentError, Closed
+from tertulia.mcp.definition import ServerDefinition
+from tertulia.mcp.launch import Launch
+from tertulia.mcp.lines import Lines
+from tertulia.mcp.server import Spawn
+from tertulia.mcp.trouble import trouble, words
+from tertulia.sandbox.runner import Command, CommandLimits, Confinement, Finished, Runner, Running
+
+if TYPE_CHECKING:
+    from mcp.shared.message import SessionMessage
+
+MAX_LINE = 16 << 20
+MAX_UNREAD = 4 << 20
+"""Of lines that wait for us to look at them; the server waits too, then."""
+MAX_UNWRITTEN = 32 << 20
+"""Of what a server that does not read is owed."""
+MAX_ERROR_OUTPUT = 64 << 10
+POLITE_S = 2.0
+"""How long it has to end by itself, and again after it was told to."""
+_NOTIFICATION_S = 0.5
+
+Lost = Callable[[str], None]
+"""Told once, why: the connection ended by itself."""
+
+
+class StdioTransport:
+    """Implements the SDK's `Transport`. Entered and left by one task, the owner."""
+
+    def __init__(
+        self, definition: ServerDefinition, launch: Launch, *, runner: Runner, spawn: Spawn, lost: Lost
+    ) -> None:
+        self.lines = Lines(definition.name)
+        self._definition, self._launch = definition, launch
+        self._runner, self._spawn, self._lost = runner, spawn, lost
+        self._errors = bytearray()
+        self._process: Running | None = None
+        self._is_broken = False
+        self._reads = _Reads(self.lines, self._broken)
+
+    async def __aenter__(self) -> tuple[_Reads, _Writes]:
+        """Start it. McpError when that cannot be done."""
+        try:
+            process = await self._runner.start(self._command(), self._reads.feed, self._hear_errors)
+        except AgentError as error:
+            raise trouble(self._definition.name, "not_started", error.message) from None
+        self._process = self._reads.process = process
+        self._spawn(self._watch(process), f"mcp {self._definition.name} process")
+        return self._reads, _Writes(self.lines, process, self._broken)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it: it is asked to by the end of its input, then told, then killed. At once where something went wrong."""
+        process = self._process
+        if process is None:
+            return
+        try:
+            if kind is None and not self._is_broken:
+                process.close_stdin()
+                if await process.wait(POLITE_S) is None:
+                    process.terminate()
+                    await process.wait(POLITE_S)
+        finally:
+            await process.kill()
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """What it sent that nobody asked for."""
+        return self.lines.dropped
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether it ran, and ended without being told to."""
+        finished = self._process.finished if self._process is not None else None
+        return finished is not None and finished.ended == "exited" and finished.reason is None
+
+    def error_output(self) -> str:
+        """The end of what it wrote to stderr, in words that can be shown."""
+        return words(self._errors[-MAX_ERROR_OUTPUT:].decode("utf-8", "replace"))
+
+    def _command(self) -> Command:
+        definition = self._definition
+        return Command(
+            argv=self._launch.argv,
+            cwd=self._launch.cwd,
+            environment=self._launch.environment,
+            confinement=Confinement(
+                mode=definition.sandbox or "danger_full_access",
+                writable_roots=self._launch.roots,
+                network=definition.network,
+                # It may run for days.
+                limits=CommandLimits(cpu_s=None),
+            ),
+            keep_stdin=True,
+            kept_output_bytes=0,
+        )
+
+    def _hear_errors(self, data: bytes) -> None:
+        self._errors += data
+        if len(self._errors) > 2 * MAX_ERROR_OUTPUT:
+            del self._errors[:-MAX_ERROR_OUTPUT]
+
+    async def _watch(self, process: Running) -> None:
+        finished = await process.wait()
+        assert finished is not None
+        self._broken(self._end_of(finished))
+
+    def _end_of(self, finished: Finished) -> str:
+        if finished.reason is not None:
+            return f"`{words(self._launch.argv[0], 200)}` cannot be started: {finished.reason}"
+        said = self.error_output()
+        return f"it exited with code {finished.exit_code}" + (f"; its last words: {said}" if said else "")
+
+    def _broken(self, why: str) -> None:
+        """There is nothing more to be had from it."""
+        self._is_broken = True
+        self._lost(why)
+        self._reads.end()
+
+
+class _Reads:
+    """The SDK's end of the server's stdout."""
+
+    def __init__(self, lines: Lines, broken: Lost) -> None:
+        from anyio import EndOfStream
+        from mcp.shared.message import SessionMessage
+
+        self.process: Running | None = None
+        self._parsed, self._broken = lines.read, broken
+        self._message, self._end_of_stream = SessionMessage, EndOfStream
+        self._pieces: list[bytes] = []
+        """Of a line that has not ended."""
+        self._held = 0
+        self._lines: deque[bytes] = deque()
+        self._unread = 0
+        self._ended = False
+        self._something = asyncio.Event()
+
+    def feed(self, data: bytes) -> None:
+        """More of what it wrote."""
+        if self._ended:
+            return
+        *whole, rest = data.split(b"\n")
+        for piece in whole:
+            line = b"".join((*self._pieces, piece)) if self._pieces else piece
+            self._pieces.clear()
+            self._held = 0
+            if line and not line.isspace():
+                self._lines.append(line)
+                self._unread += len(line)
+        if rest:
+            self._pieces.append(rest)
+            self._held += len(rest)
+        if self._held > MAX_LINE or any(len(line) > MAX_LINE for line in self._lines):
+            self._broken(f"it sent a line of more than {MAX_LINE:,} bytes")
+            return
+        if self._unread > MAX_UNREAD and self.process is not None:
+            self.process.pause()
+        if self._lines:
+            self._something.set()
+
+    def end(self) -> None:
+        """No more will come; what came is still read."""
+        self._ended = True
+        self._pieces.clear()
+        self._something.set()
+
+    async def receive(self) -> SessionMessage:
+        """The next message."""
+        while True:
+            while self._lines:
+                line = self._lines.popleft()
+                self._unread -= len(line)
+                message = self._parsed(line)
+                if message is not None:
+                    return self._message(message)
+            if self._ended:
+                raise self._end_of_stream
+            if self.process is not None:
+                self.process.resume()
+            self._something.clear()
+            await self._something.wait()
+
+    async def aclose(self) -> None:
+        """Whatever still comes is thrown away, so that the server can go on writing until it ends."""
+        self._lines.clear()
+        self.end()
+        if self.process is not None:
+            self.process.resume()
+
+    def __aiter__(self) -> _Reads:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except self._end_of_stream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> _Reads:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Writes:
+    """The SDK's end of the server's stdin."""
+
+    def __init__(self, lines: Lines, process: Running, broken: Lost) -> None:
+        from anyio import ClosedResourceError
+        from mcp_types import JSONRPCRequest
+
+        self._written, self._process, self._broken = lines.written, process, broken
+        self._closed_resource, self._request = ClosedResourceError, JSONRPCRequest
+        self._owed = 0
+
+    async def send(self, item: SessionMessage) -> None:
+        """Write it, and wait while the server does not read. What waits is written later even if nobody waits."""
+        data = self._written(item.message)
+        self._owed += len(data)
+        if self._owed > MAX_UNWRITTEN:
+            self._broken("it does not read what it is sent")
+            raise self._closed_resource
+        # A request is waited for by somebody who has a deadline. Nobody waits for what needs no answer.
+        limit = None if isinstance(item.message, self._request) else _NOTIFICATION_S
+        try:
+            async with asyncio.timeout(limit):
+                await self._process.write(data)
+        except Closed:
+            raise self._closed_resource from None
+        except TimeoutError:
+            return
+        self._owed = 0
+
+    async def aclose(self) -> None:
+        """Its input is closed by the transport, when it is left."""
+
+    async def __aenter__(self) -> _Writes:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,102 @@
+"""The tools of one server as we take them: bounded, by name, without doubles, and sealed with a digest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, cast
+
+import msgspec
+
+from tertulia.mcp.server import RemoteTool
+
+MAX_TOOLS = 1_000
+MAX_NAME = 256
+MAX_TITLE = 256
+MAX_DESCRIPTION_BYTES = 16 * 1024
+MAX_SCHEMA_BYTES = 256 * 1024
+MAX_SCHEMA_DEPTH = 64
+MAX_WARNINGS = 20
+
+_CUT = "\n[… cut: the description is longer than 16 KiB …]"
+_canonical = msgspec.json.Encoder(order="deterministic")
+
+
+class Toolset(msgspec.Struct, frozen=True):
+    """Make it with `Toolset.of`. Two of one digest hold the same tools, byte for byte (C18)."""
+
+    tools: tuple[RemoteTool, ...] = ()
+    """By name, in the order of code points."""
+    digest: str = ""
+    warnings: tuple[str, ...] = ()
+    """What was left out or cut, and why."""
+
+    @classmethod
+    def of(cls, listed: Iterable[RemoteTool]) -> Toolset:
+        """Take what a server lists, in whatever order. Of two of one name the first counts."""
+        warnings: list[str] = []
+        kept: dict[str, RemoteTool] = {}
+        ordered = sorted(listed, key=lambda tool: tool.name)
+        for tool in ordered:
+            problem = "another one has that name already" if tool.name in kept else _problem(tool)
+            if problem is None and len(kept) == MAX_TOOLS:
+                warnings.insert(0, f"it lists {len(ordered):,} tools; those after {MAX_TOOLS:,} are left out")
+                break
+            if problem is None:
+                kept[tool.name] = _cut(tool, warnings)
+            else:
+                warnings.append(f"tool {tool.name!r:.80} is left out: {problem}")
+        tools = tuple(kept.values())
+        digest = hashlib.sha256(_canonical.encode(tools)).hexdigest()
+        return cls(tools, digest, _few(warnings))
+
+
+def _problem(tool: RemoteTool) -> str | None:
+    if not 0 < len(tool.name) <= MAX_NAME:
+        return f"a name has 1 to {MAX_NAME} characters"
+    if _is_deeper(tool.input_schema, MAX_SCHEMA_DEPTH):
+        return f"its schema is nested deeper than {MAX_SCHEMA_DEPTH}"
+    try:
+        size = len(_canonical.encode(tool.input_schema))
+        _canonical.encode((tool.name, tool.title, tool.description))
+    except (TypeError, ValueError):
+        return "its definition cannot be written as JSON"
+    if size > MAX_SCHEMA_BYTES:
+        return f"its schema has {size:,} bytes, and {MAX_SCHEMA_BYTES:,} are allowed"
+    return None
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    """Level by level, because what is too deep is too deep for recursion too."""
+    level: list[Any] = [value]
+    for _ in range(depth + 1):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    """The containers in a container."""
+    members = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
+    return [member for member in members if isinstance(member, dict | list)]
+
+
+def _cut(tool: RemoteTool, warnings: list[str]) -> RemoteTool:
+    description, title = tool.description, tool.title
+    written = description.encode()
+    if len(written) > MAX_DESCRIPTION_BYTES:
+        warnings.append(f"the description of tool {tool.name!r:.80} is cut: it has {len(written):,} bytes")
+        description = written[: MAX_DESCRIPTION_BYTES - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
+    if title is not None and len(title) > MAX_TITLE:
+        title = f"{title[: MAX_TITLE - 1]}…"
+    if description is tool.description and title is tool.title:
+        return tool
+    return msgspec.structs.replace(tool, description=description, title=title)
+
+
+def _few(warnings: list[str]) -> tuple[str, ...]:
+    if len(warnings) <= MAX_WARNINGS:
+        return tuple(warnings)
+    return (*islice(warnings, MAX_WARNINGS - 1), f"and {len(warnings) - MAX_WARNINGS + 1:,} more of the kind")

@@ -1,0 +1,128 @@
+"""A server as a project's file writes it: content that somebody may trust, exactly as it stands there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import msgspec
+
+from tertulia.errors import InvalidParams
+from tertulia.mcp.definition import ServerDefinition, Stdio
+from tertulia.mcp.dot_mcp import foreign_keys, table_of
+from tertulia.mcp.launch import PUBLIC_HEADERS, is_secret
+from tertulia.mcp.servers import server_from_wire
+
+_WIDENING: Mapping[str, Any] = {
+    "approval": "approve",
+    "default_tools_approval_mode": "approve",
+    "required": True,
+    "sampling": True,
+    "share": "host",
+}
+"""What a server gets by being trusted, beyond being started."""
+
+
+class WrittenServer(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of `.mcp.json`, or one table of a project's `config.toml`. Nothing in it was looked up."""
+
+    name: str
+    entry: Any
+    """As it was parsed: JSON or TOML."""
+    source: str
+    """The file."""
+    folder: str
+    """What a relative `cwd` counts from, and where it is started if it names none."""
+    form: Literal["json", "toml"]
+
+    def __repr__(self) -> str:
+        return f"WrittenServer({self.name!r}, {self.source!r})"
+
+    @property
+    def digest(self) -> str:
+        """Of everything that is written and of where: any change is another server (C2)."""
+        content = {"name": self.name, "entry": self.entry, "source": self.source}
+        return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
+
+    @property
+    def shown(self) -> Any:
+        """As it is written, for a person to judge; only keys and passwords in it are hidden."""
+        return _masked(self.entry)
+
+    @property
+    def kind(self) -> Literal["stdio", "http", ""]:
+        """Whether it is a program or an address, by what is written."""
+        table = cast("dict[str, Any]", self.entry) if isinstance(self.entry, dict) else {}
+        return "http" if "url" in table else "stdio" if "command" in table else ""
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether it asks to run in a sandbox, or does not run here at all."""
+        table = cast("dict[str, Any]", self.entry) if isinstance(self.entry, dict) else {}
+        return self.kind == "http" or str(table.get("sandbox", "none")).replace("-", "_") in (
+            "read_only",
+            "workspace_write",
+        )
+
+    @property
+    def widening(self) -> list[str]:
+        """Keys that ask for more than a server gets that nobody has spoken for."""
+        table = cast("dict[str, Any]", self.entry) if isinstance(self.entry, dict) else {}
+        return [key for key, value in _WIDENING.items() if table.get(key) == value]
+
+    @property
+    def foreign(self) -> list[str]:
+        """Keys that only other hosts know."""
+        return foreign_keys(self.entry) if self.form == "json" else []
+
+    def definition(self, variables: Mapping[str, str]) -> ServerDefinition:
+        """What it says, with our variables put in: only for one that is trusted. InvalidParams with file and server."""
+        try:
+            label = f"mcpServers.{self.name}"
+            table = table_of(label, self.entry, variables) if self.form == "json" else self.entry
+            folder = Path(self.folder)
+            made = server_from_wire(self.name, table, origin="project", source=self.source, folder=folder)
+        except InvalidParams as error:
+            raise InvalidParams(f"{self.source}: {error.message}") from None
+        if isinstance(made.transport, Stdio) and made.transport.cwd is None:
+            made = msgspec.structs.replace(made, transport=msgspec.structs.replace(made.transport, cwd=self.folder))
+        return made
+
+
+def _masked(entry: Any) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    table = dict(cast("dict[str, Any]", entry))
+    for key in ("env", "headers", "http_headers"):
+        if isinstance(values := table.get(key), dict):
+            named = cast("dict[str, Any]", values).items()
+            table[key] = {name: _mask(name, value, header=key != "env") for name, value in named}
+    if isinstance(args := table.get("args"), list):
+        table["args"] = _masked_arguments(cast("list[Any]", args))
+    return table
+
+
+def _mask(name: str, value: Any, *, header: bool) -> Any:
+    # `${TOKEN}` is the name of a secret, and worth seeing. Only by its name is a value hidden: what merely looks like a
+    # key may be what the program is told to load.
+    if not isinstance(value, str) or "${" in value:
+        return value
+    hidden = name.lower() not in PUBLIC_HEADERS if header else is_secret(name)
+    return f"<{len(value)} characters, not shown>" if hidden else value
+
+
+def _masked_arguments(args: list[Any]) -> list[Any]:
+    shown: list[Any] = []
+    flag = ""
+    for argument in args:
+        name, equals, value = str(argument).partition("=")
+        if flag and not equals:
+            shown.append(_mask(flag, argument, header=False))
+        elif equals and name.startswith("-"):
+            shown.append(f"{name}={_mask(name, value, header=False)}")
+        else:
+            shown.append(argument)
+        flag = name if name.startswith("-") and not equals else ""
+    return shown

@@ -1,0 +1,132 @@
+"""Protected names deeper in a writable root: the repositories, settings and hooks of whatever else lies in it.
+
+Only what exists can be protected there, and only what can be found in about a millisecond: directories are looked into
+from the top down, up to a number, and again only when they have changed. What a command has made itself stays its own,
+or nobody could begin a repository with one command and commit to it with the next.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import unicodedata
+from collections.abc import Iterator
+
+import msgspec
+
+from tertulia.sandbox.runner import PROTECTED_NAMES
+
+MAX_FOLDERS = 512
+MAX_ENTRIES = 10_000
+"""Names read in one look."""
+MAX_FOUND = 32
+"""Each costs a mount, and the more there are the dearer is the next."""
+_NOT_LOOKED_INTO = frozenset({"node_modules", "__pycache__", ".venv"})
+"""Full of directories, and no place for anybody's repository."""
+
+_Identity = tuple[int, int]
+
+
+def protected_part(path: str) -> str | None:
+    """The first part of a relative path that some disk could take for a protected name."""
+    return next((part for part in path.split("/") if _folded(part) in _PROTECTED), None)
+
+
+def _folded(name: str) -> str:
+    """Upper and lower case, accents in two ways, invisible characters and dots at the end are nothing to some disks."""
+    if name.isascii():
+        return name.lower().rstrip(" .")
+    seen = "".join(each for each in unicodedata.normalize("NFKD", name) if unicodedata.category(each) != "Cf")
+    return seen.casefold().rstrip(" .")
+
+
+_PROTECTED = frozenset(map(_folded, PROTECTED_NAMES))
+
+
+class _Folder(msgspec.Struct, frozen=True):
+    state: tuple[int, ...]
+    """Changes with whatever is put into the directory or taken from it."""
+    below: tuple[str, ...]
+    found: tuple[str, ...]
+
+
+class _Root(msgspec.Struct):
+    folders: dict[str, _Folder] = {}
+    """By their path from the root; the root itself is the empty text."""
+    own: set[_Identity] = set()
+    """What commands have made."""
+    others: set[_Identity] = set()
+    """What was there before."""
+
+
+class Nested:
+    """What was found so far, for each root. A command may end on another thread than the next one begins."""
+
+    def __init__(self) -> None:
+        self._roots: dict[str, _Root] = {}
+        self._lock = threading.Lock()
+
+    def before(self, root: str) -> list[str]:
+        """A command is about to begin: which paths below the root, from the root, it must not change."""
+        with self._lock:
+            known = self._roots.setdefault(root, _Root())
+            found = dict(self._look(root, known))
+            known.own &= {*found.values()}
+            known.others = {*found.values()} - known.own
+            return [path for path, identity in found.items() if identity in known.others]
+
+    def after(self, root: str) -> None:
+        """A command has ended: what nobody has seen before is its own."""
+        with self._lock:
+            known = self._roots.setdefault(root, _Root())
+            known.own |= {identity for _, identity in self._look(root, known)} - known.others
+
+    def _look(self, root: str, known: _Root) -> Iterator[tuple[str, _Identity]]:
+        folders, known.folders = known.folders, {}
+        waiting, room, count = [""], MAX_ENTRIES, 0
+        for path in waiting:
+            folder = folders.get(path)
+            try:
+                status = os.lstat(f"{root}/{path}")
+                state = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_nlink)
+                if folder is None or folder.state != state:
+                    folder, read = _read(root, path, state, room)
+                    room -= read
+            except OSError:
+                # Gone, or not ours to look into; then it is not a command's either.
+                continue
+            known.folders[path] = folder
+            waiting += folder.below[: MAX_FOLDERS - len(waiting)]
+            for name in folder.found[: MAX_FOUND - count]:
+                identity = _identity(f"{root}/{path}{name}")
+                if identity is not None:
+                    count += 1
+                    yield path + name, identity
+
+
+def _read(root: str, path: str, state: tuple[int, ...], room: int) -> tuple[_Folder, int]:
+    below: list[str] = []
+    found: list[str] = []
+    read = 0
+    with os.scandir(f"{root}/{path}") as entries:
+        for entry in entries:
+            if read >= room:
+                break
+            read += 1
+            if not path and entry.name in PROTECTED_NAMES:
+                # At the top they are protected in any case.
+                continue
+            if _folded(entry.name) in _PROTECTED:
+                found += [] if entry.is_symlink() else [entry.name]
+            elif entry.is_dir(follow_symlinks=False) and entry.name not in _NOT_LOOKED_INTO:
+                below.append(f"{path}{entry.name}/")
+    # What was not read to its end is read again.
+    return _Folder(state if read < room else (), tuple(sorted(below)), tuple(sorted(found))), read
+
+
+def _identity(path: str) -> _Identity | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,125 @@
+"""A function that answers approvals in a person's place, for as long as it is asked to."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Literal, cast
+
+from tertulia.errors import AgentError, Closed, InvalidParams
+from tertulia.events.subscription import Subscription
+from tertulia.protocol.events import Warning
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.inputs import Resolve
+from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved
+from tertulia.session.inputs import parse
+from tertulia.session.parts import Parts
+from tertulia.tools.threads import in_thread
+
+Decision = Literal["allow", "deny"] | Mapping[str, Any]
+"""A word, or the fields of `approval/resolve`: decision, scope, ttl_s, message."""
+Handler = Callable[[ApprovalRequest], Decision | Awaitable[Decision]]
+
+
+class Answering:
+    """Asks the handler about what waits, and every request from now on. Closed, or with the session, it ends.
+
+    A handler is trusted with the answer and with nothing else: when it fails, takes too long or says something that is
+    no answer, that is a no, and a warning says so. Requests are answered side by side.
+    """
+
+    def __init__(self, parts: Parts, handler: Handler, conversation: ConversationId | None) -> None:
+        self._parts = parts
+        self._handler = handler
+        self._asking: dict[str, asyncio.Task[object]] = {}
+        self._news = parts.bus.subscribe(conversation=conversation)
+        parts.workshop.attendance.add(self._news, conversation)
+        for request in parts.workshop.desk.pending(conversation):
+            self._ask(request)
+        parts.nursery.start(self._serve(self._news), "answer approvals")
+
+    async def __aenter__(self) -> Answering:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ask it no more; what it was asked it may still answer. Again is nothing."""
+        self._news.close()
+
+    async def _serve(self, news: Subscription) -> None:
+        async for event in news:
+            match event.data:
+                case ApprovalRequest() as request:
+                    self._ask(request)
+                case ApprovalResolved() as resolved:
+                    self._forget(resolved)
+                case _:
+                    pass
+
+    def _ask(self, request: ApprovalRequest) -> None:
+        # A task of its own: so it can be looked at whatever becomes of it.
+        asking = self._parts.nursery.start(_asked(self._handler, request), "an approval handler")
+        self._asking[request.approval_id] = asking
+        asking.add_done_callback(partial(self._answered, request))
+
+    def _forget(self, resolved: ApprovalResolved) -> None:
+        """Somebody else was quicker: a person, an interruption, or the clock."""
+        asking = self._asking.pop(resolved.approval_id, None)
+        if asking is not None:
+            asking.cancel()
+            if resolved.reason == "timeout":
+                self._warn(resolved.approval_id, "did not answer in time")
+
+    def _answered(self, request: ApprovalRequest, asking: asyncio.Task[object]) -> None:
+        if self._asking.pop(request.approval_id, None) is None:
+            return
+        if asking.cancelled():
+            self._refuse(request, "was cancelled")
+        elif (error := asking.exception()) is not None:
+            self._refuse(request, f"failed: {type(error).__name__}")
+        else:
+            self._resolve(request, asking.result())
+
+    def _resolve(self, request: ApprovalRequest, said: object) -> None:
+        try:
+            answer = parse(Resolve, {**_fields(said), "approval_id": request.approval_id})
+            self._parts.workshop.desk.resolve(
+                answer.approval_id, answer.decision, scope=answer.scope, ttl_s=answer.ttl_s, message=answer.message
+            )
+        except AgentError as error:
+            self._refuse(request, f"gave no answer that can be used: {error.message}")
+
+    def _refuse(self, request: ApprovalRequest, why: str) -> None:
+        self._parts.workshop.desk.resolve(request.approval_id, "deny", message="nobody could say yes")
+        self._warn(request.approval_id, why)
+
+    def _warn(self, approval_id: str, why: str) -> None:
+        try:
+            self._parts.bus.publish(
+                Warning(f"the function that answers approvals {why} ({approval_id})", "on_approval")
+            )
+        except Closed:
+            # The session is over, and whoever would have read it is gone.
+            return
+
+
+async def _asked(handler: Handler, request: ApprovalRequest) -> object:
+    if inspect.iscoroutinefunction(handler):
+        return await handler(request)
+    # It may ask a person at a terminal, and the loop must not wait for that.
+    said = await in_thread(handler, request)
+    return await said if inspect.isawaitable(said) else said
+
+
+def _fields(said: object) -> dict[str, Any]:
+    match said:
+        case str():
+            return {"decision": said}
+        case Mapping():
+            return dict(cast("Mapping[str, Any]", said))
+        case _:
+            raise InvalidParams(f"it must be 'allow', 'deny' or a mapping, not {type(said).__name__}")

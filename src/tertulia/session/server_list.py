@@ -1,0 +1,155 @@
+"""All MCP servers that a session knows of: which may start, which may not, and why. Starts nothing.
+
+A project's servers stay apart from the user's. The user's own wins where both have a name; the project's starts only
+when somebody has trusted exactly what is written there.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.errors import InvalidParams
+from tertulia.mcp.definition import Origin, ServerDefinition, Stdio
+from tertulia.mcp.launch import secrets_in
+from tertulia.mcp.servers import misnamed, server_from_wire
+from tertulia.mcp.trust import Trusted, TrustStore
+from tertulia.mcp.written import WrittenServer
+from tertulia.session.environment import Environment
+from tertulia.session.settings import Settings
+
+
+class Unstarted(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that is configured and will not start."""
+
+    name: str
+    status: Literal["failed", "untrusted", "disabled"]
+    error: str | None
+    """One sentence with the way out; None for one that the user has switched off."""
+    origin: Origin = "user"
+    source: str = ""
+    kind: Literal["stdio", "http", ""] = ""
+    """How it would be reached, as far as that is known of one without a definition."""
+    definition: ServerDefinition | None = None
+    """Of one that is disabled."""
+
+
+class ServerList(msgspec.Struct, frozen=True):
+    """By name, in order."""
+
+    definitions: tuple[ServerDefinition, ...]
+    """These may start."""
+    unstarted: tuple[Unstarted, ...]
+    warnings: tuple[str, ...]
+    secrets: tuple[str, ...]
+    """Values in the definitions that nobody may write down."""
+
+
+def servers_of(settings: Settings, environment: Environment) -> ServerList:
+    """Every server of the settings, once. Never raises: a bad one is reported as failed, and concerns no other."""
+    cwd = os.path.abspath(settings.cwd or ".")
+    found: dict[str, ServerDefinition | Unstarted] = {}
+    for name, entry in settings.mcp_servers.items():
+        found[name] = _users(name, entry, cwd)
+    warnings: list[str] = []
+    if settings.project_servers:
+        trusted = TrustStore(environment.home).read()
+        warnings += [trusted.problem] if trusted.problem is not None else []
+        for written in _nearest(settings.project_servers, found, warnings):
+            found[written.name] = _projects(written, trusted, environment.variables, warnings)
+    return _sorted(found, warnings, environment.variables)
+
+
+def _users(name: str, entry: ServerDefinition | Mapping[str, Any], cwd: str) -> ServerDefinition | Unstarted:
+    if (wrong := misnamed(name)) is not None:
+        return Unstarted(name=name, status="failed", error=wrong)
+    made = entry if isinstance(entry, ServerDefinition) else server_from_wire(name, entry, origin="user")
+    transport = made.transport
+    if isinstance(transport, Stdio) and not _is_placed(transport.cwd):
+        # Where the session works: `npx server-filesystem .` means the project.
+        transport = replace(transport, cwd=os.path.join(cwd, transport.cwd or ""))
+    return replace(made, name=name, transport=transport)
+
+
+def _is_placed(cwd: str | None) -> bool:
+    return cwd is not None and (os.path.isabs(cwd) or cwd.startswith("~"))
+
+
+def _nearest(
+    servers: Iterable[WrittenServer], users: Mapping[str, Any], warnings: list[str]
+) -> Iterable[WrittenServer]:
+    """Each name once: of two project files the nearer one counts, and the user's own settings before both."""
+    kept: dict[str, WrittenServer] = {}
+    for server in servers:
+        if server.name in users:
+            warnings.append(
+                f"{server.source}: the MCP server {server.name!r:.80} is ignored, your own settings have one"
+            )
+            continue
+        if (other := kept.get(server.name)) is not None:
+            warnings.append(f"{other.source}: the MCP server {server.name!r:.80} is ignored, {server.source} has one")
+        kept[server.name] = server
+    return kept.values()
+
+
+def _projects(
+    written: WrittenServer, trusted: Trusted, variables: Mapping[str, str], warnings: list[str]
+) -> ServerDefinition | Unstarted:
+    def unstarted(status: Literal["failed", "untrusted"], error: str) -> Unstarted:
+        return Unstarted(
+            name=written.name,
+            status=status,
+            error=error,
+            origin="project",
+            source=written.source,
+            kind=written.kind,
+        )
+
+    if (wrong := misnamed(written.name)) is not None:
+        return unstarted("failed", f"{written.source}: {wrong}")
+    if written not in trusted:
+        until = "is ignored until somebody trusts the server"
+        warnings.extend(f"{written.source}: {written.name}.{key} {until}" for key in written.widening)
+        return unstarted(
+            "untrusted",
+            f"{written.source} defines it and nobody has trusted that; `tertulia mcp trust {written.name}` shows it",
+        )
+    unknown = "is unknown here and ignored"
+    warnings.extend(f"{written.source}: {written.name}.{key[:64]} {unknown}" for key in written.foreign)
+    try:
+        return written.definition(variables)
+    except InvalidParams as error:
+        return unstarted("failed", error.message)
+
+
+def _sorted(
+    found: Mapping[str, ServerDefinition | Unstarted], warnings: list[str], variables: Mapping[str, str]
+) -> ServerList:
+    definitions: list[ServerDefinition] = []
+    unstarted: list[Unstarted] = []
+    secrets: set[str] = set()
+    for _, server in sorted(found.items()):
+        if isinstance(server, Unstarted):
+            unstarted.append(server)
+            continue
+        secrets.update(secrets_in(server, variables))
+        if server.enabled:
+            definitions.append(server)
+        else:
+            unstarted.append(_disabled(server))
+    return ServerList(tuple(definitions), tuple(unstarted), tuple(warnings), tuple(sorted(secrets)))
+
+
+def _disabled(server: ServerDefinition) -> Unstarted:
+    return Unstarted(
+        name=server.name,
+        status="disabled",
+        error=None,
+        origin=server.origin,
+        source=server.source,
+        definition=server,
+    )

@@ -1,0 +1,66 @@
+"""The MCP servers of a session, from its settings to its tools: found, started or not and why, and called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+from tertulia.errors import McpError, NoApprover
+from tertulia.events.clock import Clock
+from tertulia.mcp.connection import connect
+from tertulia.mcp.definition import ServerDefinition
+from tertulia.mcp.launch import launch_of
+from tertulia.mcp.member import Candidate
+from tertulia.mcp.pool import ServerPool
+from tertulia.mcp.server import Caller
+from tertulia.sandbox.sandbox import Sandbox
+from tertulia.scheduler.nursery import Nursery
+from tertulia.session.environment import Environment
+from tertulia.session.server_list import ServerList
+from tertulia.session.settings import Settings
+from tertulia.session.workshop import workspace_of
+from tertulia.tools.tool import CallContext
+
+SERVERS_GRACE_S = 8.0
+
+
+class Basement:
+    """Where the processes of MCP servers live: their pool, and what starts and ends them. Nothing runs at first."""
+
+    def __init__(self, settings: Settings, environment: Environment, clock: Clock, nursery: Nursery) -> None:
+        self._runner = Sandbox(tier=settings.sandbox_tier, clock=clock)
+        self.pool = ServerPool(
+            spawn=nursery.start, clock=clock, runner=lambda: self._runner, home=environment.home, connect=connect
+        )
+
+    async def close(self, timeout_s: float = SERVERS_GRACE_S) -> None:
+        """All end by themselves within this time, or are killed. Twice does no harm."""
+        try:
+            await self.pool.close(timeout_s)
+        finally:
+            await self._runner.close()
+
+
+def candidates(listed: ServerList, settings: Settings, environment: Environment) -> Iterator[Candidate]:
+    """Every configured server: how it is started, or why it is not."""
+    for unstarted in listed.unstarted:
+        yield Candidate(unstarted.name, unstarted.definition, status=unstarted.status, error=unstarted.error)
+    for definition in listed.definitions:
+        try:
+            launch = launch_of(definition, environment.variables, (workspace_of(settings),))
+        except McpError as error:
+            yield Candidate(definition.name, definition, status="failed", error=error.message)
+        else:
+            yield Candidate(definition.name, definition, launch)
+
+
+class Unasked:
+    """Nobody is asked back."""
+
+    def caller(self, definition: ServerDefinition, call: CallContext) -> Caller:
+        """One that refuses everything."""
+        return Caller(call.conversation_id, _refuse, _refuse)
+
+
+async def _refuse(asked: object) -> NoReturn:
+    raise NoApprover("nobody can be asked")

@@ -1,0 +1,50 @@
+"""Keeps what conversations see of MCP servers up to date: between their tasks, and never inside one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tertulia.conversation.floor import Floor
+from tertulia.conversation.talk import Talk
+from tertulia.events.bus import EventBus, Scope
+from tertulia.mcp.manager import SessionServers
+from tertulia.protocol.events import EventData, Warning
+from tertulia.protocol.tool_events import McpToolsChanged
+from tertulia.session.notary import Notary
+
+
+class Views:
+    """A view follows its servers as far as its allowlist goes; a definition that changed is withheld."""
+
+    def __init__(self, servers: SessionServers, notary: Notary, bus: EventBus) -> None:
+        self._servers = servers
+        self._notary = notary
+        self._bus = bus
+
+    async def make_ready(self, floor: Floor) -> None:
+        """A task of this conversation begins. Waits for servers that are starting or asked again, within bounds."""
+        await self._servers.settle()
+        await self._servers.catch_up()
+        self._catch_up(floor.talk, floor.publish)
+
+    def begin(self, talks: Iterable[Talk]) -> None:
+        """The session has just begun: whatever is there already is no news."""
+        for talk in talks:
+            self._catch_up(talk, lambda data: self._tell(talk, data) if isinstance(data, Warning) else None)
+
+    def look(self, talk: Talk) -> None:
+        """Somebody looks at a conversation: what it shows is what its next task would see."""
+        if talk.task is None:
+            self._catch_up(talk, lambda data: self._tell(talk, data))
+
+    def _tell(self, talk: Talk, data: EventData) -> None:
+        self._bus.publish(data, Scope("", talk.id))
+
+    def _catch_up(self, talk: Talk, publish: Callable[[EventData], object]) -> None:
+        terms, changed, conflicts = self._notary.caught_up(talk)
+        # Nothing that was agreed on is different: the allowlist is the same, and so is all that is written down.
+        talk.terms = terms
+        if changed:
+            publish(McpToolsChanged(list(changed.added), list(changed.removed), list(changed.withheld)))
+        for conflict in conflicts:
+            publish(Warning(conflict, "tool_conflict"))

@@ -1,0 +1,54 @@
+"""The interface between a tool of an MCP server and those who reach the server, and the people, for it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from tertulia.mcp.definition import ServerDefinition
+from tertulia.mcp.server import Answer, Caller, OnProgress, RemoteTool
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools.tool import CallContext
+
+
+class Current(Protocol):
+    """A tool as it is now, whatever a view has pinned."""
+
+    @property
+    def definition(self) -> ServerDefinition:
+        """Its server's."""
+        ...
+
+    @property
+    def tool(self) -> RemoteTool:
+        """Under the server's own name for it."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Comparable with the one that a spec carries."""
+        ...
+
+
+class Servers(Protocol):
+    """The session's MCP servers.
+
+    Contract: McpError and nothing else but a cancellation. A cancelled call is cancelled at the server too.
+    """
+
+    def current(self, spec: ToolSpec) -> Current:
+        """What the server says of it now; McpError when the server is not there, or the tool is gone."""
+        ...
+
+    async def call(
+        self, spec: ToolSpec, arguments: dict[str, Any], caller: Caller, *, timeout_s: float, on_progress: OnProgress
+    ) -> Answer:
+        """One call, whoever may see it: that was checked."""
+        ...
+
+
+class Asker(Protocol):
+    """Whoever asks people and models in the name of a call."""
+
+    def caller(self, definition: ServerDefinition, call: CallContext) -> Caller:
+        """How this server can ask back while this call lasts."""
+        ...

@@ -1,0 +1,76 @@
+"""Servers for tests: small programs, real processes, honest or not.
+
+`bare.py [--record FILE] [--tools NAMES] [--era 2025-06-18]`
+    Standard library only, old era, up in some 30 ms. Tools: `echo(text)`, `slow(seconds)` with progress, records
+    `cancelled`, `ask(question)` elicits, `visit(url)` elicits by address, `sample(text)`, `roots`, `env(name?)`,
+    `fail(text)` an error that the tool reports, `refuse` an error of the protocol, `size(bytes)` that much text,
+    `picture`, `mixed` every kind of content, `structured`, `pid`, `define(tools)` changes its own definitions and says
+    so, `die(code)`.
+    FILE gets a line for each thing that happened: `start PID`, `call NAME`, `cancelled NAME`, `sigterm`, `eof`.
+`plain.py [http PORT] [--record FILE]`
+    The SDK's low-level server, both eras, stdio or streamable HTTP. Tools: `echo`, `slow`, `ask`, `sample`, `env`,
+    `change` (says that its tools have changed). The port is printed as the first line when PORT is 0.
+`hostile.py MODE [--record FILE]`
+    Old era, everything of `bare.py`, and one bad habit. MODE is one of
+    `dies-at-start` exits with 3 after a line on stderr | `dies-in-call` exits in the middle of any call |
+    `hangs` never answers initialize | `deaf` never reads its stdin | `ignores-sigterm` and end of file too |
+    `daemon` leaves a double-forked setsid process with its tag (`--tag T`) | `loud` 600 kB on stderr at start and in each call |
+    `long-line` answers `echo` in a line of `text` MiB | `no-newline` the same, and never ends the line |
+    `wrong-ids` before each answer: an unknown id, another type, a foreign and a duplicate one | `twice` answers twice |
+    `storm` 20,000 times tools/list_changed | `html` a page in place of JSON | `bad-utf8` | `chatty` prints greetings on
+    stdout | `endless-pages` a new cursor each time | `same-cursor` | `many-tools` 100,000 of them | `sloppy` results that
+    are no results | `asks-unasked` elicits and samples outside any call | `changes` other definitions with each listing |
+    `closes-stdout` and lives on | `deep` an answer nested 100,000 deep | `duplicate-tools` | `slow-start` 1 s |
+    `bomb` an output schema with a regex bomb | `asks-late` elicits 50 ms after its call was cancelled.
+`web.py MODE PORT`
+    The same over streamable HTTP, with the standard library: `json`, `sse`, `html`, `redirect` (to another origin),
+    `endless` body, `gzip`, `drops` the connection in a call, `session-lost`, `headers` (a tool that shows them).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from tertulia.mcp.definition import Http, ServerDefinition, Stdio
+from tertulia.mcp.launch import Launch, launch_of
+
+FOLDER = Path(__file__).parent
+VARIABLES = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": "/"}
+
+
+def bare(*options: str) -> tuple[str, ...]:
+    """The command of a bare server."""
+    return (sys.executable, "-I", "-S", str(FOLDER / "bare.py"), *options)
+
+
+def plain(*options: str) -> tuple[str, ...]:
+    """The command of a plain one."""
+    return (sys.executable, str(FOLDER / "plain.py"), *options)
+
+
+def hostile(mode: str, *options: str) -> tuple[str, ...]:
+    """The command of one with this habit."""
+    return (sys.executable, "-S", str(FOLDER / "hostile.py"), mode, *options)
+
+
+def web(mode: str, port: int) -> tuple[str, ...]:
+    """The command of one that is reached over HTTP."""
+    return (sys.executable, "-S", str(FOLDER / "web.py"), mode, str(port))
+
+
+def by_stdio(
+    argv: tuple[str, ...], *, name: str = "fake", env: Any = None, **fields: Any
+) -> tuple[ServerDefinition, Launch]:
+    """Its definition, and how it is started."""
+    stdio = Stdio(command=argv[0], args=argv[1:], env=env or {}, cwd=str(FOLDER))
+    definition = ServerDefinition(name=name, transport=stdio, **fields)
+    return definition, launch_of(definition, VARIABLES)
+
+
+def by_http(url: str, *, name: str = "fake", headers: Any = None, **fields: Any) -> tuple[ServerDefinition, Launch]:
+    """The definition of one that runs already, and how it is reached."""
+    definition = ServerDefinition(name=name, transport=Http(url=url, http_headers=headers or {}), **fields)
+    return definition, launch_of(definition, VARIABLES)

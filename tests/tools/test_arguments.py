@@ -1,0 +1,42 @@
+"""What a model is told about a tool's arguments, and what is taken from it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tertulia.errors import InvalidParams
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.schema.schema import Schema
+from tertulia.tools.arguments import define
+from tertulia.tools.registry import ToolRegistry
+from tests.tools.calling import StubTool
+
+SHOWN = {"path": {"type": "string"}, "mode": {"type": "string", "enum": ["a", "b"]}}
+ALSO = {"detail": {"type": ["string", "null"]}}
+
+
+def taken(spec: ToolSpec) -> Schema:
+    return ToolRegistry([StubTool("other")]).schema(spec)
+
+
+def test_what_is_only_taken_is_not_shown() -> None:
+    """S000-06"""
+    spec = define("look", "Looks.", SHOWN, ["path"], ALSO)
+    shown = json.loads(spec.schema)
+    assert shown == {"type": "object", "properties": SHOWN, "required": ["path"], "additionalProperties": False}
+    assert spec.digest == define("look", "Looks.", SHOWN, ["path"]).digest
+    taken(spec).validate({"path": "x", "detail": "original"})
+
+
+def test_what_is_not_required_may_be_null() -> None:
+    spec = define("look", "Looks.", SHOWN, ["path"])
+    taken(spec).validate({"path": "x", "mode": None})
+    taken(spec).validate({"path": "x", "mode": "b"})
+
+
+@pytest.mark.parametrize("wrong", [{"path": None}, {"path": "x", "mode": "c"}, {"path": "x", "detail": "d"}, {}])
+def test_everything_else_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidParams):
+        taken(define("look", "Looks.", SHOWN, ["path"])).validate(wrong)
