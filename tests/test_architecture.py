@@ -33,7 +33,10 @@ DRAWERS = {"base", "common", "core", "helper", "helpers", "misc", "shared", "uti
 # A family is a package of interchangeable members, one file each. Its frame is what they share; every other
 # file in it is a member, and only the composition root names members.
 FRAMES = {
-    "context": {"injector", "provider", "templates", "tokens"},
+    "context": {
+        *("agent", "budget", "canvas", "collected", "discovery", "injector", "internal_calls", "offers", "parameters"),
+        *("provider", "reading", "repository", "templates", "tokens", "tool_block"),
+    },
     "executors": {"continuity", "executor"},
     "models": {
         "catalog",

@@ -17,6 +17,14 @@ from tertulia.version import __version__
 
 if TYPE_CHECKING:
     # For type checkers and editors, which do not follow __getattr__. At run time `_HOMES` says the same.
+    from tertulia.context.agent import AgentInstanceMeta
+    from tertulia.context.canvas_provider import CanvasContextProvider
+    from tertulia.context.identity import CoreContextProvider
+    from tertulia.context.injector import SessionContextInjector
+    from tertulia.context.offers import McpServerStdio, ToolDefinition, ToolScope
+    from tertulia.context.provider import ContextProvider, SessionContext
+    from tertulia.context.templates import load_template, render_template
+    from tertulia.context.tokens import SessionToken, SessionTokenStore
     from tertulia.errors import AgentError
     from tertulia.protocol.events import Event
     from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
@@ -31,41 +39,67 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AgentError": "tertulia.errors",
+    "AgentInstanceMeta": "tertulia.context.agent",
     "CallContext": "tertulia.tools.tool",
+    "CanvasContextProvider": "tertulia.context.canvas_provider",
+    "ContextProvider": "tertulia.context.provider",
     "Conversation": "tertulia.session.handle",
+    "CoreContextProvider": "tertulia.context.identity",
     "Event": "tertulia.protocol.events",
     "Full": "tertulia.protocol.storage",
     "Handoff": "tertulia.tools.tool",
     "HeadersOnly": "tertulia.protocol.storage",
     "Host": "tertulia.session.host",
+    "McpServerStdio": "tertulia.context.offers",
     "NoStorage": "tertulia.protocol.storage",
     "Reply": "tertulia.scheduler.reply",
     "Result": "tertulia.tools.tool",
     "Session": "tertulia.session.session",
+    "SessionContext": "tertulia.context.provider",
+    "SessionContextInjector": "tertulia.context.injector",
+    "SessionToken": "tertulia.context.tokens",
+    "SessionTokenStore": "tertulia.context.tokens",
     "Settings": "tertulia.session.settings",
+    "ToolDefinition": "tertulia.context.offers",
+    "ToolScope": "tertulia.context.offers",
     "Ttl": "tertulia.protocol.storage",
     "Usage": "tertulia.protocol.usage",
+    "load_template": "tertulia.context.templates",
+    "render_template": "tertulia.context.templates",
     "tool": "tertulia.tools.function",
 }
 
 __all__ = [
     "AgentError",
+    "AgentInstanceMeta",
     "CallContext",
+    "CanvasContextProvider",
+    "ContextProvider",
     "Conversation",
+    "CoreContextProvider",
     "Event",
     "Full",
     "Handoff",
     "HeadersOnly",
     "Host",
+    "McpServerStdio",
     "NoStorage",
     "Reply",
     "Result",
     "Session",
+    "SessionContext",
+    "SessionContextInjector",
+    "SessionToken",
+    "SessionTokenStore",
     "Settings",
+    "ToolDefinition",
+    "ToolScope",
     "Ttl",
     "Usage",
     "__version__",
     "errors",
+    "load_template",
+    "render_template",
     "tool",
 ]
 

@@ -62,6 +62,9 @@ class KeepingJournal:
     def keep(self, record: Record) -> None:
         self.kept.append(record)
 
+    def watch(self, settled: Any) -> None:
+        """Nothing is settled later."""
+
     def hurry(self) -> None:
         """It is never slow of its own accord."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from tertulia.events.bus import EventBus
 from tertulia.events.subscription import Subscription
@@ -55,6 +56,9 @@ class ScriptedJournal:
 
     def keep(self, record: Record) -> None:
         """Nothing here is about records."""
+
+    def watch(self, settled: Callable[[], None]) -> None:
+        """Its futures tell."""
 
     def hurry(self) -> None:
         """It is never slow of its own accord."""

@@ -476,7 +476,7 @@ async def test_who_sees_a_request_without_having_said_so_can_answer_it_too() -> 
 
 
 async def test_whoever_attends_one_conversation_answers_for_it_and_those_it_waits_for() -> None:
-    """S000-16: nobody else's request is kept waiting for somebody who does not see it."""
+    """B9: nobody else's request is kept waiting for somebody who does not see it."""
     desk = Desk()
     desk.leave()
     with desk.desk.attended(ROOT), desk.desk.attended(ROOT):

@@ -110,8 +110,7 @@ class SqliteStage:
             kind or ""
         )
 
-        def insert(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
-            self._insert(connection, rows)  # half done, then:
+        def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> int:
             error = sqlite3.OperationalError(kind)
             error.sqlite_errorcode = code  # type: ignore[attr-defined]
             raise error

@@ -90,7 +90,7 @@ def test_the_look_is_bounded_and_nearer_ones_come_first(tmp_path: Path, monkeypa
     assert (len(found), found[0]) == (MAX_FOUND, "zz/.git")
     monkeypatch.setattr(nested, "MAX_FOLDERS", 3)
     assert Nested().before(str(tmp_path)) == []
-    monkeypatch.setattr(nested, "MAX_FOLDERS", 512)
+    monkeypatch.setattr(nested, "MAX_FOLDERS", 256)
     monkeypatch.setattr(nested, "MAX_ENTRIES", 10)
     looking = Nested()
     assert looking.before(str(tmp_path)) == []

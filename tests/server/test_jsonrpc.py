@@ -589,7 +589,7 @@ async def test_a_session_that_begins_while_the_connection_closes_is_closed_too(
 
 
 async def test_a_client_that_hears_of_one_conversation_is_nobody_to_the_others(tmp_path: Path) -> None:
-    """S000-16, B9: what it would not see is denied at once; what shows where it listens is asked."""
+    """B9: what it would not see is denied at once; what shows where it listens is asked."""
     touch = {"name": "shell", "arguments": {"command": ["touch", "made"]}}
     replies = [{"tool_calls": [touch]}, "done"]
     async with connected(replies, cwd=str(tmp_path), approval_policy="untrusted") as client:

@@ -34,7 +34,7 @@ def warnings(stage: Stage) -> list[str]:
 
 
 async def test_a_function_answers_and_counts_as_somebody(tmp_path: Path) -> None:
-    """S000-16: sync in a thread of its own, async on the loop; a no is a no."""
+    """Issue 7: sync in a thread of its own, async on the loop; a no is a no."""
     need("bubblewrap")
     seen: list[tuple[ApprovalRequest, str]] = []
 
@@ -161,7 +161,7 @@ async def test_a_person_may_be_quicker_and_what_already_waits_is_asked_too(tmp_p
 
 
 async def test_one_for_a_conversation_is_not_asked_about_others(tmp_path: Path) -> None:
-    """S000-16"""
+    """B9"""
     async with stage(TOUCH, "1", **asking(tmp_path)) as acting:
         other = await acting.session.open()
         acting.session.approvals.answer_with(lambda request: "allow", other.id)

@@ -287,7 +287,7 @@ async def test_who_follows_only_the_root_hears_of_what_its_children_ask(tmp_path
 
 
 async def test_a_stream_of_one_conversation_is_nobody_to_another(tmp_path: Path) -> None:
-    """S000-16: who follows an answer sees what that asks for, and no more."""
+    """B9: who follows an answer sees what that asks for, and no more."""
     held = asyncio.Event()
 
     async def wait() -> str:

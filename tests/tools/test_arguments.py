@@ -22,7 +22,7 @@ def taken(spec: ToolSpec) -> Schema:
 
 
 def test_what_is_only_taken_is_not_shown() -> None:
-    """S000-06"""
+    """Issue 7"""
     spec = define("look", "Looks.", SHOWN, ["path"], ALSO)
     shown = json.loads(spec.schema)
     assert shown == {"type": "object", "properties": SHOWN, "required": ["path"], "additionalProperties": False}

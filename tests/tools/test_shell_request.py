@@ -48,7 +48,7 @@ async def ask(bench: Workbench, form: tuple[str, dict[str, Any]], **more: Any) -
 
 
 def test_each_tool_shows_only_what_has_an_effect() -> None:
-    """S000-06: names as models know them, and no promise that is not kept."""
+    """Issue 7: names as models know them, and no promise that is not kept."""
     for tool in (Shell, LocalShell, ExecCommand, WriteStdin, UpdatePlan, ViewImage):
         shown = json.loads(tool.spec.schema)
         assert (set(shown["properties"]), shown["additionalProperties"]) == (KNOWN[tool.spec.name], False)

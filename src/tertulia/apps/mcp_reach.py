@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Sequence
 
 import msgspec
@@ -60,7 +61,8 @@ async def reach(
 
 def _lease(pool: ServerPool, definition: ServerDefinition, loaded: Loaded) -> Lease | McpError:
     try:
-        launch = launch_of(definition, loaded.environment.variables)
+        # As a session would, here.
+        launch = launch_of(definition, loaded.environment.variables, (os.path.abspath(loaded.settings.cwd or "."),))
     except McpError as error:
         return error
     # A lazy one would only say what it offered the last time.

@@ -11,7 +11,7 @@ from msgspec.structs import force_setattr
 
 from tertulia.context.agent import AgentInstanceMeta
 from tertulia.context.parameters import full_schema
-from tertulia.context.reading import fields, made, one_of, plain, text, texts, variables
+from tertulia.context.reading import fields, made, one_of, plain, prose, text, texts, variables
 from tertulia.errors import InvalidParams
 from tertulia.protocol.tool_spec import ToolSpec
 
@@ -103,13 +103,13 @@ class ToolDefinition(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         text("the name of a tool", self.name)
-        text(f"description of tool {self.name!r:.80}", self.description)
+        prose(f"description of tool {self.name!r:.80}", self.description)
         if not isinstance(cast(object, self.scope), str) or self.scope not in _LEAST:
             raise InvalidParams(f"scope {self.scope!r:.40} of tool {self.name!r:.80} is not all, service or employee")
         if not _METHOD.match(text(f"rpc_method of tool {self.name!r:.80}", self.rpc_method)):
             raise InvalidParams(f"rpc_method {self.rpc_method!r:.80} of tool {self.name!r:.80} is not a method's name")
         if self.context is not None:
-            text(f"context of tool {self.name!r:.80}", self.context)
+            prose(f"context of tool {self.name!r:.80}", self.context)
         force_setattr(self, "parameters", full_schema(self.parameters))
         self.spec()
 

@@ -23,7 +23,7 @@ def full_schema(parameters: object) -> dict[str, Any]:
         raise InvalidParams(f"parameters must be a JSON Schema or a map of parameters, not {_kind(parameters)}")
     given = {str(key): value for key, value in cast("Mapping[object, Any]", parameters).items()}
     if _is_schema(given):
-        return {"type": "object", **given}
+        return {"type": "object", **given, **_readable(given)}
     properties = {name: _property(value) for name, value in given.items()}
     required = [name for name, value in properties.items() if value.pop("required", None) is True]
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
@@ -57,6 +57,14 @@ def _is_schema(given: Mapping[str, Any]) -> bool:
     return isinstance(properties, Mapping) and all(
         isinstance(value, Mapping | bool) for value in cast("Mapping[object, object]", properties).values()
     )
+
+
+def _readable(schema: Mapping[str, Any]) -> dict[str, Any]:
+    properties = schema.get("properties", {})
+    if not isinstance(properties, Mapping):
+        return {"properties": {}}
+    pairs = cast("Mapping[object, Any]", properties).items()
+    return {"properties": {str(name): value if isinstance(value, bool) else _property(value) for name, value in pairs}}
 
 
 def _property(value: object) -> dict[str, Any]:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from tertulia.errors import InvalidParams
+from tertulia.protocol.inputs import check_text
 
+MAX_PROSE = 64 * 1024
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}\Z")
-
 
 T = TypeVar("T")
 
@@ -35,6 +36,13 @@ def text(what: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise InvalidParams(f"{what} must be a text")
     return value
+
+
+def prose(what: str, value: object) -> str:
+    """A text that a model can be shown: perhaps empty, and not a book."""
+    if not isinstance(value, str) or len(value) > MAX_PROSE or "\0" in value:
+        raise InvalidParams(f"{what} must be a text of at most {MAX_PROSE:,} characters")
+    return check_text(value, what)
 
 
 def plain(what: str, value: object) -> str:

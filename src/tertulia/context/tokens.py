@@ -12,12 +12,11 @@ from tertulia.context.agent import check_agent_name
 from tertulia.context.reading import plain
 from tertulia.errors import InvalidParams
 from tertulia.events.clock import Clock, SystemClock
+from tertulia.policy.live_tokens import SHOWN
 from tertulia.policy.redaction import Redactor
 
 TTL_S = 24 * 3600.0
 """How long a token is valid unless it is renewed or revoked."""
-SHOWN = 8
-"""How many characters of a token anybody may see."""
 
 _TOKEN = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -40,8 +39,8 @@ class SessionToken(msgspec.Struct, frozen=True):
 class SessionTokenStore:
     """The tokens of this process, in memory only. One for each session id; revoked and expired ones leave no trace.
 
-    A token is found by its hash: how long that takes says nothing about how much of a guess was right. With a
-    redactor every token is a secret of the house from its first moment.
+    A token is found by its hash: how long that takes says nothing about how much of a guess was right. To the
+    redactor it is a secret from its first moment; hand in the one that cleans logs and records.
     """
 
     def __init__(
@@ -51,7 +50,8 @@ class SessionTokenStore:
             raise InvalidParams(f"ttl_s must be above 0, not {ttl_s}")
         self._clock = clock or SystemClock()
         self._ttl_s = ttl_s
-        self._redactor = redactor
+        self.redactor = redactor or Redactor()
+        """Knows every token of this store."""
         self._by_hash: dict[bytes, SessionToken] = {}
         # Ordered by expiry: all live equally long, and a renewed one goes to the end.
         self._sessions: dict[str, tuple[bytes, float]] = {}
@@ -70,8 +70,7 @@ class SessionTokenStore:
         self._sweep()
         self.revoke_session(session_id)
         token = secrets.token_hex(32)
-        if self._redactor is not None:
-            self._redactor.register_token(token)
+        self.redactor.register_token(token)
         digest = _hash(token)
         self._by_hash[digest] = SessionToken(token, agent_name, session_id, self._clock.now(), pid)
         self._sessions[session_id] = (digest, self._clock.monotonic())
@@ -106,8 +105,7 @@ class SessionTokenStore:
         siblings.discard(session_id)
         if not siblings:
             del self._agents[entry.agent_name]
-        if self._redactor is not None:
-            self._redactor.retire_token(entry.token)
+        self.redactor.retire_token(entry.token)
         return True
 
     def revoke_by_agent(self, agent_name: str) -> int:

@@ -35,7 +35,7 @@ from tertulia.executors.executor import (
     WebSearch,
 )
 from tertulia.executors.fields import content, identity, native_id, sentences, table, tables, text
-from tertulia.executors.lines import MAX_LINE_BYTES, JsonLines, Line, TooLong
+from tertulia.executors.lines import MAX_LINE_BYTES, JsonLines, Line, steps
 from tertulia.models.reading import count, usage
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import Usage
@@ -47,6 +47,7 @@ _WRITERS = {"Write": "add", "Edit": "update", "MultiEdit": "update", "NotebookEd
 _USES = ("tool_use", "server_tool_use")
 _EXIT_CODE = re.compile(r"Exit code (\d{1,3})(?:\n|$)")
 _MOST_MESSAGES = 64
+_MOST_OPEN = 1_000
 
 
 class ClaudeStream:
@@ -71,19 +72,11 @@ class ClaudeStream:
 
     def feed(self, chunk: bytes) -> list[Step]:
         """What these bytes make whole."""
-        return [step for line in self._lines.feed(chunk) for step in self._steps(line)]
+        return steps(self._lines.feed(chunk), self._understood)
 
     def end(self) -> list[Step]:
         """The rest, and how it ended."""
-        steps = [step for line in self._lines.end() for step in self._steps(line)]
-        return [*steps, self._ending]
-
-    def _steps(self, line: Line | TooLong) -> Iterable[Step]:
-        if isinstance(line, TooLong):
-            return [Foreign({"dropped_line_bytes": line.bytes})]
-        steps = self._understood(line)
-        # What is known by name and yet of another form is as foreign as what is not known.
-        return [Foreign(line)] if steps is None else steps
+        return [*steps(self._lines.end(), self._understood), self._ending]
 
     def _understood(self, line: Line) -> Iterable[Step] | None:
         match line.get("type"):
@@ -92,7 +85,7 @@ class ClaudeStream:
             case "assistant":
                 return self._assistant(line, table(line.get("message")))
             case "user":
-                return self._results(tables(table(line.get("message")).get("content")))
+                return self._results(line, tables(table(line.get("message")).get("content")))
             case "stream_event":
                 return self._delta(line, table(line.get("event")))
             case "result":
@@ -110,13 +103,13 @@ class ClaudeStream:
             # Not an answer. The result will say whether it was the end.
             return [Notice(content(blocks))]
         self._ending = Interrupted()
-        steps: list[Step] = []
+        said: list[Step] = []
         for block in blocks:
             step = self._block(block, f"{found}:{self._next(found)}", line.get("parent_tool_use_id") is not None)
             if step is None:
-                return [*steps, Foreign(line)]
-            steps.append(step)
-        return steps
+                return [*said, Foreign(line)]
+            said.append(step)
+        return said
 
     def _next(self, message: str) -> int:
         """The place of the next block of a message."""
@@ -135,23 +128,29 @@ class ClaudeStream:
                 return Thought(name, words)
             case {"type": kind, "id": str() as found, "name": str() as tool} if kind in _USES and identity(found):
                 begun = Begun(found, tool, block.get("input"), _act(tool, table(block.get("input"))))
-                self._open[found] = begun
+                self._keep(begun)
                 return begun
             case {"type": "web_search_tool_result", "tool_use_id": str() as found} if found in self._open:
                 return self._done(self._open.pop(found), block)
             case _:
                 return None
 
-    def _results(self, blocks: list[Line]) -> Iterable[Step] | None:
-        steps: list[Step] = []
+    def _keep(self, begun: Begun) -> None:
+        """Remember what was begun, as long as it is not too much: an end without its beginning is kept as it comes."""
+        self._open[begun.id] = begun
+        if len(self._open) > _MOST_OPEN:
+            del self._open[next(iter(self._open))]
+
+    def _results(self, line: Line, blocks: list[Line]) -> Iterable[Step] | None:
+        said: list[Step] = []
         for block in blocks:
             begun = self._open.pop(str(block.get("tool_use_id")), None)
             if block.get("type") != "tool_result" or begun is None:
-                return None
+                return [*said, Foreign(line)]
             done = self._done(begun, block)
             plan = _plan(begun) if done.success else None
-            steps += [done] if plan is None else [plan, done]
-        return steps or None
+            said += [done] if plan is None else [plan, done]
+        return said or None
 
     def _done(self, begun: Begun, block: Line) -> Done:
         output = content(block.get("content"))
@@ -180,9 +179,8 @@ class ClaudeStream:
 
     def _result(self, line: Line) -> Iterable[Step]:
         said = text(line.get("result"))
-        errors = line.get("errors")
         if line.get("is_error") is True or (said is None and line.get("subtype") != "success"):
-            told = said or sentences(errors if isinstance(errors, list) else ())
+            told = said or sentences(line.get("errors"))
             code = "limit" if line.get("subtype") in _LIMITS else "model_error"
             self._ending = Failed(told or f"the agent failed: {line.get('subtype')!r:.80}", code)
         else:

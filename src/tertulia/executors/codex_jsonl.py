@@ -18,7 +18,6 @@ from tertulia.executors.executor import (
     Ending,
     Failed,
     Finished,
-    Foreign,
     Interrupted,
     McpCall,
     NativeId,
@@ -31,7 +30,7 @@ from tertulia.executors.executor import (
     WebSearch,
 )
 from tertulia.executors.fields import argv, content, exit_code, identity, native_id, table, tables, text
-from tertulia.executors.lines import MAX_LINE_BYTES, JsonLines, Line, TooLong
+from tertulia.executors.lines import MAX_LINE_BYTES, JsonLines, Line, steps
 from tertulia.models.reading import count, usage
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import NO_USAGE, Usage
@@ -61,19 +60,11 @@ class CodexJsonl:
 
     def feed(self, chunk: bytes) -> list[Step]:
         """What these bytes make whole."""
-        return [step for line in self._lines.feed(chunk) for step in self._steps(line)]
+        return steps(self._lines.feed(chunk), self._understood)
 
     def end(self) -> list[Step]:
         """The rest, and how it ended."""
-        steps = [step for line in self._lines.end() for step in self._steps(line)]
-        return [*steps, self._ending]
-
-    def _steps(self, line: Line | TooLong) -> Iterable[Step]:
-        if isinstance(line, TooLong):
-            return [Foreign({"dropped_line_bytes": line.bytes})]
-        steps = self._understood(line)
-        # What is known by name and yet of another form is as foreign as what is not known.
-        return [Foreign(line)] if steps is None else steps
+        return [*steps(self._lines.end(), self._understood), self._ending]
 
     def _understood(self, line: Line) -> Iterable[Step] | None:
         match line.get("type"):
@@ -158,11 +149,11 @@ def _message(value: object) -> str | None:
 
 # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-Told = tuple[str, object, Act]
+_Use = tuple[str, object, Act]
 """Name, arguments, and our word for it."""
 
 
-def _used(event: str, found: str, item: Line, act: Callable[[Line], Told | None]) -> Iterable[Step] | None:
+def _used(event: str, found: str, item: Line, act: Callable[[Line], _Use | None]) -> Iterable[Step] | None:
     told = act(item)
     if told is None:
         return None
@@ -184,12 +175,12 @@ def _output(item: Line) -> str:
     return text(item.get("aggregated_output")) or _message(item.get("error")) or content(item.get("result"))
 
 
-def _command(item: Line) -> Told | None:
+def _command(item: Line) -> _Use | None:
     words = argv(item.get("command"))
     return None if words is None else ("command_execution", {"command": item["command"]}, Command(words))
 
 
-def _file_change(item: Line) -> Told | None:
+def _file_change(item: Line) -> _Use | None:
     entries = tables(item.get("changes"))
     changes: list[Change] = []
     for entry in entries:
@@ -201,25 +192,25 @@ def _file_change(item: Line) -> Told | None:
     return ("file_change", {"changes": entries}, Patch(tuple(changes))) if changes else None
 
 
-def _mcp(item: Line) -> Told | None:
+def _mcp(item: Line) -> _Use | None:
     server, tool = text(item.get("server")), text(item.get("tool"))
     if server is None or tool is None:
         return None
     return f"{server}__{tool}", item.get("arguments"), McpCall(server, tool)
 
 
-def _collaboration(item: Line) -> Told | None:
+def _collaboration(item: Line) -> _Use | None:
     tool = text(item.get("tool"))
     asked = {name: item.get(name) for name in ("prompt", "receiver_thread_ids", "agents_states")}
     return None if tool is None else (tool, asked, None)
 
 
-def _search(item: Line) -> Told | None:
+def _search(item: Line) -> _Use | None:
     query = text(item.get("query"))
     return None if query is None else ("web_search", {"query": query}, WebSearch(query))
 
 
-_ACTS: Mapping[str, Callable[[Line], Told | None]] = {
+_ACTS: Mapping[str, Callable[[Line], _Use | None]] = {
     "command_execution": _command,
     "file_change": _file_change,
     "mcp_tool_call": _mcp,

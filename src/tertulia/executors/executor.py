@@ -158,9 +158,8 @@ class Interrupted(msgspec.Struct, frozen=True, gc=False):
 
 
 Ending = Finished | Failed | Interrupted
-Step = (
-    NativeId | AgentText | AgentDelta | Thought | ThoughtDelta | Begun | Done | Plan | UsageReport | Notice | Foreign | Ending
-)  # fmt: skip
+Told = NativeId | AgentText | AgentDelta | Thought | ThoughtDelta | Begun | Done | Plan | UsageReport | Notice | Foreign
+Step = Told | Ending
 
 
 class Parser(Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
 from typing import Any, cast
 
 from tertulia.executors.result_text import result_text
@@ -69,6 +68,7 @@ def content(value: object) -> str:
     return result_text(value)
 
 
-def sentences(values: Sequence[object]) -> str:
-    """The texts among them, one a line."""
-    return "\n".join(value for value in values if isinstance(value, str) and value)
+def sentences(value: object) -> str:
+    """The texts of a list, one a line."""
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return "\n".join(item for item in items if isinstance(item, str) and item)

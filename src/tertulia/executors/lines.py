@@ -1,11 +1,14 @@
-"""The lines of an agent's output, as JSON objects: bytes in any pieces go in, objects of bounded size come out."""
+"""The lines of an agent's output: bytes in any pieces go in, JSON objects of bounded size come out, and then steps."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import msgspec
+
+from tertulia.executors.executor import Foreign, Step
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 
@@ -68,6 +71,18 @@ class JsonLines:
                 self.passed_over += 1
             else:
                 lines.append(decoded)
+
+
+def steps(lines: Iterable[Line | TooLong], understood: Callable[[Line], Iterable[Step] | None]) -> list[Step]:
+    """What the lines say. A line that is not understood, in name or in form, is kept as it came."""
+    said: list[Step] = []
+    for line in lines:
+        if isinstance(line, TooLong):
+            said.append(Foreign({"dropped_line_bytes": line.bytes}))
+        else:
+            meant = understood(line)
+            said.extend([Foreign(line)] if meant is None else meant)
+    return said
 
 
 def _decoded(line: bytes) -> Line | None:

@@ -1,4 +1,4 @@
-"""The output of an agent that only talks: all of it is the answer, and whether it failed is for its exit code to say."""
+"""The output of an agent that only talks: all of it is the answer. Whether it failed is for its exit code to say."""
 
 from __future__ import annotations
 

@@ -58,8 +58,10 @@ async def connect(
 
 def _load() -> None:
     """Takes a second, the first time."""
-    import mcp.client.streamable_http
-
+    try:
+        import mcp.client.streamable_http
+    except ImportError as error:
+        raise McpError(f"MCP servers need the `mcp` extra: pip install 'tertulia[mcp]' ({error})") from None
     for name in _QUIET:
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tertulia.events.clock import Clock
-from tertulia.mcp.http_guard import MAX_BODY, guarded
 from tertulia.mcp.launch import Launch
 from tertulia.mcp.stdio_transport import Lost
 
@@ -37,8 +36,10 @@ class HttpTransport:
         import httpx2
         from mcp.client.streamable_http import streamable_http_client
 
+        from tertulia.mcp.http_guard import MAX_BODY, Guard
+
         client = httpx2.AsyncClient(
-            transport=guarded(httpx2.AsyncHTTPTransport(), self._clock, self._lost),
+            transport=Guard(httpx2.AsyncHTTPTransport(), self._clock, self._lost),
             headers={"accept-encoding": "identity", **self._launch.headers},
             # How long an answer may take is for the caller to say.
             timeout=httpx2.Timeout(None, connect=CONNECT_S, write=WRITE_S),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
-from pathlib import PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tertulia.errors import AgentError
@@ -85,7 +85,7 @@ class Incoming:
         """The directories it is told of."""
         from mcp_types import ListRootsResult
 
-        roots = [{"uri": PurePath(root).as_uri(), "name": PurePath(root).name or root} for root in self._roots]
+        roots = [{"uri": Path(root).as_uri(), "name": Path(root).name or root} for root in self._roots]
         return ListRootsResult.model_validate({"roots": roots})
 
     async def _asked(self, turn: Turn, ask: Callable[[], Coroutine[Any, Any, T | None]]) -> T | None:

@@ -40,6 +40,7 @@ class SessionServers:
         self._members: dict[str, Member] = {}
         self._private: dict[ConversationId, dict[str, Member]] = {}
         self._listed: dict[ConversationId | None, tuple[ToolSpec, ...]] = {}
+        self._listeners: list[Callable[[], None]] = []
         self._unwatch: list[Callable[[], None]] = []
         self._grace_until = clock.monotonic() + GRACE_S
         self._closed = False
@@ -78,6 +79,11 @@ class SessionServers:
     def absent(self) -> Collection[str]:
         """Configured and switched on, and nothing known of their tools."""
         return [name for name, member in self._members.items() if member.is_absent]
+
+    def watch(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have it called whenever a server's state or tools changed; returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def reached_from(self, conversation: ConversationId) -> Reached:
         """The servers as one conversation reaches them."""
@@ -153,6 +159,8 @@ class SessionServers:
     def _heard(self, member: Member) -> None:
         """Something changed: lists are made anew when they are asked for, and news is told once."""
         self._listed.clear()
+        for listener in list(self._listeners):
+            listener()
         report = member.report()
         if self._closed or member.said == (report.status, report.error):
             return

@@ -20,6 +20,7 @@ from tertulia.mcp.trouble import trouble, words
 from tertulia.sandbox.runner import Command, CommandLimits, Confinement, Finished, Runner, Running
 
 if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
     from mcp.shared.message import SessionMessage
 
 MAX_LINE = 16 << 20
@@ -50,7 +51,7 @@ class StdioTransport:
         self._is_broken = False
         self._reads = _Reads(self.lines, self._broken)
 
-    async def __aenter__(self) -> tuple[_Reads, _Writes]:
+    async def __aenter__(self) -> TransportStreams:
         """Start it. McpError when that cannot be done."""
         try:
             process = await self._runner.start(self._command(), self._reads.feed, self._hear_errors)
@@ -63,7 +64,7 @@ class StdioTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it: it is asked to by the end of its input, then told, then killed. At once where something went wrong."""
+        """End it: asked by the end of its input, then told, then killed. Killed at once where something went wrong."""
         process = self._process
         if process is None:
             return
@@ -214,7 +215,7 @@ class _Reads:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
         await self.aclose()
 
@@ -230,7 +231,7 @@ class _Writes:
         self._closed_resource, self._request = ClosedResourceError, JSONRPCRequest
         self._owed = 0
 
-    async def send(self, item: SessionMessage) -> None:
+    async def send(self, item: SessionMessage, /) -> None:
         """Write it, and wait while the server does not read. What waits is written later even if nobody waits."""
         data = self._written(item.message)
         self._owed += len(data)
@@ -255,6 +256,6 @@ class _Writes:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
         await self.aclose()

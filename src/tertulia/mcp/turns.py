@@ -32,10 +32,10 @@ class Turn:
         self._left_s: float | None = None
         self._asked: set[asyncio.Task[object]] = set()
 
-    async def progress(self, done: float, total: float | None, message: str | None) -> None:
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """What the server says about how far it is. One that comes too late is dropped."""
         if not self.over:
-            self.on_progress(done, total, message)
+            self.on_progress(progress, total, message)
 
     async def asked(self, task: asyncio.Task[object]) -> None:
         """Wait for it, as long as the call lasts. While somebody is asked, the call's time stands still."""

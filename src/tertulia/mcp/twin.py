@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
 
-from tertulia.errors import McpError
+from tertulia.errors import AgentError, McpError
 from tertulia.events.clock import Clock
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.launch import Launch
 from tertulia.mcp.server import Answer, Caller, Listing, OnProgress, RemoteTool, Spawn
 from tertulia.sandbox.runner import Runner
 
-Handler = Callable[[dict[str, Any], Caller, OnProgress], Awaitable[Answer]]
+T = TypeVar("T")
+Handler = Callable[[dict[str, Any], Caller, OnProgress], Coroutine[Any, Any, Answer]]
 
 
 def twin_tool(name: str, description: str = "", schema: dict[str, Any] | None = None) -> RemoteTool:
@@ -163,18 +164,25 @@ class TwinConnection:
             self.why = why
             self.gone.set()
 
-    async def _while_it_lasts(self, work: Awaitable[Any]) -> Any:
+    async def _while_it_lasts(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for it; McpError as soon as the connection is over."""
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(_awaited(work))
+            task = group.create_task(_outcome(work))
             watch = group.create_task(self.gone.wait())
             await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
             task.cancel()
             watch.cancel()
-        if task.cancelled():
+        if self.gone.is_set():
             raise McpError(f"the connection is closed: {self.why or 'it was ended'}")
-        return task.result()
+        outcome = task.result()
+        if isinstance(outcome, AgentError):
+            raise outcome
+        return outcome
 
 
-async def _awaited(work: Awaitable[Any]) -> Any:
-    return await work
+async def _outcome(work: Awaitable[T]) -> T | AgentError:
+    """An error as a value: a task group would wrap it."""
+    try:
+        return await work
+    except AgentError as error:
+        return error

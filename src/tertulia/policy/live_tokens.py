@@ -11,6 +11,7 @@ from collections import deque
 from itertools import takewhile
 
 SHOWN = 8
+"""How many characters of a token anybody may see."""
 _KEY = SHOWN + 1
 _RUN = re.compile(rf"[0-9a-f]{{{_KEY},}}+")
 _FEW = 16

@@ -40,6 +40,8 @@ class ExecCommandBegin(EventData, frozen=True, gc=False):
     call_id: CallId
     command: list[str]
     cwd: str
+    sandbox: str | None = None
+    """How it is confined, as policies spell it; `danger-full-access`: not at all. None: by somebody else."""
 
 
 class ExecCommandOutputDelta(EventData, frozen=True, gc=False):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import chain, groupby
 from typing import Protocol
 
 import msgspec
@@ -69,7 +68,7 @@ class Keeper(Protocol):
         """Become the owner, if we are not."""
         ...
 
-    def commit(self, rows: Iterable[Row]) -> None:
+    def commit(self, rows: Sequence[Row]) -> None:
         """Add them, all or none."""
         ...
 
@@ -96,22 +95,28 @@ class Foreman:
     def carry_out(self, jobs: Iterable[Job]) -> deque[Answer]:
         """Do them all, in order; the answers to give, in that order."""
         answers: deque[Answer] = deque()
-        for together, group in groupby(jobs, lambda job: isinstance(job, Append)):
-            if together:
-                answers += self._append([job for job in group if isinstance(job, Append)])
-            else:
-                answers += [self._single(job) for job in group if not isinstance(job, Append)]
+        together: list[Append] = []
+        for job in jobs:
+            if isinstance(job, Append):
+                together.append(job)
+                continue
+            self._append(together, answers)
+            together = []
+            answers.append(self._single(job))
+        self._append(together, answers)
         return answers
 
-    def _append(self, jobs: Sequence[Append]) -> Iterable[Answer]:
+    def _append(self, jobs: Sequence[Append], answers: deque[Answer]) -> None:
         verdicts = [self._verdict(job.attempt) for job in jobs]
         fresh = [job for job, verdict in zip(jobs, verdicts, strict=True) if verdict is None]
         if fresh:
-            error = _failure(lambda: self._keeper.commit(chain.from_iterable(job.rows for job in fresh)))
+            rows = fresh[0].rows if len(fresh) == 1 else [row for job in fresh for row in job.rows]
+            error = _failure(partial(self._keeper.commit, rows))
             if error is not None:
                 self._failed = (max(job.attempt for job in fresh), error)
                 verdicts = [verdict or error for verdict in verdicts]
-        return (partial(job.done, verdict) for job, verdict in zip(jobs, verdicts, strict=True))
+        for job, verdict in zip(jobs, verdicts, strict=True):
+            answers.append(partial(job.done, verdict))
 
     def _verdict(self, attempt: int) -> StorageError | None:
         return self._failed[1] if self._failed is not None and attempt <= self._failed[0] else None

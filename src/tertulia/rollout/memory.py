@@ -108,7 +108,7 @@ class _MemoryKeeper:
             raise Busy("the record in memory is in use; watch it with --follow, or wait until it is closed")
         self._mine = self._records.owned = True
 
-    def commit(self, rows: Iterable[Row]) -> None:
+    def commit(self, rows: Sequence[Row]) -> None:
         self._begin()
         new = {row.n: row for row in rows}
         if new.keys() & self._records.rows.keys():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal
 
@@ -62,7 +62,7 @@ class OwnedFile:
         """Open the file, and make it if there is none. Busy where somebody else owns it."""
         self._connected()
 
-    def commit(self, rows: Iterable[Row]) -> None:
+    def commit(self, rows: Sequence[Row]) -> None:
         """Add records, all or none."""
         connection = self._connected()
         try:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
@@ -54,30 +53,28 @@ _ERASE_BODY = "UPDATE record SET body = NULL, body_crc = NULL WHERE body_crc IS 
 _OF_TALK = "(talk = ?1 OR n = ?1)"
 
 
-def insert(connection: sqlite3.Connection, rows: Iterable[Row]) -> int:
+def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> int:
     """Add records, all or none, in a transaction of their own; how many bytes they have."""
-    cells = list(map(_cells, rows))
+    size = 0
+    cells: list[tuple[object, ...]] = []
+    for row in rows:
+        header, body, ts = row.header, row.body, float(row.ts)
+        length = 0 if body is None else len(body)
+        if len(header) > MAX_HEADER_BYTES or length > MAX_BODY_BYTES:
+            raise StorageError(
+                f"a {row.kind} record is larger than {MAX_BODY_BYTES >> 20} MiB and cannot be stored", kind="size"
+            )
+        proof = _prove(row.n, row.kind, row.type, ts, row.seq, (row.talk, row.scope, header))
+        proofs = (proof, None if body is None else crc32(body, proof))
+        cells.append((row.n, row.kind, row.type, ts, row.seq, row.talk, row.scope, row.expires, *proofs, header, body))
+        size += len(header) + length
     if 0 < len(cells) <= len(_INSERTS):
         # One statement is a transaction too, at half the price.
-        connection.execute(_INSERTS[len(cells) - 1], tuple(chain.from_iterable(cells)))
+        connection.execute(_INSERTS[len(cells) - 1], [cell for row in cells for cell in row])
     else:
         with transaction(connection):
             connection.executemany(_INSERTS[0], cells)
-    return sum(len(header) + len(body or b"") for *_, header, body in cells)
-
-
-def _cells(row: Row) -> tuple[object, ...]:
-    body = row.body
-    if len(row.header) > MAX_HEADER_BYTES or (body is not None and len(body) > MAX_BODY_BYTES):
-        raise StorageError(
-            f"a {row.kind} record is larger than {MAX_BODY_BYTES >> 20} MiB and cannot be stored", kind="size"
-        )
-    ts = float(row.ts)
-    proof = _prove(row.n, row.kind, row.type, ts, row.seq, (row.talk, row.scope, row.header))
-    return (
-        *(row.n, row.kind, row.type, ts, row.seq, row.talk, row.scope, row.expires, proof),
-        *(None if body is None else crc32(body, proof), row.header, body),
-    )
+    return size
 
 
 def _prove(n: int, kind: str, type: str, ts: float, seq: int | None, rest: tuple[int, int, bytes]) -> int:

@@ -7,6 +7,7 @@ LD_PRELOAD would be obeyed by bubblewrap itself, outside.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from tertulia.errors import SandboxUnavailable
+from tertulia.errors import InvalidParams, SandboxUnavailable
 from tertulia.sandbox.bubblewrapped import Bubblewrapped, Start
 from tertulia.sandbox.cgroup import Cgroup, find_delegated
 from tertulia.sandbox.mounts import Mounts
@@ -77,6 +78,8 @@ class Bubblewrap:
             mounts.close()
             if cgroup is not None:
                 cgroup.remove()
+            if error.errno == errno.E2BIG:
+                raise InvalidParams("the arguments of the command are too long altogether; use a file") from None
             raise SandboxUnavailable(f"the sandbox cannot be started: {error.strerror}") from None
 
     def conclude(self, ending: Ending, output: Output) -> Ending:

@@ -16,7 +16,7 @@ import msgspec
 
 from tertulia.sandbox.runner import PROTECTED_NAMES
 
-MAX_FOLDERS = 512
+MAX_FOLDERS = 256
 MAX_ENTRIES = 10_000
 """Names read in one look."""
 MAX_FOUND = 32
@@ -88,7 +88,7 @@ class Nested:
             folder = folders.get(path)
             try:
                 status = os.lstat(f"{root}/{path}")
-                state = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_nlink)
+                state = (status.st_ino, status.st_ctime_ns)
                 if folder is None or folder.state != state:
                     folder, read = _read(root, path, state, room)
                     room -= read

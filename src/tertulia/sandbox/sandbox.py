@@ -20,6 +20,8 @@ from tertulia.sandbox.unconfined import Unconfined
 
 _TIERS: Mapping[TierChoice, Callable[[], Tier]] = {"bubblewrap": Bubblewrap, "landlock": Landlocked}
 _SELF_TEST_TIMEOUT_S = 30.0
+_LONGEST_ARGUMENT = 128 * 1024 - 1
+"""The kernel's own limit."""
 
 _held: dict[tuple[object, ...], TierReport] = {}
 """Self-tests of this process that succeeded, by all that their result rests on: a second session repeats none."""
@@ -116,6 +118,11 @@ async def _see_through(process: Process, timeout_s: float | None) -> Finished:
     return finished
 
 
+def _is_too_long(word: str) -> bool:
+    # A character has at most four bytes.
+    return len(word) > _LONGEST_ARGUMENT // 4 and len(os.fsencode(word)) > _LONGEST_ARGUMENT
+
+
 def _checked(command: Command) -> Command:
     """With its directory in canonical form; InvalidParams for what no program can be given."""
     if not command.argv or not command.argv[0]:
@@ -124,6 +131,11 @@ def _checked(command: Command) -> Command:
     texts = (*command.argv, command.cwd, *names, *command.environment.values())
     if any("\0" in text for text in texts):
         raise InvalidParams("no part of a command, its directory or its environment may contain a NUL")
+    if any(_is_too_long(word) for word in command.argv):
+        raise InvalidParams(
+            f"one argument of the command has more than {_LONGEST_ARGUMENT:,} bytes, which no program can be given; put "
+            "it into a file first, in pieces"
+        )
     if any(not name or "=" in name for name in names):
         raise InvalidParams("the name of an environment variable is not empty and contains no `=`")
     if not os.path.isabs(command.cwd) or not os.path.isdir(command.cwd):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from tertulia.errors import SandboxError
+from tertulia.policy.sandbox_mode import sandbox_to_wire
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.protocol.tool_events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
@@ -48,7 +49,8 @@ class LiveCommand:
         """Start it. What the runner refuses was never begun."""
         live = cls(command, call.call_id, call.publish, call.clock.monotonic())
         live.running = await runner.start(command, live._hear)
-        call.publish(ExecCommandBegin(call_id=call.call_id, command=list(command.argv), cwd=command.cwd))
+        sandbox = sandbox_to_wire(command.confinement.mode)
+        call.publish(ExecCommandBegin(call.call_id, list(command.argv), command.cwd, sandbox))
         return live
 
     def listen(self, publish: Publish | None) -> None:

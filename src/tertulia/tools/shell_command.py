@@ -44,6 +44,8 @@ def told(finished: Finished, timeout_s: float) -> Result:
     lines = [f"Exit code: {finished.exit_code}", f"Wall time: {finished.duration_s:.1f} seconds"]
     if finished.ended == "timeout":
         lines.append(f"The command timed out after {timeout_s:g} s and was killed with all that it had started.")
+    if finished.reason is not None:
+        lines.append(f"It could not be started: {finished.reason}")
     if finished.limit is not None:
         lines.append(f"It ran into the limit {finished.limit}.")
     if finished.output.truncated:

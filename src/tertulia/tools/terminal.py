@@ -133,7 +133,8 @@ class WriteStdin:
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Type, wait a little, and tell."""
-        number, chars = arguments["session_id"], arguments.get("chars") or ""
+        # A number like 1.0 is one that JSON takes for whole.
+        number, chars = int(arguments["session_id"]), arguments.get("chars") or ""
         live = self._terminals.find(call.conversation_id, number)
         live.listen(call.publish)
         try:
@@ -187,8 +188,8 @@ def _told(
         lines.append(f"Process running with session ID {number}")
     else:
         lines.append(f"Process exited with code {finished.exit_code}")
-        if finished.ended == "not_started":
-            lines.append(f"It could not be confined and was not run: {finished.reason}")
+        if finished.reason is not None:
+            lines.append(f"It could not be started: {finished.reason}")
         if finished.limit is not None:
             lines.append(f"It ran into the limit {finished.limit}.")
     truncated = said.truncated or text.truncated

@@ -35,16 +35,26 @@ async def read_inside(workspace: str, path: str, max_bytes: int, field: str, hid
     return await in_thread(_read, workspace, path, max_bytes, f"{field} {path!r:.200}", hidden)
 
 
+def read_start(workspace: str, path: str, max_bytes: int, field: str, hidden: Sequence[str] = ()) -> tuple[bytes, bool]:
+    """(the first bytes of a file, whether there are more); for those who are off the loop already."""
+    data = _bytes_read(workspace, path, max_bytes, f"{field} {path!r:.200}", hidden)
+    return data[:max_bytes], len(data) > max_bytes
+
+
 def _read(workspace: str, path: str, max_bytes: int, named: str, hidden: Sequence[str]) -> bytes:
+    data = _bytes_read(workspace, path, max_bytes, named, hidden)
+    if len(data) > max_bytes:
+        raise InvalidParams(f"{named} is larger than {max_bytes:,} bytes")
+    return data
+
+
+def _bytes_read(workspace: str, path: str, max_bytes: int, named: str, hidden: Sequence[str]) -> bytes:
     try:
-        data = _bytes_inside(workspace, path, max_bytes + 1, named, hidden)
+        return _bytes_inside(workspace, path, max_bytes + 1, named, hidden)
     except OSError as error:
         raise InvalidParams(f"{named} cannot be read: {error.strerror}") from None
     except ValueError:
         raise InvalidParams(f"{named} is not a path") from None
-    if len(data) > max_bytes:
-        raise InvalidParams(f"{named} is larger than {max_bytes:,} bytes")
-    return data
 
 
 def _bytes_inside(workspace: str, path: str, size: int, named: str, hidden: Sequence[str]) -> bytes:

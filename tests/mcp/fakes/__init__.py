@@ -12,19 +12,38 @@
     `change` (says that its tools have changed). The port is printed as the first line when PORT is 0.
 `hostile.py MODE [--record FILE]`
     Old era, everything of `bare.py`, and one bad habit. MODE is one of
-    `dies-at-start` exits with 3 after a line on stderr | `dies-in-call` exits in the middle of any call |
-    `hangs` never answers initialize | `deaf` never reads its stdin | `ignores-sigterm` and end of file too |
-    `daemon` leaves a double-forked setsid process with its tag (`--tag T`) | `loud` 600 kB on stderr at start and in each call |
-    `long-line` answers `echo` in a line of `text` MiB | `no-newline` the same, and never ends the line |
-    `wrong-ids` before each answer: an unknown id, another type, a foreign and a duplicate one | `twice` answers twice |
-    `storm` 20,000 times tools/list_changed | `html` a page in place of JSON | `bad-utf8` | `chatty` prints greetings on
-    stdout | `endless-pages` a new cursor each time | `same-cursor` | `many-tools` 100,000 of them | `sloppy` results that
-    are no results | `asks-unasked` elicits and samples outside any call | `changes` other definitions with each listing |
-    `closes-stdout` and lives on | `deep` an answer nested 100,000 deep | `duplicate-tools` | `slow-start` 1 s |
-    `bomb` an output schema with a regex bomb | `asks-late` elicits 50 ms after its call was cancelled.
-`web.py MODE PORT`
-    The same over streamable HTTP, with the standard library: `json`, `sse`, `html`, `redirect` (to another origin),
-    `endless` body, `gzip`, `drops` the connection in a call, `session-lost`, `headers` (a tool that shows them).
+    `dies-at-start`    exits with 3 after a line on stderr
+    `dies-in-call`     exits with 5 in the middle of any call
+    `hangs`            never answers anything
+    `deaf`             stops reading at the first tools/list
+    `ignores-sigterm`  and the end of its input
+    `daemon`           leaves a double-forked setsid process with `--tag T` in its arguments
+    `loud`             600 kB on stderr at the start and in each call
+    `long-line`        answers any call in a line of `bytes`
+    `no-newline`       the same, and never ends the line
+    `wrong-ids`        before each answer: unknown, foreign and mistyped ids, results that are none
+    `twice`            answers twice
+    `storm`            20,000 times tools/list_changed in each call
+    `html`             a page in place of JSON
+    `bad-utf8`         before each answer
+    `chatty`           prints greetings on stdout
+    `endless-pages`    a new cursor each time
+    `same-cursor`      always the same one
+    `many-tools`       100,000 of them
+    `duplicate-tools`  two called `echo`
+    `sloppy`           results that are no results
+    `asks-unasked`     elicits and samples outside any call
+    `changes`          other definitions with each listing
+    `closes-stdout`    in a call, and lives on
+    `deep`             an answer nested 100,000 deep
+    `slow-start`       1 s
+    `bomb`             an output schema with a regex bomb, and a value for it
+    `strict`           ends when the first thing it hears is not initialize
+`web.py MODE PORT [OTHER]`
+    Over streamable HTTP, standard library only. Tools `echo` and `headers` show the headers of their call; `GET /seen`
+    lists those of all calls. The port is printed as the first line when PORT is 0. MODE is `json`, `sse`, `html`,
+    `redirect` (to port OTHER), `gzip`, `drops` and `cut` (the connection, in a call), `endless` (a body), `hot-get` (a stream
+    that ends at once and says: retry now), `session-lost` (once).
 """
 
 from __future__ import annotations

@@ -120,27 +120,13 @@ class Bare:
     # ---- tools
 
     def run(self, name: str, arguments: dict[str, Any], number: Any, meta: dict[str, Any]) -> dict[str, Any]:
+        if name in ("ask", "visit", "sample", "roots"):
+            return self.heard(self.request_back(*question(name, arguments)))
         match name:
             case "echo":
                 return text(arguments.get("text", ""))
             case "slow":
                 return self.slow(arguments, number, meta)
-            case "ask":
-                form = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
-                question = {"message": arguments.get("question", "Continue?"), "requestedSchema": form}
-                return self.heard(self.request_back("elicitation/create", question))
-            case "visit":
-                page = {"mode": "url", "message": "Visit", "url": arguments["url"], "elicitationId": "1"}
-                return self.heard(self.request_back("elicitation/create", page))
-            case "sample":
-                said = {"role": "user", "content": {"type": "text", "text": arguments.get("text", "hello")}}
-                return self.heard(
-                    self.request_back(
-                        "sampling/createMessage", {"messages": [said], "maxTokens": 9, "systemPrompt": "s"}
-                    )
-                )
-            case "roots":
-                return self.heard(self.request_back("roots/list", {}))
             case "env":
                 return text(json.dumps(dict(os.environ)))
             case "pid":
@@ -170,6 +156,22 @@ class Bare:
 
 def text(said: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": said}]}
+
+
+def question(name: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """What the client is asked."""
+    match name:
+        case "ask":
+            form = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
+            return "elicitation/create", {"message": arguments.get("question", "Continue?"), "requestedSchema": form}
+        case "visit":
+            page = {"mode": "url", "message": "Visit", "url": arguments["url"], "elicitationId": "1"}
+            return "elicitation/create", page
+        case "sample":
+            said = {"role": "user", "content": {"type": "text", "text": arguments.get("text", "hello")}}
+            return "sampling/createMessage", {"messages": [said], "maxTokens": 9, "systemPrompt": "s"}
+        case _:
+            return "roots/list", {}
 
 
 def shape(name: str, arguments: dict[str, Any]) -> dict[str, Any]:

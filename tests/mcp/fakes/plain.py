@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import socket
+import sys
 from typing import Any
 
 import anyio
@@ -103,7 +104,8 @@ async def main() -> None:
         import uvicorn
 
         listening = socket.create_server(("127.0.0.1", int(options.over[1])))
-        print(listening.getsockname()[1], flush=True)
+        sys.stdout.write(f"{listening.getsockname()[1]}\n")
+        sys.stdout.flush()
         config = uvicorn.Config(server.streamable_http_app(), log_level="warning")
         await uvicorn.Server(config).serve(sockets=[listening])
     else:

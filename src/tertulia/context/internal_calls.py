@@ -1,0 +1,218 @@
+"""Internal tools, called back by agents: one way in, whichever door they come through.
+
+The token says who calls. Nothing that stands in the arguments does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from tertulia.context.agent import AgentInstanceMeta
+from tertulia.context.offers import Handler, InternalCall, ToolDefinition, may_use
+from tertulia.context.tokens import SessionToken, SessionTokenStore
+from tertulia.errors import AgentError, ApprovalDenied, Internal, InvalidParams, MethodNotFound, NotFound, Timeout
+from tertulia.events.clock import Clock, SystemClock, Timestamps
+from tertulia.policy.live_tokens import SHOWN
+from tertulia.schema.schema import Schema
+from tertulia.tools.threads import in_thread
+
+TIMEOUT_S = 300.0
+_MAX_PARAMS = 200
+_MAX_VALUE = 60
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of an internal tool, whatever became of it."""
+
+    at: str
+    source: str
+    """The door: native, mcp, cli …"""
+    tool: str
+    params: str
+    """The arguments, shortened. They are content: a storage policy may forbid to keep them."""
+    token_prefix: str
+    agent_name: str | None
+    """None where the token was not valid."""
+    session_id: str | None
+    pid: int | None
+    """Of the process that called."""
+    ok: bool
+    result: str
+    """`ok`, or the code of the error."""
+    duration_ms: int
+
+
+class InternalTools:
+    """Finds out who calls and what for, checks that it is allowed now, and has it answered.
+
+    Every call leaves exactly one record with `audit`, which must not raise. Errors are AgentErrors; whatever else a
+    handler raises passes through, recorded as `internal`.
+    """
+
+    def __init__(
+        self,
+        tokens: SessionTokenStore,
+        audit: Callable[[AuditRecord], object],
+        handlers: Mapping[str, Handler] | None = None,
+        *,
+        clock: Clock | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._tokens = tokens
+        self._audit = audit
+        self._handlers = dict(handlers or {})
+        self._clock = clock or SystemClock()
+        self._now = Timestamps(self._clock)
+        self._timeout_s = timeout_s
+        self._agents: dict[str, _Admitted] = {}
+
+    def admit(self, session_id: str, meta: AgentInstanceMeta, tools: Iterable[ToolDefinition]) -> None:
+        """From now on this session's agent may call these, as far as its archetype reaches. Replaces what was."""
+        self._agents[session_id] = _Admitted(meta, tools)
+
+    def dismiss(self, session_id: str) -> None:
+        """The agent is gone. Idempotent."""
+        self._agents.pop(session_id, None)
+
+    def validate_token(self, token: object) -> SessionToken:
+        """Whom a token stands for; InvalidParams if it is not valid."""
+        return _valid(self._tokens.validate(token))
+
+    def tools_of(self, token: object) -> list[ToolDefinition]:
+        """What the owner of a token may call now."""
+        admitted = self._admitted(self.validate_token(token))
+        return [tool for tool in admitted.tools.values() if may_use(admitted.meta.archetype, tool.scope)]
+
+    async def call(
+        self, token: object, tool: object, arguments: object = None, *, source: str, pid: int | None = None
+    ) -> Any:
+        """The tool's answer, as plain data."""
+        began = self._clock.monotonic()
+        # Before anything is done: the call may be what ends the token.
+        entry = self._tokens.validate(token)
+        result = "internal"
+        try:
+            answer = await self._answer(entry, tool, arguments)
+            result = "ok"
+            return answer
+        except AgentError as error:
+            result = error.code
+            raise
+        except asyncio.CancelledError:
+            result = "cancelled"
+            raise
+        finally:
+            record = AuditRecord(
+                at=self._now(),
+                source=source,
+                tool=self._tokens.redactor.text(str(tool)[:_MAX_VALUE]),
+                params=self._tokens.redactor.text(shortened(arguments)),
+                token_prefix=token[:SHOWN] if isinstance(token, str) else "",
+                agent_name=entry and entry.agent_name,
+                session_id=entry and entry.session_id,
+                pid=pid if pid is not None else entry and entry.pid,
+                ok=result == "ok",
+                result=result,
+                duration_ms=round((self._clock.monotonic() - began) * 1000),
+            )
+            self._audit(record)
+
+    async def _answer(self, entry: SessionToken | None, name: object, arguments: object) -> Any:
+        owner = _valid(entry)
+        admitted = self._admitted(owner)
+        tool = admitted.tools.get(name) if isinstance(name, str) else None
+        if tool is None:
+            raise NotFound(f"agent {owner.agent_name!r} has no internal tool {name!r:.80}")
+        if not may_use(admitted.meta.archetype, tool.scope):
+            raise ApprovalDenied(f"{tool.name} is for the scope {tool.scope}, not for {admitted.meta.archetype!r:.40}")
+        handler = tool.handler or self._handlers.get(tool.rpc_method)
+        if handler is None:
+            raise MethodNotFound(f"nobody answers {tool.rpc_method}, the method of {tool.name}")
+        given = _object(arguments)
+        admitted.schema(tool).validate(given)
+        call = InternalCall(owner.agent_name, owner.session_id, admitted.meta, tool.name)
+        limit = asyncio.timeout(self._timeout_s)
+        try:
+            async with limit:
+                answer = await _run(handler, call, given)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise Timeout(f"{tool.name} took longer than {self._timeout_s:g} s") from None
+        return _plain_data(tool.name, answer)
+
+    def _admitted(self, owner: SessionToken) -> _Admitted:
+        admitted = self._agents.get(owner.session_id)
+        if admitted is None:
+            raise NotFound(f"agent {owner.agent_name!r} is not running")
+        return admitted
+
+
+class _Admitted:
+    """An agent that may call, and what."""
+
+    __slots__ = ("_schemas", "meta", "tools")
+
+    def __init__(self, meta: AgentInstanceMeta, tools: Iterable[ToolDefinition]) -> None:
+        self.meta = meta
+        self.tools = {tool.name: tool for tool in tools}
+        self._schemas: dict[str, Schema] = {}
+
+    def schema(self, tool: ToolDefinition) -> Schema:
+        """Compiled when it is first needed; InvalidParams if it is none."""
+        if tool.name not in self._schemas:
+            self._schemas[tool.name] = Schema.compile(tool.spec().schema)
+        return self._schemas[tool.name]
+
+
+def _valid(entry: SessionToken | None) -> SessionToken:
+    if entry is None:
+        raise InvalidParams("the token is not valid: it is wrong, expired or revoked")
+    return entry
+
+
+def shortened(arguments: object) -> str:
+    """Arguments for a record: long texts by their beginning and length, and all of it in one short line."""
+    if isinstance(arguments, Mapping):
+        pairs = list(cast("Mapping[object, object]", arguments).items())[:16]
+        text = ", ".join(f"{str(name)[:_MAX_VALUE]}: {_value(value)}" for name, value in pairs)
+    else:
+        text = _value(arguments)
+    return text if len(text) <= _MAX_PARAMS else f"{text[:_MAX_PARAMS]}…"
+
+
+def _value(value: object) -> str:
+    match value:
+        case str() if len(value) > _MAX_VALUE:
+            return f"{value[:_MAX_VALUE]!r}… ({len(value):,} characters)"
+        case str() | int() | float() | None:
+            return repr(value)
+        case _:
+            return type(value).__name__
+
+
+async def _run(handler: Handler, call: InternalCall, arguments: dict[str, Any]) -> Any:
+    if inspect.iscoroutinefunction(handler):
+        return await handler(call, arguments)
+    answer = await in_thread(handler, call, arguments)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _object(arguments: object) -> dict[str, Any]:
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, dict):
+        raise InvalidParams(f"arguments must be an object, not {type(arguments).__name__}")
+    return cast("dict[str, Any]", arguments)
+
+
+def _plain_data(tool: str, answer: object) -> Any:
+    try:
+        return msgspec.to_builtins(answer)
+    except (TypeError, ValueError, RecursionError):
+        raise Internal(f"{tool} answered with something that is not plain data") from None

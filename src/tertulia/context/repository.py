@@ -1,0 +1,73 @@
+"""The git repository around a directory, as far as a few small files tell; git itself is not run."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+_MAX_LEVELS = 64
+_BRANCH = re.compile(r"ref: refs/heads/([^\x00-\x20\x7f~^:?*\[\\]{1,255})\Z")
+_COMMIT = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\Z")
+_UNDER_WAY = {
+    "MERGE_HEAD": "a merge",
+    "rebase-merge": "a rebase",
+    "rebase-apply": "a rebase",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+    "BISECT_LOG": "a bisection",
+}
+
+
+def repository_of(cwd: str) -> str | None:
+    """The nearest directory, upwards, that holds a `.git`; links to one do not count."""
+    here = Path(os.path.realpath(cwd))
+    for folder in (here, *here.parents)[:_MAX_LEVELS]:
+        if _git_directory(folder) is not None:
+            return str(folder)
+    return None
+
+
+def git_state(root: str) -> str:
+    """The branch or commit, and what is under way, in one short line."""
+    place = _git_directory(Path(root))
+    head = None if place is None else _line(place / "HEAD")
+    if place is None or head is None:
+        return "unknown"
+    if branch := _BRANCH.match(head):
+        state = f"branch {branch[1]}"
+    elif commit := _COMMIT.match(head):
+        state = f"no branch, at commit {commit[1][:12]}"
+    else:
+        return "unknown"
+    under_way = dict.fromkeys(what for file, what in _UNDER_WAY.items() if os.path.lexists(place / file))
+    return ", ".join([state, *(f"{what} is under way" for what in under_way)])
+
+
+def _git_directory(folder: Path) -> Path | None:
+    place = folder / ".git"
+    try:
+        mode = place.lstat().st_mode
+    except (OSError, ValueError):
+        return None
+    if stat.S_ISDIR(mode):
+        return place
+    # Of a worktree or submodule: a file that says where. Only the state is read there, and only its strict form shown.
+    said = _line(place) if stat.S_ISREG(mode) else None
+    if said is None or not said.startswith("gitdir: ") or "\0" in said:
+        return None
+    return folder / said.removeprefix("gitdir: ")
+
+
+def _line(path: Path) -> str | None:
+    """The one line of a small file."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        data = os.read(file, 4096) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+    finally:
+        os.close(file)
+    return data.decode(errors="replace").rstrip("\n") or None

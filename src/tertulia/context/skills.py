@@ -1,0 +1,162 @@
+"""The provider of skills: folders with a `SKILL.md` that says what it is good for. Bodies are read when asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, cast
+
+import msgspec
+
+from tertulia.context.agent import AgentInstanceMeta
+from tertulia.context.offers import InternalCall, ToolDefinition
+from tertulia.context.repository import repository_of
+from tertulia.errors import InvalidParams, NotFound
+from tertulia.tools.workspace_file import read_start
+
+PLACES = (".agents/skills", ".claude/skills")
+MAX_SKILLS = 64
+MAX_HEAD_BYTES = 8 * 1024
+MAX_BODY_BYTES = 128 * 1024
+MAX_DESCRIPTION = 1024
+_MAX_ENTRIES = 1024
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_HEAD = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
+_INTRODUCTION = """## Skills
+
+Somebody wrote down how to do these well. When a task fits one, read it with `skill_read` before you begin."""
+
+
+class Skill(msgspec.Struct, frozen=True):
+    """A skill, as its front matter tells."""
+
+    name: str
+    description: str
+    folder: str
+    """Relative to the top of the workspace."""
+
+
+class SkillsContextProvider:
+    """Lists the skills of the agent's workspace and its repository, the nearer first; of two with one name one counts.
+
+    `hidden` are places of which nothing is read.
+    """
+
+    name = "skills"
+    priority = 40
+
+    def __init__(self, cwd: str | None = None, *, hidden: Sequence[str] = ()) -> None:
+        self._cwd = cwd
+        self._hidden = hidden
+
+    def get_tools(self, agent_name: str, meta: AgentInstanceMeta) -> list[ToolDefinition]:
+        """`skill_read`, if there is anything to read."""
+        skills, _ = self._found(meta)
+        if not skills:
+            return []
+        return [
+            ToolDefinition(
+                name="skill_read",
+                description="Read a skill: instructions for a kind of task, by the name in the list of skills.",
+                parameters={
+                    "type": "object",
+                    "properties": {"name": {"type": "string", "description": "The skill's name."}},
+                    "required": ["name"],
+                    "additionalProperties": False,
+                },
+                rpc_method="skill.read",
+                scope="all",
+                handler=self.read,
+            )
+        ]
+
+    def get_system_context(self, agent_name: str, meta: AgentInstanceMeta) -> str | None:
+        """Names and descriptions; also what looks like a skill and cannot be used."""
+        skills, broken = self._found(meta)
+        if not skills and not broken:
+            return None
+        lines = [f"- {skill.name}: {skill.description}" for skill in skills.values()]
+        lines += [f"- (not usable: {reason})" for reason in broken[:MAX_SKILLS]]
+        return "\n".join([_INTRODUCTION, "", *lines])
+
+    def read(self, call: InternalCall, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to `skill.read`."""
+        skills, _ = self._found(call.meta)
+        skill = skills.get(arguments["name"])
+        if skill is None:
+            raise NotFound(f"there is no skill {arguments['name']!r:.80}")
+        top = _tops(call.meta.cwd or self._cwd)[-1]
+        text, more = _text(top, skill.folder, MAX_BODY_BYTES, self._hidden)
+        head = _HEAD.match(text)
+        body = text[head.end() :] if head else text
+        return {"name": skill.name, "folder": skill.folder, "text": body.strip(), "truncated": more}
+
+    def _found(self, meta: AgentInstanceMeta) -> tuple[dict[str, Skill], list[str]]:
+        skills: dict[str, Skill] = {}
+        broken: list[str] = []
+        tops = _tops(meta.cwd or self._cwd)
+        for folder in _folders(tops) if tops else ():
+            if len(skills) >= MAX_SKILLS:
+                broken.append(f"there are more than {MAX_SKILLS}")
+                break
+            try:
+                skill = _described(tops[-1], folder, self._hidden)
+            except InvalidParams as error:
+                broken.append(" ".join(error.message.split()))
+            else:
+                skills.setdefault(skill.name, skill)
+        return skills, broken
+
+
+def _tops(cwd: str | None) -> list[str]:
+    """Where to look, the nearest first; the last holds all others."""
+    if cwd is None:
+        return []
+    here = os.path.realpath(cwd)
+    root = repository_of(here)
+    return [here] if root is None or root == here else [here, root]
+
+
+def _folders(tops: Sequence[str]) -> Iterator[str]:
+    for top in tops:
+        for place in PLACES:
+            found = os.path.join(top, place)
+            # A link to a place elsewhere would not be read, and is not listed either.
+            if os.path.realpath(found) != found or not os.path.isdir(found):
+                continue
+            with os.scandir(found) as entries:
+                names = sorted(entry.name for entry in islice(entries, _MAX_ENTRIES))
+            for name in names:
+                if os.path.lexists(os.path.join(found, name, "SKILL.md")):
+                    yield os.path.relpath(os.path.join(found, name), tops[-1])
+
+
+def _described(top: str, folder: str, hidden: Sequence[str]) -> Skill:
+    # Imported when there is a skill: few workspaces have one, and YAML takes its time to load.
+    from tertulia.models.plain_yaml import load_plain
+
+    text, _ = _text(top, folder, MAX_HEAD_BYTES, hidden)
+    head = _HEAD.match(text)
+    if head is None:
+        raise InvalidParams(f"{folder}/SKILL.md does not begin with its name and description between lines of ---")
+    try:
+        fields = load_plain(head[1])
+    except InvalidParams as error:
+        raise InvalidParams(f"{folder}/SKILL.md: {error.message}") from None
+    name, description = (_field(fields, key) for key in ("name", "description"))
+    if not _NAME.match(name) or not description:
+        raise InvalidParams(f"{folder}/SKILL.md needs a name (letters, digits, dots and dashes) and a description")
+    return Skill(name, description, folder)
+
+
+def _field(fields: object, key: str) -> str:
+    value = cast("Mapping[object, object]", fields).get(key) if isinstance(fields, Mapping) else None
+    return " ".join(value.split())[:MAX_DESCRIPTION] if isinstance(value, str) else ""
+
+
+def _text(top: str, folder: str, max_bytes: int, hidden: Sequence[str]) -> tuple[str, bool]:
+    data, more = read_start(top, os.path.join(folder, "SKILL.md"), max_bytes, "the skill", hidden)
+    return data.decode(errors="replace").replace("\0", ""), more

@@ -1,0 +1,95 @@
+"""The provider that tells an agent where it works: directory, date, machine, branch, and the project's own rules.
+
+Git is not run: a repository decides what its git runs. Its state is read from the files that hold it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tertulia.context.agent import AgentInstanceMeta
+from tertulia.context.repository import git_state, repository_of
+from tertulia.errors import InvalidParams
+from tertulia.events.clock import Clock, SystemClock, Timestamps
+from tertulia.tools.workspace_file import read_start
+
+RULES = ("AGENTS.md", "CLAUDE.md")
+MAX_RULES_BYTES = 32 * 1024
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+class WorkspaceContextProvider:
+    """The agent's directory, or the given one if it has none. `hidden` are places of which nothing is read."""
+
+    name = "workspace"
+    priority = 70
+
+    def __init__(
+        self,
+        cwd: str | None = None,
+        *,
+        hidden: Sequence[str] = (),
+        clock: Clock | None = None,
+        max_bytes: int = MAX_RULES_BYTES,
+    ) -> None:
+        self._cwd = cwd
+        self._hidden = hidden
+        self._today = Timestamps(clock or SystemClock())
+        self._max_bytes = max_bytes
+
+    def get_system_context(self, agent_name: str, meta: AgentInstanceMeta) -> str | None:
+        """Nothing where there is no directory."""
+        cwd = meta.cwd or self._cwd
+        if cwd is None:
+            return None
+        root = repository_of(cwd)
+        machine = os.uname()
+        facts = [
+            f"- Directory: {_one_line(cwd)}",
+            f"- Date: {self._today()[:10]} (UTC)",
+            f"- Platform: {machine.sysname} {machine.machine}",
+        ]
+        if root is not None:
+            facts += [f"- Repository: {_one_line(root)}", f"- Git: {git_state(root)}"]
+        return "\n".join(["## Your workspace", "", *facts, *self._rules(cwd, root)])
+
+    def _rules(self, cwd: str, root: str | None) -> Iterator[str]:
+        """The nearest file of rules, upwards to the top of the repository; what could not be read is said."""
+        top = Path(os.path.realpath(root or cwd))
+        here = Path(os.path.realpath(cwd))
+        for folder in (here, *here.parents):
+            for name in RULES:
+                path = folder / name
+                if not os.path.lexists(path):
+                    continue
+                shown = _one_line(str(path.relative_to(top)))
+                try:
+                    text, more = _text(str(top), str(path.relative_to(top)), self._max_bytes, self._hidden)
+                except InvalidParams as error:
+                    yield f"- {_one_line(error.message)}"
+                    continue
+                if text:
+                    yield f"\n## Rules of this project, from {shown}\n\n{text}"
+                    if more:
+                        yield f"\n[… the rest was left out: {shown} is longer than {self._max_bytes:,} bytes]"
+                    return
+            if folder == top:
+                return
+
+
+def _text(top: str, path: str, max_bytes: int, hidden: Sequence[str]) -> tuple[str, bool]:
+    data, more = read_start(top, path, max_bytes, "the file of rules", hidden)
+    try:
+        # The cut may go through a character.
+        text = data.decode(errors="ignore") if more else data.decode()
+    except UnicodeDecodeError:
+        raise InvalidParams(f"the file of rules {path!r:.200} is not a text in UTF-8") from None
+    return text.replace("\0", "").strip(), more
+
+
+def _one_line(text: str) -> str:
+    return _CONTROLS.sub("?", text)

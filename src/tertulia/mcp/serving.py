@@ -1,0 +1,58 @@
+"""We as an MCP server, in both eras of the protocol: the interface on one screen. `broker` speaks it.
+
+Deliberately knows nothing of sessions, views and approvals: whoever is served from behind this lists tools and runs
+calls, and asks back through the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from tertulia.mcp.server import Answer, Elicitation, Elicited, Hints
+
+
+class ServedTool(msgspec.Struct, frozen=True):
+    """A tool as our clients see it."""
+
+    name: str
+    description: str
+    schema: str
+    """JSON Schema of the arguments, as text."""
+    title: str | None = None
+    hints: Hints = Hints()
+
+
+class ServedCall(msgspec.Struct, frozen=True, eq=False):
+    """A call that a client makes, and how it can be asked back."""
+
+    tool: str
+    arguments: dict[str, object]
+    client: str
+    """Who it says it is. Its word only."""
+    can_be_asked: bool
+    elicit: Callable[[Elicitation], Awaitable[Elicited]]
+    """Raises NoApprover where the client cannot be asked."""
+    progress: Callable[[float, float | None, str | None], None]
+
+
+class Served(Protocol):
+    """What is behind the server.
+
+    Contract: an AgentError becomes the call's answer with its code and message; anything else is an internal error of
+    which the client hears nothing. A call that the client gives up is cancelled.
+    """
+
+    async def tools(self) -> Sequence[ServedTool]:
+        """What this client may use now, in an order that never varies."""
+        ...
+
+    async def call(self, call: ServedCall) -> Answer:
+        """Run it."""
+        ...
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call this whenever the list may be another; returns what ends that."""
+        ...

@@ -1,0 +1,107 @@
+"""Calls that our clients made and that wait for an answer of theirs. A client comes back for one with its ticket."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+
+from tertulia.errors import Busy, InvalidParams
+from tertulia.mcp.server import Answer, Elicitation, Elicited, Spawn
+
+MAX_WAITING = 256
+WAITING_S = 300.0
+
+
+class Question(msgspec.Struct, frozen=True, eq=False):
+    """What a call wants to know before it goes on."""
+
+    asked: Elicitation
+    answer: asyncio.Future[Elicited]
+
+    def reply(self, said: Elicited) -> None:
+        """The first answer counts."""
+        if not self.answer.done():
+            self.answer.set_result(said)
+
+
+class RunningCall:
+    """A call with a task of its own, because it may outlive the request that began it."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Answer] | None = None
+        self._questions: list[Question] = []
+        self._moved = asyncio.Event()
+
+    def begin(self, work: Coroutine[Any, Any, Answer], spawn: Spawn) -> None:
+        """Once."""
+        self._task = spawn(work, "a client's call")
+        self._task.add_done_callback(lambda task: self._moved.set())
+
+    async def elicit(self, asked: Elicitation) -> Elicited:
+        """Ask the client, and wait for what it says."""
+        question = Question(asked, asyncio.get_running_loop().create_future())
+        self._questions.append(question)
+        self._moved.set()
+        return await question.answer
+
+    async def next(self) -> Question | None:
+        """What it wants to know next; None: it has ended."""
+        while True:
+            if self._questions:
+                return self._questions.pop(0)
+            if self._task is None or self._task.done():
+                return None
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def result(self) -> Answer:
+        """After it has ended; raises what it raised."""
+        assert self._task is not None
+        return await self._task
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        if self._task is not None:
+            self._task.cancel()
+
+
+class WaitingRoom:
+    """Calls by ticket. One that nobody comes back for is given up."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, tuple[RunningCall, Question, asyncio.TimerHandle]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def enter(self, call: RunningCall, question: Question) -> str:
+        """The ticket with which its client comes back; Busy, and the call given up, where too many wait."""
+        if len(self._waiting) >= MAX_WAITING:
+            call.cancel()
+            raise Busy(f"{MAX_WAITING} calls already wait for an answer", retry_after_s=10)
+        ticket = secrets.token_urlsafe(24)
+        expiry = asyncio.get_running_loop().call_later(WAITING_S, self._give_up, ticket)
+        self._waiting[ticket] = (call, question, expiry)
+        return ticket
+
+    def leave(self, ticket: str) -> tuple[RunningCall, Question]:
+        """Once; InvalidParams for a ticket that was used, has expired or never was."""
+        found = self._waiting.pop(ticket, None)
+        if found is None:
+            raise InvalidParams("this call does not wait any more; make it again")
+        call, question, expiry = found
+        expiry.cancel()
+        return call, question
+
+    def close(self) -> None:
+        """All are given up."""
+        for ticket in list(self._waiting):
+            self._give_up(ticket)
+
+    def _give_up(self, ticket: str) -> None:
+        call, _ = self.leave(ticket)
+        call.cancel()

@@ -1,0 +1,118 @@
+"""A conversation's tools, served to a program that is not ours: what the broker and foreign agents are given.
+
+Whoever calls has the rights of the conversation and no others: its view, its limits, its approvals. What would ask a
+person asks through the client, if that can ask; else it is denied at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+
+from tertulia.conversation.talk import Talk
+from tertulia.errors import AgentError, McpError
+from tertulia.mcp.server import Answer, Elicitation, Hints
+from tertulia.mcp.serving import ServedCall, ServedTool
+from tertulia.policy.approval_request import Scope
+from tertulia.protocol.events import EventData
+from tertulia.protocol.tool_events import ApprovalRequest, McpToolCallProgress
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.session.outside_calls import call_from_outside
+from tertulia.session.parts import Parts
+
+_SERVED = ("mcp", "injector")
+"""A program that calls us has a shell of its own; what it has not are our servers, and our tools for agents."""
+
+_ALLOW: dict[str, Scope] = {"allow": "once", "allow always, until this client is gone": "conversation"}
+_FORM = {
+    "type": "object",
+    "properties": {"decision": {"type": "string", "enum": [*_ALLOW, "deny"], "title": "Decision"}},
+    "required": ["decision"],
+}
+
+
+class Brokerage:
+    """Implements `Served` for one conversation."""
+
+    def __init__(self, parts: Parts, talk: Talk) -> None:
+        self._parts = parts
+        self._talk = talk
+
+    async def tools(self) -> Sequence[ServedTool]:
+        """What the conversation sees now."""
+        parts, talk = self._parts, self._talk
+        await parts.servers.settle()
+        await parts.servers.catch_up()
+        parts.views.look(talk)
+        offered = parts.toolbox.offered(talk.terms, talk.terms.rights, delegating=False)
+        return [self._served(spec) for spec in offered.specs if spec.source in _SERVED]
+
+    async def call(self, call: ServedCall) -> Answer:
+        """As the conversation's model would call it."""
+        parts, talk = self._parts, self._talk
+        parts.views.look(talk)
+        with _Asking(parts, talk, call) as asking:
+            arguments = msgspec.json.encode(call.arguments).decode()
+            result = await call_from_outside(parts, talk, call.tool, arguments, asking.hear)
+        return Answer(result.text, not result.success, result.parts, total_bytes=len(result.text.encode()))
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Whenever a server's tools may have changed."""
+        return self._parts.servers.watch(changed)
+
+    def _served(self, spec: ToolSpec) -> ServedTool:
+        hints, title = Hints(), None
+        if spec.source == "mcp":
+            try:
+                tool = self._parts.servers.reached_from(self._talk.id).current(spec).tool
+                hints, title = tool.hints, tool.title
+            except McpError:
+                # It went away a moment ago; a call will say so.
+                pass
+        return ServedTool(spec.name, spec.description, spec.schema, title, hints)
+
+
+class _Asking:
+    """Passes on to the client what its own call asks a person."""
+
+    def __init__(self, parts: Parts, talk: Talk, call: ServedCall) -> None:
+        self._parts = parts
+        self._talk = talk
+        self._call = call
+        self._while = ExitStack()
+
+    def __enter__(self) -> _Asking:
+        if self._call.can_be_asked:
+            self._while.enter_context(self._parts.workshop.attendance.present(self._talk.id))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._while.close()
+
+    def hear(self, data: EventData) -> None:
+        """Something that the call published."""
+        match data:
+            case McpToolCallProgress(progress=done, total=total, message=message):
+                self._call.progress(done, total, message)
+            case ApprovalRequest() if self._call.can_be_asked:
+                self._start(self._approve(data))
+            case _:
+                pass
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._parts.nursery.start(work, "ask a client")
+        # A call that is over has nothing more to ask.
+        self._while.callback(task.cancel)
+
+    async def _approve(self, request: ApprovalRequest) -> None:
+        message = f"{request.title}\n\n{request.detail}".strip()
+        try:
+            said = await self._call.elicit(Elicitation("tertulia", message, _FORM))
+            decision = str((said.content or {}).get("decision", "deny")) if said.action == "accept" else "deny"
+        except AgentError:
+            decision = "deny"
+        scope = _ALLOW.get(decision)
+        self._parts.workshop.desk.resolve(request.approval_id, "allow" if scope else "deny", scope=scope)

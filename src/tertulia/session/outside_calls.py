@@ -1,0 +1,60 @@
+"""Tools of a conversation called from outside, by a program and not by its model: the same checks, the same events.
+
+Nothing is added to the conversation's history, and no task runs: there is nobody who would read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tertulia.conversation.talk import Talk
+from tertulia.events.bus import Scope
+from tertulia.protocol.events import EventData
+from tertulia.protocol.ids import CallId, new_item_id, new_span_id, new_task_id, new_trace_id
+from tertulia.protocol.items import ToolCall, readable_arguments
+from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
+from tertulia.session.parts import Parts
+from tertulia.tools.dispatch import Dispatch, Ended, check_calls
+from tertulia.tools.tool import CallContext, Result
+
+
+async def call_from_outside(
+    parts: Parts, talk: Talk, name: str, arguments: str, heard: Callable[[EventData], None]
+) -> Result:
+    """What the tool answers; a refusal is an answer. `heard` is told of everything that the call publishes."""
+    call = ToolCall(new_item_id(), CallId(f"outside-{new_item_id()}"), name, arguments)
+    task = new_task_id()
+    scope = Scope(f"outside/{task}", talk.id, task, new_trace_id(), new_span_id())
+
+    def publish(data: EventData) -> None:
+        parts.bus.publish(data, scope, talk.storage)
+        heard(data)
+
+    def context(call: ToolCall) -> CallContext:
+        return CallContext(
+            conversation_id=talk.id,
+            task_id=task,
+            call_id=call.call_id,
+            cwd=talk.terms.cwd,
+            rights=talk.terms.rights,
+            publish=publish,
+            clock=parts.clock,
+        )
+
+    def ended(end: Ended) -> None:
+        said = end.result
+        publish(ToolCallEnd(call.call_id, name, said.success, said.text, end.truncated, end.duration_ms))
+
+    offered = parts.toolbox.offered(talk.terms, talk.terms.rights, delegating=False)
+    checked, _ = check_calls([call], parts.toolbox.reach(offered, talk.id), offered.names, context)
+    dispatch = Dispatch(
+        checked,
+        context,
+        began=lambda call: publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call))),
+        ended=ended,
+        committed=parts.bus.flush,
+        timeout_s=parts.settings.tool_timeout_s,
+    )
+    await dispatch.run()
+    await parts.bus.flush()
+    return dispatch.outputs[0].result

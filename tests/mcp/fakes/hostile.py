@@ -1,0 +1,284 @@
+"""Servers with one bad habit each: see the package's docstring."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from bare import Bare, note_sigterm, parsed, text
+
+MIB = 1 << 20
+CHUNK = b"x" * MIB
+FORM = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+
+
+class DiesAtStart(Bare):
+    def serve(self) -> None:
+        self.record(f"start {os.getpid()}")
+        sys.stderr.write("no key \x1b[31mset\n")
+        sys.exit(3)
+
+
+class DiesInCall(Bare):
+    def run(self, name: str, arguments: dict[str, Any], number: Any, meta: dict[str, Any]) -> dict[str, Any]:
+        sys.stderr.write("oh no\n")
+        sys.stderr.flush()
+        os._exit(5)
+
+
+class Hangs(Bare):
+    def request(self, message: dict[str, Any]) -> None:
+        self.record(message["method"])
+
+
+class Deaf(Bare):
+    """Reads the handshake, and then nothing."""
+
+    def list_tools(self, params: dict[str, Any]) -> dict[str, Any]:
+        while True:
+            signal.pause()
+
+
+class IgnoresSigterm(Bare):
+    def serve(self) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: self.record("sigterm"))
+        real, os._exit = os._exit, lambda _: None  # type: ignore[assignment]
+        super().serve()
+        while True:
+            signal.pause()
+        real(0)
+
+
+class Daemon(Bare):
+    def serve(self) -> None:
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.execvp("sh", ["sh", "-c", "sleep 600; :", self.options.tag])
+            os._exit(0)
+        super().serve()
+
+
+class Loud(Bare):
+    def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
+        self.shout()
+        return super().initialize(params)
+
+    def run(self, name: str, arguments: dict[str, Any], number: Any, meta: dict[str, Any]) -> dict[str, Any]:
+        self.shout()
+        return super().run(name, arguments, number, meta)
+
+    def shout(self) -> None:
+        sys.stderr.write("loud " * 120_000)
+        sys.stderr.flush()
+
+
+class LongLine(Bare):
+    ends = b'"}]}}\n'
+
+    def run(self, name: str, arguments: dict[str, Any], number: Any, meta: dict[str, Any]) -> dict[str, Any]:
+        size = int(arguments.get("bytes", MIB))
+        head = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"' % number
+        with self.writing:
+            out = sys.stdout.buffer
+            out.write(head)
+            for start in range(0, size, MIB):
+                out.write(CHUNK[: size - start])
+            out.write(self.ends)
+            out.flush()
+            self.record("written")
+        threading.Event().wait()
+        raise AssertionError
+
+
+class NoNewline(LongLine):
+    ends = b""
+
+
+class WrongIds(Bare):
+    def answer(self, number: Any, result: Any) -> None:
+        lie = text("a lie") if "content" in result else result
+        for wrong in (number + 1000, str(number), float(number) + 0.5, True, None, [number], {"id": number}):
+            self.send({"id": wrong, "result": lie})
+        self.send({"result": lie})
+        self.send({"id": number, "result": "not an object"})
+        self.send({"id": number, "result": None, "error": None})
+        self.send({"id": number, "error": {"code": "x"}})
+        self.send({"id": None, "error": {"code": 1, "message": "nobody's"}})
+        super().answer(number, result)
+
+
+class Twice(Bare):
+    def answer(self, number: Any, result: Any) -> None:
+        super().answer(number, result)
+        super().answer(number, text("again") if "content" in result else result)
+
+
+class Storm(Bare):
+    def run(self, name: str, arguments: dict[str, Any], number: Any, meta: dict[str, Any]) -> dict[str, Any]:
+        line = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
+        for _ in range(20):
+            self.write(line * 1000)
+        return super().run(name, arguments, number, meta)
+
+
+class Html(Bare):
+    def serve(self) -> None:
+        for _ in sys.stdin.buffer:
+            self.write(b"<!doctype html><html><body>502 Bad Gateway</body></html>\n")
+
+
+class BadUtf8(Bare):
+    def answer(self, number: Any, result: Any) -> None:
+        self.write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"\xff\xfe"}]}}\n' % number)
+        super().answer(number, result)
+
+
+class Chatty(Bare):
+    def serve(self) -> None:
+        self.write(b"Welcome to the server!\n\n   \n[1, 2]\nnull\n42\n")
+        super().serve()
+
+    def answer(self, number: Any, result: Any) -> None:
+        self.write(b"DEBUG answering\r\n")
+        super().answer(number, result)
+
+
+class EndlessPages(Bare):
+    def list_tools(self, params: dict[str, Any]) -> dict[str, Any]:
+        page = int(params.get("cursor", 0))
+        return {"tools": [{"name": f"t{page}", "inputSchema": {"type": "object"}}], "nextCursor": str(page + 1)}
+
+
+class SameCursor(Bare):
+    def list_tools(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {"tools": self.tools, "nextCursor": "again"}
+
+
+class ManyTools(Bare):
+    def list_tools(self, params: dict[str, Any]) -> dict[str, Any]:
+        page = int(params.get("cursor", 0))
+        tools = [{"name": f"t{page}_{n}", "inputSchema": {"type": "object"}} for n in range(10_000)]
+        return {"tools": tools, **({"nextCursor": str(page + 1)} if page < 9 else {})}
+
+
+class Sloppy(Bare):
+    def list_tools(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {"tools": [{"name": 5, "inputSchema": "none\x1b[2J"}]}
+
+    def run(self, name: str, arguments: dict[str, Any], number: Any, meta: dict[str, Any]) -> dict[str, Any]:
+        return {"content": {"type": "text"}, "isError": "perhaps"}
+
+
+class AsksUnasked(Bare):
+    def list_tools(self, params: dict[str, Any]) -> dict[str, Any]:
+        threading.Thread(target=self.ask_all, daemon=True).start()
+        return super().list_tools(params)
+
+    def ask_all(self) -> None:
+        sampling = {"messages": [], "maxTokens": 1}
+        for method, params in (("elicitation/create", FORM), ("sampling/createMessage", sampling), ("roots/list", {})):
+            heard = self.request_back(method, params)
+            self.record(f"{method} {'error' if 'error' in heard else 'result'}")
+
+
+class Changes(Bare):
+    listed = 0
+
+    def list_tools(self, params: dict[str, Any]) -> dict[str, Any]:
+        self.listed += 1
+        return {"tools": [{**tool, "description": f"version {self.listed}"} for tool in self.tools]}
+
+
+class ClosesStdout(Bare):
+    def run(self, name: str, arguments: dict[str, Any], number: Any, meta: dict[str, Any]) -> dict[str, Any]:
+        os.close(1)
+        threading.Event().wait()
+        raise AssertionError
+
+
+class Deep(Bare):
+    def run(self, name: str, arguments: dict[str, Any], number: Any, meta: dict[str, Any]) -> dict[str, Any]:
+        nested = b"[" * 100_000 + b"]" * 100_000
+        self.write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":%s}}\n' % (number, nested))
+        return text("still here")
+
+
+class DuplicateTools(Bare):
+    def list_tools(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {"tools": [*self.tools, {"name": "echo", "description": "the other", "inputSchema": {"type": "object"}}]}
+
+
+class SlowStart(Bare):
+    def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
+        time.sleep(1)
+        return super().initialize(params)
+
+
+class Bomb(Bare):
+    def list_tools(self, params: dict[str, Any]) -> dict[str, Any]:
+        pattern = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
+        return {"tools": [{"name": "echo", "inputSchema": {"type": "object"}, "outputSchema": pattern}]}
+
+    def run(self, name: str, arguments: dict[str, Any], number: Any, meta: dict[str, Any]) -> dict[str, Any]:
+        return {**text("boom"), "structuredContent": {"a": "a" * 64 + "!"}}
+
+
+class Strict(Bare):
+    """Of the old era, and ends when it hears anything before its handshake."""
+
+    began = False
+
+    def request(self, message: dict[str, Any]) -> None:
+        self.began |= message["method"] == "initialize"
+        if not self.began:
+            self.record("not begun")
+            os._exit(1)
+        super().request(message)
+
+
+MODES: dict[str, type[Bare]] = {
+    "dies-at-start": DiesAtStart,
+    "dies-in-call": DiesInCall,
+    "hangs": Hangs,
+    "deaf": Deaf,
+    "ignores-sigterm": IgnoresSigterm,
+    "daemon": Daemon,
+    "loud": Loud,
+    "long-line": LongLine,
+    "no-newline": NoNewline,
+    "wrong-ids": WrongIds,
+    "twice": Twice,
+    "storm": Storm,
+    "html": Html,
+    "bad-utf8": BadUtf8,
+    "chatty": Chatty,
+    "endless-pages": EndlessPages,
+    "same-cursor": SameCursor,
+    "many-tools": ManyTools,
+    "sloppy": Sloppy,
+    "asks-unasked": AsksUnasked,
+    "changes": Changes,
+    "closes-stdout": ClosesStdout,
+    "deep": Deep,
+    "duplicate-tools": DuplicateTools,
+    "slow-start": SlowStart,
+    "bomb": Bomb,
+    "strict": Strict,
+}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("mode", choices=MODES)
+    options = parsed(parser)
+    server = MODES[options.mode](options)
+    note_sigterm(server)
+    server.serve()

@@ -1,0 +1,96 @@
+"""A pool with a twin behind it, and what it takes to call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tertulia.mcp.definition import ServerDefinition, Stdio
+from tertulia.mcp.launch import Launch
+from tertulia.mcp.live_server import LiveServer
+from tertulia.mcp.pool import Connect, Lease, ServerPool
+from tertulia.mcp.server import Answer, Caller, Elicitation, Elicited, Sampled, Sampling, Status
+from tertulia.mcp.twin import TwinServer, twin_tool
+from tertulia.protocol.ids import ConversationId
+from tertulia.sandbox.runner import Runner
+from tertulia.scheduler.nursery import Nursery
+from tests.mcp.virtual_time import LoopClock
+
+ECHO = twin_tool("echo", "Says it again.")
+KEY = "0" * 63
+
+
+def definition(name: str = "fs", **changes: Any) -> ServerDefinition:
+    return ServerDefinition(name=name, transport=Stdio(command="server"), **changes)
+
+
+def launch(number: int = 1) -> Launch:
+    return Launch(transport="stdio", argv=("server",), key=f"{KEY}{number:x}")
+
+
+def caller(name: str = "root") -> Caller:
+    async def elicit(request: Elicitation) -> Elicited:
+        return Elicited("decline")
+
+    async def sample(request: Sampling) -> Sampled:
+        raise AssertionError(request)
+
+    return Caller(ConversationId(name), elicit, sample)
+
+
+async def call(server: LiveServer, tool: str = "echo", **options: Any) -> Answer:
+    options = {"timeout_s": 30.0, "on_progress": lambda *_: None, **options}
+    return await server.call(tool, {}, caller(), **options)
+
+
+def no_runner() -> Runner:
+    return None  # type: ignore[return-value] # a twin runs nothing
+
+
+class House:
+    """What stands around a pool."""
+
+    def __init__(self, nursery: Nursery, pool: ServerPool, twin: TwinServer) -> None:
+        self.nursery = nursery
+        self.pool = pool
+        self.twin = twin
+
+    def lease(self, scope: str = "session", number: int = 1, **changes: Any) -> Lease:
+        return self.pool.lease(definition(**changes), launch(number), scope)
+
+    async def ready(self, **changes: Any) -> LiveServer:
+        """A server that runs."""
+        server = self.lease(**changes).server
+        await server.settled()
+        assert server.status == "ready", server.error
+        return server
+
+
+@asynccontextmanager
+async def house(*, home: Path | None = None, connect: Connect | None = None) -> AsyncIterator[House]:
+    """Closed at the end, when nothing must be left: no task, no connection, no lease."""
+    nursery, twin = Nursery(), TwinServer([ECHO])
+    pool = ServerPool(
+        spawn=nursery.start, clock=LoopClock(), runner=no_runner, home=home, connect=connect or twin.connect
+    )
+    yield House(nursery, pool, twin)
+    await pool.close()
+    assert twin.open == 0
+    assert len(nursery) == 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+class Told:
+    """What a server's listeners hear."""
+
+    def __init__(self, server: LiveServer) -> None:
+        self.statuses: list[Status] = []
+        self.errors: list[str | None] = []
+        self.unwatch = server.watch(self._hear)
+
+    def _hear(self, server: LiveServer) -> None:
+        self.statuses.append(server.status)
+        self.errors.append(server.error)

@@ -1,0 +1,44 @@
+"""The end of a connection."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tertulia.mcp.parting import TRIES_S, part_from
+from tertulia.mcp.twin import TwinConnection, TwinServer
+from tests.mcp.virtual_time import in_virtual_time
+
+
+@in_virtual_time
+async def test_a_connection_that_ends_is_closed_once() -> None:
+    server = TwinServer()
+    connection = TwinConnection(server, lambda: None)
+    assert await part_from(connection, "fs") is None
+    assert connection.gone.is_set()
+    assert server.closing.reached == 1
+
+
+@in_virtual_time
+async def test_one_that_fails_is_asked_a_second_time(caplog: pytest.LogCaptureFixture) -> None:
+    """S002-41: retried, and warned of."""
+    server = TwinServer()
+    server.close_errors.append("busy")
+    connection = TwinConnection(server, lambda: None)
+    assert await part_from(connection, "fs") is None
+    assert connection.gone.is_set()
+    assert [record.message for record in caplog.records] == ["MCP server fs could not be stopped: busy"]
+
+
+@in_virtual_time
+async def test_one_that_never_ends_is_left_within_the_bound(caplog: pytest.LogCaptureFixture) -> None:
+    """S002-41."""
+    server = TwinServer()
+    server.closing.shut()
+    connection = TwinConnection(server, lambda: None)
+    began = asyncio.get_running_loop().time()
+    assert await part_from(connection, "fs") == "it did not end within 3 s"
+    assert asyncio.get_running_loop().time() - began == pytest.approx(sum(TRIES_S))
+    assert server.closing.reached == 2
+    assert len(caplog.records) == 2
