@@ -37,7 +37,10 @@ FRAMES = {
         *("agent", "budget", "canvas", "collected", "discovery", "injector", "internal_calls", "offers", "parameters"),
         *("provider", "reading", "repository", "templates", "tokens", "tool_block"),
     },
-    "executors": {"continuity", "executor"},
+    "executors": {
+        *("clipping", "continuity", "continuity_settings", "executor", "fields", "headings", "lines", "news"),
+        *("result_text", "sections", "transcript"),
+    },
     "models": {
         "catalog",
         "chat_answer",

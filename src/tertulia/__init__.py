@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tertulia.context.templates import load_template, render_template
     from tertulia.context.tokens import SessionToken, SessionTokenStore
     from tertulia.errors import AgentError
+    from tertulia.executors.continuity import build_executor_prompt_with_history
     from tertulia.protocol.events import Event
     from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
     from tertulia.protocol.usage import Usage
@@ -66,6 +67,7 @@ _HOMES = {
     "Usage": "tertulia.protocol.usage",
     "load_template": "tertulia.context.templates",
     "render_template": "tertulia.context.templates",
+    "build_executor_prompt_with_history": "tertulia.executors.continuity",
     "tool": "tertulia.tools.function",
 }
 
@@ -97,6 +99,7 @@ __all__ = [
     "Ttl",
     "Usage",
     "__version__",
+    "build_executor_prompt_with_history",
     "errors",
     "load_template",
     "render_template",

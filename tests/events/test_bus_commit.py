@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -143,6 +144,67 @@ async def test_a_flush_that_was_cancelled_leaves_no_trace(bus, journal) -> None:
     journal.commit()
     assert await outcome(stays) is None
     assert gone.cancelled()
+
+
+class Prompt(ScriptedJournal):
+    """Tells whoever watches, and may do so as soon as somebody waits."""
+
+    at_once: BaseException | bool = False
+
+    def watch(self, settled: Callable[[], None]) -> None:
+        self._settled = settled
+
+    def hurry(self) -> None:
+        if isinstance(self.at_once, BaseException):
+            self.fail(self.at_once)
+            self._settled()
+        elif self.at_once:
+            self.commit()
+            self._settled()
+
+    def commit(self, count: int | None = None) -> None:
+        super().commit(count)
+        self._settled()
+
+
+@pytest.fixture
+async def prompt() -> Prompt:
+    return Prompt(asyncio.get_running_loop())
+
+
+async def test_a_journal_that_tells_at_once_is_heard_before_the_loop_turns(prompt: Prompt) -> None:
+    bus = EventBus(SESSION, StillClock(), prompt)
+    subscription = bus.subscribe()
+    published = [bus.publish(data) for data in (message(), delta(), message())]
+    assert drain(subscription) == []
+    prompt.commit(1)
+    assert drain(subscription) == published[:2]
+    prompt.commit()
+    assert drain(subscription) == published[2:]
+    await ticks()
+    assert drain(subscription) == []
+
+
+async def test_a_flush_whose_hurry_settles_everything_waits_for_nothing(prompt: Prompt) -> None:
+    bus = EventBus(SESSION, StillClock(), prompt)
+    subscription = bus.subscribe()
+    event = bus.publish(message())
+    prompt.at_once = True
+    await bus.flush()
+    assert drain(subscription) == [event]
+
+
+async def test_a_flush_whose_hurry_fails_raises_it_once(prompt: Prompt) -> None:
+    bus = EventBus(SESSION, StillClock(), prompt)
+    bus.publish(message())
+    prompt.at_once = StoragePolicyViolation("headers only")
+    with pytest.raises(StoragePolicyViolation):
+        await bus.flush()
+    assert bus.last_seq == 0
+    await bus.flush()
+    prompt.at_once = True
+    assert bus.publish(message()).seq == 1
+    await bus.flush()
 
 
 # ---- failing

@@ -17,7 +17,7 @@ from tertulia.mcp.twin import TwinServer, twin_tool
 from tertulia.protocol.ids import ConversationId
 from tertulia.sandbox.runner import Runner
 from tertulia.scheduler.nursery import Nursery
-from tests.mcp.virtual_time import LoopClock
+from tests.mcp.virtual_time import LoopClock, threads_ended
 
 ECHO = twin_tool("echo", "Says it again.")
 KEY = "0" * 63
@@ -78,6 +78,7 @@ async def house(*, home: Path | None = None, connect: Connect | None = None) -> 
     )
     yield House(nursery, pool, twin)
     await pool.close()
+    await threads_ended()
     assert twin.open == 0
     assert len(nursery) == 0
     assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from tertulia.errors import McpError
 from tertulia.mcp.backoff import PATIENCE
-from tests.mcp.house import ECHO, Told, call, house
+from tertulia.mcp.server import Answer
+from tertulia.mcp.twin import TwinConnection
+from tests.mcp.house import ECHO, House, Told, call, house
 from tests.mcp.virtual_time import in_virtual_time, steps
 
 
@@ -113,6 +116,68 @@ async def test_a_listing_that_fails_at_the_start_fails_the_start_and_closes_the_
         assert home.twin.open == 0
 
 
+class Stubborn:
+    """A start that takes no notice of being cancelled, and comes about when nobody wants it any more."""
+
+    def __init__(self, home: House) -> None:
+        self.reached, self.cancelled, self.freed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._twin = home.twin
+        home.pool._connect = self.connect
+
+    async def connect(self, *args: Any, **options: Any) -> TwinConnection:
+        self.reached.set()
+        try:
+            await self.freed.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            await self.freed.wait()
+        return await self._twin.connect(*args, **options)
+
+
+@in_virtual_time
+async def test_a_start_that_comes_about_too_late_is_ended_at_once() -> None:
+    async with house() as home:
+        start = Stubborn(home)
+        server = home.lease(start="lazy", startup_timeout_s=2.0).server
+        await server.settled()
+        assert server.status == "failed"
+        await start.cancelled.wait()
+        start.freed.set()
+        await steps()
+        assert (server.status, len(home.twin.connections), home.twin.open) == ("failed", 1, 0)
+
+
+@in_virtual_time
+async def test_a_start_that_comes_about_too_late_does_not_stand_in_for_the_next() -> None:
+    async with house() as home:
+        start = Stubborn(home)
+        server = home.lease(start="lazy", startup_timeout_s=2.0).server
+        await server.settled()
+        await asyncio.sleep(1)
+        again = asyncio.create_task(call(server))
+        await steps()
+        assert server.status == "starting"
+        start.freed.set()
+        assert (await again).text
+        assert (len(home.twin.connections), home.twin.open) == (2, 1)
+
+
+@in_virtual_time
+async def test_a_start_that_takes_no_notice_of_being_stopped_is_ended_and_not_begun_again() -> None:
+    """Eager, and so inclined to try again."""
+    async with house() as home:
+        start = Stubborn(home)
+        server = home.lease().server
+        await start.reached.wait()
+        stopping = asyncio.create_task(server.stop())
+        await start.cancelled.wait()
+        assert server.status == "stopped"
+        start.freed.set()
+        await stopping
+        await asyncio.sleep(1_000)
+        assert (server.status, len(home.twin.connections), home.twin.open) == ("stopped", 1, 0)
+
+
 # ---- failing, and coming back
 
 
@@ -162,10 +227,15 @@ async def test_a_call_right_after_the_end_of_a_connection_is_not_sent_into_the_v
     async with house() as home:
         server = await home.ready(start="lazy")
         home.twin.die("it exited with 3")
+        told = Told(server)
         assert server.status == "ready"
         with pytest.raises(McpError, match="it exited with 3; the next try"):
             await call(server)
         assert server.status == "failed"
+        await steps()
+        assert told.statuses == ["failed"]
+        with pytest.raises(McpError, match=r"the next try is in 0\.5 s"):
+            await call(server)
 
 
 @in_virtual_time
@@ -239,10 +309,57 @@ async def test_a_lease_given_back_during_the_wait_ends_the_trying() -> None:
         lease = home.lease(idle_timeout_s=None)
         await lease.server.settled()
         assert lease.server.status == "failed"
+        await steps()
+        assert len(home.nursery) == 1
         lease.release()
         await asyncio.sleep(1_000)
         assert len(home.twin.launches) == 1
         assert len(home.nursery) == 0
+
+
+@in_virtual_time
+async def test_a_lazy_lease_within_the_wait_begins_nothing() -> None:
+    async with house() as home:
+        home.twin.start_errors.append("no")
+        server = home.lease(start="lazy").server
+        await server.settled()
+        home.lease(start="lazy")
+        await asyncio.sleep(1_000)
+        assert (server.status, len(home.twin.launches)) == ("failed", 1)
+        home.lease(start="lazy")
+        await server.settled()
+        assert server.status == "ready"
+
+
+@in_virtual_time
+async def test_a_call_in_the_moment_the_wait_is_over_makes_the_try_and_only_one_is_made() -> None:
+    async with house() as home:
+        home.twin.start_errors.append("no")
+        server = home.lease().server
+        await server.settled()
+        loop = asyncio.get_running_loop()
+        calls: list[asyncio.Task[Answer]] = []
+        # A timer that was set earlier for the same moment comes first.
+        loop.call_at(loop.time() + 0.5, lambda: calls.append(loop.create_task(call(server))))
+        await asyncio.sleep(1)
+        assert (await calls[0]).text
+        assert len(home.twin.launches) == 2
+
+
+@in_virtual_time
+async def test_a_call_during_the_wait_whose_time_has_come_by_the_clock_nudges_the_one_who_waits() -> None:
+    """Where the injected clock and the loop's own do not agree to the microsecond."""
+    async with house() as home:
+        home.twin.start_errors.append("no")
+        server = home.lease().server
+        await server.settled()
+        await steps()
+        server._life._backoff._until = 0.0
+        began = now()
+        assert (await call(server)).text
+        assert now() == began
+        await asyncio.sleep(10)
+        assert len(home.twin.launches) == 2
 
 
 @in_virtual_time

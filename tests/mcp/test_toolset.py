@@ -107,7 +107,7 @@ def test_a_schema_that_is_too_large_leaves_its_tool_out() -> None:
 
 def test_a_schema_that_is_too_deep_leaves_its_tool_out() -> None:
     """C14: also one that is too deep to be walked by recursion."""
-    listed = [tool("at", schema=nested(MAX_SCHEMA_DEPTH + 1)), tool("over", schema=nested(MAX_SCHEMA_DEPTH + 2))]
+    listed = [tool("at", schema=nested(MAX_SCHEMA_DEPTH)), tool("over", schema=nested(MAX_SCHEMA_DEPTH + 1))]
     toolset = Toolset.of([*listed, tool("deepest", schema=nested(100_000))])
     assert names(toolset) == ["at"]
     assert toolset.warnings == (

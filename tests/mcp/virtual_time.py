@@ -28,7 +28,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._virtual = 1_000.0
-        self._threads = 0
+        self.threads = 0
         selector = _Selector()
         selector.jump = self._jump
         super().__init__(selector)
@@ -38,15 +38,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
         future = super().run_in_executor(executor, func, *args)
-        self._threads += 1
+        self.threads += 1
         future.add_done_callback(self._thread_ended)
         return future
 
+    async def shutdown_default_executor(self) -> None:
+        self.threads += 1
+        await super().shutdown_default_executor()
+        self.threads -= 1
+
     def _thread_ended(self, _: object) -> None:
-        self._threads -= 1
+        self.threads -= 1
 
     def _jump(self, timeout: float | None) -> bool:
-        if self._threads:
+        if self.threads:
             return False
         if timeout is None:
             raise RuntimeError("nobody can go on: everybody waits for somebody else")
@@ -81,4 +86,11 @@ def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P,
 async def steps(count: int = 20) -> None:
     """Let everybody go as far as they get without time."""
     for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def threads_ended() -> None:
+    """Until nobody is left on the way to the disk."""
+    loop = asyncio.get_running_loop()
+    while isinstance(loop, VirtualLoop) and loop.threads:
         await asyncio.sleep(0)

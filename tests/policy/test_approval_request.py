@@ -110,6 +110,7 @@ def test_a_person_sees_exactly_what_a_grant_will_match() -> None:
         "sandbox: workspace-write",
         "approval policy: untrusted, or one that allows more",
     ]
+    assert request(A).as_event("7").matches == request(A).as_event("7", UNTRUSTED).matches[:4]
     nameless = request().as_event("7", ApprovalPolicy("trusted", may_ask=True, retry_outside_on_failure=True))
     assert nameless.matches[4].startswith("approval policy: auto_run trusted, may_ask True, retry_outside_on_failure")
     assert event.scopes == ["once", "conversation", "session"]

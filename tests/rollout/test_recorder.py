@@ -113,6 +113,38 @@ async def test_what_nobody_waits_for_is_committed_a_moment_later() -> None:
     assert texts(store) == ["one", "two"]
 
 
+async def test_who_watches_is_told_when_all_of_a_batch_is_committed_before_the_loop_turns() -> None:
+    store = ListStore(at_once=False)
+    journal = recorder(store)
+    journal.keep(agreed(Full()))
+    first, second = journal.write(message("one")), journal.write(message("two", 2))
+    told: list[tuple[str, str]] = []
+    journal.watch(lambda: told.append((outcome(first), outcome(second))))
+    await turn(journal)
+    assert told == []
+
+    store.work()
+
+    assert told == [("committed", "committed")]
+
+
+async def test_who_watches_is_told_of_a_failure_before_the_loop_turns() -> None:
+    """F5."""
+    store = ListStore(at_once=False)
+    journal = recorder(store)
+    journal.keep(agreed(Full()))
+    first = journal.write(message("one"))
+    await turn(journal)
+    second = journal.write(message("two", 2))
+    told: list[tuple[str, str]] = []
+    journal.watch(lambda: told.append((outcome(first), outcome(second))))
+    store.error = StorageError("no room")
+
+    store.work()
+
+    assert told == [("no room", "no room")]
+
+
 async def test_later_turns_need_not_wait_for_earlier_ones() -> None:
     """A slow store is given the next batch while it works on the first; answers come in order."""
     store = ListStore(at_once=False)

@@ -38,6 +38,22 @@ def test_a_record_comes_back_whole(connection: sqlite3.Connection) -> None:
     assert read(connection) == [same(row) for row in rows]
 
 
+@pytest.mark.parametrize("count", [0, 1, 8, 9, 40])
+def test_few_and_many_are_written_all_or_none(connection: sqlite3.Connection, count: int) -> None:
+    """DESIGN, Storage: a batch is one transaction, whether it is one statement or several."""
+    rows = [row(n, b"text" * n) for n in range(1, count + 1)]
+    assert table.insert(connection, rows) == sum(len(each.header) + len(each.body or b"") for each in rows)
+    assert read(connection) == [same(each) for each in rows]
+    assert not connection.in_transaction
+
+    taken = [row(n) for n in (*range(100, 100 + count), 1)]
+    if count:
+        with pytest.raises(sqlite3.IntegrityError):
+            table.insert(connection, taken)
+    assert read(connection) == [same(each) for each in rows]
+    assert not connection.in_transaction
+
+
 @pytest.mark.parametrize("column", ["kind", "type", "ts", "seq", "talk", "scope", "header", "header_crc"])
 def test_a_changed_header_is_not_read(connection: sqlite3.Connection, column: str) -> None:
     """F4: detected by checksum, the rest readable."""

@@ -30,6 +30,8 @@ NOTHING = {
     "tool_calls": 0,
     "tools": {},
     "mcp": {"calls": 0, "failures": 0, "duration_ms": 0, "mean_ms": 0, "max_ms": 0},
+    "mcp_waits": 0,
+    "mcp_waited_ms": 0,
     "compactions": 0,
 }
 KEYS = [

@@ -23,6 +23,18 @@ def command(bench: Workbench, script: str) -> Command:
     )
 
 
+async def test_it_is_told_how_a_command_is_confined(tmp_path: Path) -> None:
+    """Issue 7: running outside the sandbox can be seen by everybody."""
+    async with workbench(tmp_path) as bench:
+        for mode in ("read_only", "workspace_write", "danger_full_access"):
+            bench.with_rights("on-request", sandbox=mode)
+            await (
+                await LiveCommand.start(bench.place.runner, command(bench, "true"), bench.context(call("shell")))
+            ).look(20)
+        told = [event["sandbox"] for event in bench.events if event.type == "exec_command_begin"]
+        assert told == ["read-only", "workspace-write", "danger-full-access"]
+
+
 async def test_its_end_is_told_once_however_often_it_is_seen(tmp_path: Path) -> None:
     async with workbench(tmp_path) as bench:
         live = await LiveCommand.start(bench.place.runner, command(bench, "exit 4"), bench.context(call("shell")))

@@ -113,7 +113,7 @@ def test_a_grant_is_bound_to_server_definition_tool_arguments_and_place() -> Non
 
 def test_variables_are_part_of_the_digest_and_never_shown() -> None:
     bench = Bench(WRITING, transport=Stdio(command="s", env=MappingProxyType({"TOKEN": "hunter2"})))
-    event = request_for(now(bench), {}, bench.call()).as_event("1")
+    event = request_for(now(bench), {}, bench.call()).as_event("1", UNTRUSTED)
     assert "hunter2" not in repr(event)
 
 
@@ -123,7 +123,7 @@ def test_what_is_shown_is_escaped_and_bounded() -> None:
     tool = replace(WRITING, name=f"write{nasty}")
     servers = StubServers()
     current = Now(servers.definition, tool, spec_of(tool).digest)
-    event = request_for(current, {"path": nasty, "body": "x" * 1_000_000}, Bench().call()).as_event("1")
+    event = request_for(current, {"path": nasty, "body": "x" * 1_000_000}, Bench().call()).as_event("1", UNTRUSTED)
     shown = "".join([event.title, event.detail, *event.matches])
     assert not any(character in shown for character in nasty if not character.isascii() or character == "\x1b")
     assert "⟨U+202E⟩" in shown
@@ -134,7 +134,7 @@ def test_what_is_shown_is_escaped_and_bounded() -> None:
 
 def test_the_person_reads_the_arguments_and_what_the_server_claims() -> None:
     bench = Bench(WRITING, origin="project", source="/w/.mcp.json")
-    event = request_for(now(bench), {"path": "x"}, bench.call(callers=("root",))).as_event("1")
+    event = request_for(now(bench), {"path": "x"}, bench.call(callers=("root",))).as_event("1", UNTRUSTED)
     assert event.kind == "mcp"
     assert event.title == "call write of the MCP server fs"
     assert '"path": "x"' in event.detail
@@ -142,7 +142,7 @@ def test_the_person_reads_the_arguments_and_what_the_server_claims() -> None:
     assert event.chain == ["root"]
     assert event.scopes == ["once", "conversation", "session"]
     assert bench.tool.spec.digest in event.matches[0]
-    assert event.matches[-1] == "sandbox: outside any sandbox"
+    assert event.matches[3] == "sandbox: outside any sandbox"
 
 
 @pytest.mark.parametrize(

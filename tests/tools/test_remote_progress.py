@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def test_a_flood_is_merged_to_ten_a_second_and_the_last_of_each_tenth_is_told() 
         report.close()
         times = [at for at, _ in told.events]
         assert len(times) == pytest.approx(20, abs=1)
-        assert all(later - sooner >= 0.099 for sooner, later in zip(times, times[1:], strict=False))
+        assert all(later - sooner >= 0.099 for sooner, later in pairwise(times))
         events = [event for _, event in told.events]
         assert [event.offset for event in events] == list(range(len(events)))
         assert len({event.item_id for event in events}) == 1

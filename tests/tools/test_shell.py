@@ -92,11 +92,22 @@ async def test_a_directory_that_is_none_is_refused(tmp_path: Path, workdir: str)
         assert bench.events == []
 
 
-@pytest.mark.parametrize("command", [[], [""], ["a\0b"]])
+@pytest.mark.parametrize("command", [[], [""], ["a\0b"], ["true", "x" * 131_072], ["true", "ä" * 65_536]])
 async def test_what_cannot_be_started_is_refused(tmp_path: Path, command: list[str]) -> None:
     async with workbench(tmp_path) as bench:
         assert code(await bench.shell(*command)) == "invalid_params"
         assert bench.events == []
+
+
+async def test_a_word_may_be_as_long_as_the_kernel_allows_and_all_of_them_are_not_the_sandboxs_fault(
+    tmp_path: Path,
+) -> None:
+    async with workbench(tmp_path) as bench:
+        result = await bench.shell("sh", "-c", "printf %s ${#1}", "sh", "x" * 131_071)
+        assert result.text.endswith("131071")
+        many = await bench.shell("true", *["x" * 131_071] * 7)
+        limit = os.sysconf("SC_ARG_MAX")
+        assert many.success if limit > 1_000_000 else code(many) == "invalid_params"
 
 
 async def test_a_program_that_is_not_there_is_a_failure_of_the_command(tmp_path: Path) -> None:
@@ -104,6 +115,12 @@ async def test_a_program_that_is_not_there_is_a_failure_of_the_command(tmp_path:
         result = await bench.shell("no-such-program")
         assert not result.success
         assert "Exit code: 127" in result.text
+        assert "No such file" in result.text
+        bench.with_rights("on-request", sandbox="danger_full_access")
+        for name in ("no-such-program", "/etc/hostname"):
+            result = await bench.shell(name)
+            assert not result.success
+            assert "It could not be started: " in result.text
 
 
 async def test_a_command_gets_the_environment_it_was_given_and_nothing_else(

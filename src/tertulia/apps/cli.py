@@ -29,6 +29,7 @@ VERBS = {
     "models": "List models, fetch and remove the embedded one, try one out.",
     "app-server": "Serve a session as JSON-RPC over standard input and output.",
     "mcp": "List, add, remove, trust and try out MCP servers.",
+    "mcp-broker": "Serve all your MCP servers as one, to any other program.",
     "sandbox": "Run any command confined, as an agent's would be.",
     "doctor": "Show where each setting comes from, and what is wrong.",
     "bench": "Measure the runtime (from a source checkout).",

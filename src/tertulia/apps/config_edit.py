@@ -73,7 +73,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         # As it is: its line ends may be another system's.
         text = path.read_bytes().decode()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         text = ""
     return text, tomllib.loads(text)
 

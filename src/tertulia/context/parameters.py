@@ -23,7 +23,7 @@ def full_schema(parameters: object) -> dict[str, Any]:
         raise InvalidParams(f"parameters must be a JSON Schema or a map of parameters, not {_kind(parameters)}")
     given = {str(key): value for key, value in cast("Mapping[object, Any]", parameters).items()}
     if _is_schema(given):
-        return {"type": "object", **given, **_readable(given)}
+        return {**given, "type": "object", **_readable(given)}
     properties = {name: _property(value) for name, value in given.items()}
     required = [name for name, value in properties.items() if value.pop("required", None) is True]
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}

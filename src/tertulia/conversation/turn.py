@@ -7,11 +7,13 @@ through the floor.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import msgspec
 
 from tertulia.conversation.answer import Answer, ProviderFailed, ask
+from tertulia.conversation.aside import ask_aside
 from tertulia.conversation.context import TurnContext
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.inbox import to_message
@@ -196,6 +198,7 @@ def _context_for(floor: Floor) -> Callable[[ToolCall], CallContext]:
             publish=floor.pass_on,
             clock=floor.around.clock,
             chain=floor.chain(),
+            aside=partial(ask_aside, floor),
         )
 
     return context

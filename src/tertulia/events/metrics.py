@@ -53,7 +53,10 @@ class Calls:
 class Tally:
     """The numbers of one conversation, or of a whole session."""
 
-    __slots__ = ("aborted", "compactions", "completed", "failed", "mcp", "requests", "started", "tools", "usage")
+    __slots__ = (
+        "aborted", "compactions", "completed", "failed", "mcp", "mcp_waited_ms", "mcp_waits", "requests", "started",
+        "tools", "usage",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.started = 0
@@ -66,6 +69,9 @@ class Tally:
         self.tools: dict[str, Calls] = {}
         """By name."""
         self.mcp = Calls()
+        self.mcp_waits = 0
+        """Calls that had to wait for their turn, whatever became of them."""
+        self.mcp_waited_ms = 0
         self.compactions = 0
 
 
@@ -88,11 +94,13 @@ class Metrics:
             return
         act(self, self.session, data)
         if of is not None:
-            tally = self.of(of)
-            if tally is None:
-                # Not before there is something to count: most of ten thousand conversations may be idle.
-                tally = self._open[of] = Tally()
-            act(self, tally, data)
+            act(self, self._tally(of), data)
+
+    def waited(self, of: ConversationId, seconds: float) -> None:
+        """A call to an MCP server has waited for its turn. It may never have had one, so no event tells of it."""
+        for tally in (self.session, self._tally(of)):
+            tally.mcp_waits += 1
+            tally.mcp_waited_ms += round(seconds * 1000)
 
     def of(self, conversation_id: ConversationId) -> Tally | None:
         """The numbers of a conversation; None where nothing was counted, or it was closed too long ago."""
@@ -122,6 +130,13 @@ class Metrics:
     def end(self) -> None:
         """Nothing more will be counted; the numbers stay. Whoever still holds the bus must not hold all the tools."""
         self.knows = _knows_none
+
+    def _tally(self, of: ConversationId) -> Tally:
+        tally = self.of(of)
+        if tally is None:
+            # Not before there is something to count: most of ten thousand conversations may be idle.
+            tally = self._open[of] = Tally()
+        return tally
 
     def _retire(self, of: ConversationId | None) -> None:
         if of is None or (tally := self._open.pop(of, None)) is None:

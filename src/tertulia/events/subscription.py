@@ -22,14 +22,19 @@ from typing import Self
 from tertulia.events.ring import Ring
 from tertulia.protocol.events import Event, EventData, SubscriberLagged
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved
+from tertulia.protocol.tool_events import (
+    ApprovalRequest,
+    ApprovalResolved,
+    ElicitationRequest,
+    ElicitationResolved,
+)
 
 
 def heard_in(event: Event) -> tuple[ConversationId, ...]:
-    """The conversations that an event shows in: its own, and with an approval all those that wait for that one."""
+    """The conversations that an event shows in: its own, and with a question all those that wait for that one."""
     if event.conversation_id is None:
         return ()
-    if isinstance(event.data, ApprovalRequest | ApprovalResolved):
+    if isinstance(event.data, ApprovalRequest | ApprovalResolved | ElicitationRequest | ElicitationResolved):
         return (event.conversation_id, *event.data.chain)
     return (event.conversation_id,)
 

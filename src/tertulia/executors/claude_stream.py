@@ -127,19 +127,20 @@ class ClaudeStream:
             case {"type": "thinking", "thinking": str() as words} if not of_another:
                 return Thought(name, words)
             case {"type": kind, "id": str() as found, "name": str() as tool} if kind in _USES and identity(found):
-                begun = Begun(found, tool, block.get("input"), _act(tool, table(block.get("input"))))
-                self._keep(begun)
-                return begun
+                return self._begun(found, tool, block.get("input"))
             case {"type": "web_search_tool_result", "tool_use_id": str() as found} if found in self._open:
                 return self._done(self._open.pop(found), block)
             case _:
                 return None
 
-    def _keep(self, begun: Begun) -> None:
-        """Remember what was begun, as long as it is not too much: an end without its beginning is kept as it comes."""
-        self._open[begun.id] = begun
+    def _begun(self, found: str, tool: str, given: object) -> Begun:
+        """The use of a tool, remembered as long as that is not too much: an end without it is kept as it comes."""
+        act = _act(tool, table(given))
+        begun = Begun(found, f"{act.server}__{act.tool}" if isinstance(act, McpCall) else tool, given, act)
+        self._open[found] = begun
         if len(self._open) > _MOST_OPEN:
             del self._open[next(iter(self._open))]
+        return begun
 
     def _results(self, line: Line, blocks: list[Line]) -> Iterable[Step] | None:
         said: list[Step] = []

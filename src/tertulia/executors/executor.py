@@ -95,7 +95,7 @@ class Begun(msgspec.Struct, frozen=True, gc=False):
 
     id: str
     name: str
-    """What the agent calls the tool."""
+    """What the agent calls the tool; `server__tool` for one of an MCP server."""
     arguments: Any
     """Plain JSON."""
     act: Act = None

@@ -57,7 +57,7 @@ def reads_like_ours(line: str) -> bool:
     letters = letters[_end_of(_LEADING, letters) :][:_LOOKED_AT]
     if letters.isascii() and not letters[:1].isupper() and letters[:1] not in _INITIALS:
         return False
-    seen = unicodedata.normalize("NFKC", letters).translate(_ALIKE)
+    seen = unicodedata.normalize("NFKD", letters).translate(_ALIKE)
     seen = "".join(c for c in seen if c.isascii() or unicodedata.category(c)[0] not in "CM")
     if _ROLE.match(seen):
         return True

@@ -60,27 +60,27 @@ class Section(msgspec.Struct, frozen=True):
 def history_section(said: Sequence[Said], limits: Limits) -> Section:
     """The newest messages that fit, in their order."""
     newest = said[max(0, len(said) - limits.max_messages) :]
-    truncated = len(newest) < len(said)
     top = _GAP.join((heading(HISTORY), LEAD)) if limits.max_chars >= _ROOMY else heading(HISTORY)
     room = limits.max_chars - len(top)
-    shown: list[str] = []
-    for number, message in enumerate(reversed(newest), start=1):
-        text, cut = _message(message, limits.per_message_max_chars)
-        # What is not the oldest must leave room for the mark that stands for all before it.
-        reserve = 0 if number == len(said) else len(_GAP + LEFT_OUT)
-        if len(_GAP + text) + reserve > room:
-            if not shown:
-                text = _squeezed(message, limits.per_message_max_chars, room - reserve - len(_GAP))
-                shown += [text] if text else []
-            truncated = True
-            break
-        room -= len(_GAP + text)
-        truncated |= cut
-        shown.append(text)
-    if not shown:
-        return Section("", 0, truncated)
-    mark = [LEFT_OUT] if len(shown) < len(said) else []
-    return Section(_GAP.join((top, *mark, *reversed(shown))), len(shown), truncated)
+    told = [_message(message, limits.per_message_max_chars) for message in newest]
+    if told and len(told) == len(said) and sum(len(_GAP + text) for text, _ in told) <= room:
+        return Section(_GAP.join((top, *(text for text, _ in told))), len(told), any(cut for _, cut in told))
+    if len(said) > 1:
+        room -= len(_GAP + LEFT_OUT)
+        top += _GAP + LEFT_OUT
+    shown = _newest([text for text, _ in told], room)
+    if newest and not shown:
+        shown = _squeezed(newest[-1], limits.per_message_max_chars, room)
+    return Section(_GAP.join((top, *shown)) if shown else "", len(shown), bool(said))
+
+
+def _newest(texts: Sequence[str], room: int) -> list[str]:
+    """As many of the last as there is room for, all of them whole."""
+    first = len(texts)
+    while first and len(_GAP + texts[first - 1]) <= room:
+        first -= 1
+        room -= len(_GAP + texts[first])
+    return list(texts[first:])
 
 
 def label(message: Said) -> str:
@@ -103,12 +103,10 @@ def _message(message: Said, limit: int) -> tuple[str, bool]:
     return f"{label(message)} {shown}", cut
 
 
-def _squeezed(message: Said, limit: int, room: int) -> str:
-    """The one message for which there is not room enough, in what room there is; empty if that is next to nothing."""
-    room -= len(label(message)) + 1
-    if room < _LEAST:
-        return ""
-    return _message(message, min(limit, room))[0]
+def _squeezed(message: Said, limit: int, room: int) -> list[str]:
+    """The one message for which there is not room enough, in what room there is; none if that is next to nothing."""
+    room -= len(_GAP + label(message) + " ")
+    return [_message(message, min(limit, room))[0]] if room >= _LEAST else []
 
 
 def _fitted(text: str, limit: int) -> tuple[str, bool]:

@@ -154,7 +154,7 @@ class Link:
         self._owner.add_done_callback(self._left)
         try:
             await self._opened
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, McpError):
             self._owner.cancel()
             await asyncio.wait({self._owner}, timeout=_CLOSE_S)
             raise

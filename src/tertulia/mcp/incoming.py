@@ -34,6 +34,7 @@ class Incoming:
         self._roots = roots
         self._turns = turns
         self._spawn = spawn
+        self._told: set[str] = set()
 
     def callbacks(self) -> dict[str, Any]:
         """For the SDK's client. What is not in it is not offered to the server."""
@@ -95,7 +96,9 @@ class Incoming:
         return None if task.cancelled() or not task.done() else task.result()
 
     def _unasked(self, what: str) -> None:
-        _log.warning("mcp server %s: %s that belongs to no call was refused", self._definition.name, what)
+        if what not in self._told:
+            self._told.add(what)
+            _log.warning("mcp server %s: %s that belongs to no one call was refused", self._definition.name, what)
 
 
 async def _elicited(turn: Turn, request: Elicitation) -> Elicited | None:

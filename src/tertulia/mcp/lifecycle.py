@@ -55,7 +55,7 @@ class Lifecycle:
             return
         if self.standing.status != "failed" or self._backoff.left_s() == 0:
             self._begin()
-        elif self.restarts and not self._backoff.hopeless:
+        elif self._persists():
             self._own()
 
     async def list_again(self) -> None:
@@ -125,28 +125,32 @@ class Lifecycle:
     # ── what the owner does ──────────────────────────────────────────────────────────────────────────────────
 
     async def _live(self) -> None:
-        while self.standing.status == "starting" or (self.restarts and not self._backoff.hopeless):
-            if self.standing.status == "failed":
-                await self._pause()
-                continue
+        me = asyncio.current_task()
+        while self._owner is me and (self.standing.status == "starting" or self._persists()):
+            if self.standing.status == "failed" and not await self._pause():
+                break
             async with AsyncExitStack() as opened:
                 connection = await self._open(opened)
                 if connection is not None:
                     await self.offer.write_down()
                     await connection.gone.wait()
                     self._fail(connection.why or "the connection ended")
-        if self._owner is asyncio.current_task():
+        if self._owner is me:
             # Now, not when the task is over: whoever begins in between must find that nobody is there to be nudged.
             self._owner = None
 
-    async def _pause(self) -> None:
-        """Until the next try is allowed, or somebody else has begun it."""
+    def _persists(self) -> bool:
+        return self.restarts and not self._backoff.hopeless
+
+    async def _pause(self) -> bool:
+        """Until the next try is allowed, or somebody else has begun it. Whether it is to be made."""
         self._nudge.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._backoff.left_s()):
                 await self._nudge.wait()
         if self.standing.status == "failed" and self.restarts:
             self.standing.become("starting")
+        return self.standing.status == "starting"
 
     async def _open(self, opened: AsyncExitStack) -> Connection | None:
         """Connect and list; None: that failed."""
@@ -154,8 +158,7 @@ class Lifecycle:
         deadline = self.standing.deadline
         try:
             async with asyncio.timeout_at(deadline):
-                if before := self._ending - {asyncio.current_task()}:
-                    await asyncio.wait(before)
+                await self.ended()
                 began = self._clock.monotonic()
                 connection = await self._dial(relisting.want)
                 opened.push_async_callback(self._close, connection)

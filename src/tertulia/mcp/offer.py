@@ -64,4 +64,5 @@ class Offer:
         """Unless it stands there already."""
         if self._keep is not None and self._written != self.toolset.digest:
             self._written = self.toolset.digest
-            await asyncio.to_thread(self._keep, self.toolset)
+            # Done even if the server is stopped right now: a short session would else never come to it.
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._keep, self.toolset))

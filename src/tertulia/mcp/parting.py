@@ -8,7 +8,7 @@ import logging
 from tertulia.errors import McpError
 from tertulia.mcp.server import Connection
 
-TRIES_S = (4.0, 3.0)
+TRIES_S = (6.0, 1.5)
 """Together less than what a pool has for closing all of them."""
 
 _log = logging.getLogger(__name__)

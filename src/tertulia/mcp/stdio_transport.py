@@ -32,6 +32,9 @@ MAX_ERROR_OUTPUT = 64 << 10
 POLITE_S = 2.0
 """How long it has to end by itself, and again after it was told to."""
 _NOTIFICATION_S = 0.5
+_LAST_WORDS_S = 0.5
+_LAST_LINES = 3
+_LAST_CHARACTERS = 300
 
 Lost = Callable[[str], None]
 """Told once, why: the connection ended by itself."""
@@ -89,8 +92,10 @@ class StdioTransport:
         return finished is not None and finished.ended == "exited" and finished.reason is None
 
     def error_output(self) -> str:
-        """The end of what it wrote to stderr, in words that can be shown."""
-        return words(self._errors[-MAX_ERROR_OUTPUT:].decode("utf-8", "replace"))
+        """The last lines that it wrote to stderr, in one."""
+        lines = [line.strip() for line in self._errors.decode("utf-8", "replace").splitlines()]
+        last = " / ".join([line for line in lines if line][-_LAST_LINES:])
+        return words(last[-_LAST_CHARACTERS:])
 
     def _command(self) -> Command:
         definition = self._definition
@@ -244,6 +249,9 @@ class _Writes:
             async with asyncio.timeout(limit):
                 await self._process.write(data)
         except Closed:
+            # Mostly it is about to end, and its end says more.
+            await self._process.wait(_LAST_WORDS_S)
+            self._broken("it takes no more input")
             raise self._closed_resource from None
         except TimeoutError:
             return

@@ -70,7 +70,7 @@ def _problem(tool: RemoteTool) -> str | None:
 def _is_deeper(value: Any, depth: int) -> bool:
     """Level by level, because what is too deep is too deep for recursion too."""
     level: list[Any] = [value]
-    for _ in range(depth + 1):
+    for _ in range(depth):
         level = [inner for outer in level for inner in _inside(outer)]
         if not level:
             return False

@@ -58,19 +58,21 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """What a grant of this request is found by; None: in every conversation of the session."""
         return CommandKey((self.kind, *self.subject.words), conversation, expires_at, self.subject.digest)
 
-    def as_event(self, approval_id: str, policy: ApprovalPolicy) -> ApprovalRequest:
-        """What a person sees, who is asked under this policy.
+    def as_event(self, approval_id: str, policy: ApprovalPolicy | None = None) -> ApprovalRequest:
+        """What a person sees; `policy` is the one under which it is asked, if that is known.
 
         A grant that outlives the moment is offered only where all that it will match can be seen.
         """
         subject = self.subject
-        matches = [
-            shown(f"{self.kind}: {shlex.join(subject.words)}"),
-            shown(f"directory: {subject.cwd}"),
-            shown(f"environment: {subject.environment}"),
-            shown(f"sandbox: {subject.sandbox}"),
-            shown(f"approval policy: {_described(policy)}, or one that allows more"),
-        ]
+        least = [] if policy is None else [f"approval policy: {_described(policy)}, or one that allows more"]
+        told = (
+            f"{self.kind}: {shlex.join(subject.words)}",
+            f"directory: {subject.cwd}",
+            f"environment: {subject.environment}",
+            f"sandbox: {subject.sandbox}",
+            *least,
+        )
+        matches = [shown(match) for match in told]
         whole = all(match.whole for match in matches)
         return ApprovalRequest(
             approval_id=approval_id,

@@ -104,6 +104,11 @@ class ApprovalDesk:
             if not self._attending[conversation]:
                 del self._attending[conversation]
 
+    def is_heard(self, request: Request) -> bool:
+        """Whether somebody would hear of this one, and could answer."""
+        here = (None, request.conversation_id, *request.chain)
+        return any(where in self._attending for where in here) or self._is_seen(request)
+
     async def ask(
         self, request: Request, policy: ApprovalPolicy, publish: Publish, *, known_safe: bool = False
     ) -> Granted:
@@ -193,13 +198,10 @@ class ApprovalDesk:
     def _check_that_it_can_be_asked(self, request: Request) -> None:
         if self._closed:
             raise Closed("the session is closing; nobody is asked any more")
-        if not (self._is_attended(request) or self._is_seen(request)):
+        if not self.is_heard(request):
             raise NoApprover("this has to be asked, and nobody is connected who could answer")
         if len(self._pending) >= self._max_pending:
             raise Busy(f"{self._max_pending} approvals wait for an answer already", retry_after_s=1)
-
-    def _is_attended(self, request: Request) -> bool:
-        return any(where in self._attending for where in (None, request.conversation_id, *request.chain))
 
     async def _answer(self, request: Request, policy: ApprovalPolicy, publish: Publish) -> _Answer:
         approval_id = self._ids.next()

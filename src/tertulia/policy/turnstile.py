@@ -14,6 +14,7 @@ from typing import TypeVar
 from tertulia.errors import Limit
 from tertulia.events.clock import Clock
 from tertulia.policy.limits import Limits
+from tertulia.protocol.ids import ConversationId
 
 K = TypeVar("K")
 
@@ -69,7 +70,11 @@ class Turnstile:
     """
 
     def __init__(
-        self, clock: Clock, *, ceiling: Limits, waited: Callable[[str, float], object] = lambda of, seconds: None
+        self,
+        clock: Clock,
+        *,
+        ceiling: Limits,
+        waited: Callable[[ConversationId, float], object] = lambda of, seconds: None,
     ) -> None:
         """`ceiling` holds for all conversations together; `waited` is told of each wait that is over, and whose."""
         self._clock = clock
@@ -95,7 +100,7 @@ class Turnstile:
     @asynccontextmanager
     async def passage(
         self,
-        conversation: str,
+        conversation: ConversationId,
         server: str,
         limits: Limits,
         *,

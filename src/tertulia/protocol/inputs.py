@@ -168,13 +168,15 @@ class ApprovalsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Resolve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`approval/resolve`."""
+    """`approval/resolve`: of an approval, or of what an MCP server asks a person."""
 
     approval_id: str
     decision: Literal["allow", "deny"]
     scope: Literal["once", "conversation", "session"] | None = None
     ttl_s: float | None = None
     message: str | None = None
+    content: dict[str, Any] | None = None
+    """What an MCP server asked for; with an elicitation that is allowed, and with nothing else."""
 
 
 class Revoke(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

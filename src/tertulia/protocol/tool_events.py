@@ -191,7 +191,7 @@ class ApprovalResolved(EventData, frozen=True, gc=False, omit_defaults=True):
     """As in the request."""
 
 
-class ElicitationRequest(EventData, frozen=True, gc=False):
+class ElicitationRequest(EventData, frozen=True, gc=False, omit_defaults=True):
     """An MCP server asks for something in the middle of a call."""
 
     type: ClassVar[str] = "elicitation_request"
@@ -199,14 +199,21 @@ class ElicitationRequest(EventData, frozen=True, gc=False):
     server: str
     message: str
     schema: dict[str, Any]
+    """JSON Schema of the answer; empty where a page is to be visited."""
+    url: str | None = None
+    """That page."""
+    chain: tuple[ConversationId, ...] = ()
+    """The conversations that wait for this one, the first caller first; there it shows too."""
 
 
-class ElicitationResolved(EventData, frozen=True, gc=False):
+class ElicitationResolved(EventData, frozen=True, gc=False, omit_defaults=True):
     """An elicitation was answered."""
 
     type: ClassVar[str] = "elicitation_resolved"
     elicitation_id: str
     action: Literal["accept", "decline", "cancel"]
+    chain: tuple[ConversationId, ...] = ()
+    """As in the request."""
 
 
 class CanvasUpdated(EventData, frozen=True, gc=False):

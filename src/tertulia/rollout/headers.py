@@ -43,8 +43,8 @@ _TABLE: dict[str, str] = {
     "mcp_tools_changed": "added removed withheld",
     "approval_request": "approval_id kind conversation_id chain scopes",
     "approval_resolved": "approval_id decision scope chain",
-    "elicitation_request": "elicitation_id server",
-    "elicitation_resolved": "elicitation_id action",
+    "elicitation_request": "elicitation_id server chain",
+    "elicitation_resolved": "elicitation_id action chain",
     "canvas_updated": "revision bytes",
 }
 

@@ -94,7 +94,8 @@ class Bubblewrap:
         return Ending(ending.exit_code, began=False, reason=reason)
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Nothing is held any longer."""
+        self._nested.close()
 
 
 def _check_owner(program: str) -> None:

@@ -33,10 +33,10 @@ _READABLE, _BOUND, _PROTECTED, _MASKED = range(4)
 class Mounts:
     """Arguments, the descriptors that they name, and the stubs they rest on; to be closed when the command is gone."""
 
-    def __init__(self, command: Command, nested: Nested | None = None) -> None:
+    def __init__(self, command: Command, nested: Nested) -> None:
         """`nested`: what is known of roots from command to command."""
         self.fds: list[int] = []
-        self._nested = nested or Nested()
+        self._nested = nested
         self._looked_into: list[str] = []
         self._stubs: list[Stub] = []
         self._parts: list[tuple[int, int, str, list[str]]] = []
@@ -149,17 +149,10 @@ class Mounts:
         Not so in `elsewhere`: what is masked stays so, and other roots are looked after by themselves.
         """
         self._looked_into.append(root)
-        for name in self._nested.before(root):
+        for name, held in self._nested.before(root):
             path = f"{root}/{name}"
-            if any(_is_in(path, place) for place in elsewhere):
-                continue
-            try:
-                fd = self._keep(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            if os.readlink(f"/proc/self/fd/{fd}") != path:
-                raise SandboxError(f"{path} changed while the command was started; nothing was run")
-            self._add(path, _PROTECTED, "--ro-bind-fd", str(fd), path)
+            if not any(_is_in(path, place) for place in elsewhere):
+                self._add(path, _PROTECTED, "--ro-bind-fd", str(self._keep(os.dup(held))), path)
 
     def _mask(self, path: str, writable: Iterable[str]) -> None:
         real = os.path.realpath(path)

@@ -24,6 +24,10 @@ PROTECTED_NAMES = (".git", ".tertulia", ".mcp.json", ".codex", ".claude", ".vsco
 """Stay read-only at the top of every writable root, also where they do not exist yet."""
 
 
+MAX_ARGUMENT_BYTES = 128 * 1024 - 1
+"""The kernel's own limit: no program can be started with a longer word."""
+
+
 class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What a command and its children may use; None bounds nothing."""
 

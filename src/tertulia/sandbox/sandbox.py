@@ -13,15 +13,13 @@ from tertulia.events.clock import Clock
 from tertulia.sandbox.bubblewrap import Bubblewrap
 from tertulia.sandbox.landlocked import Landlocked
 from tertulia.sandbox.process import Process
-from tertulia.sandbox.runner import Command, Finished, OnOutput, TierChoice, TierReport
+from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, Finished, OnOutput, TierChoice, TierReport
 from tertulia.sandbox.selftest import try_to_escape
 from tertulia.sandbox.tier import Tier
 from tertulia.sandbox.unconfined import Unconfined
 
 _TIERS: Mapping[TierChoice, Callable[[], Tier]] = {"bubblewrap": Bubblewrap, "landlock": Landlocked}
 _SELF_TEST_TIMEOUT_S = 30.0
-_LONGEST_ARGUMENT = 128 * 1024 - 1
-"""The kernel's own limit."""
 
 _held: dict[tuple[object, ...], TierReport] = {}
 """Self-tests of this process that succeeded, by all that their result rests on: a second session repeats none."""
@@ -118,11 +116,6 @@ async def _see_through(process: Process, timeout_s: float | None) -> Finished:
     return finished
 
 
-def _is_too_long(word: str) -> bool:
-    # A character has at most four bytes.
-    return len(word) > _LONGEST_ARGUMENT // 4 and len(os.fsencode(word)) > _LONGEST_ARGUMENT
-
-
 def _checked(command: Command) -> Command:
     """With its directory in canonical form; InvalidParams for what no program can be given."""
     if not command.argv or not command.argv[0]:
@@ -131,11 +124,8 @@ def _checked(command: Command) -> Command:
     texts = (*command.argv, command.cwd, *names, *command.environment.values())
     if any("\0" in text for text in texts):
         raise InvalidParams("no part of a command, its directory or its environment may contain a NUL")
-    if any(_is_too_long(word) for word in command.argv):
-        raise InvalidParams(
-            f"one argument of the command has more than {_LONGEST_ARGUMENT:,} bytes, which no program can be given; put "
-            "it into a file first, in pieces"
-        )
+    if any(len(os.fsencode(word)) > MAX_ARGUMENT_BYTES for word in command.argv):
+        raise InvalidParams(f"a word of a command has at most {MAX_ARGUMENT_BYTES:,} bytes")
     if any(not name or "=" in name for name in names):
         raise InvalidParams("the name of an environment variable is not empty and contains no `=`")
     if not os.path.isabs(command.cwd) or not os.path.isdir(command.cwd):

@@ -41,7 +41,7 @@ async def serve_stdio(settings: Settings, begin: Begin | None = None) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
             cleanup.callback(loop.remove_signal_handler, number)
-        source, target = cleanup.enter_context(_claimed())
+        source, target = cleanup.enter_context(claimed())
         await serve(settings, source, target, stop, begin)
     return 0
 
@@ -91,7 +91,7 @@ async def _receive(connection: Connection, line: bytes | Oversized) -> None:
 
 
 @contextmanager
-def _claimed() -> Generator[tuple[int, int], None, None]:
+def claimed() -> Generator[tuple[int, int], None, None]:
     """Descriptors for standard input and output that nobody else has; all is put back as it was at the end."""
     with ExitStack() as cleanup:
         nothing = os.open(os.devnull, os.O_RDWR)

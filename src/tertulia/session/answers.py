@@ -182,6 +182,9 @@ class Counts(Answer, frozen=True, kw_only=True):
     tools: dict[str, CallCounts]
     """By name; calls of what is no tool are under `other`."""
     mcp: CallCounts
+    mcp_waits: int
+    """Calls that had to wait for a limit, and how long in all; some may have waited in vain."""
+    mcp_waited_ms: int
     compactions: int
 
 

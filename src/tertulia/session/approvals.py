@@ -8,7 +8,7 @@ from tertulia.errors import InvalidParams
 from tertulia.policy.grants import Grant
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import ApprovalsOf, Resolve, Revoke
-from tertulia.protocol.tool_events import ApprovalRequest
+from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
 from tertulia.session.answering import Answering, Handler
 from tertulia.session.answers import Resolved, Revoked
 from tertulia.session.inputs import parse
@@ -27,15 +27,29 @@ class Approvals:
         """What waits for an answer, oldest first: all, or what shows in one conversation."""
         return self._parts.workshop.desk.pending(self._find(conversation))
 
-    async def resolve(self, approval_id: str, decision: str, **fields: Any) -> Resolved:
-        """Answer with "allow" or "deny". Fields are those of `approval/resolve`: scope, ttl_s, message.
+    def elicitations(self, conversation: str | None = None) -> list[ElicitationRequest]:
+        """What MCP servers ask a person, oldest first: all, or what shows in one conversation."""
+        return self._parts.workshop.elicitations.pending(self._find(conversation))
 
-        The first answer counts: a later one changes nothing, and is told so. NotFound for what was never asked here.
+    async def resolve(self, approval_id: str, decision: str, **fields: Any) -> Resolved:
+        """Answer with "allow" or "deny". Fields are those of `approval/resolve`: scope, ttl_s, message, content.
+
+        An elicitation is answered in the same way, under its `elicitation_id`: allowed with the `content` that was
+        asked for, or denied. The first answer counts: a later one changes nothing, and is told so. NotFound for what
+        was never asked here.
         """
         asked = parse(Resolve, {**fields, "approval_id": approval_id, "decision": decision})
-        settled = self._parts.workshop.desk.resolve(
-            asked.approval_id, asked.decision, scope=asked.scope, ttl_s=asked.ttl_s, message=asked.message
-        )
+        workshop = self._parts.workshop
+        if workshop.elicitations.gave(asked.approval_id):
+            if asked.scope is not None or asked.ttl_s is not None:
+                raise InvalidParams("an elicitation is answered once; leave out scope and ttl_s")
+            settled = workshop.elicitations.resolve(asked.approval_id, asked.decision, asked.content)
+        elif asked.content is not None:
+            raise InvalidParams("content answers an elicitation, and this is none")
+        else:
+            settled = workshop.desk.resolve(
+                asked.approval_id, asked.decision, scope=asked.scope, ttl_s=asked.ttl_s, message=asked.message
+            )
         await self._parts.bus.flush()
         return Resolved(settled)
 

@@ -185,6 +185,8 @@ def _counts(tally: Tally) -> Counts:
         tool_calls=sum(calls.calls for calls in tally.tools.values()),
         tools={name: _call_counts(calls) for name, calls in tally.tools.items()},
         mcp=_call_counts(tally.mcp),
+        mcp_waits=tally.mcp_waits,
+        mcp_waited_ms=tally.mcp_waited_ms,
         compactions=tally.compactions,
     )
 

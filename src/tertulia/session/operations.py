@@ -155,7 +155,9 @@ async def _task_cancel(host: Host, session: Session, asked: i.OfTask) -> Any:
 
 
 async def _approvals(host: Host, session: Session, asked: i.ApprovalsOf) -> Any:
-    return {"approvals": session.approvals.pending(asked.conversation_id)}
+    approvals = session.approvals
+    of = asked.conversation_id
+    return {"approvals": approvals.pending(of), "elicitations": approvals.elicitations(of)}
 
 
 async def _resolve(host: Host, session: Session, asked: i.Resolve) -> Any:

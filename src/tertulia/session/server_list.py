@@ -71,7 +71,7 @@ def _users(name: str, entry: ServerDefinition | Mapping[str, Any], cwd: str) -> 
     transport = made.transport
     if isinstance(transport, Stdio) and not _is_placed(transport.cwd):
         # Where the session works: `npx server-filesystem .` means the project.
-        transport = replace(transport, cwd=os.path.join(cwd, transport.cwd or ""))
+        transport = replace(transport, cwd=os.path.normpath(os.path.join(cwd, transport.cwd or "")))
     return replace(made, name=name, transport=transport)
 
 

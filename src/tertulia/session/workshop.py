@@ -19,6 +19,7 @@ from tertulia.sandbox.runner import PROTECTED_NAMES, Runner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.stubs import sweep
 from tertulia.session.attendance import Attendance
+from tertulia.session.elicitations import Elicitations
 from tertulia.session.environment import Environment
 from tertulia.session.settings import Settings
 from tertulia.tools.terminals import Terminals
@@ -30,6 +31,7 @@ class Workshop(msgspec.Struct, frozen=True, eq=False):
 
     sandbox: Runner
     desk: ApprovalDesk
+    elicitations: Elicitations
     attendance: Attendance
     terminals: Terminals
     place: Workplace
@@ -37,11 +39,13 @@ class Workshop(msgspec.Struct, frozen=True, eq=False):
     async def forget(self, conversation: ConversationId) -> None:
         """A conversation is closed: nothing of it waits, runs, or is allowed any more."""
         self.desk.forget(conversation)
+        self.elicitations.forget(conversation)
         await self.terminals.forget(conversation)
 
     async def close(self) -> None:
         """The session is closed: nothing runs any more."""
         self.desk.close()
+        self.elicitations.close()
         try:
             await self.terminals.close()
         finally:
@@ -67,7 +71,8 @@ def open_workshop(settings: Settings, environment: Environment, clock: Clock, bu
         environment_policy=described_environment(policy),
         timeout_s=settings.tool_timeout_s,
     )
-    return Workshop(sandbox, desk, attendance, Terminals(_teller(bus)), place)
+    elicitations = Elicitations(timeout_s=settings.approval_timeout_s)
+    return Workshop(sandbox, desk, elicitations, attendance, Terminals(_teller(bus)), place)
 
 
 def workspace_of(settings: Settings) -> str:

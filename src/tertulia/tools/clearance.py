@@ -15,7 +15,7 @@ from tertulia.policy.approval_request import ApprovalKind, Request, may_retry_ou
 from tertulia.policy.approvals import Granted
 from tertulia.policy.commands import Reading, read_command
 from tertulia.policy.safe_environment import safe_environment
-from tertulia.sandbox.runner import Command, Confinement, Finished, TerminalSize
+from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, Confinement, Finished, TerminalSize
 from tertulia.tools.shell_request import Wish
 from tertulia.tools.tool import CallContext
 from tertulia.tools.workplace import Workplace
@@ -36,6 +36,10 @@ def check_argv(argv: tuple[str, ...]) -> None:
         raise InvalidParams("command must name a program")
     if any("\0" in word for word in argv):
         raise InvalidParams("command must not contain a NUL")
+    if any(len(word.encode()) > MAX_ARGUMENT_BYTES for word in argv):
+        raise InvalidParams(
+            f"no program can be given a text of more than {MAX_ARGUMENT_BYTES:,} bytes; write it into a file in pieces"
+        )
 
 
 async def clear(place: Workplace, order: Order, call: CallContext) -> Command:

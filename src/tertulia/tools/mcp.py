@@ -6,15 +6,10 @@ that it still is what it was when it was shown.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
-from msgspec.structs import replace
-
-from tertulia.errors import McpError, Timeout
-from tertulia.mcp.server import Answer, Caller
+from tertulia.errors import McpError
+from tertulia.mcp.server import Answer
 from tertulia.mcp.view import allows
 from tertulia.policy.approvals import ApprovalDesk
 from tertulia.policy.turnstile import Turnstile
@@ -26,12 +21,6 @@ from tertulia.tools.remote_answer import result_of
 from tertulia.tools.remote_consent import consent, only_reads
 from tertulia.tools.remote_progress import ProgressReport
 from tertulia.tools.tool import CallContext, Result
-
-A = TypeVar("A")
-R = TypeVar("R")
-
-_ASKED_BACK_S = 3_600.0
-"""What a connection may wait longer than the call itself: our own deadline stands still while a person is asked."""
 
 
 class McpTool:
@@ -69,7 +58,7 @@ class McpTool:
         """Ask where it must be asked, wait for a turn, call."""
         current = self._current(call)
         definition = current.definition
-        # Until the server is called nobody's time runs, and from then on the server's own.
+        # The server has a deadline of its own, which stands still while somebody is asked back.
         with call.unhurried():
             await consent(self._desk, current, arguments, call)
             async with self._turnstile.passage(
@@ -105,70 +94,16 @@ class McpTool:
         return current
 
     async def _call(self, current: Current, arguments: dict[str, Any], call: CallContext) -> Answer:
-        definition, tool = current.definition, current.tool.name
+        definition, tool, progress = current.definition, current.tool.name, ProgressReport(call)
+        caller = self._asker.caller(definition, call)
         limit = min(definition.tool_timeout_s, self._timeout_s)
-        patience, progress = _Patience(limit), ProgressReport(call)
-        caller = patience.around(self._asker.caller(definition, call))
         began, success = call.clock.monotonic(), False
         call.publish(McpToolCallBegin(call_id=call.call_id, server=definition.name, tool=tool))
         try:
-            async with patience.deadline:
-                answer = await self._servers.call(
-                    self.spec, arguments, caller, timeout_s=limit + _ASKED_BACK_S, on_progress=progress
-                )
+            answer = await self._servers.call(self.spec, arguments, caller, timeout_s=limit, on_progress=progress)
             success = not answer.is_error
-        except TimeoutError:
-            raise Timeout(
-                f"the MCP server {definition.name} did not answer within {limit:g} s (tool_timeout_sec)"
-            ) from None
         finally:
-            patience.over = True
             progress.close()
             took = round((call.clock.monotonic() - began) * 1000)
-            end = McpToolCallEnd(
-                call_id=call.call_id, server=definition.name, tool=tool, success=success, duration_ms=took
-            )
-            call.publish(end)
+            call.publish(McpToolCallEnd(call.call_id, definition.name, tool, success, took))
         return answer
-
-
-class _Patience:
-    """The deadline of one call. It stands still while the server asks somebody back."""
-
-    def __init__(self, limit_s: float) -> None:
-        self.deadline = asyncio.timeout(limit_s)
-        self.over = False
-        self._asking = 0
-        self._left = limit_s
-
-    def around(self, caller: Caller) -> Caller:
-        """The same, asked in no hurry."""
-        return replace(caller, elicit=self._unhurried(caller.elicit), sample=self._unhurried(caller.sample))
-
-    def _unhurried(self, ask: Callable[[A], Awaitable[R]]) -> Callable[[A], Awaitable[R]]:
-        async def asked(what: A) -> R:
-            with self._paused():
-                return await ask(what)
-
-        return asked
-
-    @contextmanager
-    def _paused(self) -> Generator[None]:
-        loop = asyncio.get_running_loop()
-        ends = self.deadline.when()
-        if ends is not None:
-            # None: somebody else is being asked already.
-            self._left = ends - loop.time()
-            self._set(None)
-        self._asking += 1
-        try:
-            yield
-        finally:
-            self._asking -= 1
-            if self._asking == 0:
-                self._set(loop.time() + self._left)
-
-    def _set(self, when: float | None) -> None:
-        # A server may go on asking for a call that is over.
-        if not self.over and not self.deadline.expired():
-            self.deadline.reschedule(when)

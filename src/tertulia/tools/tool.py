@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any, Literal, Protocol
 
@@ -10,6 +10,7 @@ import msgspec
 
 from tertulia.errors import DepthExceeded, Limit
 from tertulia.events.clock import Clock
+from tertulia.mcp.server import Sampled, Sampling
 from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import EventData
@@ -64,6 +65,8 @@ class CallContext(msgspec.Struct, frozen=True):
     chain: ChainView = ChainView()
     unhurried: Callable[[], AbstractContextManager[object]] = nullcontext
     """Inside it the deadline of tools does not count: a person is asked, or there is a deadline of its own."""
+    aside: Callable[[Sampling], Awaitable[Sampled]] | None = None
+    """Ask the conversation's own model something that is not part of the talk; None: there is none."""
 
 
 class Result(msgspec.Struct, frozen=True):

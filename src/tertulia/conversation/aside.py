@@ -1,0 +1,70 @@
+"""One question to the conversation's own model, beside the talk: no tools, no history, nothing of it is kept."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+from tertulia.conversation.answer import ProviderFailed
+from tertulia.conversation.floor import Floor
+from tertulia.errors import ModelError
+from tertulia.history.store import HistoryLimits, HistoryStore
+from tertulia.mcp.server import Sampled, Sampling
+from tertulia.models.wire import Failed, Finished, Request, Retrying, Said, TextDelta, Wire
+from tertulia.prompt.assembly import Asking, build_request
+from tertulia.prompt.tool_list import NO_TOOLS
+from tertulia.protocol.events import TokenCount
+from tertulia.protocol.ids import new_item_id
+from tertulia.protocol.items import AssistantMessage, Item, TextPart, UserMessage
+from tertulia.protocol.usage import Usage
+
+_CHARACTERS = 4
+"""Of a token, about."""
+
+
+async def ask_aside(floor: Floor, question: Sampling) -> Sampled:
+    """The answer, cut at about so many tokens. What it cost is charged to the task, and to its chain."""
+    wire, storage = floor.talk.terms.wire, floor.rights().storage_policy
+    said = HistoryStore(HistoryLimits())
+    said.kept_by = floor.talk.history.kept_by
+    said.append([_item(role, text) for role, text in question.messages])
+    asking = Asking(
+        conversation_id=floor.talk.id, wire=wire, override=question.system or "", tools=NO_TOOLS, storage=storage
+    )
+    request = build_request(asking, said)
+    asked = sum(len(text) for _, text in question.messages) + len(request.instructions)
+    text, usage = await _answer(wire, request, question.max_tokens, asked // _CHARACTERS)
+    floor.check_wanted()
+    floor.charge(usage)
+    floor.publish(TokenCount(usage, wire.context_window, request.cache_key))
+    return Sampled(text, wire.name)
+
+
+async def _answer(wire: Wire, request: Request, max_tokens: int, asked: int) -> tuple[str, Usage]:
+    heard: list[str] = []
+    whole: list[str] = []
+    room = max_tokens * _CHARACTERS
+    async with aclosing(wire.stream(request)) as stream:
+        async for piece in stream:
+            match piece:
+                case TextDelta(text=text):
+                    heard.append(text)
+                    if sum(map(len, heard)) > room:
+                        # Hanging up is the one bound that every provider knows; then the cost is an estimate.
+                        return "".join(heard)[:room], Usage(asked, 0, max_tokens, 0, asked + max_tokens)
+                case Said(item=AssistantMessage() as item):
+                    whole.append(item.text)
+                case Retrying():
+                    heard.clear()
+                    whole.clear()
+                case Finished(usage=usage):
+                    return "\n\n".join(whole)[:room], usage
+                case Failed():
+                    raise ProviderFailed(piece)
+                case _:
+                    pass
+    raise ModelError(f"the stream of {wire.name} ended before the answer did")
+
+
+def _item(role: str, text: str) -> Item:
+    parts = (TextPart(text),)
+    return UserMessage(new_item_id(), parts) if role == "user" else AssistantMessage(new_item_id(), parts)

@@ -1,0 +1,29 @@
+"""An MCP server of ours on standard input and output. Nobody else writes there meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tertulia.mcp.broker import Broker
+from tertulia.server.mcp_lines import serve_lines
+from tertulia.server.pipes import FileSink, PipeSink, chunks, open_sink
+from tertulia.server.stdio import claimed
+
+
+async def serve_standard_streams(broker: Broker) -> None:
+    """Until the input ends or the client is gone."""
+    with claimed() as (source, target):
+        sink = await open_sink(target, asyncio.Event().set)
+        try:
+            await serve_lines(broker, chunks(source), _Sink(sink))
+        finally:
+            await sink.close(1.0)
+
+
+class _Sink:
+    def __init__(self, sink: PipeSink | FileSink) -> None:
+        self._sink = sink
+
+    async def send(self, line: bytes) -> None:
+        self._sink.send([line.removesuffix(b"\n")])
+        await self._sink.drain()

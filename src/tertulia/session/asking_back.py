@@ -1,0 +1,70 @@
+"""How an MCP server asks back while it is called: a person through the desks, the model through its conversation.
+
+Denied unless the server's configuration, the chain's approval policy and somebody's presence allow it (C16).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tertulia.errors import NoApprover, UnsupportedByBackend
+from tertulia.mcp.definition import ServerDefinition
+from tertulia.mcp.server import Caller, Elicitation, Elicited, Sampled, Sampling
+from tertulia.policy.approval_request import Request, Subject
+from tertulia.policy.approvals import ApprovalDesk
+from tertulia.session.elicitations import Elicitations
+from tertulia.tools.tool import CallContext
+
+MAX_TOKENS = 4_096
+"""Of one answer that a server gets of the model, however much it asks for."""
+
+
+class AskingBack:
+    """Implements `Asker`."""
+
+    def __init__(self, desk: ApprovalDesk, elicitations: Elicitations) -> None:
+        self._desk = desk
+        self._elicitations = elicitations
+
+    def caller(self, definition: ServerDefinition, call: CallContext) -> Caller:
+        """In the name of one call; what it asks shows where the call does."""
+        return Caller(
+            call.conversation_id,
+            partial(self._elicit, definition, call),
+            partial(self._sample, definition, call),
+        )
+
+    async def _elicit(self, definition: ServerDefinition, call: CallContext, asked: Elicitation) -> Elicited:
+        if not definition.elicitation:
+            raise NoApprover(f"`[mcp_servers.{definition.name}] elicitation` lets it ask nobody")
+        if not call.rights.approval_policy.may_ask:
+            raise NoApprover("the approval policy lets nobody be asked")
+        request = _request(definition, call, f"the MCP server {definition.name} asks for something", asked.message)
+        if not self._desk.is_heard(request):
+            raise NoApprover("nobody is connected who could answer")
+        return await self._elicitations.ask(asked, call)
+
+    async def _sample(self, definition: ServerDefinition, call: CallContext, asked: Sampling) -> Sampled:
+        if not definition.sampling:
+            raise NoApprover(f"`[mcp_servers.{definition.name}] sampling` does not let it ask the model")
+        if call.aside is None:
+            raise UnsupportedByBackend("no model speaks here")
+        bounded = Sampling(asked.server, asked.messages, asked.system, max(1, min(asked.max_tokens, MAX_TOKENS)))
+        said = [f"{role}: {text}" for role, text in bounded.messages]
+        detail = "\n".join([*([f"instructions: {bounded.system}"] if bounded.system else []), *said])
+        title = f"the MCP server {definition.name} wants an answer of the model"
+        request = _request(definition, call, title, detail)
+        await self._desk.ask(request, call.rights.approval_policy, call.publish)
+        return await call.aside(bounded)
+
+
+def _request(definition: ServerDefinition, call: CallContext, title: str, detail: str) -> Request:
+    return Request(
+        kind="mcp",
+        conversation_id=call.conversation_id,
+        chain=call.chain.callers,
+        title=title,
+        detail=detail,
+        subject=Subject((definition.name, title, detail), call.cwd, f"MCP server {definition.name}", "none"),
+        scopes=("once",),
+    )

@@ -1,0 +1,125 @@
+"""`tertulia mcp test` and `tools`, with real servers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.apps.running import Shell
+from tests.apps.serving import config_of, configure, dot_mcp
+from tests.mcp.fakes import bare, hostile
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_server_that_works_shows_its_tools(shell: Shell) -> None:
+    configure(shell, "x", bare("--tools", "echo,env"), disabled_tools=["env"])
+    ran = shell.run("mcp", "test", "x")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("x ready after ")
+    assert "1 tool\n  x__echo  echo\n" in ran.out
+    [told] = shell.run("mcp", "test", "x", "--json").lines
+    assert (told["name"], told["status"], told["tools"], told["error"]) == ("x", "ready", ["x__echo"], None)
+    assert told["latency_ms"] > 0
+    assert told["protocol_version"]
+
+
+def test_a_server_gets_only_what_is_declared(shell: Shell, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C13, the configured part: the names that are given to a started process."""
+    monkeypatch.setenv("OPENAI_API_KEY", "not-for-servers")
+    monkeypatch.setenv("NAMED", "yes")
+    seen = tmp_path / "seen"
+    script = f"import json,os;open({str(seen)!r},'w').write(json.dumps(dict(os.environ)))"
+    configure(shell, "x", (bare()[0], "-I", "-S", "-c", script), env={"OWN": "1"}, env_vars=["NAMED"])
+    assert shell.run("mcp", "test", "x").code == 1
+    found = json.loads(seen.read_text())
+    usual = {"HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+    assert set(found) - usual == {"OWN", "NAMED"}
+
+
+@pytest.mark.parametrize("argv", [hostile("dies-at-start"), ("/nowhere/at-all",)], ids=["dies", "missing"])
+def test_a_server_that_does_not_start_says_why(shell: Shell, argv) -> None:
+    """Bad input: missing executable."""
+    configure(shell, "x", argv)
+    ran = shell.run("mcp", "test", "x")
+    assert ran.code == 1
+    assert ran.out.startswith("x failed ")
+    assert len(ran.out) > len("x failed \n")
+
+
+def test_a_slow_one_is_given_up_after_its_timeout(shell: Shell) -> None:
+    configure(shell, "x", hostile("hangs"), startup_timeout_sec=0.5)
+    ran = shell.run("mcp", "test", "x")
+    assert ran.code == 1
+    assert "0.5 s" in ran.out
+
+
+def test_an_untrusted_one_is_not_started(shell: Shell, tmp_path) -> None:
+    """C3"""
+    record = tmp_path / "record"
+    dot_mcp(shell, x=bare("--record", str(record)))
+    ran = shell.run("mcp", "test", "x")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("tertulia: x is untrusted: ")
+    assert not record.exists()
+    shell.run("mcp", "trust", "x", "--yes")
+    assert shell.run("mcp", "test", "x").code == 0
+    assert record.exists()
+
+
+def test_one_that_is_switched_off_can_be_tried(shell: Shell) -> None:
+    configure(shell, "x", bare(), enabled=False)
+    assert shell.run("mcp", "test", "x").code == 0
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(shell: Shell) -> None:
+    configure(shell, "github")
+    ran = shell.run("mcp", "test", "gihub")
+    assert ran.code == 1
+    assert ran.err == "tertulia: no MCP server is called 'gihub'; did you mean github?\n"
+
+
+# ---- tools
+
+
+def test_tools_are_listed_with_who_sees_them(shell: Shell) -> None:
+    configure(shell, "a", bare("--tools", "echo,env"))
+    configure(shell, "b", bare("--tools", "echo"))
+    views = '[mcp_views.some]\nmcp_tool_allowlist = ["a__echo"]\n[mcp_views.none]\nmcp_tool_allowlist = []\n'
+    config_of(shell).write_text(config_of(shell).read_text() + views)
+    ran = shell.run("mcp", "tools", "--json", "--allow", "b__*")
+    assert (ran.code, ran.err) == (0, "")
+    assert {row["name"]: row["seen_by"] for row in ran.lines} == {
+        "a__echo": ["root", "some"],
+        "a__env": ["root"],
+        "b__echo": ["root", "--allow"],
+    }
+    lines = shell.run("mcp", "tools", "b").out.splitlines()
+    assert [line.split() for line in lines] == [["TOOL", "SEEN", "BY", "WHAT"], ["b__echo", "root", "echo"]]
+
+
+def test_a_wrong_entry_is_named_with_the_nearest(shell: Shell) -> None:
+    configure(shell, "a", bare("--tools", "echo"))
+    ran = shell.run("mcp", "tools", "--allow", "a__eco")
+    assert ran.code == 2
+    assert "did you mean a__echo?" in ran.err
+    views = '[mcp_views.v]\nmcp_tool_allowlist = ["a__nope"]\n'
+    config_of(shell).write_text(config_of(shell).read_text() + views)
+    ran = shell.run("mcp", "tools")
+    assert ran.code == 0
+    assert "tertulia: mcp_views.v: mcp_tool_allowlist: 'a__nope' is unknown" in ran.err
+
+
+def test_one_that_is_down_hides_no_other(shell: Shell) -> None:
+    configure(shell, "a", bare("--tools", "echo"))
+    configure(shell, "down", hostile("dies-at-start"))
+    ran = shell.run("mcp", "tools", "--allow", "down__x")
+    assert ran.code == 1
+    assert "a__echo" in ran.out
+    assert "'down__x' is kept, but the MCP server 'down' is not up" in ran.err
+    assert "tertulia: MCP server down is failed: " in ran.err
+
+
+def test_without_any_tool_it_says_so(shell: Shell) -> None:
+    assert shell.run("mcp", "tools").out == "No MCP server offers a tool.\n"

@@ -1,0 +1,131 @@
+"""Servers and tools as providers describe them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tertulia.context.offers import McpServerHttp, McpServerStdio, ToolDefinition, may_use, server_of, tool_of
+from tertulia.errors import InvalidParams
+
+TOOL = {"name": "ring", "description": "Rings.", "parameters": None, "rpc_method": "bell.ring", "scope": "all"}
+
+
+@pytest.mark.parametrize(
+    ("archetype", "all_", "service", "employee"),
+    [("repo", True, False, False), ("service", True, True, False), ("employee", True, True, True)],
+)
+def test_the_nine_combinations_of_archetype_and_scope(
+    archetype: str, all_: bool, service: bool, employee: bool
+) -> None:
+    """S001-14."""
+    assert [may_use(archetype, "all"), may_use(archetype, "service"), may_use(archetype, "employee")] == [
+        all_,
+        service,
+        employee,
+    ]
+
+
+def test_an_unknown_archetype_is_the_least() -> None:
+    """X-47."""
+    assert may_use("wizard", "all")
+    assert not may_use("wizard", "service")
+
+
+def test_a_tool_keeps_a_full_schema_and_can_be_shown_to_a_model() -> None:
+    """S001-03, X-46."""
+    tool = ToolDefinition(**{**TOOL, "parameters": {"tone": "string"}, "context": "Softly."})  # type: ignore[arg-type]
+    assert tool.parameters == {"type": "object", "properties": {"tone": {"type": "string"}}}
+    assert (tool.rpc_method, tool.scope, tool.context) == ("bell.ring", "all", "Softly.")
+    assert (tool.spec().name, tool.spec().source) == ("ring", "injector")
+
+
+def test_a_tool_may_come_as_a_mapping_in_either_spelling() -> None:
+    """S001-03: null parameters are taken."""
+    camel = {"name": "ring", "description": "Rings.", "rpcMethod": "bell.ring", "scope": "all"}
+    assert tool_of(camel) == tool_of(TOOL) == ToolDefinition(**TOOL)  # type: ignore[arg-type]
+    assert tool_of(tool_of(TOOL)) is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"scope": "root"}, "scope 'root'"),
+        ({"scope": ""}, "scope"),
+        ({"scope": None}, "scope"),
+        ({"scope": ["all"]}, "scope"),
+        ({"name": "a b"}, "must match"),
+        ({"name": ""}, "name of a tool"),
+        ({"name": None}, "name of a tool"),
+        ({"name": "x" * 65}, "must match"),
+        ({"description": None}, "description"),
+        ({"description": "x" * 100_000}, "description"),
+        ({"description": "\ud800"}, "description"),
+        ({"rpc_method": ""}, "rpc_method"),
+        ({"rpc_method": "../x"}, "rpc_method"),
+        ({"rpc_method": None}, "rpc_method"),
+        ({"context": 5}, "context"),
+        ({"parameters": 5}, "parameters"),
+        ({"parameters": {"type": "object", "x": object()}}, "cannot be written as JSON"),
+        ({"colour": "red"}, "colour"),
+    ],
+    ids=str,
+)
+def test_a_tool_that_cannot_be_used_is_refused_when_it_is_made(changes: dict[str, Any], said: str) -> None:
+    """X-47: an unknown scope is refused; HARDENING, bad definitions."""
+    with pytest.raises(InvalidParams, match=said):
+        tool_of({**TOOL, **changes})
+
+
+def test_a_server_keeps_its_variables_as_a_list_and_takes_a_dict() -> None:
+    """S001-02, X-51."""
+    listed = McpServerStdio("fs", "run", ["--x"], [{"name": "A", "value": "1"}])
+    assert listed == McpServerStdio(name="fs", command="run", args=("--x",), env={"A": "1"})
+    assert listed.env == [{"name": "A", "value": "1"}]
+    assert listed.args == ["--x"]
+    assert listed.variables == {"A": "1"}
+    assert McpServerStdio("fs", "run").env is None
+    assert McpServerStdio("fs", "run").variables == {}
+
+
+def test_a_server_may_be_an_address() -> None:
+    """X-51: http and sse kinds."""
+    assert server_of({"name": "web", "url": "https://x.example/mcp"}) == McpServerHttp("web", "https://x.example/mcp")
+    assert McpServerHttp("web", "http://x", kind="sse", headers={"A": "b"}).headers == {"A": "b"}
+    assert server_of({"name": "fs", "command": "run", "args": []}) == McpServerStdio("fs", "run")
+    assert server_of(McpServerStdio("fs", "run")) == McpServerStdio("fs", "run")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        {"name": "fs"},
+        {"name": "", "command": "run"},
+        {"name": "a\nb", "command": "run"},
+        {"name": "fs", "command": ""},
+        {"name": "fs", "command": "run", "args": "--x"},
+        {"name": "fs", "command": "run", "args": [5]},
+        {"name": "fs", "command": "run", "env": ["A=1"]},
+        {"name": "fs", "command": "run", "shell": True},
+        {"name": "web", "url": "file:///etc/passwd"},
+        {"name": "web", "url": "http://a b"},
+        {"name": "web", "url": "http://x", "kind": "ftp"},
+        {"name": "web", "url": "http://x", "headers": {"A": 5}},
+    ],
+    ids=str,
+)
+def test_a_server_that_cannot_be_reached_is_refused(given: Any) -> None:
+    """S001-02."""
+    with pytest.raises(InvalidParams):
+        server_of(given)
+
+
+def test_printing_a_server_shows_no_value_of_a_variable() -> None:
+    """S001-45: a token may be among them."""
+    shown = repr(
+        [McpServerStdio("fs", "run", env={"KEY": "s3cret"}), McpServerHttp("w", "http://x", {"KEY": "s3cret"})]
+    )
+    assert "KEY" in shown
+    assert "s3cret" not in shown

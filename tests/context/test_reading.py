@@ -1,0 +1,55 @@
+"""What is handed in is looked at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tertulia.context.reading import MAX_PROSE, fields, made, one_of, plain, prose, text, texts, variables
+from tertulia.errors import InvalidParams
+
+
+def test_fields_are_read_in_either_spelling() -> None:
+    assert fields({"rpcMethod": 1, "rpc_method2": 2, "name": 3}, "it") == {"rpc_method": 1, "rpc_method2": 2, "name": 3}
+    with pytest.raises(InvalidParams, match="it must be a mapping, not list"):
+        fields([], "it")
+
+
+def test_a_field_that_is_missing_or_unknown_is_named() -> None:
+    def kind(*, name: str) -> str:
+        return name
+
+    assert made(kind, {"name": "x"}, "it") == "x"
+    with pytest.raises(InvalidParams, match="name"):
+        made(kind, {}, "it")
+    with pytest.raises(InvalidParams, match="nmae"):
+        made(kind, {"name": "x", "nmae": "y"}, "it")
+
+
+@pytest.mark.parametrize(
+    ("check", "good", "bad"),
+    [
+        (lambda value: text("it", value), ["a", "a\nb"], ["", "  ", "a\0", None, 5, b"a"]),
+        (lambda value: prose("it", value), ["", "a\nb"], ["a\0", None, 5, "\ud800", "x" * (MAX_PROSE + 1)]),
+        (lambda value: plain("it", value), ["a b", "ü"], ["", "a\nb", "\x7f", "x" * 201, None, "\ud800"]),
+        (lambda value: texts("it", value), [[], ["a"], ("a", "")], ["a", None, [5], ["a\0"], {"a"}]),
+        (
+            lambda value: variables("it", value),
+            [{"A": ""}, [{"name": "A", "value": ""}]],
+            [5, [{"name": "A"}], {"A": 5}, ["A"]],
+        ),
+    ],
+)
+def test_each_check_takes_what_it_should_and_names_what_it_refuses(check: Any, good: list[Any], bad: list[Any]) -> None:
+    for value in good:
+        check(value)
+    for value in bad:
+        with pytest.raises(InvalidParams, match="it"):
+            check(value)
+
+
+def test_one_of_a_few_words() -> None:
+    one_of("it", "a", ("a", "b"))
+    with pytest.raises(InvalidParams, match="it 'c' is not a or b"):
+        one_of("it", "c", ("a", "b"))
