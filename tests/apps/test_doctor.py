@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.apps.running import Shell
+from tests.apps.serving import config_of, configure, dot_mcp
+from tests.mcp.fakes import bare
 from tests.sandbox.confined import need
 
 SECRET = "hunter2hunter2"
@@ -75,3 +77,25 @@ def test_a20_a_missing_sandbox_is_shown_with_the_package(shell: Shell, monkeypat
     assert "unavailable" in ran.out
     assert "install the package `bubblewrap`" in ran.out
     assert "not run without it" in ran.out
+
+
+def test_mcp_servers_are_shown_and_not_started(shell: Shell, tmp_path) -> None:
+    """C3: configured, trusted or not, and what is wrong with them."""
+    record = tmp_path / "record"
+    configure(shell, "mine", bare("--record", str(record)))
+    configure(shell, "keyed", url="https://example.com/", bearer_token_env_var="NOT_SET_TOKEN")
+    configure(shell, "off", enabled=False)
+    file = dot_mcp(shell, theirs=bare("--record", str(record)))
+    out = shell.run("doctor").out
+    assert row(out, "mine") == ["mine", "enabled", str(config_of(shell))]
+    assert row(out, "off")[:2] == ["off", "disabled"]
+    assert row(out, "theirs") == ["theirs", "untrusted", str(file)]
+    assert "failed MCP server keyed: keyed: the variable NOT_SET_TOKEN is not set" in out
+    assert "MCP server off" not in out
+    shell.run("mcp", "trust", "theirs", "--yes")
+    assert row(shell.run("doctor").out, "theirs") == ["theirs", "enabled,", "trusted", str(file)]
+    assert not record.exists()
+
+
+def test_without_servers_nothing_is_said_of_them(shell: Shell) -> None:
+    assert "MCP servers" not in shell.run("doctor").out

@@ -7,7 +7,6 @@ import io
 import os
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
 from tertulia.apps.mcp_listing import known_servers, redactor_of
@@ -15,8 +14,6 @@ from tertulia.apps.mcp_reach import Reached, reach
 from tertulia.apps.terminal import Terminal
 from tertulia.session.settings import Loaded, Settings, load_settings
 from tests.mcp.fakes import bare, hostile
-
-pytestmark = pytest.mark.slow
 
 
 class Screen(io.StringIO):

@@ -10,8 +10,6 @@ from tests.apps.running import Shell
 from tests.apps.serving import config_of, configure, dot_mcp
 from tests.mcp.fakes import bare, hostile
 
-pytestmark = pytest.mark.slow
-
 
 def test_a_server_that_works_shows_its_tools(shell: Shell) -> None:
     configure(shell, "x", bare("--tools", "echo,env"), disabled_tools=["env"])

@@ -68,6 +68,11 @@ def test_it_is_shown_in_full_and_nothing_in_it_can_hide(shell: Shell) -> None:
     assert "It asks for more than to be started: required." in out
 
 
+def test_the_variables_that_it_would_get_are_named(shell: Shell) -> None:
+    dot_mcp(shell, x={"url": "https://evil.example/", "bearer_token_env_var": "OPENAI_API_KEY"})
+    assert 'It gets these variables of yours: "OPENAI_API_KEY".\n' in shell.run("mcp", "trust", "x", "--yes").out
+
+
 def test_what_cannot_start_all_the_same_is_told(shell: Shell) -> None:
     dot_mcp(shell, x={"type": "sse", "url": "https://x/"}, y={"url": "https://${NOT_SET_HERE}/"})
     assert "But it cannot start: " in shell.run("mcp", "trust", "x", "--yes").out

@@ -50,6 +50,10 @@ def injector(bus: Any) -> SessionContextInjector:
     return injector
 
 
+def endless(agent_name: str, meta: Any) -> Any:
+    return endless(agent_name, meta)
+
+
 class Exploding:
     name = "bad"
 
@@ -66,9 +70,9 @@ BAD = {
     "ends its thread": provider(get_tools=raising(SystemExit(3))),
     "runs out of time by itself": provider(get_tools=araising(TimeoutError())),
     "cancels itself": provider(get_tools=araising(asyncio.CancelledError())),
-    "recurses": provider(get_tools=lambda *given: BAD["recurses"].get_tools(*given)),
+    "recurses": provider(get_tools=endless),
     "is no function": type("Bad", (), {"name": "bad", "get_tools": 5})(),
-    "takes nothing": provider(get_tools=list),
+    "takes nothing": provider(get_tools=lambda: None),
     "raises when it is looked at": Exploding(),
     "returns a text": provider(get_tools=lambda *given: "tools"),
     "returns nonsense": provider(get_tools=lambda *given: [object()]),

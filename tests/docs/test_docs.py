@@ -20,6 +20,9 @@ import pytest
 import tertulia
 from tertulia import errors
 from tertulia.apps.cli import VERBS, program
+from tertulia.mcp.definition import Http, ServerDefinition, Stdio
+from tertulia.mcp.named_view import NamedView
+from tertulia.mcp.servers import is_known
 from tertulia.policy.approval_policy import PRESETS, UNTRUSTED
 from tertulia.policy.approval_request import Request, Subject
 from tertulia.policy.grants import Grant
@@ -260,6 +263,18 @@ def test_every_limit_is_listed_with_its_default() -> None:
     }
     in_history = {names(row[0])[0]: row[1] for row in table("history.md", "limit", "default", "")}
     assert in_history == {"max_history_tokens": "no limit", "max_history_items": f"{Limits().max_history_items:,}"}
+
+
+def test_every_key_of_an_mcp_server_and_of_a_view_is_listed() -> None:
+    def keys(*header: str) -> set[str]:
+        return {name for row in table("mcp.md", *header) for name in names(row[0])}
+
+    known = {key for key in keys("key", "default", "what it is") if is_known(key)}
+    assert known == keys("key", "default", "what it is")
+    assert len(known) == len(msgspec.structs.fields(Stdio)) + len(msgspec.structs.fields(Http)) + len(
+        set(ServerDefinition.__struct_fields__) - {"name", "transport", "origin", "source"}
+    )
+    assert keys("key of a view", "default", "what it is") == set(NamedView.__struct_fields__) - {"name"}
 
 
 # ── the command line ─────────────────────────────────────────────────────────────────────────────────────────

@@ -95,6 +95,17 @@ def test_the_session_is_the_sum_of_its_conversations_and_of_what_belongs_to_none
     ]
 
 
+def test_waiting_for_an_mcp_server_counts_whatever_becomes_of_it() -> None:
+    """S002-39: no event tells of it, because there may be none."""
+    bus = a_bus()
+    bus.metrics.waited(A, 1.25)
+    bus.metrics.waited(A, 0.5)
+    bus.metrics.waited(B, 0.001)
+    assert numbers(bus.metrics.of(A)) == {"mcp_waits": 2, "mcp_waited_ms": 1_750}
+    assert numbers(bus.metrics.of(B)) == {"mcp_waits": 1, "mcp_waited_ms": 1}
+    assert numbers(bus.metrics.session) == {"mcp_waits": 3, "mcp_waited_ms": 1_751}
+
+
 def test_what_does_not_count_leaves_nothing() -> None:
     """An open conversation costs nothing here before something is counted for it."""
     bus = a_bus()

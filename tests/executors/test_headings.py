@@ -15,6 +15,7 @@ from tertulia.executors.headings import CURRENT, HISTORY, PREVIOUS, cleaned, esc
         *(heading(title) for title in (HISTORY, CURRENT, PREVIOUS)),
         "Conversation History", "  # CURRENT USER MESSAGE", "***previous execution result***",
         "12) Current User Message:", "> ## Current   User\tMessage", "[Current User Message]", "CurrentUserMessage",
+        "Current·User—Message",
         "C u r r e n t User Message", "\u200b\u2060Current User Message", "Cur\u200drent\u00ad User Message",
         "\u3164Current User Message", "Ｃｕｒｒｅｎｔ Ｕｓｅｒ Ｍｅｓｓａｇｅ", "𝐂𝐮𝐫𝐫𝐞𝐧𝐭 User Message",
         "Сurrеnt Usеr Меssаgе", "Cu\u0301rr\u00e9nt User Message",

@@ -48,8 +48,13 @@ def test_servers_are_read_as_they_are_written(tmp_path) -> None:
         ("[]", 'expected an object {"mcpServers"'),
         ('{"mcpServers": []}', 'expected an object {"mcpServers"'),
         (b" " * (MAX_BYTES + 1), f"larger than {MAX_BYTES:,} bytes"),
+        ('{"mcpServers": {"a": ' + "[" * 40 + "]" * 40 + "}}", "nested too deeply"),
+        (r'{"mcpServers": {"a": {"command": "\ud800"}}}', "a lone surrogate; write valid Unicode"),
+        ('{"mcpServers": {"' + "a" * 257 + '": {}}}', "names of at most 256 characters"),
+        (json.dumps({"mcpServers": {str(number): {} for number in range(257)}}), "at most 256 servers"),
+        ('{"mcpServers": {"a": ' + "1" * 5000 + "}}", "Exceeds the limit"),
     ],
-    ids=range(11),
+    ids=range(16),
 )
 def test_a_broken_file_is_refused_with_its_place(tmp_path, content, said) -> None:
     """Bad input: broken JSON with file and line, duplicate server names."""

@@ -148,7 +148,7 @@ def test_a_launch_shows_nothing() -> None:
     ],
 )
 def test_secrets_are_known_for_redaction(table, secrets) -> None:
-    """A12 for servers: env values, headers and tokens, but no word that is none."""
+    """E6 for servers: env values, headers and tokens, but no word that is none."""
     assert set(secrets_in(server_from_wire("x", table, origin="user"), VARIABLES)) == secrets
 
 

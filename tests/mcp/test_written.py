@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from datetime import date
 from typing import Any
 
 import pytest
@@ -34,6 +36,11 @@ SERVER = WrittenServer(name="x", entry=ENTRY, source="/repo/.mcp.json", folder="
 def test_any_change_is_another_server(change) -> None:
     """C2"""
     assert replace(SERVER, **change).digest != SERVER.digest
+
+
+def test_whatever_json_and_toml_can_say_has_a_digest() -> None:
+    odd = (10**30, date(2026, 1, 1), None, 1.5, [[]], math.inf, math.nan)
+    assert len({replace(SERVER, entry={"command": each}).digest for each in odd}) == len(odd)
 
 
 def test_the_order_of_keys_is_no_change() -> None:
@@ -96,6 +103,21 @@ def test_how_it_runs_is_known_from_what_is_written() -> None:
     assert known({"command": "x", "sandbox": "read-only"}) == ("stdio", True)
     assert known({"url": "https://x"}) == ("http", True)
     assert known([]) == ("", False)
+
+
+def test_the_variables_that_it_would_get_are_known() -> None:
+    entry = {
+        "url": "https://${HOST}/",
+        "headers": {"X": "${KEY:-none}"},
+        "env_vars": ["A", 5],
+        "bearer_token_env_var": "T",
+        "env_http_headers": {"H": "V"},
+        "cwd": "${NOT_LOOKED_UP}",
+    }
+    assert replace(SERVER, entry=entry).variables == ["A", "HOST", "KEY", "T", "V"]
+    assert replace(SERVER, entry=entry, form="toml").variables == ["A", "T", "V"]
+    assert replace(SERVER, entry={"env_vars": "A", "env_http_headers": []}).variables == []
+    assert replace(SERVER, entry=[]).variables == []
 
 
 def test_foreign_keys_are_those_of_json() -> None:

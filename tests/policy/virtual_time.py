@@ -1,50 +1,25 @@
-"""A loop whose time passes only when nothing else is left to do, and then at once: no test waits, none is early."""
+"""A scene that plays in a loop of its own, in which waiting takes no time and which begins at zero."""
 
 from __future__ import annotations
 
 import asyncio
-import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
+
+from tests.mcp.virtual_time import LoopClock, VirtualLoop
+
+__all__ = ["LoopClock", "run"]
 
 T = TypeVar("T")
 
 
-class VirtualTime(selectors.DefaultSelector):
-    """Instead of waiting, it lets the time pass."""
-
-    seconds = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        ready = super().select(0)
-        if not ready:
-            assert timeout is not None, "everybody waits, and nobody will ever come"
-            self.seconds += timeout
-        return ready
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """The clock of the loop, and of whoever asks it."""
-
+class _FromZero(VirtualLoop):
     def __init__(self) -> None:
-        self._now = VirtualTime()
-        super().__init__(self._now)
-
-    def time(self) -> float:
-        return self._now.seconds
-
-
-class LoopClock:
-    """The time of the loop that runs."""
-
-    def now(self) -> float:
-        return 1_000_000.0 + self.monotonic()
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
+        super().__init__()
+        self._virtual = 0.0
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """To its end, however long that takes in there."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    with asyncio.Runner(loop_factory=_FromZero) as runner:
         return runner.run(work)

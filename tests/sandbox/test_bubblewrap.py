@@ -154,7 +154,7 @@ async def test_what_vanishes_after_it_was_tried_refuses_the_command(
     tier = sandbox._tier
     before = len(os.listdir("/proc/self/fd"))
     tier._program, tier._cgroups = program, groups
-    with pytest.raises(SandboxUnavailable, match="cannot be started: No such file|is missing; install"):
+    with pytest.raises(SandboxUnavailable, match=r"cannot be started: No such file|is missing; install"):
         await sandbox.run(place.command("touch", "ran"))
     assert list(place.root.iterdir()) == []
     assert len(os.listdir("/proc/self/fd")) == before

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import SandboxError
 from tertulia.sandbox.mounts import Mounts
+from tertulia.sandbox.nested import Nested
 from tertulia.sandbox.runner import PROTECTED_NAMES, Command, Confinement
 from tertulia.sandbox.sandbox import Sandbox
 from tests.sandbox.confined import DEADLINE_S, Place
@@ -33,7 +34,7 @@ def read_only(mounts: Mounts) -> set[str]:
 
 def opened(command: Command) -> tuple[set[str], set[str]]:
     """(what can be written, what is bound read-only)"""
-    mounts = Mounts(command)
+    mounts = Mounts(command, Nested())
     try:
         return bound(mounts), read_only(mounts)
     finally:
@@ -67,18 +68,35 @@ def test_every_protected_name_is_bound_read_only_and_nothing_stays(place: Place)
     """A5"""
     (place.root / ".git").mkdir()
     (place.root / ".mcp.json").touch()
-    mounts = Mounts(place.command("true"))
+    mounts = Mounts(place.command("true"), Nested())
     assert {f"{place.root}/{name}" for name in PROTECTED_NAMES} <= read_only(mounts)
     assert len(list(place.root.iterdir())) == len(PROTECTED_NAMES)
     mounts.close()
     assert sorted(path.name for path in place.root.iterdir()) == [".git", ".mcp.json"]
 
 
+async def test_a_command_cannot_rewrite_the_python_that_confines_it(
+    place: Place, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Purpose of issue 7: a `.venv` in the workspace holds our own code; it cannot be changed, moved or replaced."""
+    library = place.root / "deep" / "env" / "lib"
+    library.mkdir(parents=True)
+    (library / "ours.py").write_text("good")
+    await sandbox.check()
+    monkeypatch.setattr("sys.prefix", str(library.parent))
+    script = "echo bad > deep/env/lib/ours.py; mv deep/env x; mv deep y; cat deep/env/lib/ours.py; echo z > deep/z"
+    finished = await sandbox.run(place.command("sh", "-c", script), timeout_s=DEADLINE_S)
+    assert finished.exit_code == 0, finished.output.text()
+    assert finished.output.text().endswith("good")
+    assert (library / "ours.py").read_text() == "good"
+    assert (place.root / "deep" / "z").exists()
+
+
 def test_a_protected_link_refuses_the_command_and_leaves_nothing(place: Place) -> None:
     (place.root / ".claude").symlink_to("/etc")
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(SandboxError, match="symbolic link"):
-        Mounts(place.command("true"))
+        Mounts(place.command("true"), Nested())
     assert [path.name for path in place.root.iterdir()] == [".claude"]
     assert len(os.listdir("/proc/self/fd")) == before
 
@@ -90,13 +108,13 @@ def test_a7_a_root_that_is_a_link_is_refused(place: Place, tmp_path: Path) -> No
     for root in (link, link / "."):
         confinement = Confinement(mode="workspace_write", writable_roots=(str(root),))
         with pytest.raises(SandboxError, match="root"):
-            Mounts(place.command("true", confinement=confinement))
+            Mounts(place.command("true", confinement=confinement), Nested())
 
 
 @pytest.mark.parametrize("root", ["/", "/proc", "/proc/sys", "/sys/kernel", "/dev", "/no/such/place"])
 def test_the_system_itself_is_no_root(place: Place, root: str) -> None:
     with pytest.raises(SandboxError, match="writable root"):
-        Mounts(place.command("true", confinement=Confinement(mode="workspace_write", writable_roots=(root,))))
+        Mounts(place.command("true", confinement=Confinement(mode="workspace_write", writable_roots=(root,))), Nested())
 
 
 class Flipping:

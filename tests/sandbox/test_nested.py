@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,20 @@ def repository(root: Path, path: str) -> Path:
     config.parent.mkdir(parents=True)
     config.write_text("[core]\n")
     return config
+
+
+@pytest.fixture
+def looking() -> Iterator[Nested]:
+    one = Nested()
+    yield one
+    one.close()
+
+
+def found(looking: Nested, root: Path) -> list[str]:
+    """What a command that begins now must not change."""
+    held = looking.before(str(root))
+    assert all(os.path.samestat(os.fstat(fd), (root / path).lstat()) for path, fd in held)
+    return [path for path, _ in held]
 
 
 @pytest.mark.parametrize(
@@ -41,61 +57,93 @@ def test_a_protected_name_is_known_in_any_spelling_and_at_any_depth(path: str, p
     assert protected_part(path) == part
 
 
-def test_what_is_there_is_found_and_what_changes_is_seen(tmp_path: Path) -> None:
+def test_what_is_there_is_found_and_what_changes_is_seen(tmp_path: Path, looking: Nested) -> None:
     """A4"""
-    root = str(tmp_path)
     repository(tmp_path, ".")
     repository(tmp_path, "sub")
     repository(tmp_path, "a/b/c")
     (tmp_path / "a" / ".mcp.json").write_text("{}")
     (tmp_path / ".VSCode").mkdir()
-    looking = Nested()
-    assert looking.before(root) == [".VSCode", "a/.mcp.json", "sub/.git", "a/b/c/.git"]
+    assert found(looking, tmp_path) == [".VSCode", "a/.mcp.json", "sub/.git", "a/b/c/.git"]
     repository(tmp_path, "later")
-    os.rename(tmp_path / "sub", tmp_path / "moved")
-    assert looking.before(root) == [".VSCode", "a/.mcp.json", "later/.git", "moved/.git", "a/b/c/.git"]
+    shutil.rmtree(tmp_path / "a")
+    assert found(looking, tmp_path) == [".VSCode", "sub/.git", "later/.git"]
 
 
-def test_links_and_places_of_nobody_are_left_alone(tmp_path: Path) -> None:
+def test_links_and_places_of_nobody_are_left_alone(tmp_path: Path, looking: Nested) -> None:
     repository(tmp_path, "real")
     repository(tmp_path, "node_modules/dependency")
     (tmp_path / "linked").symlink_to(tmp_path / "real")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / ".git").symlink_to(tmp_path / "real" / ".git")
-    assert Nested().before(str(tmp_path)) == ["real/.git"]
-    assert Nested().before(str(tmp_path / "no such place")) == []
+    assert found(looking, tmp_path) == ["real/.git"]
+    assert found(looking, tmp_path / "no such place") == []
 
 
-def test_what_a_command_made_stays_its_own_until_it_is_gone(tmp_path: Path) -> None:
-    root, looking = str(tmp_path), Nested()
+def test_what_a_command_made_stays_its_own_until_it_is_gone(tmp_path: Path, looking: Nested) -> None:
     repository(tmp_path, "before")
-    assert looking.before(root) == ["before/.git"]
+    assert found(looking, tmp_path) == ["before/.git"]
     repository(tmp_path, "made")
-    looking.after(root)
-    assert looking.before(root) == ["before/.git"]
-    looking.after(root)
-    assert looking.before(root) == ["before/.git"]
-    # What was there does not become a command's by being moved.
-    os.rename(tmp_path / "before", tmp_path / "moved")
-    looking.after(root)
-    assert looking.before(root) == ["moved/.git"]
-    assert Nested().before(root) == ["made/.git", "moved/.git"]
+    looking.after(str(tmp_path))
+    assert found(looking, tmp_path) == ["before/.git"]
+    looking.after(str(tmp_path))
+    assert found(looking, tmp_path) == ["before/.git"]
+    other = Nested()
+    assert found(other, tmp_path) == ["before/.git", "made/.git"]
+    other.close()
 
 
-def test_the_look_is_bounded_and_nearer_ones_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_there_cannot_be_hidden_from_the_next_look(
+    tmp_path: Path, looking: Nested, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A4, A6: neither by moving it where nobody looks, nor behind so much else that the look ends before it."""
+    monkeypatch.setattr(nested, "MAX_FOLDERS", 4)
+    repository(tmp_path, "deep/er/mine")
+    assert found(looking, tmp_path) == ["deep/er/mine/.git"]
+    (tmp_path / "node_modules").mkdir()
+    os.rename(tmp_path / "deep", tmp_path / "node_modules" / "x")
+    for number in range(20):
+        repository(tmp_path, f"decoy{number}")
+    looking.after(str(tmp_path))
+    assert "node_modules/x/er/mine/.git" in found(looking, tmp_path)
+    # What leaves the root is nothing that a command of this root could reach.
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    os.rename(tmp_path / "node_modules" / "x", outside)
+    assert not [path for path in found(looking, tmp_path) if "mine" in path]
+
+
+def test_the_look_is_bounded_and_nearer_ones_come_first(
+    tmp_path: Path, looking: Nested, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(MAX_FOUND + 3):
         repository(tmp_path, f"{number:02}/deep")
     repository(tmp_path, "zz")
-    found = Nested().before(str(tmp_path))
-    assert (len(found), found[0]) == (MAX_FOUND, "zz/.git")
-    monkeypatch.setattr(nested, "MAX_FOLDERS", 3)
-    assert Nested().before(str(tmp_path)) == []
-    monkeypatch.setattr(nested, "MAX_FOLDERS", 256)
-    monkeypatch.setattr(nested, "MAX_ENTRIES", 10)
-    looking = Nested()
-    assert looking.before(str(tmp_path)) == []
-    monkeypatch.setattr(nested, "MAX_ENTRIES", 10_000)
-    assert len(looking.before(str(tmp_path))) == MAX_FOUND
+    most = found(looking, tmp_path)
+    assert (len(most), most[0]) == (MAX_FOUND, "zz/.git")
+    monkeypatch.setattr(nested, "FIRST_LOOK", 1)
+    for bound in ("MAX_FOLDERS", "MAX_ENTRIES"):
+        hurried = Nested()
+        with monkeypatch.context() as less:
+            less.setattr(nested, bound, 3)
+            assert found(hurried, tmp_path) == []
+        assert len(found(hurried, tmp_path)) == MAX_FOUND
+        hurried.close()
+
+
+def test_nothing_is_held_once_it_is_closed(tmp_path: Path) -> None:
+    repository(tmp_path, "sub")
+    before = len(os.listdir("/proc/self/fd"))
+    one = Nested()
+    assert found(one, tmp_path) == ["sub/.git"]
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    shutil.rmtree(tmp_path / "sub")
+    assert found(one, tmp_path) == []
+    assert len(os.listdir("/proc/self/fd")) == before
+    repository(tmp_path, "sub")
+    assert found(one, tmp_path) == ["sub/.git"]
+    one.close()
+    one.close()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_a_command_cannot_change_a_repository_deeper_down_and_can_make_one(
@@ -109,7 +157,11 @@ async def test_a_command_cannot_change_a_repository_deeper_down_and_can_make_one
     assert finished.output.text().count("Read-only file system") >= 2
     assert config.read_text() == "[core]\n"
     assert list((place.root / "sub" / ".git").iterdir()) == [config]
-    finished = await sandbox.run(place.command("sh", "-c", "echo 2 > new/.git/config"), timeout_s=DEADLINE_S)
+    # Moved where nobody looks, it is found all the same.
+    await sandbox.run(place.command("sh", "-c", "mkdir node_modules; mv sub node_modules/sub"), timeout_s=DEADLINE_S)
+    config = place.root / "node_modules" / "sub" / ".git" / "config"
+    script = "echo x > node_modules/sub/.git/config; echo 2 > new/.git/config"
+    finished = await sandbox.run(place.command("sh", "-c", script), timeout_s=DEADLINE_S)
     assert finished.exit_code == 0, finished.output.text()
     assert (place.root / "new" / ".git" / "config").read_text() == "2\n"
     assert config.read_text() == "[core]\n"

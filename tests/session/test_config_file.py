@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import InvalidParams
-from tertulia.session.config_file import MAX_BYTES, anchor, read_config, read_override
+from tertulia.session.config_file import MAX_BYTES, anchor, anchor_servers, read_config, read_override
 
 
 @pytest.fixture
@@ -106,3 +106,10 @@ def test_directories_are_read_from_the_folder_of_the_file() -> None:
     written = ["src", "../up", "/abs", "~", "~/x", 5]
     assert anchor(written, Path("/w/p"), Path("/h")) == ["/w/p/src", "/w/p/../up", "/abs", "/h", "/h/x", 5]
     assert anchor("src", Path("/w"), Path("/h")) == "src"
+
+
+def test_directories_of_servers_count_from_the_folder() -> None:
+    servers = {"a": {"command": "x", "cwd": "sub"}, "b": {"cwd": "/abs"}, "c": {"cwd": "~"}, "d": {"cwd": 5}, "e": "no"}
+    anchored = {**servers, "a": {"command": "x", "cwd": "/conf/sub"}}
+    assert anchor_servers(servers, Path("/conf")) == anchored
+    assert anchor_servers("no table", Path("/conf")) == "no table"

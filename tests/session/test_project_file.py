@@ -76,6 +76,7 @@ def test_the_shell_can_be_taken_away_but_not_chosen() -> None:
         ("shell_environment", {"set": {"LD_PRELOAD": "evil"}}),
         ("retention", {"max_age_days": 1}),
         ("close_timeout_s", 1),
+        ("mcp_views", {"all": {}}),
         ("on_tool_conflict", "skip"),
     ],
 )

@@ -65,3 +65,15 @@ async def test_durability_full_is_passed_on(lives: Lives) -> None:
         await session.root.message("hi")
     async with lives.resumed(session.id) as again:
         assert again.root.info.message_count == 2
+
+
+async def test_what_mcp_servers_are_given_in_confidence_is_not_written_down(lives: Lives) -> None:
+    """E6 for servers: not even where the model repeats it."""
+    secret = "hunter2hunter2hunter2"
+    servers = {"x": {"command": "x", "enabled": False, "env": {"API_TOKEN": secret}}}
+    async with lives.start(f"It is {secret}.", mcp_servers=servers) as session:
+        await session.root.message(f"Is it {secret}?")
+        file = lives.home / "sessions" / f"{session.id}.db"
+    written = b"".join(each.read_bytes() for each in file.parent.iterdir() if each.name.startswith(file.stem))
+    assert b"It is " in written
+    assert secret.encode() not in written

@@ -23,6 +23,7 @@ _START_S = 20.0
 _STEP_S = 0.05
 _CHUNK = 65_536
 _MAX_WELCOME = 65_536
+_MAX_LOG = 1024 * 1024
 
 
 def relay(place: Path, view: str | None, start: Sequence[str]) -> int:
@@ -40,7 +41,9 @@ def _connected(place: Path, start: Sequence[str]) -> socket.socket:
     private_directory(place.parent)
     if (connection := _try(place)) is not None:
         return connection
-    log = os.open(place.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    log = os.open(place.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    if os.fstat(log).st_size > _MAX_LOG:
+        os.ftruncate(log, 0)
     try:
         # A session of its own: it is for others too, and stays when this program's terminal goes.
         broker = subprocess.Popen(
@@ -48,8 +51,7 @@ def _connected(place: Path, start: Sequence[str]) -> socket.socket:
         )
     finally:
         os.close(log)
-    deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline:
+    for _ in range(round(_START_S / _STEP_S)):
         if (connection := _try(place)) is not None:
             return connection
         if broker.poll() not in (None, 0, 1):

@@ -12,7 +12,7 @@ import click
 from msgspec.structs import asdict
 
 from tertulia.apps.global_flags import Given, global_flags
-from tertulia.apps.mcp_listing import known_servers, prospect, transport, where_from
+from tertulia.apps.mcp_listing import known_servers, prospect, where_from
 from tertulia.apps.terminal import Terminal
 from tertulia.errors import SandboxUnavailable
 from tertulia.events.clock import SystemClock
@@ -119,7 +119,8 @@ def _is_plain(value: object) -> bool:
 
 def _servers(loaded: Loaded, servers: ServerList) -> Iterator[tuple[str, str, str]]:
     for each in servers.definitions:
-        yield each.name, f"{prospect(each, loaded)[0]}, {transport(each)}", where_from(each, loaded)
+        trusted = ", trusted" if each.origin == "project" else ""
+        yield each.name, f"{prospect(each, loaded)[0]}{trusted}", where_from(each, loaded)
     for each in servers.unstarted:
         yield each.name, each.status, where_from(each, loaded)
 

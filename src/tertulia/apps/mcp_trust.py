@@ -87,6 +87,9 @@ def _show(server: WrittenServer, out: Terminal) -> None:
     out.line(json.dumps(server.shown, indent=2, ensure_ascii=True, default=str))
     if not server.is_confined:
         out.line(("It runs outside any sandbox, with all that you may do.", "yellow"))
+    if server.variables:
+        # As JSON spells them: a name is as little to be relied on as the rest.
+        out.line((f"It gets these variables of yours: {json.dumps(server.variables)[1:-1]}.", "yellow"))
     if server.widening:
         out.line((f"It asks for more than to be started: {', '.join(server.widening)}.", "yellow"))
 

@@ -24,7 +24,7 @@ from tertulia.events.clock import SystemClock
 from tertulia.rollout.index import Entry, list_sessions, remove_session
 from tertulia.rollout.retention import HomeSwept
 from tertulia.rollout.summaries import Match, Summary, search, summary, summary_of
-from tertulia.session.sweeping import sweep_all
+from tertulia.session.sweeping import preview_all, sweep_all
 
 _MORE = """
 \b
@@ -52,7 +52,7 @@ _MORE_SWEEP = """
 \b
 Examples:
   tertulia sessions sweep
-  tertulia sessions sweep -c retention.max_age_days=30
+  tertulia sessions sweep --dry-run -c retention.max_age_days=30
   tertulia sessions sweep -c retention.max_total_mb=500 -c retention.ttl_action=delete
 """
 _USUAL = 20
@@ -211,9 +211,10 @@ def _is_sure(out: Terminal, home: Path, wanted: Sequence[str]) -> bool:
 
 
 @command.command("sweep", epilog=_MORE_SWEEP)
+@click.option("dry_run", "--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @global_flags
 @click.pass_obj
-def sweep(given: Given) -> int:
+def sweep(given: Given, *, dry_run: bool) -> int:
     """Remove what has expired, and what there is too much of.
 
     Every session that begins does this first: texts whose ttl has passed go, then `[retention]` holds for all
@@ -221,21 +222,32 @@ def sweep(given: Given) -> int:
     """
     loaded = given.load()
     environment = loaded.environment
-    swept = asyncio.run(sweep_all(environment.home, loaded.settings, SystemClock()))
+    act = preview_all if dry_run else sweep_all
+    swept = asyncio.run(act(environment.home, loaded.settings, SystemClock()))
     out, notes = Terminal(sys.stdout, environment.variables), Terminal(sys.stderr, environment.variables)
-    for line in _told(swept):
+    for line in _foretold(swept) if dry_run else _told(swept):
         out.line(line)
     for trouble in swept.troubles:
         notes.line(f"tertulia: {trouble}")
     return 1 if swept.troubles else 0
 
 
+def _counts(swept: HomeSwept) -> list[str]:
+    counts = ((swept.bodies, "text"), (swept.rows, "record"), (len(swept.removed), "session"))
+    return [counted(count, noun) for count, noun in counts if count]
+
+
+def _foretold(swept: HomeSwept) -> Iterable[str]:
+    due = _counts(swept)
+    yield f"{', '.join(due)} would be removed; nothing was." if due else "Nothing is due."
+    for session_id in swept.removed:
+        yield f"  {session_id} would go"
+    for session_id in swept.skipped:
+        yield f"  {session_id} is in use: its owner sweeps it"
+
+
 def _told(swept: HomeSwept) -> Iterable[str]:
-    done = [
-        f"{counted(count, noun)} removed"
-        for count, noun in ((swept.bodies, "text"), (swept.rows, "record"), (len(swept.removed), "session"))
-        if count
-    ]
+    done = [f"{count} removed" for count in _counts(swept)]
     yield ", ".join(done) if done else "Nothing was due."
     for session_id in swept.removed:
         yield f"  {session_id} is gone"

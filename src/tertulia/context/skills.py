@@ -22,6 +22,7 @@ MAX_HEAD_BYTES = 8 * 1024
 MAX_BODY_BYTES = 128 * 1024
 MAX_DESCRIPTION = 1024
 _MAX_ENTRIES = 1024
+_MAX_BRACKETS = 100
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _HEAD = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
@@ -142,6 +143,9 @@ def _described(top: str, folder: str, hidden: Sequence[str]) -> Skill:
     head = _HEAD.match(text)
     if head is None:
         raise InvalidParams(f"{folder}/SKILL.md does not begin with its name and description between lines of ---")
+    if head[1].count("[") + head[1].count("{") > _MAX_BRACKETS:
+        # A few thousand of them, nested, take the parser seconds.
+        raise InvalidParams(f"{folder}/SKILL.md has more than {_MAX_BRACKETS} brackets above its text")
     try:
         fields = load_plain(head[1])
     except InvalidParams as error:

@@ -40,24 +40,21 @@ async def ask_aside(floor: Floor, question: Sampling) -> Sampled:
 
 
 async def _answer(wire: Wire, request: Request, max_tokens: int, asked: int) -> tuple[str, Usage]:
-    heard: list[str] = []
-    whole: list[str] = []
-    room = max_tokens * _CHARACTERS
+    heard, whole, room = "", "", max_tokens * _CHARACTERS
     async with aclosing(wire.stream(request)) as stream:
         async for piece in stream:
             match piece:
                 case TextDelta(text=text):
-                    heard.append(text)
-                    if sum(map(len, heard)) > room:
+                    heard += text
+                    if len(heard) > room:
                         # Hanging up is the one bound that every provider knows; then the cost is an estimate.
-                        return "".join(heard)[:room], Usage(asked, 0, max_tokens, 0, asked + max_tokens)
+                        return heard[:room], Usage(asked, 0, max_tokens, 0, asked + max_tokens)
                 case Said(item=AssistantMessage() as item):
-                    whole.append(item.text)
+                    whole += item.text
                 case Retrying():
-                    heard.clear()
-                    whole.clear()
+                    heard = whole = ""
                 case Finished(usage=usage):
-                    return "\n\n".join(whole)[:room], usage
+                    return whole[:room], usage
                 case Failed():
                     raise ProviderFailed(piece)
                 case _:

@@ -42,7 +42,7 @@ from tertulia.protocol.usage import Usage
 
 _QUIET = frozenset({"status", "thinking_tokens"})
 """Lines of the system that say only that it is at work."""
-_LIMITS = frozenset({"error_max_turns", "error_max_budget_usd"})
+_LIMITS = ("error_max_turns", "error_max_budget_usd")
 _WRITERS = {"Write": "add", "Edit": "update", "MultiEdit": "update", "NotebookEdit": "update"}
 _USES = ("tool_use", "server_tool_use")
 _EXIT_CODE = re.compile(r"Exit code (\d{1,3})(?:\n|$)")

@@ -28,9 +28,10 @@ _ALIKE = str.maketrans(
     "аӏеорсухіјѕһԁԛԝмтнквАВЕЅЈІКМНОРСТУХԜԌαειορυχνηκτΑΒΕΗΙΚΜΝΟΡΤΥΧΖɡıսոօՍ",
     "aleopcyxijshdqwmthkbABESJIKMHOPCTYXWGaeiopuxvnktABEHIKMNOPTYXZgiunoU",
 )
-_HEADINGS = tuple("".join(heading.split()).casefold() for heading in (HISTORY, CURRENT, PREVIOUS))
-_INITIALS = frozenset(heading[0] for heading in _HEADINGS)
-_ROLE = re.compile(r"(?:User|USER|Assistant|ASSISTANT)(?:\[[^\]]*\]?)?[\s*_`]*:")
+_HEADINGS = tuple("".join(heading.split()).lower().encode() for heading in (HISTORY, CURRENT, PREVIOUS))
+_ROLES = ("User", "USER", "Assistant", "ASSISTANT")
+_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalpha())
+_ROLE = re.compile(rf"(?:{'|'.join(_ROLES)})(?:\[[^\]]*\]?)?[\s*_`]*:")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -48,27 +49,38 @@ def cleaned(text: str) -> str:
 
 def escaped(text: str) -> str:
     """The text with a backslash before each line that reads like a heading or a role of ours."""
-    return _LINE.sub(_escape, text)
+    return _LINE.sub(_escape, text) if _may_need_it(text) else text
 
 
 def reads_like_ours(line: str) -> bool:
     """Whether a line could be taken for a heading or a role label."""
-    letters = line.translate(_BLANK)
-    letters = letters[_end_of(_LEADING, letters) :][:_LOOKED_AT]
-    if letters.isascii() and not letters[:1].isupper() and letters[:1] not in _INITIALS:
-        return False
-    seen = unicodedata.normalize("NFKD", letters).translate(_ALIKE)
-    seen = "".join(c for c in seen if c.isascii() or unicodedata.category(c)[0] not in "CM")
-    if _ROLE.match(seen):
+    seen = line if line.isascii() else line.translate(_BLANK)
+    seen = seen[_leading(seen) :][:_LOOKED_AT]
+    if not seen.isascii():
+        seen = unicodedata.normalize("NFKD", seen).translate(_ALIKE)
+        seen = "".join(c for c in seen if c.isascii() or unicodedata.category(c)[0] not in "CM")
+    return _ROLE.match(seen) is not None or _letters(seen).startswith(_HEADINGS)
+
+
+def _may_need_it(text: str) -> bool:
+    """False for a text in which no line can be meant: it costs a hundredth of looking at each line."""
+    # The dots are those of our own cuts.
+    plain = text.replace("…", "")
+    if not plain.isascii() or any(role in plain for role in _ROLES):
         return True
-    squashed = "".join(c for c in seen if c.isalnum()).casefold()
-    return squashed.startswith(_HEADINGS)
+    letters = _letters(plain)
+    return any(heading in letters for heading in _HEADINGS)
 
 
 def _escape(line: re.Match[str]) -> str:
     return f"{_ESCAPE}{line[0]}" if reads_like_ours(line[0]) else line[0]
 
 
-def _end_of(pattern: re.Pattern[str], text: str) -> int:
-    found = pattern.match(text)
+def _letters(text: str) -> bytes:
+    """The Latin letters of a text alone, small."""
+    return text.encode("ascii", "ignore").translate(None, _NO_LETTERS).lower()
+
+
+def _leading(line: str) -> int:
+    found = _LEADING.match(line)
     return found.end() if found else 0

@@ -17,6 +17,9 @@ from tertulia.mcp.servers import is_known
 
 NAME = ".mcp.json"
 MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 32
+MAX_NAME = 256
+MAX_SERVERS = 256
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _EXPANDED = ("command", "args", "env", "url", "http_headers")
@@ -41,7 +44,10 @@ def read_dot_mcp(path: Path) -> dict[str, Any]:
     servers = cast("Mapping[str, Any]", content).get("mcpServers", {}) if isinstance(content, dict) else None
     if not isinstance(servers, dict):
         raise InvalidParams(f'{path}: expected an object {{"mcpServers": {{NAME: {{…}}}}}}')
-    return cast("dict[str, Any]", servers)
+    named = cast("dict[str, Any]", servers)
+    if (unfit := _unfit(named)) is not None:
+        raise InvalidParams(f"{path}: {unfit}")
+    return named
 
 
 def table_of(label: str, entry: object, variables: Mapping[str, str]) -> dict[str, Any]:
@@ -58,6 +64,13 @@ def table_of(label: str, entry: object, variables: Mapping[str, str]) -> dict[st
     if isinstance(disabled := table.pop("disabled", None), bool):
         table["enabled"] = not disabled
     return {key: _expanded(value, label, variables) if key in _EXPANDED else value for key, value in table.items()}
+
+
+def variables_in(entry: object) -> set[str]:
+    """The names of our variables that an entry would have put in."""
+    table = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    places = [value for key, value in table.items() if _OURS.get(key, key) in _EXPANDED]
+    return {name for name, _ in _VARIABLE.findall(json.dumps(places, ensure_ascii=False))}
 
 
 def foreign_keys(entry: object) -> list[str]:
@@ -80,6 +93,27 @@ def _check_type(label: str, kind: object, table: Mapping[str, Any]) -> None:
     if kind in _STARTED or kind in _REACHED:
         raise InvalidParams(f"{label}: `stdio` goes with command, and `http` with url")
     raise InvalidParams(f"{label}: type must be stdio or http")
+
+
+def _unfit(servers: dict[str, Any]) -> str | None:
+    """What nobody writes, and what would trip whoever lists, shows or hashes it."""
+    if len(servers) > MAX_SERVERS or max(map(len, servers), default=0) > MAX_NAME:
+        return f"at most {MAX_SERVERS} servers, with names of at most {MAX_NAME} characters"
+    level: list[Any] = [servers]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _containers(outer)]
+    if level:
+        return "nested too deeply"
+    try:
+        json.dumps(servers, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "a lone surrogate; write valid Unicode"
+    return None
+
+
+def _containers(value: Any) -> list[Any]:
+    inside = list(cast("dict[str, Any]", value).values()) if isinstance(value, dict) else cast("list[Any]", value)
+    return [entry for entry in inside if isinstance(entry, dict | list)]
 
 
 def _expanded(value: Any, label: str, variables: Mapping[str, str]) -> Any:

@@ -65,6 +65,12 @@ class Lifecycle:
         else:
             await self._relisting.now()
 
+    async def catch_up(self) -> None:
+        """Where it has said that its tools changed: until they are listed. A listing that fails keeps the old ones."""
+        if self._relisting.due:
+            with suppress(McpError):
+                await self._relisting.now()
+
     def halt(self, *, for_good: bool = False) -> None:
         """Begin to stop it. It can be started again, unless this is for good."""
         self._sealed |= for_good

@@ -122,6 +122,7 @@ class LiveServer:
         """
         seen = pinned or self._offer.find(tool)
         connection = await self._life.reach()
+        await self._life.catch_up()
         offered = self._offer.find(tool)
         if offered is None:
             raise McpError(f"MCP server {self.definition.name} has no tool {tool!r:.80}")

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from tertulia.errors import McpError
+from tertulia.errors import McpError, NotFound
 from tertulia.events.clock import Clock
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.live_server import LiveServer
@@ -116,7 +116,10 @@ class SessionServers:
             await _within(REFRESH_GRACE_S, [_refresh(server) for server in stale])
 
     async def refresh(self, names: Collection[str] | None = None) -> None:
-        """Have these, or all, list their tools again, and start those anew that failed."""
+        """Have these, or all, list their tools again, and start those anew that failed; NotFound for another name."""
+        for name in names or ():
+            if name not in self._members:
+                raise NotFound(f"there is no MCP server {name[:80]!r}; there is {', '.join(sorted(self._members))}")
         wanted = self._members if names is None else {name: self._members[name] for name in names}
         await asyncio.gather(*(_refresh(m.server) for m in wanted.values() if m.server is not None))
 

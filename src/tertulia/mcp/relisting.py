@@ -49,6 +49,11 @@ class Relisting:
         if self._wanted:
             self.want()
 
+    @property
+    def due(self) -> bool:
+        """Whether something changed that is not listed yet."""
+        return self._wanted or self._task is not None
+
     def want(self) -> None:
         """Something changed: list again before long."""
         self._wanted = not self._over

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -11,7 +12,7 @@ import msgspec
 
 from tertulia.errors import InvalidParams
 from tertulia.mcp.definition import ServerDefinition, Stdio
-from tertulia.mcp.dot_mcp import foreign_keys, table_of
+from tertulia.mcp.dot_mcp import foreign_keys, table_of, variables_in
 from tertulia.mcp.launch import PUBLIC_HEADERS, is_secret
 from tertulia.mcp.servers import server_from_wire
 
@@ -44,7 +45,12 @@ class WrittenServer(msgspec.Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         """Of everything that is written and of where: any change is another server (C2)."""
         content = {"name": self.name, "entry": self.entry, "source": self.source}
-        return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
+        # Not msgspec, to which two of TOML's numbers, inf and nan, are the same. Dates are TOML's too.
+        return hashlib.sha256(json.dumps(content, sort_keys=True, default=repr).encode()).hexdigest()
+
+    @property
+    def _table(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", self.entry) if isinstance(self.entry, dict) else {}
 
     @property
     def shown(self) -> Any:
@@ -54,14 +60,23 @@ class WrittenServer(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def kind(self) -> Literal["stdio", "http", ""]:
         """Whether it is a program or an address, by what is written."""
-        table = cast("dict[str, Any]", self.entry) if isinstance(self.entry, dict) else {}
-        return "http" if "url" in table else "stdio" if "command" in table else ""
+        return "http" if "url" in self._table else "stdio" if "command" in self._table else ""
+
+    @property
+    def variables(self) -> list[str]:
+        """Variables of ours that it would be given, by what is written."""
+        headers = self._table.get("env_http_headers")
+        named = [
+            *_texts(self._table.get("env_vars")),
+            *_texts([self._table.get("bearer_token_env_var")]),
+            *_texts(list(cast("dict[str, Any]", headers).values()) if isinstance(headers, dict) else []),
+        ]
+        return sorted({*named, *(variables_in(self._table) if self.form == "json" else ())})
 
     @property
     def is_confined(self) -> bool:
         """Whether it asks to run in a sandbox, or does not run here at all."""
-        table = cast("dict[str, Any]", self.entry) if isinstance(self.entry, dict) else {}
-        return self.kind == "http" or str(table.get("sandbox", "none")).replace("-", "_") in (
+        return self.kind == "http" or str(self._table.get("sandbox", "none")).replace("-", "_") in (
             "read_only",
             "workspace_write",
         )
@@ -69,13 +84,12 @@ class WrittenServer(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def widening(self) -> list[str]:
         """Keys that ask for more than a server gets that nobody has spoken for."""
-        table = cast("dict[str, Any]", self.entry) if isinstance(self.entry, dict) else {}
-        return [key for key, value in _WIDENING.items() if table.get(key) == value]
+        return [key for key, value in _WIDENING.items() if self._table.get(key) == value]
 
     @property
     def foreign(self) -> list[str]:
         """Keys that only other hosts know."""
-        return foreign_keys(self.entry) if self.form == "json" else []
+        return foreign_keys(self._table) if self.form == "json" else []
 
     def definition(self, variables: Mapping[str, str]) -> ServerDefinition:
         """What it says, with our variables put in: only for one that is trusted. InvalidParams with file and server."""
@@ -89,6 +103,10 @@ class WrittenServer(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(made.transport, Stdio) and made.transport.cwd is None:
             made = msgspec.structs.replace(made, transport=msgspec.structs.replace(made.transport, cwd=self.folder))
         return made
+
+
+def _texts(value: Any) -> list[str]:
+    return [each for each in cast("list[Any]", value) if isinstance(each, str)] if isinstance(value, list) else []
 
 
 def _masked(entry: Any) -> Any:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from tertulia.errors import StorageError
 from tertulia.rollout.files import refuse_link
 from tertulia.rollout.schema_versions import check_schema
 
@@ -45,6 +46,16 @@ def connect_reader(file: Path) -> sqlite3.Connection:
         if not _unchanging(file):
             raise
         return _checked(_connect(file, "mode=ro&immutable=1"), file)
+
+
+def leave(connection: sqlite3.Connection, file: Path) -> None:
+    """Close a reader's connection, and take away the empty journal that it may have made."""
+    connection.close()
+    with suppress(OSError, sqlite3.Error, StorageError):
+        if os.lstat(f"{file}-wal").st_size == 0:
+            # Who only reads may not remove it. Who may write removes it in closing, unless somebody else is there.
+            with closing(_connect(file, "mode=rw")) as last:
+                last.execute("SELECT 1 FROM sqlite_schema").fetchone()
 
 
 def connect_passing(file: Path) -> sqlite3.Connection:

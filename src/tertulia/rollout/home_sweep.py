@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from tertulia.errors import Busy, StorageError
 from tertulia.events.clock import Clock
@@ -11,19 +12,39 @@ from tertulia.rollout.files import SessionFiles, is_session_id, names_in, sessio
 from tertulia.rollout.index import Entry, refresh, remove_files
 from tertulia.rollout.owned_file import OwnedFile
 from tertulia.rollout.retention import HomeSwept, Retention
-from tertulia.rollout.store import Swept
+from tertulia.rollout.store import Swept, TtlAction
 from tertulia.rollout.trouble import explain
 
 _DAY_S = 86_400
 _MEGABYTE = 1_000_000
 
 
-def sweep_home(home: Path, retention: Retention, clock: Clock) -> HomeSwept:
+class Hands(Protocol):
+    """Do what a broom decides. Each raises Busy where somebody owns the session, StorageError or OSError for the rest."""
+
+    def sweep(self, files: SessionFiles, now: float, action: TtlAction) -> Swept:
+        """Erase what has expired."""
+        ...
+
+    def strip(self, files: SessionFiles) -> Swept:
+        """Erase every text."""
+        ...
+
+    def remove(self, files: SessionFiles) -> None:
+        """Delete all of it."""
+        ...
+
+    def size(self, files: SessionFiles) -> int:
+        """The bytes that are left of it."""
+        ...
+
+
+def sweep_home(home: Path, retention: Retention, clock: Clock, hands: Hands | None = None) -> HomeSwept:
     """Remove from every session what may not be there any more. Never raises: what could not be done is reported.
 
     Opens only files that have something to lose. Sessions that somebody owns are left alone.
     """
-    broom = _Broom(home, retention, clock)
+    broom = _Broom(home, retention, clock.now(), hands or _Strong(clock))
     try:
         entries = refresh(home)
     except OSError as error:
@@ -35,12 +56,38 @@ def sweep_home(home: Path, retention: Retention, clock: Clock) -> HomeSwept:
     return broom.swept
 
 
+class _Strong:
+    """Hands that do it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def sweep(self, files: SessionFiles, now: float, action: TtlAction) -> Swept:
+        return self._open(files, lambda file: file.sweep(now, action))
+
+    def strip(self, files: SessionFiles) -> Swept:
+        return self._open(files, lambda file: Swept(bodies=file.erase_bodies()))
+
+    def remove(self, files: SessionFiles) -> None:
+        remove_files(files)
+
+    def size(self, files: SessionFiles) -> int:
+        return files.size()
+
+    def _open(self, files: SessionFiles, act: Callable[[OwnedFile], Swept]) -> Swept:
+        file = OwnedFile(files, self._clock, create=False)
+        try:
+            return act(file)
+        finally:
+            file.close()
+
+
 class _Broom:
-    def __init__(self, home: Path, retention: Retention, clock: Clock) -> None:
+    def __init__(self, home: Path, retention: Retention, now: float, hands: Hands) -> None:
         self._home = home
         self._retention = retention
-        self._clock = clock
-        self._now = clock.now()
+        self._now = now
+        self._hands = hands
         self._counted = Swept()
         self._removed: list[str] = []
         self._skipped: dict[str, None] = {}
@@ -62,7 +109,7 @@ class _Broom:
         for name in {name.partition(".")[0] for name in names_in(self._home)}:
             if is_session_id(name) and name not in entries:
                 files = SessionFiles(self._home, name)
-                self._try(name, lambda files=files: None if files.db.exists() else remove_files(files))
+                self._try(name, lambda files=files: None if files.db.exists() else self._hands.remove(files))
 
     def sweep(self, entry: Entry) -> None:
         """What has expired or grown too old in one session."""
@@ -71,7 +118,7 @@ class _Broom:
             return
         self._left.append(entry)
         if self._is_due(entry):
-            self._open(entry, lambda file: file.sweep(self._now, self._retention.ttl_action))
+            self._count(entry, lambda files: self._hands.sweep(files, self._now, self._retention.ttl_action))
         if self._is_old(entry) and entry.bodies:
             self._strip(entry)
 
@@ -82,7 +129,7 @@ class _Broom:
         limit = self._retention.max_total_mb * _MEGABYTE
         for act in (self._strip, self._remove):
             for entry in self._left:
-                if sum(SessionFiles(self._home, left.id).size() for left in self._left) <= limit:
+                if sum(self._hands.size(SessionFiles(self._home, left.id)) for left in self._left) <= limit:
                     return
                 if entry.id not in self._skipped:
                     act(entry)
@@ -98,23 +145,19 @@ class _Broom:
 
     def _strip(self, entry: Entry) -> None:
         if entry.bodies:
-            self._open(entry, lambda file: Swept(bodies=file.erase_bodies()))
+            self._count(entry, self._hands.strip)
 
     def _remove(self, entry: Entry) -> None:
         def remove() -> None:
-            remove_files(SessionFiles(self._home, entry.id))
+            self._hands.remove(SessionFiles(self._home, entry.id))
             self._removed.append(entry.id)
 
         self._try(entry.id, remove)
 
-    def _open(self, entry: Entry, act: Callable[[OwnedFile], Swept]) -> None:
+    def _count(self, entry: Entry, act: Callable[[SessionFiles], Swept]) -> None:
         def work() -> None:
-            file = OwnedFile(SessionFiles(self._home, entry.id), self._clock, create=False)
-            try:
-                swept = act(file)
-                self._counted = Swept(self._counted.bodies + swept.bodies, self._counted.rows + swept.rows)
-            finally:
-                file.close()
+            swept = act(SessionFiles(self._home, entry.id))
+            self._counted = Swept(self._counted.bodies + swept.bodies, self._counted.rows + swept.rows)
 
         self._try(entry.id, work)
 

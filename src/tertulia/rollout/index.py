@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tertulia.errors import AgentError, NotFound, StorageError
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.storage import WireStorage, storage_from_wire, storage_to_wire
-from tertulia.rollout.database import connect_passing, connect_reader
+from tertulia.rollout.database import connect_passing, connect_reader, leave
 from tertulia.rollout.files import (
     Ownership,
     SessionFiles,
@@ -208,8 +208,11 @@ def _look(files: SessionFiles, blank: Entry) -> Entry:
             # Other processes may have come meanwhile; then what was seen may be anything.
             if not files.lock.exists() and not files.wal.exists():
                 return entry
-    with closing(connect_reader(files.db)) as connection:
+    connection = connect_reader(files.db)
+    try:
         return _summed(connection, blank)
+    finally:
+        leave(connection, files.db)
 
 
 def _summed(connection: sqlite3.Connection, blank: Entry) -> Entry:

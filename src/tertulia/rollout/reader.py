@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tertulia.events.clock import Clock
-from tertulia.rollout.database import connect_reader
+from tertulia.rollout.database import connect_reader, leave
 from tertulia.rollout.store import Stored
 from tertulia.rollout.table import FINISHED, OVER, damaged, select, stored
 from tertulia.rollout.trouble import TROUBLE, explain
@@ -55,8 +55,8 @@ class SqliteReader:
         return n, seq
 
     def close(self) -> None:
-        """Let go of the file. Idempotent."""
-        self._connection.close()
+        """Let go of the file, and leave nothing beside it. Idempotent."""
+        leave(self._connection, self._file)
 
     def _last(self) -> int:
         try:

@@ -154,6 +154,19 @@ def expire(connection: sqlite3.Connection, now: float, action: TtlAction) -> Swe
     return Swept(bodies=bodies, next_due=next_due(connection, action))
 
 
+def expired(connection: sqlite3.Connection, now: float, action: TtlAction) -> Swept:
+    """What `expire` would take away, and nothing taken."""
+    if action == "delete":
+        return Swept(rows=connection.execute("SELECT count(*) FROM record WHERE expires <= ?", (now,)).fetchone()[0])
+    bodies = "SELECT count(*) FROM record WHERE body_crc IS NOT NULL AND expires <= ?"
+    return Swept(bodies=connection.execute(bodies, (now,)).fetchone()[0])
+
+
+def texts(connection: sqlite3.Connection) -> tuple[int, int]:
+    """How many bodies there are, and their bytes."""
+    return connection.execute("SELECT count(body_crc), coalesce(sum(length(body)), 0) FROM record").fetchone()
+
+
 def mark(connection: sqlite3.Connection) -> None:
     """Note that something is being erased: until `unmark` there may be remains of it in the file."""
     connection.execute(

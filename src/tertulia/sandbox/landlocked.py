@@ -17,7 +17,7 @@ from tertulia.sandbox.seccomp import current_machine, filter_program
 from tertulia.sandbox.tier import Ended, Ending, Spawned, Streams
 
 NOT_COVERED = (
-    "protected names: `.git`, `.mcp.json` and the like inside a writable root can be changed",
+    "protected names (`.git`, `.mcp.json` and the like) and our own Python can be changed inside a writable root",
     "metadata: mode, owner, times and attributes of the user's own files outside can be changed",
     "secrets that lie inside a writable root can be read, and the names of masked files can be listed",
     "other processes can be seen, though neither signalled nor read",

@@ -104,7 +104,10 @@ class Mounts:
         self._add(root, _BOUND, "--bind-fd", str(fd), root)
         for name in confinement.protected:
             self._protect(root, fd, name)
-        self._protect_git_directory(root, fd)
+        # `.git` may be a file that names the real directory. And whoever could write our own Python would be us.
+        for place in (_named_git_directory(root, fd), os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix)):
+            if place is not None and _is_below(place, root):
+                self._protect_tree(root, place)
 
     def _open_root(self, root: str) -> int:
         try:
@@ -131,11 +134,8 @@ class Mounts:
             raise SandboxError(f"{path} is a symbolic link, which cannot be protected; make it a directory or a file")
         self._add(path, _PROTECTED, "--ro-bind-fd", str(fd), path)
 
-    def _protect_git_directory(self, root: str, root_fd: int) -> None:
-        """`.git` may be a file that names the real directory; where that lies in the root, it is protected as well."""
-        target = _named_git_directory(root, root_fd)
-        if target is None or not _is_below(target, root):
-            return
+    def _protect_tree(self, root: str, target: str) -> None:
+        """A directory somewhere below the root."""
         # A mount point cannot be renamed, but what it lies in can: so each directory on the way is one too.
         above = os.path.dirname(target)
         while above != root:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def find_view(settings: Settings, name: str | None) -> NamedView:
 
 
 @asynccontextmanager
-async def client_broker(session: Session, view: NamedView, title: str) -> AsyncIterator[Broker]:
+async def client_broker(session: Session, view: NamedView, title: str) -> AsyncGenerator[Broker]:
     """What one client gets, as long as the block lasts. InvalidParams for a view that names what there is not."""
     fields: dict[str, Any] = {"title": title[:200]}
     if view.mcp_tool_allowlist is not None:

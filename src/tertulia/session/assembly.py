@@ -36,6 +36,7 @@ from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.registry import TaskRegistry
 from tertulia.scheduler.runner import Runner
 from tertulia.session import describe
+from tertulia.session.asking_back import AskingBack
 from tertulia.session.conversations import Conversations
 from tertulia.session.directory import SessionDirectory
 from tertulia.session.environment import Environment
@@ -46,7 +47,7 @@ from tertulia.session.recording import keep_swept, new_record
 from tertulia.session.recovery import close_what_was_open
 from tertulia.session.restoring import Restorer
 from tertulia.session.server_list import servers_of
-from tertulia.session.servers import Basement, Unasked, candidates
+from tertulia.session.servers import Basement, candidates
 from tertulia.session.settings import Settings, current_environment
 from tertulia.session.views import Views
 from tertulia.session.wires import WireShelf
@@ -134,7 +135,7 @@ def assemble(
     listed = servers_of(settings, environment)
     below = basement or Basement(settings, environment, clock, nursery)
     servers = SessionServers(below.pool, session_id, clock, bus.publish)
-    toolbox = _toolbox(settings, directory, workshop, _remote(settings, servers, workshop, clock))
+    toolbox = _toolbox(settings, directory, workshop, _remote(settings, servers, workshop, bus, clock))
     notary = _notary(settings, wires, wire, toolbox, servers)
     views = Views(servers, notary, bus)
     conversations = Conversations(root_id, notary, bus=bus, clock=clock, journal=journal)
@@ -183,14 +184,15 @@ def _begin(parts: Parts, notary: Notary, past: Recollection | None, untold: str 
 
 
 def _remote(
-    settings: Settings, servers: SessionServers, workshop: Workshop, clock: Clock
+    settings: Settings, servers: SessionServers, workshop: Workshop, bus: EventBus, clock: Clock
 ) -> Callable[[ToolSpec, ConversationId], Tool]:
     """Makes the tool behind a definition of an MCP server, for one conversation."""
-    turnstile = Turnstile(clock, ceiling=settings.rights().limits)
+    turnstile = Turnstile(clock, ceiling=settings.rights().limits, waited=bus.metrics.waited)
+    asker = AskingBack(workshop.desk, workshop.elicitations)
 
     def tool(spec: ToolSpec, conversation: ConversationId) -> Tool:
         reached = servers.reached_from(conversation)
-        return McpTool(spec, reached, workshop.desk, turnstile, Unasked(), settings.tool_timeout_s)
+        return McpTool(spec, reached, workshop.desk, turnstile, asker, settings.tool_timeout_s)
 
     return tool
 

@@ -18,7 +18,7 @@ from tertulia.mcp.server import Answer, Elicitation, Hints
 from tertulia.mcp.serving import ServedCall, ServedTool
 from tertulia.policy.approval_request import Scope
 from tertulia.protocol.events import EventData
-from tertulia.protocol.tool_events import ApprovalRequest, McpToolCallProgress
+from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest, McpToolCallProgress
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.session.outside_calls import call_from_outside
 from tertulia.session.parts import Parts
@@ -99,6 +99,8 @@ class _Asking:
                 self._call.progress(done, total, message)
             case ApprovalRequest() if self._call.can_be_asked:
                 self._start(self._approve(data))
+            case ElicitationRequest() if self._call.can_be_asked:
+                self._start(self._pass_on(data))
             case _:
                 pass
 
@@ -116,3 +118,13 @@ class _Asking:
             decision = "deny"
         scope = _ALLOW.get(decision)
         self._parts.workshop.desk.resolve(request.approval_id, "allow" if scope else "deny", scope=scope)
+
+    async def _pass_on(self, asked: ElicitationRequest) -> None:
+        """A server asks a person: the client asks its own, and what that says is checked as any other answer."""
+        desk = self._parts.workshop.elicitations
+        try:
+            said = await self._call.elicit(Elicitation(asked.server, asked.message, asked.schema, asked.url))
+            accepted = said.action == "accept"
+            desk.resolve(asked.elicitation_id, "allow" if accepted else "deny", said.content if accepted else None)
+        except AgentError:
+            desk.resolve(asked.elicitation_id, "deny")

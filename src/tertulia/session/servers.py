@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NoReturn
 
-from tertulia.errors import McpError, NoApprover
+from tertulia.errors import McpError
 from tertulia.events.clock import Clock
 from tertulia.mcp.connection import connect
-from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.launch import launch_of
 from tertulia.mcp.member import Candidate
 from tertulia.mcp.pool import ServerPool
-from tertulia.mcp.server import Caller
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.environment import Environment
 from tertulia.session.server_list import ServerList
 from tertulia.session.settings import Settings
 from tertulia.session.workshop import workspace_of
-from tertulia.tools.tool import CallContext
 
 SERVERS_GRACE_S = 8.0
 
@@ -52,15 +48,3 @@ def candidates(listed: ServerList, settings: Settings, environment: Environment)
             yield Candidate(definition.name, definition, status="failed", error=error.message)
         else:
             yield Candidate(definition.name, definition, launch)
-
-
-class Unasked:
-    """Nobody is asked back."""
-
-    def caller(self, definition: ServerDefinition, call: CallContext) -> Caller:
-        """One that refuses everything."""
-        return Caller(call.conversation_id, _refuse, _refuse)
-
-
-async def _refuse(asked: object) -> NoReturn:
-    raise NoApprover("nobody can be asked")

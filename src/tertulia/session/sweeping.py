@@ -45,6 +45,15 @@ async def sweep_all(home: Path, settings: Settings, clock: Clock) -> HomeSwept:
     return swept
 
 
+async def preview_all(home: Path, settings: Settings, clock: Clock) -> HomeSwept:
+    """What `sweep_all` would do now; nothing is done."""
+    if not sessions_folder(home).is_dir():
+        return HomeSwept()
+    from tertulia.rollout.sweep_preview import preview_sweep
+
+    return await asyncio.to_thread(preview_sweep, home, retention_of(settings), clock)
+
+
 def retention_of(settings: Settings) -> Retention:
     """How long the settings keep sessions."""
     return retention_from_wire(settings.retention)

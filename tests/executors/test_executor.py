@@ -1,0 +1,37 @@
+"""The interface: what a step is, and which parsers keep the contract of one."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+import pytest
+
+from tertulia.executors.claude_stream import ClaudeStream
+from tertulia.executors.codex_jsonl import CodexJsonl
+from tertulia.executors.executor import Assignment, Ending, Parser, Step
+from tertulia.executors.plain_text import PlainText
+
+PARSERS: list[type[CodexJsonl] | type[ClaudeStream] | type[PlainText]] = [CodexJsonl, ClaudeStream, PlainText]
+JUNK = [b"", b"\n\n\n", b"\0" * 100, b"<!doctype html><p>502", b"{" * 10_000, b'{"type":' * 10_000, b"\xff\xfe\n" * 50]
+
+
+@pytest.mark.parametrize("step", get_args(Step))
+def test_steps_are_frozen(step: type[msgspec.Struct]) -> None:
+    assert step.__struct_config__.frozen
+    assert step.__doc__
+
+
+@pytest.mark.parametrize("make", PARSERS)
+@pytest.mark.parametrize("junk", JUNK)
+def test_every_parser_takes_any_bytes_and_ends_exactly_once(make: type[CodexJsonl], junk: bytes) -> None:
+    """Issue 11, bad input: HTML, floods, nothing at all."""
+    parser: Parser = make()
+    steps = parser.feed(junk)
+    assert not [step for step in steps if isinstance(step, Ending)]
+    assert [isinstance(step, Ending) for step in parser.end()][-1:] == [True]
+
+
+def test_an_assignment_without_more_is_a_fresh_run() -> None:
+    assignment = Assignment("do it", "/workspace")
+    assert (assignment.resume, assignment.additions, dict(assignment.variables)) == (None, (), {})
