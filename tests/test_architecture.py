@@ -74,6 +74,7 @@ FRAMES = {
         *("dispatch", "docstring", "outcome", "output", "payload", "registry", "threads", "tool", "workspace_file"),
         *("patch_command", "patch_disk", "patch_match", "patch_plan", "patch_text"),
         *("clearance", "live_command", "named_pictures", "picture", "shell_command", "terminals", "workplace"),
+        *("arguments", "shell_request"),
         *("remote", "remote_answer", "remote_consent", "remote_progress"),
     },
 }

@@ -75,6 +75,22 @@ def test_a_removed_table_leaves_every_comment(file) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
+def test_lists_over_many_lines_go_with_their_table(file) -> None:
+    file.parent.mkdir()
+    file.write_text('[mcp_servers.x]\ncommand = "c"\nargs = [\n  ["a"],\n]\n\n[limits]\nmcp_wait_s = 5\n')
+    assert remove_table(file, "mcp_servers", "x")
+    assert file.read_text() == "[limits]\nmcp_wait_s = 5\n"
+
+
+def test_a_broken_file_is_refused_and_stays(file) -> None:
+    file.parent.mkdir()
+    file.write_text("[mcp_servers.x\n")
+    for act in (lambda: remove_table(file, "mcp_servers", "x"), lambda: add_table(file, "mcp_servers", "y", {})):
+        with pytest.raises(InvalidParams, match=r"config\.toml: .*line 1"):
+            act()
+    assert file.read_text() == "[mcp_servers.x\n"
+
+
 def test_a_link_stays_a_link(file, tmp_path) -> None:
     file.parent.mkdir()
     real = tmp_path / "dotfiles.toml"

@@ -72,7 +72,6 @@ def test_people_get_columns_and_warnings(shell: Shell) -> None:
     assert ran.err == f"tertulia: {file}: the MCP server 'x' is ignored, your own settings have one\n"
 
 
-@pytest.mark.slow
 def test_started_they_show_how_they_really_are(shell: Shell) -> None:
     """One broken server delays no other, and its last words are shown without what it was given."""
     configure(shell, "good", bare("--tools", "echo,env"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,18 @@ def test_a_server_that_works_shows_its_tools(shell: Shell) -> None:
     assert (told["name"], told["status"], told["tools"], told["error"]) == ("x", "ready", ["x__echo"], None)
     assert told["latency_ms"] > 0
     assert told["protocol_version"]
+
+
+@pytest.mark.slow
+def test_real_servers_work(shell: Shell) -> None:
+    """PyPI's `mcp-server-time` and `mcp-server-git`, as their users would add them."""
+    for name in ("time", "git"):
+        program = str(Path(sys.executable).parent / f"mcp-server-{name}")
+        assert shell.run("mcp", "add", name, "--", program).code == 0
+    ran = shell.run("mcp", "tools", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    found = {row["name"] for row in ran.lines}
+    assert {"git__git_status", "time__get_current_time"} <= found
 
 
 def test_a_server_gets_only_what_is_declared(shell: Shell, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +65,14 @@ def test_a_slow_one_is_given_up_after_its_timeout(shell: Shell) -> None:
     ran = shell.run("mcp", "test", "x")
     assert ran.code == 1
     assert "0.5 s" in ran.out
+
+
+def test_an_unset_secret_is_named(shell: Shell) -> None:
+    """Bad input: secret env var unset."""
+    configure(shell, "x", bare(), env_vars=["NOT_SET_TOKEN"])
+    ran = shell.run("mcp", "test", "x")
+    assert ran.code == 1
+    assert ran.out == "x failed x: the variable NOT_SET_TOKEN is not set; mcp_servers.x.env_vars names it\n"
 
 
 def test_an_untrusted_one_is_not_started(shell: Shell, tmp_path) -> None:
@@ -84,17 +106,17 @@ def test_an_unknown_name_is_answered_with_the_nearest(shell: Shell) -> None:
 def test_tools_are_listed_with_who_sees_them(shell: Shell) -> None:
     configure(shell, "a", bare("--tools", "echo,env"))
     configure(shell, "b", bare("--tools", "echo"))
-    views = '[mcp_views.some]\nmcp_tool_allowlist = ["a__echo"]\n[mcp_views.none]\nmcp_tool_allowlist = []\n'
+    views = '[mcp_views]\nsome.mcp_tool_allowlist = ["a__echo"]\nnone.mcp_tool_allowlist = []\nall = {}\n'
     config_of(shell).write_text(config_of(shell).read_text() + views)
     ran = shell.run("mcp", "tools", "--json", "--allow", "b__*")
     assert (ran.code, ran.err) == (0, "")
     assert {row["name"]: row["seen_by"] for row in ran.lines} == {
-        "a__echo": ["root", "some"],
-        "a__env": ["root"],
-        "b__echo": ["root", "--allow"],
+        "a__echo": ["root", "some", "all"],
+        "a__env": ["root", "all"],
+        "b__echo": ["root", "all", "--allow"],
     }
     lines = shell.run("mcp", "tools", "b").out.splitlines()
-    assert [line.split() for line in lines] == [["TOOL", "SEEN", "BY", "WHAT"], ["b__echo", "root", "echo"]]
+    assert [line.split() for line in lines] == [["TOOL", "SEEN", "BY", "WHAT"], ["b__echo", "root,", "all", "echo"]]
 
 
 def test_a_wrong_entry_is_named_with_the_nearest(shell: Shell) -> None:

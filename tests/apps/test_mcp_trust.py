@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.apps.keeping import Screen
 from tests.apps.running import Shell
 from tests.apps.serving import configure, dot_mcp
+from tests.mcp.fakes import bare
 
 SECRET = "hunter2hunter2"
 
@@ -39,6 +41,26 @@ def test_yes_trusts_what_is_shown_until_it_changes(shell: Shell) -> None:
     assert shell.run("mcp", "trust", "x").out == "x is trusted already\n"
     dot_mcp(shell, x=("c", "-b"))
     assert status(shell) == ["untrusted"]
+
+
+def test_a_session_starts_it_only_after_that(shell: Shell, tmp_path: Path) -> None:
+    """C2, C3: headless, and the project asks for it to be required; nothing of it runs, and the task does."""
+    record = tmp_path / "record"
+    argv = bare("--record", str(record))
+    entry = {"command": argv[0], "args": [*argv[1:]], "required": True}
+    dot_mcp(shell, x=entry)
+    model = shell.script("Done.", repeat=True)
+    ran = shell.run("exec", "-m", model, "Go")
+    assert (ran.code, ran.out) == (0, "Done.\n")
+    assert "MCP server x is untrusted" in ran.err
+    assert not record.exists()
+    shell.run("mcp", "trust", "x", "--yes")
+    assert shell.run("exec", "-m", model, "Go").code == 0
+    assert record.read_text().startswith("start ")
+    record.unlink()
+    dot_mcp(shell, x={**entry, "env": {"EDITED": "1"}})
+    assert shell.run("exec", "-m", model, "Go").code == 0
+    assert not record.exists()
 
 
 def test_trust_can_be_taken_back(shell: Shell) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ from hypothesis import strategies as st
 
 from tertulia.context.templates import load_template, render_template
 from tertulia.errors import InvalidParams, NotFound
+from tests.wheel import ROOT, unpacked
 
-ROOT = Path(__file__).parents[2]
 VARIABLES = {
     "core-identity": {"agentName", "archetype", "archetypeDescription", "backendType", "workspacePolicy"},
     "canvas-context": set(),
@@ -107,12 +106,7 @@ def test_ten_megabytes_take_linear_time(unit: str) -> None:
 @pytest.mark.slow
 def test_the_templates_are_in_the_wheel_byte_for_byte(tmp_path: Path) -> None:
     """S001-31: read from what is installed, not from the source tree."""
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=50)
-    (wheel,) = (tmp_path / "dist").glob("*.whl")
-    installed = tmp_path / "installed"
-    with zipfile.ZipFile(wheel) as package:
-        package.extractall(installed)
+    installed = unpacked(tmp_path)
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); import tertulia\n"
         "assert tertulia.__file__.startswith(sys.argv[1]), tertulia.__file__\n"

@@ -218,6 +218,12 @@ def test_usage_is_the_difference_to_what_the_thread_had_cost() -> None:
     assert again == [UsageReport(Usage(0, 0, 1, 0, 1), Usage(150, 60, 31, 6, 181))]
 
 
+def test_a_resumed_thread_goes_on_counting_where_it_was() -> None:
+    """S003-26, S003-32: another process, the same thread, the sum of both."""
+    steps = understood(CodexJsonl(Usage(10, 4, 5, 2, 15)), recorded("codex_resumed"))
+    assert steps[-1] == UsageReport(Usage(10, 4, 5, 2, 15), Usage(20, 8, 10, 4, 30))
+
+
 def test_a_count_that_began_anew_is_all_of_this_turn() -> None:
     (cost,) = CodexJsonl(Usage(100, 0, 10, 0, 110)).feed(usage(input_tokens=20, output_tokens=30))
     assert cost == UsageReport(Usage(20, 0, 30, 0, 50), Usage(20, 0, 30, 0, 50))

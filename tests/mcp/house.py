@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -53,10 +53,17 @@ def no_runner() -> Runner:
 class House:
     """What stands around a pool."""
 
-    def __init__(self, nursery: Nursery, pool: ServerPool, twin: TwinServer) -> None:
-        self.nursery = nursery
-        self.pool = pool
-        self.twin = twin
+    def __init__(self, home: Path | None, connect: Connect | None) -> None:
+        self.nursery, self.twin = Nursery(), TwinServer([ECHO])
+        self.spawned: list[str] = []
+        """The name of every task that was started."""
+        self.pool = ServerPool(
+            spawn=self._spawn, clock=LoopClock(), runner=no_runner, home=home, connect=connect or self.twin.connect
+        )
+
+    def _spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        self.spawned.append(name)
+        return self.nursery.start(work, name)
 
     def lease(self, scope: str = "session", number: int = 1, **changes: Any) -> Lease:
         return self.pool.lease(definition(**changes), launch(number), scope)
@@ -72,15 +79,12 @@ class House:
 @asynccontextmanager
 async def house(*, home: Path | None = None, connect: Connect | None = None) -> AsyncIterator[House]:
     """Closed at the end, when nothing must be left: no task, no connection, no lease."""
-    nursery, twin = Nursery(), TwinServer([ECHO])
-    pool = ServerPool(
-        spawn=nursery.start, clock=LoopClock(), runner=no_runner, home=home, connect=connect or twin.connect
-    )
-    yield House(nursery, pool, twin)
-    await pool.close()
+    made = House(home, connect)
+    yield made
+    await made.pool.close()
     await threads_ended()
-    assert twin.open == 0
-    assert len(nursery) == 0
+    assert made.twin.open == 0
+    assert len(made.nursery) == 0
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 

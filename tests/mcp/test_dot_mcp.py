@@ -108,6 +108,10 @@ def test_a_variable_that_is_not_set_is_named() -> None:
         table_of("srv", {"command": "x", "env": {"T": "${NOPE}"}}, VARIABLES)
 
 
+def test_what_is_no_text_is_left_for_the_reader_of_tables() -> None:
+    assert table_of("x", {"command": "c", "env": {"N": 5}}, {}) == {"command": "c", "env": {"N": 5}}
+
+
 def test_variables_stand_only_where_they_may() -> None:
     assert table_of("x", {"command": "c", "cwd": "${A}"}, VARIABLES)["cwd"] == "${A}"
 

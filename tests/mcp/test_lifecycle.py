@@ -268,6 +268,20 @@ async def test_an_eager_server_comes_back_by_itself_after_longer_and_longer_wait
 
 
 @in_virtual_time
+async def test_a_server_that_dies_now_and_then_is_back_as_soon_as_the_first_time() -> None:
+    async with house() as home:
+        server = await home.ready()
+        for _ in range(2 * PATIENCE):
+            await asyncio.sleep(100)
+            began = now()
+            home.twin.die()
+            await home.twin.starting.until_reached(len(home.twin.launches) + 1)
+            assert now() - began == pytest.approx(0.5)
+            await server.settled()
+        assert server.status == "ready"
+
+
+@in_virtual_time
 async def test_a_server_that_never_comes_back_is_given_up_until_somebody_asks() -> None:
     async with house() as home:
         home.twin.start_errors.extend(["no"] * 100)
@@ -354,12 +368,17 @@ async def test_a_call_during_the_wait_whose_time_has_come_by_the_clock_nudges_th
         server = home.lease().server
         await server.settled()
         await steps()
+        home.twin.start_errors.append("again no")
         server._life._backoff._until = 0.0
         began = now()
-        assert (await call(server)).text
+        with pytest.raises(McpError, match="again no"):
+            await call(server)
         assert now() == began
-        await asyncio.sleep(10)
-        assert len(home.twin.launches) == 2
+        # And that was all: the next one comes when its time has come.
+        await home.twin.starting.until_reached(3)
+        assert now() - began == pytest.approx(1.0)
+        await server.settled()
+        assert (server.status, len(home.twin.launches)) == ("ready", 3)
 
 
 @in_virtual_time
@@ -410,6 +429,18 @@ async def test_those_who_wait_for_a_start_that_is_stopped_hear_so() -> None:
         with pytest.raises(McpError, match="it was stopped"):
             await waiting
         assert server.status == "stopped"
+
+
+@in_virtual_time
+async def test_a_listing_that_was_due_does_not_outlive_the_connection() -> None:
+    async with house() as home:
+        server = await home.ready()
+        home.twin.change(ECHO)
+        await steps()
+        assert len(home.nursery) == 2
+        await server.stop()
+        await steps()
+        assert (len(home.nursery), home.twin.listing.reached) == (0, 1)
 
 
 @in_virtual_time

@@ -201,6 +201,31 @@ async def test_the_end_of_a_scope_stops_its_servers_and_no_others() -> None:
 
 
 @in_virtual_time
+async def test_a_lease_given_back_after_the_end_starts_no_timer() -> None:
+    async with house() as home:
+        lease = home.lease("mine", idle_timeout_s=1.0)
+        await home.pool.end("mine")
+        before = list(home.spawned)
+        lease.release()
+        await asyncio.sleep(10)
+        assert home.spawned == before
+
+
+@in_virtual_time
+async def test_a_lease_in_a_scope_that_is_ending_starts_nothing() -> None:
+    async with house() as home:
+        await home.ready(scope="mine")
+        home.twin.closing.shut()
+        ending = asyncio.create_task(home.pool.end("mine"))
+        await home.twin.closing.until_reached()
+        late = home.lease("mine")
+        home.twin.closing.open()
+        await ending
+        await steps()
+        assert (late.server.status, len(home.twin.launches), home.pool.servers) == ("stopped", 1, ())
+
+
+@in_virtual_time
 async def test_all_servers_are_stopped_side_by_side_and_leases_are_refused_then() -> None:
     async with house() as home:
         servers = [home.lease(number=number).server for number in range(10)]

@@ -81,6 +81,17 @@ async def test_who_asks_is_answered_at_once_even_while_a_notice_waits() -> None:
 
 
 @in_virtual_time
+async def test_after_somebody_asked_a_storm_is_held_back_as_before() -> None:
+    scene = Scene()
+    await scene.relisting.now()
+    for _ in range(100):
+        scene.relisting.want()
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(5)
+    assert len(scene.times) == 6
+
+
+@in_virtual_time
 async def test_who_asks_during_a_listing_waits_for_the_next_one() -> None:
     """The one under way may have begun before the change that is asked for."""
     scene = Scene()

@@ -102,6 +102,12 @@ def test_the_spellings_of_codex_are_taken() -> None:
     assert (server.parallel, server.approval, server.startup_timeout_s) == (True, "approve", 1.5)
 
 
+def test_none_is_a_word() -> None:
+    """TOML has no null."""
+    server = made({"command": "x", "concurrency": "none", "idle_timeout_sec": "none", "sandbox": "none"})
+    assert (server.concurrency, server.idle_timeout_s, server.sandbox) == (None, None, None)
+
+
 def test_a_relative_directory_counts_from_the_folder_of_its_file() -> None:
     def cwd(written: str) -> str | None:
         transport = made({"command": "x", "cwd": written}, Path("/repo")).transport

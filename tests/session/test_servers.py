@@ -12,6 +12,7 @@ import tertulia
 from tertulia.errors import McpError
 from tertulia.mcp import manager
 from tertulia.testing import ScriptedModel, call, say
+from tests.mcp.connected import until
 from tests.session.mcp_stage import bad, calls, names, outputs, served, server, so_far
 from tests.session.test_operations import desk
 
@@ -172,12 +173,10 @@ async def test_interrupting_a_call_reaches_the_server(tmp_path) -> None:
             if event.type == "mcp_tool_call_begin":
                 break
         async with asyncio.timeout(10):
-            while "call slow" not in log.read_text():
-                await asyncio.sleep(0)
+            await until(lambda: "call slow" in log.read_text())
             await session.root.interrupt()
             assert (await running).status == "interrupted"
-            while "cancelled slow" not in log.read_text():
-                await asyncio.sleep(0)
+            await until(lambda: "cancelled slow" in log.read_text())
 
 
 async def test_status_and_refresh_are_operations() -> None:

@@ -75,7 +75,10 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
         text = path.read_bytes().decode()
     except (FileNotFoundError, NotADirectoryError):
         text = ""
-    return text, tomllib.loads(text)
+    try:
+        return text, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidParams(f"{path}: {error}") from None
 
 
 def _without(lines: list[str], gone: tuple[str, str]) -> str:

@@ -128,7 +128,7 @@ class SessionContextInjector:
         """
         agent_name = check_agent_name(agent_name)
         described = AgentInstanceMeta.of(meta, agent_name)
-        session_id = session_id or new_session_id()
+        session_id = plain("session_id", session_id or new_session_id())
         self._publish(SessionPreparing(len(self._providers), agent_name, _CALLER, self._now()))
         collected = await self._collect(agent_name, described)
         token = "" if self._tokens is None else self._tokens.generate(agent_name, session_id)

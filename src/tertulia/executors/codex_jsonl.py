@@ -1,7 +1,7 @@
 """The output of `codex exec --json`: one parser, every kind of item.
 
-What is particular: usage is counted over the whole thread; notes and warnings come as errors, and only `turn.failed`
-is fatal; an interrupted turn has no last line at all.
+What is particular: usage is counted over the whole thread, over its earlier runs too; notes and warnings come as
+errors, and only `turn.failed` is fatal; an interrupted turn has no last line, and a refused resume no line at all.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class Relisting:
 
     async def _apart(self) -> None:
         left = self._began + APART_S - self._clock.monotonic()
-        if left <= 0 or self._asked.is_set():
+        if left <= 0:
             return
         try:
             async with asyncio.timeout(left):

@@ -248,6 +248,17 @@ def is_held(files: SessionFiles) -> bool:
     return False
 
 
+def opened_by(path: Path) -> list[int]:
+    """Other processes that have a file open, as far as the system tells us."""
+    path, found = path.resolve(), set[int]()
+    for process in Path("/proc").glob("[0-9]*"):
+        # Gone by now, or somebody else's.
+        with suppress(OSError):
+            if str(path) in {os.readlink(fd) for fd in (process / "fd").iterdir()}:
+                found.add(int(process.name))
+    return sorted(found - {os.getpid()})
+
+
 def _is_still(path: Path, fd: int) -> bool:
     try:
         return os.path.samestat(os.lstat(path), os.fstat(fd))

@@ -20,7 +20,7 @@ _MEGABYTE = 1_000_000
 
 
 class Hands(Protocol):
-    """Do what a broom decides. Each raises Busy where somebody owns the session, StorageError or OSError for the rest."""
+    """Do what a broom decides. Raise Busy where somebody owns the session, StorageError or OSError for the rest."""
 
     def sweep(self, files: SessionFiles, now: float, action: TtlAction) -> Swept:
         """Erase what has expired."""

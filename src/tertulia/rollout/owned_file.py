@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Literal
 
 from tertulia.errors import StorageError
@@ -21,6 +22,7 @@ from tertulia.rollout.files import (
     file_size,
     flush,
     make_sessions_folder,
+    opened_by,
 )
 from tertulia.rollout.schema_versions import PAGE_BYTES, blank
 from tertulia.rollout.store import Row, Swept, TtlAction
@@ -184,12 +186,7 @@ class OwnedFile:
                 connection.execute("VACUUM")
                 table.unmark(connection)
                 if _empty_journal(connection):
-                    raise StorageError(
-                        f"{self._files.db}: what was erased still stands in its journal, because another program "
-                        "reads it; close that program and try again",
-                        file=str(self._files.db),
-                        kind="busy",
-                    )
+                    raise _still_read(self._files.db)
                 if self._durable:
                     flush(self._files.wal)
                 self._unclean = False
@@ -214,6 +211,18 @@ class OwnedFile:
         if found.detail["kind"] not in ("full", "busy"):
             self._disconnect()
         return found
+
+
+def _still_read(file: Path) -> StorageError:
+    readers = [str(pid) for pid in opened_by(file)]
+    who = f"process {' and '.join(readers)}" if readers else "another program"
+    return StorageError(
+        f"{file}: what was erased still stands in its journal, because {who} reads the file; end that program, and the "
+        "next sweep takes it away (`tertulia sessions sweep`, or that of the running session)",
+        file=str(file),
+        kind="busy",
+        readers=readers,
+    )
 
 
 def _empty_journal(connection: sqlite3.Connection) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from tertulia.errors import Busy
 from tertulia.events.clock import Clock
@@ -15,6 +16,8 @@ from tertulia.rollout.home_sweep import sweep_home
 from tertulia.rollout.retention import HomeSwept, Retention
 from tertulia.rollout.store import Swept, TtlAction
 from tertulia.rollout.trouble import TROUBLE, explain
+
+_Found = TypeVar("_Found")
 
 
 def preview_sweep(home: Path, retention: Retention, clock: Clock) -> HomeSwept:
@@ -47,7 +50,7 @@ class _Idle:
     def size(self, files: SessionFiles) -> int:
         return max(0, files.size() - self._freed.get(files.session_id, 0))
 
-    def _look[Found](self, files: SessionFiles, act: Callable[[sqlite3.Connection], Found]) -> Found:
+    def _look(self, files: SessionFiles, act: Callable[[sqlite3.Connection], _Found]) -> _Found:
         if is_held(files):
             raise Busy(f"session {files.session_id} is in use")
         try:

@@ -56,6 +56,7 @@ class PastTalk:
         """Accepted, and not yet seen by the model."""
         self.ended: dict[CallId, ToolOutput] = {}
         """Answered, and not yet said."""
+        self.ended_at: dict[CallId, float] = {}
         self.begun: dict[CallId, Begun] = {}
         """Calls that were handled and have no end."""
         self.plan: PlanUpdate | None = None
@@ -145,7 +146,7 @@ class Recollection:
             case Said():
                 self._say(talk, record, line)
             case Ended(output=output):
-                talk.ended[output.call_id] = output
+                talk.ended[output.call_id], talk.ended_at[output.call_id] = output, line.ts
             case Queued(message=message):
                 talk.queued[message.id] = message
             case Rewritten():

@@ -17,7 +17,7 @@ from tertulia.events.bus import Scope
 from tertulia.protocol.events import AbortReason, TaskComplete, TurnAborted, Warning
 from tertulia.protocol.ids import CallId, ConversationId, new_item_id
 from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, readable_arguments
-from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl, strictest
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING, canonical
 from tertulia.scheduler.plan import Chain, TaskPlan
@@ -64,7 +64,7 @@ def _innermost(past: Recollection, talk: PastTalk) -> int:
 
 def _close_calls(parts: Parts, old: PastTalk, talk: Talk) -> None:
     calls = talk.history.open_call_items()
-    outputs = [_output(call, old) for call in calls]
+    outputs = [_output(call, old, talk.storage, parts.clock.now()) for call in calls]
     talk.say(outputs)
     for call, output in zip(calls, outputs, strict=True):
         begun = old.begun.get(call.call_id)
@@ -94,10 +94,12 @@ def _end_what_is_not_open(parts: Parts, lost: Mapping[CallId, Begun], talk: Talk
         parts.bus.publish(end, begun.scope, output.storage)
 
 
-def _output(call: ToolCall, old: PastTalk) -> ToolOutput:
-    """What was written down already, or what can honestly be said."""
+def _output(call: ToolCall, old: PastTalk, storage: StoragePolicy, now: float) -> ToolOutput:
+    """What was written down already, to go when it would have gone; or what can honestly be said."""
     if (known := old.ended.get(call.call_id)) is not None:
-        return known
+        own = storage if known.storage is None else strictest(storage, known.storage)
+        left = _left_of(own, now - old.ended_at[call.call_id])
+        return known if left == own else replace(known, storage=left or HeadersOnly())
     text = UNKNOWN if call.call_id in old.begun else INTERRUPTED
     return ToolOutput(new_item_id(), call.call_id, _honest(call.name, text), False, call.kind)
 
