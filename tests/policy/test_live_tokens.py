@@ -23,7 +23,7 @@ def holding(*numbers: int) -> LiveTokens:
     return tokens
 
 
-@pytest.mark.parametrize("count", [1, 16, 17, 500])
+@pytest.mark.parametrize("count", [1, 8, 9, 500])
 def test_every_token_is_taken_out_however_many_there_are(count: int) -> None:
     """S001-45, X-44."""
     tokens = holding(*range(count))
@@ -33,7 +33,7 @@ def test_every_token_is_taken_out_however_many_there_are(count: int) -> None:
         assert tokens.json(f'"a {secret} é"'.encode()) == f'"a {secret[:SHOWN]}[redacted:token] é"'.encode()
 
 
-@pytest.mark.parametrize("count", [0, 1, 16, 17])
+@pytest.mark.parametrize("count", [0, 1, 8, 9])
 def test_what_has_no_token_in_it_stays_the_same_object(count: int) -> None:
     tokens = holding(*range(count))
     for text in ("", "nothing here", token(999), token(999) * 3, "é" * 100):

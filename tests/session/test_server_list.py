@@ -66,6 +66,16 @@ def test_the_users_servers_may_start(place) -> None:
     assert (servers.unstarted, servers.warnings) == ((), ())
 
 
+def test_on_the_command_line_a_server_may_be_said_in_any_order(place) -> None:
+    place.config.write_text('[mcp_servers.a]\ncommand = "x"\n')
+    servers = place.servers('mcp_servers.n.args=["1"]', "mcp_servers.a.enabled=false", "mcp_servers.n.command=y")
+    assert statuses(servers) == {"a": "disabled", "n": "ok"}
+    with pytest.raises(InvalidParams, match=r"^-c: mcp_servers\.n has neither command nor url"):
+        place.servers('mcp_servers.n.args=["1"]')
+    with pytest.raises(InvalidParams, match=r"^-c: mcp_servers must be a table"):
+        place.servers("mcp_servers=5")
+
+
 def test_a_bad_name_is_that_servers_trouble_alone(place) -> None:
     """S000-31"""
     place.config.write_text('[mcp_servers."no good"]\ncommand = "x"\n[mcp_servers.fine]\ncommand = "x"\n')

@@ -15,7 +15,7 @@ SHOWN = 8
 _KEY = SHOWN + 1
 _RUN = re.compile(rf"[0-9a-f]{{{_KEY},}}+")
 _FEW = 16
-"""Up to so many it is quicker to look for each than for anything that looks like one."""
+"""Beginnings and ends. Up to so many it is quicker to look for each than for anything that looks like one."""
 _RETIRED = 64
 _INSTEAD = "[redacted:token]"
 
@@ -29,8 +29,9 @@ class LiveTokens:
         self._heads: dict[str, str] = {}
         self._tails: dict[str, str] = {}
         self._retired: deque[str] = deque()
-        # What is looked for, while it is little. Replaced and never changed: the writer's thread reads it.
-        self._probes: list[tuple[str, bytes]] | None = []
+        # What is looked for in texts and in bytes, while it is little. Replaced and never changed: the writer's
+        # thread reads it.
+        self._probes: tuple[tuple[str, ...], tuple[bytes, ...]] | None = ((), ())
 
     def add(self, token: str) -> None:
         """From now on it is taken out."""
@@ -49,14 +50,14 @@ class LiveTokens:
     def text(self, text: str) -> str:
         """The same object if there is nothing to take out."""
         probes = self._probes
-        if probes is not None and not any(key in text for key, _ in probes):
+        if probes is not None and not any(key in text for key in probes[0]):
             return text
         return _RUN.sub(self._clean, text)
 
     def json(self, body: bytes) -> bytes:
         """The same for encoded JSON."""
         probes = self._probes
-        if probes is not None and not any(key in body for _, key in probes):
+        if probes is not None and not any(key in body for key in probes[1]):
             return body
         # Byte for byte there and back, whatever the bytes mean.
         text = body.decode("latin-1")
@@ -64,8 +65,11 @@ class LiveTokens:
         return body if cleaned == text else cleaned.encode("latin-1")
 
     def _look_for(self) -> None:
-        few = len(self._heads) <= _FEW
-        self._probes = [(key, key.encode()) for key in (*self._heads, *self._tails)] if few else None
+        if len(self._heads) + len(self._tails) > _FEW:
+            self._probes = None
+        else:
+            keys = (*self._heads, *self._tails)
+            self._probes = (keys, tuple(map(str.encode, keys)))
 
     def _clean(self, run: re.Match[str]) -> str:
         digits = run[0]

@@ -29,7 +29,7 @@ class Layers:
 
     def add(self, name: str, value: object, source: str) -> None:
         """Lay one setting on top; a refusal names the source."""
-        merged = _merge(self.values.get(name), value) if name in _MERGED else value
+        merged = merge(self.values.get(name), value) if name in _MERGED else value
         try:
             parse(name, merged)
         except InvalidParams as error:
@@ -44,12 +44,13 @@ class Layers:
         return dict(sorted((dict.fromkeys(set(names) - given, DEFAULT) | known).items()))
 
 
-def _merge(below: object, above: object) -> object:
+def merge(below: object, above: object) -> object:
+    """One table over another, entry by entry; whatever is no table is replaced. Neither is changed."""
     if not isinstance(below, dict) or not isinstance(above, Mapping):
         return above
     merged = cast("dict[str, Any]", below).copy()
     for key, value in cast("Mapping[str, Any]", above).items():
-        merged[key] = _merge(merged.get(key), value)
+        merged[key] = merge(merged.get(key), value)
     return merged
 
 

@@ -28,7 +28,7 @@ from tertulia.policy.sandbox_mode import sandbox_from_wire
 from tertulia.protocol.storage import Full, StoragePolicy, storage_from_wire
 from tertulia.session.config_file import anchor, anchor_servers, read_config, read_override
 from tertulia.session.environment import Environment
-from tertulia.session.layers import Layers
+from tertulia.session.layers import Layers, merge
 from tertulia.session.project_file import apply_project_file, find_project_files, read_project_servers
 from tertulia.session.setting_values import check_name, parse, parse_limits, with_current_names
 
@@ -179,11 +179,20 @@ def load_settings(
         layers.add("project_servers", servers, ", ".join(dict.fromkeys(server.source for server in servers)))
     if model := environment.variables.get("TERTULIA_MODEL"):
         layers.add("model", model, "environment TERTULIA_MODEL")
-    for override in overrides:
-        _add_file(layers, read_override(override), "-c", cwd, environment)
+    for override in _joined(overrides):
+        _add_file(layers, override, "-c", cwd, environment)
     _add_flags(layers, flags or {}, cwd, environment)
     layers.values.setdefault("cwd", str(cwd))
     return Loaded(Settings(**layers.values), layers.provenance(Settings.__struct_fields__), warnings, environment)
+
+
+def _joined(overrides: Sequence[str]) -> list[dict[str, Any]]:
+    """Each for itself, but for MCP servers: a server is checked when all of it is said, in whatever order."""
+    read = list(map(read_override, overrides))
+    servers: object = {}
+    for override in read:
+        servers = merge(servers, override.pop("mcp_servers", {}))
+    return [*read, {"mcp_servers": servers}] if servers else read
 
 
 def _add_file(layers: Layers, config: Table, source: str, cwd: Path, environment: Environment) -> None:
