@@ -159,6 +159,32 @@ def test_a_sweep_says_what_it_did(shell: Shell) -> None:
     assert ids(shell) == set()
 
 
+def test_a_dry_run_says_what_a_sweep_would_do_and_does_nothing(shell: Shell) -> None:
+    """X-31."""
+    assert shell.run("sessions", "sweep", "--dry-run").out == "Nothing is due.\n"
+    session_id = talk(shell)
+    limit = ("-c", "retention.max_total_mb=0.000001")
+    ran = shell.run("sessions", "sweep", "--dry-run", *limit)
+    assert ran.code == 0
+    assert ran.out.splitlines()[0].endswith("1 session would be removed; nothing was.")
+    assert ran.out.splitlines()[1] == f"  {session_id} would go"
+    assert ids(shell) == {session_id}
+    with held(shell, session_id):
+        ran = shell.run("sessions", "sweep", "--dry-run", *limit)
+    assert ran.out.splitlines() == ["Nothing is due.", f"  {session_id} is in use: its owner sweeps it"]
+
+
+def test_looking_leaves_nothing_beside_a_session(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E7: readers need a journal's files; they are gone with them."""
+    home = shell.folder / "data"
+    monkeypatch.setenv("TERTULIA_HOME", str(home))
+    session_id = talk(shell)
+    for words in (("ls",), ("ls", "--search", "tea"), ("show", "--last"), ("export", "--last"), ("replay", "--last")):
+        assert shell.run("sessions", *words).code == 0
+        beside = {path.name for path in (home / "sessions").iterdir()}
+        assert beside - {"index.db"} == {f"{session_id}.db"}, words
+
+
 def test_a_sweep_leaves_sessions_in_use_to_their_owners_and_tells_of_trouble(shell: Shell) -> None:
     session_id = talk(shell)
     with held(shell, session_id):

@@ -16,6 +16,9 @@ from tertulia.context.offers import McpServerStdio
 from tertulia.context.provider import SessionContext
 from tertulia.context.tokens import SessionTokenStore
 from tertulia.errors import Closed, InvalidParams
+from tertulia.events.bus import EventBus
+from tertulia.events.journal import NoJournal
+from tertulia.protocol.ids import new_session_id
 from tertulia.testing import FakeClock
 
 
@@ -317,6 +320,9 @@ async def test_a_start_that_fails_leaves_no_token(injector: Any, store: Any, met
     with pytest.raises(Closed):
         await injector.prepare("ada", meta())
     assert store.size == 0
+    injector.set_token_store(None)
+    with pytest.raises(Closed):
+        await injector.prepare("ada", meta())
 
 
 @pytest.mark.parametrize("name", ["../x", "x" * 4096, "a\0b", "", None])
@@ -365,3 +371,22 @@ async def test_what_was_cut_is_said_and_the_tools_are_cut_last(
     assert any("'b' was cut from 2,500,000 to" in warning for warning in context.warnings)
     assert [event.code for event in bus.events if event.type == "warning"] == ["context_cut"]
     assert bus.events[-1]["contextAdditions"] == 3
+
+
+@pytest.mark.parametrize("session_id", ["a\nb", "x" * 201, "\0"])
+async def test_a_session_id_that_could_not_be_shown_is_refused_first(
+    injector: Any, bus: Any, store: Any, meta: Any, session_id: str
+) -> None:
+    with pytest.raises(InvalidParams, match="session_id"):
+        await injector.prepare("ada", meta(), session_id)
+    assert (bus.events, store.size) == ([], 0)
+
+
+async def test_the_session_s_own_bus_is_a_bus(injector: Any, meta: Any) -> None:
+    """DESIGN: an event bus is anything with `publish(event)`; both events reach a subscriber."""
+    events = EventBus(new_session_id(), FakeClock(), NoJournal())
+    listening = events.subscribe()
+    injector.set_event_bus(events)
+    await injector.prepare("ada", meta())
+    events.close()
+    assert [event.type async for event in listening] == ["session:preparing", "session:context-ready"]

@@ -90,3 +90,16 @@ def test_links_and_pipes_are_not_followed(repository: Path, tmp_path: Path) -> N
 def test_a_file_that_points_nowhere_tells_nothing(tmp_path: Path, said: str) -> None:
     (tmp_path / ".git").write_text(said)
     assert git_state(str(tmp_path)) == "unknown"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_a_repository_of_somebody_else_above_is_not_ours(tmp_path: Path) -> None:
+    """HARDENING: anybody can write to a temporary directory."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (tmp_path / ".git").mkdir()
+    assert repository_of(str(work)) == str(tmp_path)
+    os.chown(tmp_path / ".git", 12345, 12345)
+    assert repository_of(str(work)) is None
+    os.chown(work, 12345, 12345)
+    assert repository_of(str(work)) == str(tmp_path)

@@ -36,6 +36,8 @@ def test_skills_are_listed_and_their_bodies_are_not(tmp_path: Path, meta: Any) -
     """Issue 9: SkillsContextProvider."""
     write(tmp_path, "sing")
     write(tmp_path, "cook", below=".claude/skills")
+    (tmp_path / ".agents/skills/README").write_text("no skill")
+    (tmp_path / ".agents/skills/empty").mkdir()
     assert listed(tmp_path, meta) == ["- sing: How to sing.", "- cook: How to cook."]
     text = SkillsContextProvider(str(tmp_path)).get_system_context("ada", meta())
     assert text is not None
@@ -142,5 +144,6 @@ def test_links_out_of_the_workspace_and_hidden_places_are_not_read(tmp_path: Pat
     (line,) = listed(work, meta)
     assert line == "- (not usable: the skill '.agents/skills/linked/SKILL.md' is not inside the workspace)"
     write(work, "hidden")
-    assert len(listed(work, meta, hidden=(str(work / ".agents"),))) == 2
-    assert not [each for each in listed(work, meta, hidden=(str(work / ".agents"),)) if "not usable" not in each]
+    assert listed(work, meta, hidden=(str(work / ".agents"),)) == [], "not even by their names"
+    assert listed(work, meta, hidden=(str(work / ".agents/skills/hidden"),))[0].startswith("- (not usable: the skill")
+    assert len(listed(work, meta)) == 2

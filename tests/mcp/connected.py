@@ -96,7 +96,13 @@ async def reaching() -> AsyncIterator[Reach]:
 
 
 async def call(
-    link: Link, tool: str, asked: Asked | None = None, *, within_s: float = DEADLINE_S, on_progress: Any = None, **arguments: Any
+    link: Link,
+    tool: str,
+    asked: Asked | None = None,
+    *,
+    within_s: float = DEADLINE_S,
+    on_progress: Any = None,
+    **arguments: Any,
 ) -> Answer:
     """One call, by default of a conversation that nobody asks about again."""
     caller = (asked or Asked()).caller

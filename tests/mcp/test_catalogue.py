@@ -39,10 +39,11 @@ def test_what_was_kept_is_recalled_under_its_key_and_no_other(tmp_path: Path) ->
 def test_only_its_owner_can_read_it_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        Catalogue(tmp_path).keep(KEY, TOOLS)
+        Catalogue(tmp_path / "home").keep(KEY, TOOLS)
     finally:
         os.umask(before)
-    folder = tmp_path / "mcp-catalogue"
+    folder = tmp_path / "home" / "mcp-catalogue"
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
     assert folder.stat().st_mode & 0o777 == 0o700
     assert [path.name for path in folder.iterdir()] == [f"{KEY}.json"]
     assert (folder / f"{KEY}.json").stat().st_mode & 0o777 == 0o600

@@ -184,11 +184,11 @@ async def test_a_start_that_takes_no_notice_of_being_stopped_is_ended_and_not_be
 @in_virtual_time
 async def test_a_call_on_a_failed_server_says_why_it_failed_and_when_it_will_be_tried() -> None:
     async with house() as home:
-        home.twin.start_errors.extend(["no such program", "still none"])
+        home.twin.start_errors.extend(["fs: no such program", "still none"])
         server = home.lease(start="lazy").server
         await server.settled()
         began = now()
-        with pytest.raises(McpError, match=r"no such program; the next try is in 0\.5 s") as refused:
+        with pytest.raises(McpError, match=r"^fs: no such program; the next try is in 0\.5 s") as refused:
             await call(server)
         assert refused.value.detail["retry_after_s"] == pytest.approx(0.5)
         assert now() == began

@@ -82,7 +82,7 @@ async def test_a_listing_that_fails_keeps_the_tools_and_says_why_until_the_next_
     async with house() as home:
         server = await home.ready()
         told = Told(server)
-        home.twin.list_errors.append("no list today")
+        home.twin.list_errors.append("fs: no list today")
         home.twin.change(NEW)
         await asyncio.sleep(1)
         assert (server.status, server.error, server.tools) == ("ready", "no list today", (ECHO,))
@@ -220,7 +220,7 @@ async def test_calls_of_many_run_side_by_side_on_one_connection() -> None:
 async def test_a_tool_that_it_does_not_offer_is_not_called() -> None:
     async with house() as home:
         server = await home.ready()
-        with pytest.raises(McpError, match="MCP server fs has no tool 'rm'"):
+        with pytest.raises(McpError, match="fs: the server has no tool 'rm'"):
             await call(server, "rm")
         assert home.twin.calling.reached == 0
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from tertulia.mcp.pool import ServerPool
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
 from tests.mcp.connected import Asked, recorded, until
-from tests.mcp.fakes import VARIABLES, bare, by_http, by_stdio, hostile, plain
+from tests.mcp.fakes import VARIABLES, bare, by_http, by_stdio, hostile, plain, web
 
 TIME = str(Path(sys.executable).with_name("mcp-server-time"))
 
@@ -50,6 +52,15 @@ async def ready(servers: ServerPool, reached: tuple[ServerDefinition, Launch], s
 async def call(server: LiveServer, tool: str, **arguments: Any) -> str:
     answer = await server.call(tool, arguments, Asked().caller, timeout_s=20, on_progress=lambda *_: None)
     return answer.text
+
+
+@contextmanager
+def running(argv: tuple[str, ...]) -> Iterator[None]:
+    with subprocess.Popen(argv) as process:
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 def starts(record: Path) -> list[int]:
@@ -262,3 +273,21 @@ async def test_both_eras_are_reached_through_the_pool() -> None:
         old, new = await asyncio.gather(*(ready(servers, by_stdio(argv)) for argv in (bare(), plain())))
         assert (old.protocol_version or "") < "2026-07-28" <= (new.protocol_version or "")
         assert await call(new, "echo", text="hi") == "hi"
+
+
+async def test_a_server_behind_an_address_that_goes_away_is_there_again_when_it_is_back() -> None:
+    """C11, over HTTP: the calls in between fail with a reason."""
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    async with pool() as servers:
+        with running(web("json", port)):
+            server = servers.lease(*by_http(f"http://127.0.0.1:{port}/mcp"), "s").server
+            await until(lambda: server.status == "ready")
+            assert await call(server, "echo")
+        with pytest.raises(McpError, match="cannot be reached"):
+            await call(server, "echo")
+        await until(lambda: server.status == "failed")
+        assert "cannot be reached" in (server.error or "")
+        with running(web("json", port)):
+            await until(lambda: server.status == "ready")
+            assert await call(server, "echo")

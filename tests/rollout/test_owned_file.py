@@ -177,13 +177,35 @@ def test_an_erasure_waits_for_who_reads_and_says_so_if_it_cannot(
     with closing(sqlite3.connect(files.db, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM record").fetchall()
-        with pytest.raises(StorageError, match="another program reads it") as refusal:
+        with pytest.raises(StorageError, match="another program reads the file") as refusal:
             file.enforce(1, HeadersOnly(), ())
         assert refusal.value.detail["kind"] == "busy"
         assert found_in(files, b"canary") != []
         file.commit([row(2)])  # writing goes on
     assert read(files)[0].body is None
     file.enforce(77, HeadersOnly(), ())  # has nothing to do but this
+    assert found_in(files, b"canary") == []
+
+
+def test_who_is_in_the_way_of_an_erasure_is_named(
+    files: SessionFiles, file: OwnedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E3: and what to do about it."""
+    monkeypatch.setattr(database, "PATIENCE_S", 0.05)
+    file.commit([row(1, b"canary" * 50)])
+    reading = (
+        "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None); db.execute('BEGIN');"
+        "db.execute('SELECT * FROM record').fetchall(); print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", reading, str(files.db)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        reader.stdout.readline()
+        with pytest.raises(StorageError, match=f"process {reader.pid} reads the file; end that program") as refusal:
+            file.enforce(1, HeadersOnly(), ())
+        assert refusal.value.detail["readers"] == [str(reader.pid)]
+        reader.communicate(timeout=20)
+    assert file.sweep(NOW, "headers_only").bodies == 0
     assert found_in(files, b"canary") == []
 
 

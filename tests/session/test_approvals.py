@@ -199,6 +199,23 @@ async def test_grants_are_listed_and_taken_back(tmp_path: Path) -> None:
         await said
 
 
+async def test_a_grant_ends_when_the_setting_says_so_unless_the_answer_does(tmp_path: Path) -> None:
+    """X-29: without the setting a grant lasts as long as its scope."""
+    need("bubblewrap")
+    clock = FakeClock()
+    settings: dict[str, Any] = {"cwd": str(tmp_path), "approval_policy": "untrusted", "clock": clock}
+    script = (TOUCH, "1", call("shell", {"command": ["touch", "another"]}), "2")
+    async with stage(*script, approval_ttl_s=1_800, **settings) as acting, acting.session.events() as news:
+        for ttl in ({}, {"ttl_s": 60}):
+            said = acting.begin(acting.root.message("go"))
+            event = await asked(news)
+            await acting.session.approvals.resolve(event.data["approval_id"], "allow", scope="session", **ttl)
+            await said
+        assert [grant.expires_in_s for grant in acting.session.approvals.grants()] == [1_800, 60]
+        clock.advance(1_800)
+        assert acting.session.approvals.grants() == []
+
+
 async def test_interrupting_answers_its_own_request_and_the_history_is_whole(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"cwd": str(tmp_path), "approval_policy": "untrusted"}
     async with stage(TOUCH, **settings) as acting, acting.session.events() as news:

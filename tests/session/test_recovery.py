@@ -18,7 +18,8 @@ from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.recovery import INTERRUPTED, UNKNOWN, _what_is_missing
 from tertulia.session.session import Session
-from tertulia.testing import ScriptedModel, call, say
+from tertulia.session.sweeping import sweep_all
+from tertulia.testing import FakeClock, ScriptedModel, call, say
 from tests.session.lives import Lives, told, types, until
 
 
@@ -182,6 +183,45 @@ async def test_a_tool_that_had_been_started_has_an_unknown_outcome_and_is_not_ru
         aborted = told(again)[-1]
         assert (aborted.data["reason"], aborted.conversation_id) == ("crash", session.root.id)
         assert (await again.root.message("what now?")).text == "sorry"
+
+
+@pytest.mark.parametrize(("away", "stored"), [(30.0, True), (90.0, False)])
+async def test_a_result_that_is_said_again_is_no_younger_for_it(lives: Lives, away: float, stored: bool) -> None:
+    """E4, X-31: it had ended, it had not been said; its text goes a minute after it came, not after the resume."""
+    clock = FakeClock()
+    started, go = gate()
+
+    @tertulia.tool
+    async def look(where: str) -> str:
+        """One is quick, the other is not."""
+        if where == "there":
+            started.set()
+            await go.wait()
+        return f"canary-{where}"
+
+    settings: dict[str, Any] = {"tools": [look], "storage_policy": {"ttl": 60.0}}
+    both = say("", call("look", {"where": "here"}), call("look", {"where": "there"}))
+    model = ScriptedModel([both, "done"])
+    async with Session.start(tertulia.Settings(model=model, **settings), clock=clock) as session:
+        asked = asyncio.create_task(session.root.message("look"))
+        await started.wait()
+        await session.parts.journal.settle()
+        lives.die()
+        go.set()
+        await asked
+    clock.advance(away)
+    again = Session.resume(session.id, tertulia.Settings(model=ScriptedModel([]), **settings), clock=clock)
+    async with again as back:
+        assert ("canary-here" in [output.text for output in outputs(back)]) is stored
+    clock.advance(59.0 - away if stored else 0.0)
+    assert (b"canary-here" in stored_in(lives.home)) is stored
+    clock.advance(2.0)
+    await sweep_all(lives.home, tertulia.Settings(), clock)
+    assert b"canary-here" not in stored_in(lives.home)
+
+
+def stored_in(home: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in (home / "sessions").iterdir())
 
 
 async def test_a_call_that_was_not_stored_has_its_one_end_too(lives: Lives) -> None:

@@ -73,7 +73,7 @@ def test_on_the_command_line_a_server_may_be_said_in_any_order(place) -> None:
     with pytest.raises(InvalidParams, match=r"^-c: mcp_servers\.n has neither command nor url"):
         place.servers('mcp_servers.n.args=["1"]')
     with pytest.raises(InvalidParams, match=r"^-c: mcp_servers must be a table"):
-        place.servers("mcp_servers=5")
+        place.servers("mcp_servers=0")
 
 
 def test_a_bad_name_is_that_servers_trouble_alone(place) -> None:

@@ -283,3 +283,22 @@ def test_an_old_switch_that_is_neither_true_nor_false_is_refused_with_its_place(
     """S002-20."""
     with pytest.raises(InvalidParams, match="-c: disable_response_storage must be true or false"):
         house.load("disable_response_storage=perhaps")
+
+
+@pytest.mark.parametrize("root", [".git", ".git/hooks", "sub/.GIT", "link"])
+def test_a_project_cannot_make_what_is_protected_writable_by_asking_for_nothing_else(house, root: str) -> None:
+    """A4: a smaller root would be narrower by its path, and yet let commands write what no other root lets them."""
+    (house.project_file.parent.parent / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
+    (house.project_file.parent.parent / "link").symlink_to(".git")
+    house.project_file.write_text(f'writable_roots = ["{root}", "src"]\n')
+    loaded = house.load()
+    workspace = os.path.realpath(house.project_file.parent.parent)
+    assert loaded.settings.rights().writable_roots == (f"{workspace}/src",)
+    assert any("protected" in warning for warning in loaded.warnings)
+
+
+def test_what_the_user_made_writable_a_project_may_keep(house) -> None:
+    house.user_file.write_text('writable_roots = [".git"]\n')
+    house.project_file.write_text('writable_roots = [".git/info"]\n')
+    workspace = os.path.realpath(house.project_file.parent.parent)
+    assert house.load().settings.rights().writable_roots == (f"{workspace}/.git/info",)

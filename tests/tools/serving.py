@@ -32,8 +32,14 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "str
 
 
 def spec_of(tool: RemoteTool, server: str = "fs") -> ToolSpec:
-    spec = ToolSpec.define(fqn(server, tool.name), tool.description, tool.input_schema, source="mcp", server=server)
-    return replace(spec, remote_name=tool.name)
+    return ToolSpec.define(
+        fqn(server, tool.name),
+        tool.description,
+        tool.input_schema,
+        source="mcp",
+        server=server,
+        remote=(tool.name, msgspec.structs.asdict(tool.hints)),
+    )
 
 
 class Now(msgspec.Struct):

@@ -283,3 +283,12 @@ async def test_the_deadline_of_tools_counts_neither_for_a_person_nor_for_the_ser
 
 def test_a_spec_is_what_the_model_is_told() -> None:
     assert Bench().tool.spec == spec_of(READING)
+
+
+async def test_a_hint_that_changes_is_a_definition_that_changed() -> None:
+    """C1: nobody becomes read-only after it was shown as something else."""
+    bench = Bench(WRITING)
+    bench.servers.tools["write"] = replace(WRITING, hints=READING.hints)
+    with pytest.raises(McpError, match="its definition changed"):
+        await bench.run()
+    assert bench.servers.calls == []

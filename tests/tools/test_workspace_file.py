@@ -10,7 +10,7 @@ import pytest
 
 from tertulia.errors import InvalidParams
 from tertulia.tools import workspace_file
-from tertulia.tools.workspace_file import read_text_inside
+from tertulia.tools.workspace_file import read_start, read_text_inside
 
 
 async def test_a_text_is_read_whole_up_to_the_limit(tmp_path: Path) -> None:
@@ -89,3 +89,11 @@ async def test_what_commands_are_not_shown_is_not_read_either(tmp_path: Path) ->
         with pytest.raises(InvalidParams, match="secrets"):
             await read_text_inside(str(tmp_path), path, 100, "field", hidden)
     assert await read_text_inside(str(tmp_path), ".ssh2", 100, "field", hidden) == "no key"
+
+
+def test_a_beginning_is_read_and_whether_there_is_more(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("abcdef")
+    assert read_start(str(tmp_path), "a.md", 6, "field") == (b"abcdef", False)
+    assert read_start(str(tmp_path), "a.md", 5, "field") == (b"abcde", True)
+    with pytest.raises(InvalidParams, match=r"field '\.\./a\.md' is not inside"):
+        read_start(str(tmp_path / "x"), "../a.md", 5, "field")

@@ -21,10 +21,17 @@ _UNDER_WAY = {
 
 
 def repository_of(cwd: str) -> str | None:
-    """The nearest directory, upwards, that holds a `.git`; links to one do not count."""
+    """The nearest directory, upwards, that holds a `.git`. Links to one do not count.
+
+    Neither does one that is somebody else's: above a temporary directory anybody can put one, with rules in it.
+    """
     here = Path(os.path.realpath(cwd))
+    try:
+        trusted = {os.getuid(), here.stat().st_uid}
+    except OSError:
+        return None
     for folder in (here, *here.parents)[:_MAX_LEVELS]:
-        if _git_directory(folder) is not None:
+        if _git_directory(folder) is not None and (folder / ".git").lstat().st_uid in trusted:
             return str(folder)
     return None
 

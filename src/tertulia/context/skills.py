@@ -99,7 +99,7 @@ class SkillsContextProvider:
         skills: dict[str, Skill] = {}
         broken: list[str] = []
         tops = _tops(meta.cwd or self._cwd)
-        for folder in _folders(tops) if tops else ():
+        for folder in _folders(tops, self._hidden) if tops else ():
             if len(skills) >= MAX_SKILLS:
                 broken.append(f"there are more than {MAX_SKILLS}")
                 break
@@ -121,18 +121,22 @@ def _tops(cwd: str | None) -> list[str]:
     return [here] if root is None or root == here else [here, root]
 
 
-def _folders(tops: Sequence[str]) -> Iterator[str]:
+def _folders(tops: Sequence[str], hidden: Sequence[str]) -> Iterator[str]:
     for top in tops:
         for place in PLACES:
             found = os.path.join(top, place)
-            # A link to a place elsewhere would not be read, and is not listed either.
-            if os.path.realpath(found) != found or not os.path.isdir(found):
+            # What would not be read is not listed either: a link to a place elsewhere, and where secrets are kept.
+            if os.path.realpath(found) != found or not os.path.isdir(found) or _is_below(found, hidden):
                 continue
             with os.scandir(found) as entries:
                 names = sorted(entry.name for entry in islice(entries, _MAX_ENTRIES))
             for name in names:
                 if os.path.lexists(os.path.join(found, name, "SKILL.md")):
                     yield os.path.relpath(os.path.join(found, name), tops[-1])
+
+
+def _is_below(path: str, places: Sequence[str]) -> bool:
+    return any(os.path.commonpath([path, real]) == real for real in map(os.path.realpath, places))
 
 
 def _described(top: str, folder: str, hidden: Sequence[str]) -> Skill:

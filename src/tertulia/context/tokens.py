@@ -38,6 +38,7 @@ class SessionToken(msgspec.Struct, frozen=True):
 
 class SessionTokenStore:
     """The tokens of this process, in memory only. One for each session id; revoked and expired ones leave no trace.
+    Not thread-safe: it belongs to the loop's thread.
 
     A token is found by its hash: how long that takes says nothing about how much of a guess was right. To the
     redactor it is a secret from its first moment; hand in the one that cleans logs and records.

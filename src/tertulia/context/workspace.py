@@ -38,7 +38,7 @@ class WorkspaceContextProvider:
     ) -> None:
         self._cwd = cwd
         self._hidden = hidden
-        self._today = Timestamps(clock or SystemClock())
+        self._clock = clock or SystemClock()
         self._max_bytes = max_bytes
 
     def get_system_context(self, agent_name: str, meta: AgentInstanceMeta) -> str | None:
@@ -50,7 +50,7 @@ class WorkspaceContextProvider:
         machine = os.uname()
         facts = [
             f"- Directory: {_one_line(cwd)}",
-            f"- Date: {self._today()[:10]} (UTC)",
+            f"- Date: {Timestamps(self._clock)()[:10]} (UTC)",
             f"- Platform: {machine.sysname} {machine.machine}",
         ]
         if root is not None:

@@ -76,7 +76,8 @@ class Catalogue:
             _log.warning("the tools of an MCP server could not be kept in %s: %s", self._folder, error)
 
     def _make_folder(self) -> None:
-        self._folder.mkdir(_PRIVATE, parents=True, exist_ok=True)
+        self._folder.parent.mkdir(_PRIVATE, parents=True, exist_ok=True)
+        self._folder.mkdir(_PRIVATE, exist_ok=True)
         found = os.lstat(self._folder)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             raise NotADirectoryError(f"{self._folder} is not a directory of ours")

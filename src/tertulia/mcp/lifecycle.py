@@ -18,6 +18,7 @@ from tertulia.mcp.parting import part_from
 from tertulia.mcp.relisting import Relisting
 from tertulia.mcp.server import Connection, Spawn
 from tertulia.mcp.standing import Standing
+from tertulia.mcp.trouble import trouble
 
 Dial = Callable[[Callable[[], None]], Awaitable[Connection]]
 """Opens a connection, or raises McpError; cancelled, it leaves nothing behind. What it is given is to be called when
@@ -94,17 +95,16 @@ class Lifecycle:
                 return self.connection
             self._fail(self.connection.why or "the connection ended")
         if self._sealed:
-            raise McpError(f"MCP server {name} was closed with those who used it")
+            raise trouble(name, "closed", "the server was closed with those who used it")
         left = self._backoff.left_s()
-        if self.standing.status == "failed" and left > 0:
-            raise McpError(
-                f"MCP server {name} failed: {standing.error}; the next try is in {left:.1f} s", retry_after_s=left
-            )
-        if self.standing.status != "starting":
+        if standing.status == "failed" and left > 0:
+            again = f"{name}: {standing.error}; the next try is in {left:.1f} s"
+            raise McpError(again, server=name, reason="not_started", retry_after_s=left)
+        if standing.status != "starting":
             self._begin()
-        await self.standing.settled()
+        await standing.settled()
         if self.connection is None:
-            raise McpError(f"MCP server {name} does not run: {standing.error or 'it was stopped'}")
+            raise trouble(name, "not_started", standing.error or "it was stopped")
         return self.connection
 
     def _begin(self) -> None:
@@ -172,7 +172,7 @@ class Lifecycle:
         except (TimeoutError, McpError) as error:
             # Another start may be wanted by now: this one was given up, and it took so long to tidy up after it.
             if deadline == self.standing.deadline:
-                self._fail(error.message if isinstance(error, McpError) else self._slowness())
+                self._fail(self._reason(error) if isinstance(error, McpError) else self._slowness())
             return None
         if deadline != self.standing.deadline:
             return None
@@ -188,11 +188,11 @@ class Lifecycle:
             async with asyncio.timeout(self._patience_s):
                 changed = await self.offer.take(connection, self._clock.monotonic())
         except TimeoutError:
-            error = McpError(f"MCP server {self.name} did not list its tools within {self._patience_s:g} s")
+            error = trouble(self.name, "timeout", f"it did not list its tools within {self._patience_s:g} s")
         except McpError as failure:
             error = failure
         if connection is self.connection and not connection.gone.is_set():
-            self.standing.become("ready", error and error.message, changed=changed)
+            self.standing.become("ready", error and self._reason(error), changed=changed)
             await self.offer.write_down()
         return error
 
@@ -200,6 +200,10 @@ class Lifecycle:
         problem = await part_from(connection, self.name)
         if problem is not None and self.standing.status == "stopped":
             self.standing.become("stopped", f"it could not be stopped: {problem}")
+
+    def _reason(self, error: McpError) -> str:
+        """Without the name: whoever asks how a server stands knows which."""
+        return error.message.removeprefix(f"{self.name}: ")
 
     def _slowness(self) -> str:
         return f"it did not start within {self._patience_s:g} s (startup_timeout_sec)"

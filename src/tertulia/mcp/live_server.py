@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tertulia.errors import McpError
 from tertulia.events.clock import Clock
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.lifecycle import Dial, Lifecycle
 from tertulia.mcp.offer import Offer
 from tertulia.mcp.server import Answer, Caller, OnProgress, RemoteTool, Spawn, Status
 from tertulia.mcp.toolset import Toolset
+from tertulia.mcp.trouble import trouble
 
 
 class LiveServer:
@@ -125,9 +125,10 @@ class LiveServer:
         await self._life.catch_up()
         offered = self._offer.find(tool)
         if offered is None:
-            raise McpError(f"MCP server {self.definition.name} has no tool {tool!r:.80}")
+            raise trouble(self.definition.name, "refused", f"the server has no tool {tool!r:.80}")
         if seen is not None and offered is not seen and offered != seen:
-            raise McpError(f"{self.definition.name} defines {tool!r:.80} otherwise than before; refresh the view first")
+            sentence = f"the server defines {tool!r:.80} otherwise than before; refresh the view first"
+            raise trouble(self.definition.name, "refused", sentence)
         return await connection.call(tool, arguments, caller, timeout_s=timeout_s, on_progress=on_progress)
 
     def start(self, *, insist: bool = False) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from tertulia.errors import McpError
 from tertulia.events.clock import Clock
 from tertulia.mcp.server import Spawn
+from tertulia.mcp.trouble import trouble
 
 APART_S = 0.2
 """Between the listings that a server causes. What somebody of ours asks for is done at once."""
@@ -88,7 +89,7 @@ class Relisting:
             self._asked.clear()
             waiting, self._waiting = self._waiting, []
             self._began = self._clock.monotonic()
-            error: McpError | None = McpError(f"{self._name}: the listing was broken off")
+            error: McpError | None = trouble(self._name, "closed", "the listing was broken off")
             try:
                 error = await list_again()
             finally:
@@ -115,7 +116,7 @@ class Relisting:
         _answer(waiting, self._too_late())
 
     def _too_late(self) -> McpError:
-        return McpError(f"{self._name}: the connection ended before its tools were listed")
+        return trouble(self._name, "closed", "the connection ended before its tools were listed")
 
 
 def _answer(waiting: list[asyncio.Future[McpError | None]], error: McpError | None) -> None:

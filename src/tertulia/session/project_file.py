@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tertulia.mcp.dot_mcp import NAME as DOT_MCP
 from tertulia.mcp.dot_mcp import read_dot_mcp
 from tertulia.mcp.written import WrittenServer
 from tertulia.policy.narrowing import Narrowed, Rights, narrow
+from tertulia.sandbox.nested import protected_part
 from tertulia.session.setting_values import check_name, parse, parse_limits
 
 
@@ -74,6 +76,9 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
         WrittenServer(name=name, entry=entry, source=str(path), folder=folder, form="toml")
         for name, entry in config.get("mcp_servers", {}).items()
     ]
+    for root in [root for root in asked.get("writable_roots") or () if _is_protected(root, ceiling)]:
+        asked["writable_roots"] = [other for other in asked["writable_roots"] if other != root]
+        warnings.append(f"{path}: writable_roots: {root} is ignored, it lies in a protected directory")
     given, refused = narrow(asked, ceiling, ceiling, "session")
     warnings.extend(_refusal(path, entry) for entry in refused)
     before, after = asdict(ceiling), asdict(given)
@@ -89,6 +94,13 @@ def _right(name: str, value: object, ceiling: Rights) -> dict[str, Any]:
     if name == "limits":
         return {name: parse_limits(value, ceiling.limits)}
     return {name: parsed} if name in Rights.__struct_fields__ else {}
+
+
+def _is_protected(root: str, ceiling: Rights) -> bool:
+    """Smaller than what is allowed, and yet more: in a root that is `.git` itself nothing is protected."""
+    inside = [os.path.relpath(root, above) for above in ceiling.writable_roots or ()]
+    inside = [path for path in inside if path.split("/")[0] != ".."]
+    return bool(inside) and all(protected_part(path) is not None for path in inside)
 
 
 def _refusal(path: Path, entry: Narrowed) -> str:

@@ -222,6 +222,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "on_tool_conflict": _one_of("error", "skip"),
     "close_timeout_s": _close_timeout,
     "approval_timeout_s": _seconds,
+    "approval_ttl_s": _optional(_seconds),
     "tool_timeout_s": _seconds,
     "cwd": _optional(_directory),
 }

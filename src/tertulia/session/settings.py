@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -87,6 +88,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     on_tool_conflict: Literal["error", "skip"] = "error"
     close_timeout_s: float = 10.0
     approval_timeout_s: float = 300.0
+    approval_ttl_s: float | None = None
+    """How long a grant holds whose answer does not say; None: as long as its scope."""
     tool_timeout_s: float = 300.0
     cwd: str | None = None
     """Where conversations work; None: where the process was started."""
@@ -189,10 +192,8 @@ def load_settings(
 def _joined(overrides: Sequence[str]) -> list[dict[str, Any]]:
     """Each for itself, but for MCP servers: a server is checked when all of it is said, in whatever order."""
     read = list(map(read_override, overrides))
-    servers: object = {}
-    for override in read:
-        servers = merge(servers, override.pop("mcp_servers", {}))
-    return [*read, {"mcp_servers": servers}] if servers else read
+    parts = [override.pop("mcp_servers") for override in read if "mcp_servers" in override]
+    return [*read, {"mcp_servers": reduce(merge, parts)}] if parts else read
 
 
 def _add_file(layers: Layers, config: Table, source: str, cwd: Path, environment: Environment) -> None:

@@ -55,7 +55,12 @@ class Workshop(msgspec.Struct, frozen=True, eq=False):
 def open_workshop(settings: Settings, environment: Environment, clock: Clock, bus: EventBus) -> Workshop:
     """Ready, and nothing tried yet: the sandbox tests itself when the first command comes."""
     attendance = Attendance()
-    desk = ApprovalDesk(clock, timeout_s=settings.approval_timeout_s, is_seen=attendance.sees)
+    desk = ApprovalDesk(
+        clock,
+        timeout_s=settings.approval_timeout_s,
+        default_ttl_s=settings.approval_ttl_s,
+        is_seen=attendance.sees,
+    )
     sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock)
     policy = shell_environment_from_wire(settings.shell_environment)
     root = workspace_of(settings)
