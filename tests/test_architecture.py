@@ -78,7 +78,10 @@ FRAMES = {
         *("remote", "remote_answer", "remote_consent", "remote_progress"),
     },
 }
-COMPOSITION_ROOT = {"tertulia", "tertulia.session.assembly", "tertulia.session.recording", "tertulia.testing"}
+COMPOSITION_ROOT = {
+    *("tertulia", "tertulia.session.assembly", "tertulia.session.members", "tertulia.session.recording"),
+    "tertulia.testing",
+}
 
 # Ruff frees a whole file from TID251. Here stands which of the banned names that was for.
 FREED_FOR = {

@@ -57,9 +57,9 @@ async def use(link: Link) -> None:
             arguments = dict.fromkeys(arguments, listed[0].input_schema)
         try:
             answer = await link.call(name, arguments, caller, timeout_s=20, on_progress=lambda *_: None)
-            print(f"{name}: {answer.text[:200]}")
+            sys.stdout.write(f"{name}: {answer.text[:200]}\n")
         except McpError as error:
-            print(f"{name}: {error}")
+            sys.stdout.write(f"{name}: {error}\n")
 
 
 async def main(url: str) -> None:

@@ -7,35 +7,44 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tertulia.errors import ApprovalDenied, McpError
 from tertulia.mcp.connection import Link
 from tertulia.mcp.server import Elicitation, Elicited, Sampling
 from tests.mcp.connected import Asked, Reach, call, recorded, serving, until
-from tests.mcp.fakes import bare, by_http, by_stdio, plain
+from tests.mcp.fakes import bare, by_http, by_stdio, hostile, plain
 
 KINDS = ("bare", "plain", "http")
 
 
+@pytest.fixture(scope="module")
+def behind_an_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
+    """Its port and its record. One for all tests: it takes long to start."""
+    record = tmp_path_factory.mktemp("http") / "record"
+    with serving(plain("http", "0", "--record", str(record))) as port:
+        yield port, record
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    """What a server that is only this test's writes down."""
+    return tmp_path / "record"
+
+
 @pytest.fixture(params=KINDS)
-async def honest(request: pytest.FixtureRequest, reach: Reach, tmp_path: Path) -> AsyncIterator[Link]:
+async def honest(request: pytest.FixtureRequest, reach: Reach, record: Path) -> Link:
     """A server that behaves: of the old era, of the modern one, and of that behind an address."""
-    record = ("--record", str(tmp_path / "record"))
-    match request.param:
-        case "bare":
-            yield await reach(by_stdio(bare(*record), sampling=True))
-        case "plain":
-            yield await reach(by_stdio(plain(*record), sampling=True))
-        case _:
-            with serving(plain("http", "0", *record)) as port:
-                link = await reach(by_http(f"http://127.0.0.1:{port}/mcp", sampling=True))
-                yield link
-                await link.close()
+    if request.param == "http":
+        port, _ = request.getfixturevalue("behind_an_address")
+        return await reach(by_http(f"http://127.0.0.1:{port}/mcp", sampling=True))
+    program = bare if request.param == "bare" else plain
+    return await reach(by_stdio(program("--record", str(record)), sampling=True))
 
 
 async def test_a_tool_is_listed_and_called(honest: Link) -> None:
@@ -66,8 +75,12 @@ async def test_progress_comes_while_the_call_lasts_and_not_after(honest: Link) -
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
-async def test_a_call_that_is_given_up_is_cancelled_at_the_server(honest: Link, tmp_path: Path, how: str) -> None:
+async def test_a_call_that_is_given_up_is_cancelled_at_the_server(
+    honest: Link, record: Path, behind_an_address: tuple[int, Path], how: str
+) -> None:
     """X-24: a timeout and a cancellation reach the server."""
+    files = (record, behind_an_address[1])
+    before = sum(recorded(file).count("cancelled slow") for file in files)
     begun = asyncio.Event()
     task = asyncio.create_task(
         call(honest, "slow", seconds=60, within_s=0.5 if how == "timeout" else 30, on_progress=lambda *_: begun.set())
@@ -81,7 +94,7 @@ async def test_a_call_that_is_given_up_is_cancelled_at_the_server(honest: Link, 
         with pytest.raises(McpError, match=r"`slow` gave no answer within 0\.5 s") as refused:
             await task
         assert refused.value.detail["reason"] == "timeout"
-    await until(lambda: "cancelled slow" in recorded(tmp_path / "record"))
+    await until(lambda: sum(recorded(file).count("cancelled slow") for file in files) == before + 1)
     assert (await call(honest, "echo", text="still here")).text == "still here"
 
 
@@ -188,6 +201,17 @@ async def test_closing_ends_the_calls_under_way(honest: Link) -> None:
     assert refused.value.detail["reason"] == "closed"
 
 
+async def test_a_call_that_needs_a_page_to_be_visited_is_made_again_after_it_was(reach: Reach) -> None:
+    link = await reach(by_stdio(bare()))
+    asked = Asked()
+    assert (await call(link, "gate", asked)).text == "open"
+    assert [question.url for question in asked.questions if isinstance(question, Elicitation)] == [
+        "https://example.com/in"
+    ]
+    with pytest.raises(McpError, match="error -32042: visit first"):
+        await call(link, "gate", Asked(says=Elicited("decline")))
+
+
 # ---- what only one kind of server can show
 
 
@@ -219,22 +243,23 @@ async def test_in_the_old_era_a_question_that_could_be_two_conversations_is_refu
 
 
 @pytest.mark.parametrize("kind", ["plain", "http"])
-async def test_in_the_modern_era_two_conversations_are_asked_at_the_same_time(reach: Reach, kind: str) -> None:
+async def test_in_the_modern_era_two_conversations_are_asked_at_the_same_time(
+    reach: Reach, behind_an_address: tuple[int, Path], kind: str
+) -> None:
     """S000-38."""
-    with serving(plain("http", "0")) as port:
-        link = await reach(by_http(f"http://127.0.0.1:{port}/mcp") if kind == "http" else by_stdio(plain()))
-        asked = [Asked(f"c{n}") for n in range(5)]
-        for each in asked:
-            each.may_answer.clear()
-        tasks = [asyncio.create_task(call(link, "ask", each, question=str(n))) for n, each in enumerate(asked)]
-        for each in asked:
-            await asyncio.wait_for(each.being_asked.wait(), 10)
-        for each in asked:
-            each.may_answer.set()
-        await asyncio.gather(*tasks)
-        messages = [[q.message for q in each.questions if isinstance(q, Elicitation)] for each in asked]
-        assert messages == [[str(n)] for n in range(5)]
-        await link.close()
+    address = by_http(f"http://127.0.0.1:{behind_an_address[0]}/mcp")
+    link = await reach(address if kind == "http" else by_stdio(plain()))
+    asked = [Asked(f"c{n}") for n in range(5)]
+    for each in asked:
+        each.may_answer.clear()
+    tasks = [asyncio.create_task(call(link, "ask", each, question=str(n))) for n, each in enumerate(asked)]
+    for each in asked:
+        await asyncio.wait_for(each.being_asked.wait(), 10)
+    for each in asked:
+        each.may_answer.set()
+    await asyncio.gather(*tasks)
+    messages = [[q.message for q in each.questions if isinstance(q, Elicitation)] for each in asked]
+    assert messages == [[str(n)] for n in range(5)]
 
 
 @pytest.mark.parametrize("field", ["elicitation", "sampling"])
@@ -249,8 +274,6 @@ async def test_what_the_definition_does_not_allow_is_not_offered_to_the_server(r
 
 async def test_roots_are_told_where_there_are_some(reach: Reach, tmp_path: Path) -> None:
     definition, launch = by_stdio(bare())
-    from msgspec.structs import replace
-
     link = await reach((definition, replace(launch, roots=(str(tmp_path),))))
     assert json.loads((await call(link, "roots")).text)["roots"][0]["uri"] == tmp_path.as_uri()
     bald = await reach((definition, launch))
@@ -266,10 +289,7 @@ async def test_changed_tools_are_told_of(reach: Reach) -> None:
     assert [tool.name for tool in (await link.list_tools()).tools] == ["new"]
 
 
-async def test_cancelling_the_connecting_leaves_nothing(reach: Reach, tmp_path: Path) -> None:
-    record = tmp_path / "record"
-    from tests.mcp.fakes import hostile
-
+async def test_cancelling_the_connecting_leaves_nothing(reach: Reach, record: Path) -> None:
     task = asyncio.create_task(reach(by_stdio(hostile("hangs", "--record", str(record)))))
     await until(lambda: "server/discover" in recorded(record))
     task.cancel()
@@ -280,16 +300,17 @@ async def test_cancelling_the_connecting_leaves_nothing(reach: Reach, tmp_path: 
     assert len(reach.nursery) == 0
 
 
-async def test_what_was_said_is_in_no_log(reach: Reach, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_was_said_is_in_no_log(
+    reach: Reach, behind_an_address: tuple[int, Path], caplog: pytest.LogCaptureFixture
+) -> None:
     """X-66: the SDK would write messages down."""
     caplog.set_level(logging.DEBUG)
-    with serving(plain("http", "0")) as port:
-        for reached in (by_http(f"http://127.0.0.1:{port}/mcp"), by_stdio(bare())):
-            link = await reach(reached)
-            await call(link, "echo", text="a private word")
-            with pytest.raises(McpError):
-                await call(link, "no-such-tool", text="a private word")
-            await link.close()
+    for reached in (by_http(f"http://127.0.0.1:{behind_an_address[0]}/mcp"), by_stdio(bare())):
+        link = await reach(reached)
+        await call(link, "echo", text="a private word")
+        with pytest.raises(McpError):
+            await call(link, "no-such-tool", text="a private word")
+        await link.close()
     assert "private" not in caplog.text
 
 

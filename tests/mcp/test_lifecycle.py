@@ -567,7 +567,8 @@ def test_its_tasks_may_be_ended_at_any_step(step: int) -> None:
             calling = asyncio.create_task(call(server))
             await steps(step)
             assert await home.nursery.close(1) == 0
-            await asyncio.wait({calling})
+            [outcome] = await asyncio.gather(calling, return_exceptions=True)
+            assert isinstance(outcome, Answer | McpError)
             assert server.status == "stopped"
             assert home.twin.open == 0
 

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from tertulia.errors import Closed, McpError
+from tertulia.mcp.server import Answer
 from tests.mcp.house import call, house
 from tests.mcp.virtual_time import in_virtual_time, steps
 
@@ -310,7 +311,8 @@ def test_it_may_be_closed_at_any_step(step: int) -> None:
             calling = asyncio.create_task(call(server))
             await steps(step)
             await home.pool.close()
-            await asyncio.wait({calling})
+            [outcome] = await asyncio.gather(calling, return_exceptions=True)
+            assert isinstance(outcome, Answer | McpError)
             assert (server.status, home.twin.open, len(home.nursery)) == ("stopped", 0, 0)
 
     scene()

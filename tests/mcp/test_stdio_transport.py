@@ -153,7 +153,7 @@ async def test_c10_a_line_of_1_gib_ends_the_connection_with_a_reason(reach: Reac
 
 async def test_c10_a_line_that_never_ends_is_a_timeout(reach: Reach) -> None:
     link = await reach(by_stdio(hostile("no-newline")))
-    with pytest.raises(McpError, match="gave no answer within 0.5 s"):
+    with pytest.raises(McpError, match=r"gave no answer within 0\.5 s"):
         await call(link, "echo", bytes=100, within_s=0.5)
 
 
@@ -280,7 +280,7 @@ async def test_a_server_in_a_sandbox_cannot_write(reach: Reach, tmp_path: Path) 
     record = tmp_path / "record"
     link = await reach(by_stdio(bare(), sandbox="read_only"))
     assert (await call(link, "echo", text="inside")).text == "inside"
-    with pytest.raises(McpError, match="its last words: .*FileNotFoundError"):
+    with pytest.raises(McpError, match=r"its last words: .*FileNotFoundError"):
         await reach(by_stdio(bare("--record", str(record)), sandbox="read_only"))
     assert not record.exists()
 

@@ -93,4 +93,4 @@ async def threads_ended() -> None:
     """Until nobody is left on the way to the disk."""
     loop = asyncio.get_running_loop()
     while isinstance(loop, VirtualLoop) and loop.threads:
-        await asyncio.sleep(0)
+        await steps(1)

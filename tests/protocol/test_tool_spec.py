@@ -112,3 +112,11 @@ def test_a_definition_that_is_not_json_is_refused_by_name(description, parameter
 
 def test_a_number_that_json_lacks_becomes_null() -> None:
     assert ToolSpec.define("t", "", {"default": math.nan}).schema == '{"default":null}'
+
+
+def test_what_is_only_accepted_is_no_part_of_what_a_model_sees() -> None:
+    """Nobody has to approve a tool again because it takes more than it says."""
+    plain = ToolSpec.define(**DEFINITION)
+    lenient = ToolSpec.define(**DEFINITION, accepts={"type": "object"})
+    assert (lenient.accepts, plain.accepts) == ('{"type":"object"}', None)
+    assert (lenient.digest, lenient.signature, lenient.schema) == (plain.digest, plain.signature, plain.schema)

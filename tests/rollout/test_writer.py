@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from pathlib import Path
 
@@ -54,6 +55,55 @@ async def test_all_answers_of_a_batch_come_in_one_wake_up(writer: Writer, monkey
     assert len(wakes) <= 3
 
 
+@pytest.mark.parametrize("trouble", [OSError(24, "Too many open files"), AttributeError("eventfd")])
+async def test_without_a_bell_answers_come_all_the_same(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    """F8: no descriptor left, or a system without such a thing."""
+
+    def refuse(*args: object) -> int:
+        raise trouble
+
+    monkeypatch.setattr(os, "eventfd", refuse)
+    for n in (1, 2):
+        assert await asked(lambda done, n=n: writer.put(Append([row(n)], 0, done))) is None
+    assert await asked(lambda done: writer.put(Close(done))) is None
+
+
+async def test_an_answer_that_raises_is_between_it_and_the_loop(writer: Writer) -> None:
+    """All others are told, in order, in the same batch and after it."""
+    loop, troubles = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _, context: troubles.append(context["exception"]))
+    told: list[int] = []
+
+    def careless(error: object) -> None:
+        raise ZeroDivisionError
+
+    gate = threading.Event()
+    claim = writer._file.claim
+    writer._file.claim = lambda: (gate.wait(5), claim())  # type: ignore[method-assign, assignment]
+    writer.put(Claim(careless))
+    writer.put(Append([row(1)], 0, lambda error: told.append(1)))
+    writer.put(Append([row(2)], 0, careless))
+    gate.set()
+    await asked(lambda done: writer.put(Append([row(3)], 0, done)))
+    writer.put(Append([row(4)], 0, careless))
+    await asked(lambda done: writer.put(Close(done)))
+    loop.set_exception_handler(None)
+    assert told == [1]
+    assert [type(trouble) for trouble in troubles] == [ZeroDivisionError] * 3
+
+
+async def test_no_descriptor_is_left_when_it_is_closed(writer: Writer) -> None:
+    """Target 8."""
+    before = sorted(os.listdir("/proc/self/fd"))
+    await asked(lambda done: writer.put(Claim(done)))
+    (thread,) = threads()
+    await asked(lambda done: writer.put(Close(done)))
+    thread.join(5)
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
 async def test_no_thread_to_be_had_is_told_and_a_later_job_tries_again(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,7 +137,9 @@ def test_a_loop_that_is_gone_is_not_waited_for(writer: Writer) -> None:
         writer.put(Close(lambda error: pytest.fail("nobody is there")))
         return threads()[0]
 
+    before = sorted(os.listdir("/proc/self/fd"))
     thread = asyncio.run(leave())
     gate.set()
     thread.join(5)
     assert not thread.is_alive()
+    assert sorted(os.listdir("/proc/self/fd")) == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 
 import pytest
@@ -24,18 +25,21 @@ class Puppet:
     not_covered = ()
 
     def __init__(self) -> None:
-        self.kills = 0
+        self.kills = self.terminations = 0
 
     def find(self) -> str:
         return ""
 
     def spawn(self, command: object, streams: Streams, ended: Ended) -> Puppet:
-        self.stdin, self.stdout = os.dup(streams.stdin), os.dup(streams.stdout)
+        self.stdin, self.stdout, self.stderr = map(os.dup, (streams.stdin, streams.stdout, streams.stderr))
         self.ended = ended
         return self
 
     def kill(self) -> None:
         self.kills += 1
+
+    def terminate(self) -> None:
+        self.terminations += 1
 
     def conclude(self, ending: Ending, output: Output) -> Ending:
         return ending
@@ -44,8 +48,8 @@ class Puppet:
         pass
 
     def end(self, ending: Ending) -> None:
-        os.close(self.stdin)
-        os.close(self.stdout)
+        for fd in (self.stdin, self.stdout, self.stderr):
+            os.close(fd)
         self.ended(ending)
 
 
@@ -141,3 +145,62 @@ async def test_a_tier_that_cannot_start_leaves_no_descriptor(place: Place) -> No
         with pytest.raises(SandboxError):
             Process(place.command("x", terminal=terminal, keep_stdin=True), Broken(), SystemClock(), None)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_stderr_apart_is_told_of_apart_and_is_no_output(place: Place) -> None:
+    puppet, output, errors = Puppet(), bytearray(), bytearray()
+    process = Process(place.command("x"), puppet, SystemClock(), output.extend, errors.extend)
+    os.write(puppet.stdout, b"out")
+    os.write(puppet.stderr, b"err")
+    await place.until(lambda: output == b"out" and errors == b"err")
+    os.write(puppet.stderr, b" last")
+    puppet.end(Ending(0))
+    assert errors == b"err last"
+    assert process.finished is not None
+    assert process.finished.output.head == b"out"
+
+
+async def test_who_is_paused_reads_nothing_until_resumed(place: Place) -> None:
+    puppet, output = Puppet(), bytearray()
+    process = Process(place.command("x"), puppet, SystemClock(), output.extend)
+    process.pause()
+    process.pause()
+    os.write(puppet.stdout, b"later")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), 0.05)
+    assert output == b""
+    process.resume()
+    process.resume()
+    await place.until(lambda: output == b"later")
+    puppet.end(Ending(0))
+
+
+async def test_pausing_in_the_middle_of_reading_stops_after_that_piece(place: Place) -> None:
+    puppet = Puppet()
+    pieces: list[int] = []
+
+    def hear(data: bytes) -> None:
+        pieces.append(len(data))
+        process.pause()
+
+    process = Process(place.command("x"), puppet, SystemClock(), hear)
+    fcntl.fcntl(puppet.stdout, fcntl.F_SETPIPE_SZ, 1 << 18)
+    os.write(puppet.stdout, b"x" * (1 << 18))
+    await place.until(lambda: pieces)
+    assert pieces == [65_536]
+    process.resume()
+    await place.until(lambda: len(pieces) == 2)
+    puppet.end(Ending(0))
+    # What is left at the end is read whether or not it is paused.
+    assert sum(pieces) == 1 << 18
+    process.resume()
+    process.pause()
+
+
+async def test_it_is_asked_to_end_as_long_as_it_runs(place: Place) -> None:
+    process, puppet = begin(place)
+    process.terminate()
+    assert puppet.terminations == 1
+    puppet.end(Ending(0))
+    process.terminate()
+    assert puppet.terminations == 1

@@ -53,3 +53,17 @@ def test_our_own_streams_are_passed_on_and_not_closed(place: Place) -> None:
     stdio.close_theirs()
     stdio.close_ours()
     os.fstat(1)
+
+
+def test_errors_apart_have_a_pipe_of_their_own(place: Place) -> None:
+    stdio = Stdio(place.command("true"), errors_apart=True)
+    assert stdio.errors is not None
+    assert stdio.reader is not None
+    assert not os.get_blocking(stdio.errors)
+    os.write(stdio.streams.stderr, b"e")
+    os.write(stdio.streams.stdout, b"o")
+    assert (os.read(stdio.errors, 10), os.read(stdio.reader, 10)) == (b"e", b"o")
+    stdio.close_theirs()
+    assert os.read(stdio.errors, 10) == b""
+    stdio.close_ours()
+    assert stdio.errors is None

@@ -76,6 +76,30 @@ async def test_stdout_and_stderr_come_in_the_order_they_were_written(tried: Trie
     assert not finished.output.truncated
 
 
+async def test_stderr_can_be_had_apart(tried: Tried) -> None:
+    errors = bytearray()
+    command = tried.fit(tried.place.command("sh", "-c", "echo out; echo err >&2"))
+    finished = await (await tried.sandbox.start(command, None, errors.extend)).wait(DEADLINE_S)
+    assert finished is not None
+    assert (finished.output.text(), bytes(errors)) == ("out\n", b"err\n")
+
+
+async def test_whoever_is_told_to_end_may_do_so_in_its_own_way(tried: Tried) -> None:
+    """SIGTERM reaches the command where the tier can; in every tier it can still be killed."""
+    running = await tried.start(
+        "sh", "-c", "trap 'echo bye; exit 3' TERM; echo up; while :; do read x || :; done", keep_stdin=True
+    )
+    await tried.place.until(lambda: b"up" in running.take().head)
+    running.terminate()
+    if tried.name == "bubblewrap":
+        assert await running.wait(0.2) is None
+    else:
+        await running.write(b"\n")
+        finished = await running.wait(DEADLINE_S)
+        assert (finished.exit_code, finished.ended) == (3, "exited")
+    assert (await running.kill()).output.text().startswith("up")
+
+
 async def test_input_goes_in_whole_and_then_ends(tried: Tried) -> None:
     data = os.urandom(1 << 20)
     finished = await tried.run("sha256sum", stdin=data)

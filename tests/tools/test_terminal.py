@@ -48,6 +48,8 @@ async def test_a_command_that_goes_on_can_be_typed_into_until_it_ends(tmp_path: 
         first = await bench.call("exec_command", {"cmd": "read line; echo got $line", "tty": True, **SOON})
         assert first.success
         session_id = number(first)
+        # The form that models know: the time first, whether or not it still runs.
+        assert re.match(r"Wall time: 0\.\d seconds\nProcess running with session ID \d+\nOutput:\n", first.text)
         assert bench.kinds() == ["exec_command_begin"]
         last = await typed(bench, session_id, "salt\n", **LONG)
         assert last.success

@@ -11,7 +11,7 @@ from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.stored import Comeback, find_stored
 from tertulia.apps.terminal import Terminal
 from tertulia.server.stdio import serve_stdio
-from tertulia.session.assembly import Models
+from tertulia.session.members import Models
 
 _MORE = """
 \b

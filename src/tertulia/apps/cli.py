@@ -28,9 +28,12 @@ VERBS = {
     "demo": "Watch two isolated conversations in one session; needs no key.",
     "models": "List models, fetch and remove the embedded one, try one out.",
     "app-server": "Serve a session as JSON-RPC over standard input and output.",
+    "serve": "Serve sessions over WebSocket and MCP, on a port of this machine.",
+    "mcp-server": "Be an MCP server: conversations as tools, over standard input and output.",
     "mcp": "List, add, remove, trust and try out MCP servers.",
     "mcp-broker": "Serve all your MCP servers as one, to any other program.",
     "sandbox": "Run any command confined, as an agent's would be.",
+    "schema": "Print the JSON Schema of all operations and events.",
     "doctor": "Show where each setting comes from, and what is wrong.",
     "bench": "Measure the runtime (from a source checkout).",
 }

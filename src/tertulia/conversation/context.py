@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from tertulia.conversation.agent import Agent
 from tertulia.mcp.view import McpView
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy
@@ -62,6 +63,8 @@ class Terms(msgspec.Struct, frozen=True):
     cwd: str
     shell_mode: ShellMode | None
     """As asked; None derives it from the approval policy and the model's family."""
+    agent: Agent | None = None
+    """Of a conversation that was opened as one. Nobody inherits it."""
 
 
 def prefs(rights: Rights, shell_mode: ShellMode | None, family: str) -> ToolsPrefs:

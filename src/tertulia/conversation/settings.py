@@ -20,6 +20,7 @@ from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.narrowing import Narrowed, Rights, narrow
 from tertulia.policy.sandbox_mode import sandbox_from_wire
+from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import ContextFields, check_text
 from tertulia.protocol.storage import storage_from_wire
 
@@ -47,6 +48,8 @@ class Ground(msgspec.Struct, frozen=True):
     backends: frozenset[str] = frozenset({"native"})
     mcp: McpManager = NoServers()
     """Which tools a name of the allowlist may mean, besides those in the view."""
+    conversation: ConversationId | None = None
+    """Whose terms they are, where it may have servers of its own."""
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -71,7 +74,7 @@ def settle(asked: ContextFields, current: Terms, ground: Ground) -> Settled:
     # Last, because it alone may make something: a refusal after it would leave a wire that nobody closes.
     wire = _wire(asked.model, current, ground)
     view, tools = _view(context.mcp_view, rights), prefs(rights, shell_mode, wire.family)
-    terms = Terms(ConversationContext(base, user, view, tools), rights, wire, backend, cwd, shell_mode)
+    terms = Terms(ConversationContext(base, user, view, tools), rights, wire, backend, cwd, shell_mode, current.agent)
     return Settled(terms, tuple(_told(narrowed, asked)), tuple(warnings))
 
 
@@ -105,7 +108,7 @@ def _parse_rights(asked: ContextFields, current: Terms, ground: Ground) -> tuple
             case "limits", _:
                 fields[name] = limits_from_wire(value, current.rights.limits)
             case "mcp_tool_allowlist", _:
-                known = (*current.context.mcp_view.tools, *ground.mcp.list_tools())
+                known = (*current.context.mcp_view.tools, *ground.mcp.list_tools(ground.conversation))
                 fields[name], found = parse_allowlist(value, known, ground.mcp.absent())
                 warnings.extend(found)
             case _:

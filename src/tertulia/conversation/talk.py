@@ -74,9 +74,10 @@ class Talk:
         self.history = HistoryStore(history_limits(terms.rights))
 
     def seed(self) -> None:
-        """Write the first messages: the user's instructions, if any, then the environment."""
+        """Write the first messages: the user's instructions and an agent's additions, if any, then the environment."""
         terms = self.terms
-        items = seeds(terms.context.user_instructions, terms.cwd, terms.rights)
+        told = [] if terms.agent is None else [addition.text for addition in terms.agent.additions]
+        items = seeds(terms.context.user_instructions, terms.cwd, terms.rights, told)
         self.history = HistoryStore(history_limits(terms.rights), items)
         self.note(Said(self.id, tuple(items), pinned=True, seed=True))
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from tertulia.conversation.context import ShellMode, Terms, ToolsPrefs, prefs
-from tertulia.mcp.view import McpView
 from tertulia.policy.narrowing import Rights
 from tertulia.prompt.tool_list import ToolList, assemble
 from tertulia.protocol.ids import ConversationId
@@ -33,13 +32,13 @@ _SHELLS = {
 }
 
 
-_Key = tuple[ToolsPrefs, int, frozenset[str] | None, int, bool]
+_Key = tuple[ToolsPrefs, int, frozenset[str] | None, int, int, bool]
 
 
 class _Made(msgspec.Struct, frozen=True):
     offered: ToolList
-    snapshot: tuple[ToolSpec, ...]
-    """Held so that its `id`, which is part of the key, is nobody else's as long as the list is kept."""
+    held: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]]
+    """Held so that their `id`s, which are part of the key, are nobody else's as long as the list is kept."""
 
 
 class Toolbox:
@@ -53,8 +52,8 @@ class Toolbox:
     ) -> None:
         """`forms`: what the shell is called and takes in some modes, where that is not what is registered.
 
-        `remote`: makes the tool behind a definition of an MCP server for a conversation. It is made at the call:
-        conversations see different definitions under one name.
+        `remote`: makes the tool behind a definition of an MCP server, or of a context provider, for a conversation. It
+        is made at the call: conversations see different definitions under one name.
         """
         self.registry = registry
         self._remote = remote
@@ -68,11 +67,13 @@ class Toolbox:
         """
         wanted = prefs(rights, terms.shell_mode, terms.wire.family)
         view = terms.context.mcp_view
-        key = (wanted, self.registry.revision, rights.mcp_tool_allowlist, id(view.tools), delegating)
+        injected = () if terms.agent is None else terms.agent.tools
+        key = (wanted, self.registry.revision, rights.mcp_tool_allowlist, id(view.tools), id(injected), delegating)
         made = self._lists.get(key)
         if made is None:
-            offered = self._assemble(wanted, view.with_allowlist(rights.mcp_tool_allowlist), delegating=delegating)
-            made = self._lists[key] = _Made(offered, view.tools)
+            seen = view.with_allowlist(rights.mcp_tool_allowlist).list_tools()
+            offered = assemble([*self._own(wanted, delegating), *injected, *seen])
+            made = self._lists[key] = _Made(offered, (view.tools, injected))
             if len(self._lists) > _KEPT_LISTS:
                 self._lists.popitem(last=False)
         self._lists.move_to_end(key)
@@ -91,13 +92,12 @@ class Toolbox:
         """Whether there is a tool of that name: one of the session's own, or one that was offered lately."""
         return self.registry.get(name) is not None or any(name in made.offered.names for made in self._lists.values())
 
-    def _assemble(self, wanted: ToolsPrefs, view: McpView, *, delegating: bool) -> ToolList:
-        own = [
+    def _own(self, wanted: ToolsPrefs, delegating: bool) -> list[ToolSpec]:
+        return [
             self._forms.get((wanted.shell_mode, spec.name), spec)
             for spec in self.registry.specs()
             if _switched_on(spec, wanted) and (delegating or spec.name not in INTERRUPTING)
         ]
-        return assemble([*own, *view.list_tools()])
 
 
 class _Offered:
@@ -116,7 +116,7 @@ class _Offered:
         if tool is not None or name not in self._offered.names:
             return tool
         spec = next(spec for spec in self._offered.specs if spec.name == name)
-        return self._remote(spec) if spec.source == "mcp" else None
+        return self._remote(spec) if spec.source in ("mcp", "injector") else None
 
     def schema(self, spec: ToolSpec) -> Schema:
         return self._registry.schema(spec)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
@@ -75,6 +76,8 @@ class EventBus:
         self._gone: deque[Mailbox] = deque()
         self._closed = False
         journal.watch(self._settle)
+        self.clean: Callable[[EventData], EventData] | None = None
+        """Takes out of an event what nobody may hear; set while there is something to take out."""
         self.metrics = Metrics()
         """Counts what was delivered: what the journal took back never happened."""
 
@@ -94,6 +97,8 @@ class EventBus:
         if self._held:
             # A failure that happened but was not noticed yet must not leave its mark on the next number.
             self._settle()
+        if self.clean is not None:
+            data = self.clean(data)
         event = self._stamp(data, scope or self._session, self._numbered + 1 if data.durable else None)
         future = None
         if data.durable:

@@ -29,12 +29,15 @@ from tertulia.protocol.tool_events import (
     ElicitationResolved,
 )
 
+# Made once: this is asked of every event.
+_QUESTIONS = (ApprovalRequest, ApprovalResolved, ElicitationRequest, ElicitationResolved)
+
 
 def heard_in(event: Event) -> tuple[ConversationId, ...]:
     """The conversations that an event shows in: its own, and with a question all those that wait for that one."""
     if event.conversation_id is None:
         return ()
-    if isinstance(event.data, ApprovalRequest | ApprovalResolved | ElicitationRequest | ElicitationResolved):
+    if isinstance(event.data, _QUESTIONS):
         return (event.conversation_id, *event.data.chain)
     return (event.conversation_id,)
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
+import secrets
+from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 import msgspec
 
-from tertulia.errors import AgentError, NoApprover
+from tertulia.errors import AgentError, Busy, NoApprover
+from tertulia.mcp.newest import Newest
 from tertulia.mcp.server import Answer, Elicitation, Elicited, Spawn
 from tertulia.mcp.serving import Served, ServedCall, ServedTool
 from tertulia.mcp.suspended import Question, RunningCall, WaitingRoom
@@ -32,9 +34,17 @@ _MODERN = "2026-07-28"
 _QUESTION = "question"
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)\Z", re.DOTALL)
 
+MAX_CALLS = 256
+"""Of one broker at once."""
+_MAX_LISTENERS = 64
+"""Clients of one broker that are told when the list is another."""
+
 
 class Broker:
-    """One served thing as an MCP server, over any number of connections. Needs the `mcp` package when it is made."""
+    """One served thing as an MCP server: over one connection, or over HTTP for any number of clients.
+
+    Needs the `mcp` package when it is made.
+    """
 
     def __init__(self, served: Served, *, name: str, spawn: Spawn, instructions: str | None = None) -> None:
         from mcp.server.lowlevel import Server
@@ -42,19 +52,27 @@ class Broker:
 
         self._served = served
         self._spawn = spawn
+        self._calls = 0
         self._waiting = WaitingRoom()
-        self._sessions: WeakSet[ServerSession] = WeakSet()
-        self._news = InMemorySubscriptionBus()
+        # Held, and by connection: the SDK makes a session for every request, and none of them lasts by itself.
+        self._old_clients: OrderedDict[str, ServerSession] = OrderedDict()
+        self._bus = InMemorySubscriptionBus()
+        self._news = Newest(spawn, "tell clients that tools changed")
         self.server: Server[Any] = Server(
             name,
             version=__version__,
             instructions=instructions,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            on_subscriptions_listen=ListenHandler(self._news),
+            on_subscriptions_listen=ListenHandler(self._bus, max_subscriptions=_MAX_LISTENERS),
         )
         """The SDK's, to be run over whatever connection there is."""
-        self._unwatch = served.watch(self._changed)
+        self._unwatch = served.watch(lambda: self._news.tell(self._tell))
+
+    @property
+    def running(self) -> int:
+        """How many calls are under way, those included that wait for a client."""
+        return self._calls
 
     async def serve(self, reading: Any, writing: Any) -> None:
         """One connection, given as the SDK's pair of streams, until its other side is gone."""
@@ -66,7 +84,9 @@ class Broker:
     def close(self) -> None:
         """Give up the calls that wait for a client."""
         self._unwatch()
+        self._news.close()
         self._waiting.close()
+        self._old_clients.clear()
 
     # ── lists ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -76,68 +96,86 @@ class Broker:
         import mcp_types as t
 
         if ctx.protocol_version < _MODERN:
-            self._sessions.add(ctx.session)
+            self._remember(ctx)
         return t.ListToolsResult(tools=[_as_tool(tool) for tool in await self._served.tools()])
 
-    def _changed(self) -> None:
-        self._spawn(self._tell(), "tell clients that tools changed")
+    def _remember(self, ctx: ServerRequestContext[Any]) -> None:
+        connection = "" if ctx.request is None else ctx.request.headers.get("mcp-session-id", "")
+        self._old_clients[connection] = ctx.session
+        self._old_clients.move_to_end(connection)
+        if len(self._old_clients) > _MAX_LISTENERS:
+            self._old_clients.popitem(last=False)
 
     async def _tell(self) -> None:
         from mcp.server.subscriptions import ToolsListChanged
-        from mcp.shared.exceptions import MCPError
 
-        await self._news.publish(ToolsListChanged())
-        for session in list(self._sessions):
-            try:
-                await session.send_tool_list_changed()
-            except (MCPError, OSError):
-                # Its connection is gone; so is its need to know.
-                self._sessions.discard(session)
+        await self._bus.publish(ToolsListChanged())
+        for session in list(self._old_clients.values()):
+            # To one that is gone this does nothing.
+            await session.send_tool_list_changed()
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _call_tool(
         self, ctx: ServerRequestContext[Any], params: t.CallToolRequestParams
     ) -> t.CallToolResult | t.InputRequiredResult:
+        running = None
         try:
             running = self._running(ctx, params)
-        except AgentError as error:
-            return _refusal(error)
-        try:
             while (question := await running.next()) is not None:
                 if ctx.protocol_version >= _MODERN:
-                    return _input_required(question, self._waiting.enter(running, question))
-                question.reply(await _push(ctx, question.asked))
+                    ticket = self._waiting.enter(running, question)
+                    # It waits there now, for whoever comes back.
+                    running = None
+                    return _input_required(question, ticket)
+                await self._ask(ctx, question)
             return _as_result(await running.result())
         except AgentError as error:
             return _refusal(error)
-        except asyncio.CancelledError:
-            running.cancel()
-            raise
+        finally:
+            if running is not None:
+                running.cancel()
 
     def _running(self, ctx: ServerRequestContext[Any], params: t.CallToolRequestParams) -> RunningCall:
         if params.request_state is not None:
             running, question = self._waiting.leave(params.request_state)
+            running.report = ctx.session.report_progress
             question.reply(_elicited((params.input_responses or {}).get(_QUESTION)))
             return running
-        running = RunningCall()
+        if self._calls >= MAX_CALLS:
+            raise Busy(f"{MAX_CALLS} calls of this client are under way already", retry_after_s=1)
+        running = RunningCall(self._spawn, ctx.session.report_progress)
+        forms, pages = _can_ask(ctx)
         call = ServedCall(
             tool=params.name,
             arguments=dict(params.arguments or {}),
             client=_client(ctx),
-            can_be_asked=_can_be_asked(ctx),
-            elicit=running.elicit if _can_be_asked(ctx) else _nobody,
-            progress=partial(self._progress, ctx),
+            can_be_asked=forms,
+            elicit=partial(_elicit, running, forms=forms, pages=pages),
+            progress=running.progress,
         )
-        running.begin(self._served.call(call), self._spawn)
+        self._calls += 1
+        running.begin(self._served.call(call), self._ended)
         return running
 
-    def _progress(self, ctx: ServerRequestContext[Any], done: float, total: float | None, message: str | None) -> None:
-        self._spawn(ctx.session.report_progress(done, total, message), "progress of a client's call")
+    def _ended(self) -> None:
+        self._calls -= 1
+
+    async def _ask(self, ctx: ServerRequestContext[Any], question: Question) -> None:
+        """Ask the client of the old era, as long as the call wants to know."""
+        asking = self._spawn(_push(ctx, question.asked), "ask a client")
+        try:
+            await asyncio.wait((asking, question.answer), return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                question.reply(asking.result())
+        finally:
+            asking.cancel()
 
 
-async def _nobody(asked: Elicitation) -> Elicited:
-    raise NoApprover("the client cannot ask anybody")
+async def _elicit(running: RunningCall, asked: Elicitation, *, forms: bool, pages: bool) -> Elicited:
+    if not (forms if asked.url is None else pages):
+        raise NoApprover("the client cannot ask anybody this")
+    return await running.elicit(asked)
 
 
 async def _push(ctx: ServerRequestContext[Any], asked: Elicitation) -> Elicited:
@@ -145,18 +183,22 @@ async def _push(ctx: ServerRequestContext[Any], asked: Elicitation) -> Elicited:
 
     try:
         if asked.url is not None:
-            said = await ctx.session.elicit_url(asked.message, asked.url, asked.url, ctx.request_id)
+            said = await ctx.session.elicit_url(asked.message, asked.url, secrets.token_hex(8), ctx.request_id)
         else:
             said = await ctx.session.elicit_form(asked.message, asked.schema, ctx.request_id)
-    except MCPError:
-        # It said that it could be asked, and cannot.
+    except (MCPError, ValueError):
+        # It said that it could be asked, and cannot, or its answer is none.
         return Elicited("cancel")
     return _elicited(said)
 
 
-def _can_be_asked(ctx: ServerRequestContext[Any]) -> bool:
+def _can_ask(ctx: ServerRequestContext[Any]) -> tuple[bool, bool]:
+    """Whether the client lets a person fill in a form, and visit a page. One that does not say which means forms."""
     capabilities = ctx.session.client_capabilities
-    return capabilities is not None and capabilities.elicitation is not None
+    asking = None if capabilities is None else capabilities.elicitation
+    if asking is None:
+        return False, False
+    return asking.form is not None or asking.url is None, asking.url is not None
 
 
 def _client(ctx: ServerRequestContext[Any]) -> str:

@@ -27,10 +27,13 @@ from tertulia.sandbox.runner import Runner
 from tertulia.version import __version__
 
 if TYPE_CHECKING:
+    import mcp_types as types
     from mcp import Client
     from mcp.client.session import IncomingMessage
 
 _log = logging.getLogger(__name__)
+MODERN = "2026-07-28"
+"""The first version of the era without sessions. They are dates."""
 _CLOSE_S = 10.0
 _LISTEN_AGAIN_S = 5.0
 _QUIET = ("client", "httpcore2", "httpx2", "mcp.client", "mcp.shared")
@@ -130,7 +133,7 @@ class Link:
                 turn = Turn(caller, on_progress, limit)
                 await self._turns.begin(turn)
                 try:
-                    result = await client.call_tool(tool, arguments, progress_callback=turn.progress)
+                    result = await self._called(client, tool, arguments, turn)
                 finally:
                     self._turns.end(turn)
         except TimeoutError:
@@ -139,6 +142,17 @@ class Link:
         except self._faults as error:
             raise self._explained(error) from None
         return answer_of(result)
+
+    async def _called(self, client: Client, tool: str, arguments: dict[str, Any], turn: Turn) -> types.CallToolResult:
+        from mcp import MCPError
+        from mcp_types import URL_ELICITATION_REQUIRED
+
+        try:
+            return await client.call_tool(tool, arguments, progress_callback=turn.progress)
+        except MCPError as error:
+            if error.code != URL_ELICITATION_REQUIRED or not await self._incoming.visited(turn, error.error):
+                raise
+        return await client.call_tool(tool, arguments, progress_callback=turn.progress)
 
     async def close(self) -> None:
         """Ask the owner to leave, and wait until the server is gone."""
@@ -183,6 +197,8 @@ class Link:
         """From the handshake to the end."""
         async with self._new_client(mode) as client:
             _trust_structure(client)
+            if client.protocol_version >= MODERN:
+                self._transport.speak_modern()
             self._client = client
             listening = self._spawn(self._listen(client), f"mcp {self._definition.name} changes")
             if not self._opened.done():

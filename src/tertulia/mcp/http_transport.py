@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING
 
 from tertulia.events.clock import Clock
 from tertulia.mcp.launch import Launch
+from tertulia.mcp.lines import COMPLETE
 from tertulia.mcp.stdio_transport import Lost
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
+    import contextvars
+
+    from mcp.client._transport import ReadStream, TransportStreams
+    from mcp.shared.message import SessionMessage
 
 CONNECT_S = 10.0
 WRITE_S = 30.0
@@ -30,6 +34,7 @@ class HttpTransport:
         self.dropped: Counter[str] = Counter()
         self._launch, self._clock, self._lost = launch, clock, lost
         self._stack = AsyncExitStack()
+        self._reads: _Reads | None = None
 
     async def __aenter__(self) -> TransportStreams:
         """Nothing is sent yet."""
@@ -47,10 +52,62 @@ class HttpTransport:
         )
         await self._stack.enter_async_context(client)
         streams = streamable_http_client(self._launch.url, http_client=client, max_sse_event_size=MAX_BODY)
-        return await self._stack.enter_async_context(streams)
+        reads, writes = await self._stack.enter_async_context(streams)
+        self._reads = _Reads(reads)
+        return self._reads, writes
+
+    def speak_modern(self) -> None:
+        """That era was agreed on."""
+        if self._reads is not None:
+            self._reads.modern = True
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         """Say goodbye where there is a session, and let go."""
         return await self._stack.__aexit__(kind, error, trace)
+
+
+class _Reads:
+    """The SDK's own stream. In the modern era an answer that does not say whether it is complete, is."""
+
+    def __init__(self, inner: ReadStream[SessionMessage | Exception]) -> None:
+        from mcp_types import JSONRPCResponse
+
+        self.modern = False
+        self._inner, self._response = inner, JSONRPCResponse
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        """In whose name the request was sent that brought the last message."""
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next message."""
+        item = await self._inner.receive()
+        if self.modern and not isinstance(item, Exception) and isinstance(item.message, self._response):
+            item.message.result.setdefault(*COMPLETE)
+        return item
+
+    async def aclose(self) -> None:
+        """No more is read."""
+        await self._inner.aclose()
+
+    def __aiter__(self) -> _Reads:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        from anyio import EndOfStream
+
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> _Reads:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()

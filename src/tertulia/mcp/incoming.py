@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_MESSAGES = 256
+MAX_PAGES = 8
 MAX_TEXT = 1 << 20
 _REFUSED = -1
 """What the protocol proposes where a person said no."""
@@ -62,6 +63,20 @@ class Incoming:
             return ElicitResult(action="decline")
         content = said.content if said.action == "accept" and params.mode == "form" else None
         return ElicitResult(action=said.action, content=cast("Any", content))
+
+    async def visited(self, turn: Turn, error: types.ErrorData) -> bool:
+        """A call that is refused until pages were visited: whether a person agreed to visit them all."""
+        from mcp import UrlElicitationRequiredError
+
+        pages = UrlElicitationRequiredError.from_error(error).elicitations
+        if not self._definition.elicitation or not 0 < len(pages) <= MAX_PAGES:
+            return False
+        for page in pages:
+            request = _elicitation(self._definition.name, page)
+            said = await self._asked(turn, lambda request=request: _elicited(turn, request))
+            if said is None or said.action != "accept":
+                return False
+        return True
 
     async def sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams

@@ -15,6 +15,7 @@ import msgspec
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
+COMPLETE = ("resultType", "complete")
 _log = logging.getLogger(__name__)
 
 
@@ -41,6 +42,8 @@ class Lines:
 
         self.dropped: Counter[str] = Counter()
         """What was dropped, and how often."""
+        self.modern = False
+        """Whether that era was agreed on. In it an answer that does not say whether it is complete, is."""
         self._server = server
         self._error_data = ErrorData
         self._error, self._response = JSONRPCError, JSONRPCResponse
@@ -67,6 +70,8 @@ class Lines:
             return self._drop("an answer that nobody waits for")
         if isinstance(heard.result, dict):
             self._asked.discard(heard.id)
+            if self.modern:
+                heard.result.setdefault(*COMPLETE)
             return self._response.model_construct(jsonrpc="2.0", id=heard.id, result=heard.result)
         if isinstance(heard.error, _Error):
             self._asked.discard(heard.id)

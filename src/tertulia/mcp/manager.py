@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from tertulia.errors import McpError, NotFound
 from tertulia.events.clock import Clock
-from tertulia.mcp.definition import ServerDefinition
+from tertulia.mcp.definition import Approval, ServerDefinition
 from tertulia.mcp.live_server import LiveServer
 from tertulia.mcp.member import Candidate, Current, Member, Report
 from tertulia.mcp.pool import ServerPool
@@ -39,6 +41,8 @@ class SessionServers:
         self._tell = tell
         self._members: dict[str, Member] = {}
         self._private: dict[ConversationId, dict[str, Member]] = {}
+        self.approvals: dict[ConversationId, Approval] = {}
+        """What holds for all servers in one conversation, instead of what each of them says."""
         self._listed: dict[ConversationId | None, tuple[ToolSpec, ...]] = {}
         self._listeners: list[Callable[[], None]] = []
         self._unwatch: list[Callable[[], None]] = []
@@ -55,12 +59,15 @@ class SessionServers:
 
     def add_private(self, conversation: ConversationId, candidates: Iterable[Candidate]) -> None:
         """Servers that only one conversation sees. One that is called like the session's own is refused, and said."""
-        members = self._private.setdefault(conversation, {})
+        members = self._private.get(conversation, {})
         for candidate in candidates:
-            if candidate.name in self._members or candidate.name in members:
-                self._tell(Warning(f"MCP server {candidate.name!r} is there already; the second is left out"))
-                continue
-            members[candidate.name] = self._join(candidate, conversation)
+            if candidate.name in self._members:
+                self._tell(Warning(f"MCP server {candidate.name!r} is there already; the agent's is left out"))
+            elif candidate.name not in members:
+                members[candidate.name] = self._join(candidate, conversation)
+                self._grace_until = self._clock.monotonic() + GRACE_S
+        if members:
+            self._private[conversation] = members
 
     def reports(self) -> list[Report]:
         """All of the session, by name."""
@@ -125,6 +132,7 @@ class SessionServers:
 
     async def forget(self, conversation: ConversationId) -> None:
         """A conversation is closed: whatever server was its own ends with it."""
+        self.approvals.pop(conversation, None)
         private = self._private.pop(conversation, {})
         for member in private.values():
             member.release()
@@ -218,6 +226,9 @@ class Reached:
         definition = member.candidate.definition
         if found is None or definition is None or found[0].remote_name != spec.remote_name:
             raise McpError(f"MCP server {spec.server!r} has no tool {spec.remote_name!r:.80} any more")
+        approval = self._servers.approvals.get(self._conversation)
+        if approval is not None:
+            definition = replace(definition, approval=approval)
         return Current(definition, found[1], found[0].digest)
 
     async def call(

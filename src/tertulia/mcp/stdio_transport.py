@@ -91,6 +91,10 @@ class StdioTransport:
         finished = self._process.finished if self._process is not None else None
         return finished is not None and finished.ended == "exited" and finished.reason is None
 
+    def speak_modern(self) -> None:
+        """That era was agreed on."""
+        self.lines.modern = True
+
     def error_output(self) -> str:
         """The last lines that it wrote to stderr, in one."""
         lines = [line.strip() for line in self._errors.decode("utf-8", "replace").splitlines()]

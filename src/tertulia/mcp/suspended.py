@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
 
 from tertulia.errors import Busy, InvalidParams
+from tertulia.mcp.newest import Newest
 from tertulia.mcp.server import Answer, Elicitation, Elicited, Spawn
 
 MAX_WAITING = 256
 WAITING_S = 300.0
+
+Report = Callable[[float, float | None, str | None], Awaitable[object]]
+"""Tells a client how far its call is."""
 
 
 class Question(msgspec.Struct, frozen=True, eq=False):
@@ -21,6 +25,7 @@ class Question(msgspec.Struct, frozen=True, eq=False):
 
     asked: Elicitation
     answer: asyncio.Future[Elicited]
+    """Done also when the call does not want to know any more."""
 
     def reply(self, said: Elicited) -> None:
         """The first answer counts."""
@@ -31,15 +36,19 @@ class Question(msgspec.Struct, frozen=True, eq=False):
 class RunningCall:
     """A call with a task of its own, because it may outlive the request that began it."""
 
-    def __init__(self) -> None:
+    def __init__(self, spawn: Spawn, report: Report) -> None:
+        self.report = report
+        """How the client that waits for it now hears of its progress."""
+        self._spawn = spawn
+        self._told = Newest(spawn, "progress of a client's call")
         self._task: asyncio.Task[Answer] | None = None
         self._questions: list[Question] = []
         self._moved = asyncio.Event()
 
-    def begin(self, work: Coroutine[Any, Any, Answer], spawn: Spawn) -> None:
-        """Once."""
-        self._task = spawn(work, "a client's call")
-        self._task.add_done_callback(lambda task: self._moved.set())
+    def begin(self, work: Coroutine[Any, Any, Answer], ended: Callable[[], object]) -> None:
+        """Once; `ended` is called when it is over, however that came."""
+        self._task = self._spawn(work, "a client's call")
+        self._task.add_done_callback(lambda task: self._end(ended))
 
     async def elicit(self, asked: Elicitation) -> Elicited:
         """Ask the client, and wait for what it says."""
@@ -48,11 +57,17 @@ class RunningCall:
         self._moved.set()
         return await question.answer
 
+    def progress(self, done: float, total: float | None, message: str | None) -> None:
+        """Tell the client, unless something newer comes before it has heard the last."""
+        self._told.tell(lambda: self.report(done, total, message))
+
     async def next(self) -> Question | None:
         """What it wants to know next; None: it has ended."""
         while True:
-            if self._questions:
-                return self._questions.pop(0)
+            while self._questions:
+                question = self._questions.pop(0)
+                if not question.answer.done():
+                    return question
             if self._task is None or self._task.done():
                 return None
             self._moved.clear()
@@ -68,6 +83,11 @@ class RunningCall:
         if self._task is not None:
             self._task.cancel()
 
+    def _end(self, ended: Callable[[], object]) -> None:
+        self._told.close()
+        self._moved.set()
+        ended()
+
 
 class WaitingRoom:
     """Calls by ticket. One that nobody comes back for is given up."""
@@ -79,9 +99,8 @@ class WaitingRoom:
         return len(self._waiting)
 
     def enter(self, call: RunningCall, question: Question) -> str:
-        """The ticket with which its client comes back; Busy, and the call given up, where too many wait."""
+        """The ticket with which its client comes back; Busy where too many wait."""
         if len(self._waiting) >= MAX_WAITING:
-            call.cancel()
             raise Busy(f"{MAX_WAITING} calls already wait for an answer", retry_after_s=10)
         ticket = secrets.token_urlsafe(24)
         expiry = asyncio.get_running_loop().call_later(WAITING_S, self._give_up, ticket)

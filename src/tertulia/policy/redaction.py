@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, AnyStr, Generic, NamedTuple, cast
+from typing import Any, AnyStr, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from tertulia.policy.error_text import described
 from tertulia.policy.live_tokens import LiveTokens
 from tertulia.protocol.storage import HeadersOnly, StoragePolicy
+
+T = TypeVar("T")
 
 MIN_SECRET = 8
 """Shorter values are words: taking them out would only spoil texts."""
@@ -160,6 +162,12 @@ class Redactor:
     def retire_token(self, token: str) -> None:
         """The token is valid no more. It stays a secret for a while: what holds it may still have to be written."""
         self._tokens.retire(token)
+
+    def without_tokens(self, data: T) -> T:
+        """Data that crosses to listeners, without session tokens; the same object where there are none."""
+        body = msgspec.json.encode(data)
+        cleaned = self._tokens.json(body)
+        return data if cleaned is body else msgspec.json.decode(cleaned, type=type(data))
 
     def text(self, text: str) -> str:
         """The text without secrets."""

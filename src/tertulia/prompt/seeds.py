@@ -5,6 +5,7 @@ Each starts with a tag, so that models, people and listings can tell them from w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -18,10 +19,18 @@ from tertulia.protocol.items import Part, TextPart, UserMessage
 NO_LONGER = "The instructions above no longer hold."
 """Said when a user takes instructions back: a history is added to, never rewritten."""
 
+_BETWEEN = "\n\n---\n\n"
+
 
 def user_instructions_message(text: str) -> UserMessage:
     """The user's standing instructions in their standard wrapper."""
     wrapped = f"<user_instructions>\n\n{text}\n\n</user_instructions>"
+    return UserMessage(new_item_id(), (TextPart(wrapped),), injected=True)
+
+
+def additions_message(texts: Sequence[str], tag: str = "context_additions") -> UserMessage:
+    """What context providers have to say to an agent: one message of its own, never glued to instructions."""
+    wrapped = f"<{tag}>\n\n{_BETWEEN.join(texts)}\n\n</{tag}>"
     return UserMessage(new_item_id(), (TextPart(wrapped),), injected=True)
 
 
@@ -53,9 +62,10 @@ def not_stored_message() -> UserMessage:
     return UserMessage(new_item_id(), (TextPart(text),), injected=True)
 
 
-def seeds(user_instructions: str | None, cwd: str, rights: Rights) -> tuple[UserMessage, ...]:
+def seeds(
+    user_instructions: str | None, cwd: str, rights: Rights, additions: Sequence[str] = ()
+) -> tuple[UserMessage, ...]:
     """All of them, in the order in which the model reads them."""
-    environment = environment_message(cwd, rights)
-    if not user_instructions:
-        return (environment,)
-    return (user_instructions_message(user_instructions), environment)
+    instructions = (user_instructions_message(user_instructions),) if user_instructions else ()
+    told = (additions_message(additions),) if additions else ()
+    return (*instructions, *told, environment_message(cwd, rights))

@@ -115,6 +115,26 @@ class RefreshServers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     names: list[str] | None = None
 
 
+class OfToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`internal/validate_token`. Printing it shows no token."""
+
+    token: str
+
+    def __repr__(self) -> str:
+        return "OfToken(…)"
+
+
+class InternalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`internal/call`: a tool of a context provider, called back by the agent that the token stands for."""
+
+    token: str
+    tool: str
+    arguments: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"InternalCall({self.tool[:64]!r})"
+
+
 class MetricsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`metrics/get`: of the session and all its conversations, or of one of them."""
 
@@ -227,6 +247,8 @@ class Initialize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     client: ClientInfo | None = None
     protocol_version: str | None = None
+    session_id: str | None = None
+    """A session that others began, or that is stored, instead of a new one."""
 
 
 def check_text(text: str, field: str) -> str:

@@ -69,6 +69,8 @@ SKELETON: tuple[str, ...] = (
 )  # fmt: skip
 """The types of the rows that are stored under `none`: that something started, ended or failed, and when."""
 
+_NUMBERS = (int, float)  # and whether something is so
+_LISTS = (list, tuple)
 _EMPTY: tuple[Any, ...] = (None, "", 0, [], {})
 _NAME = re.compile(r"(?![/.])[A-Za-z0-9_.:/@+-]{0,128}")
 """Not the beginning of a path; models have names with a slash in the middle."""
@@ -116,11 +118,11 @@ def is_plain(value: object) -> bool:
     """Whether a value has the shape of what may stand in a header, whoever made the event: no text hides in it."""
     if isinstance(value, str):
         return _NAME.fullmatch(value) is not None and not names_a_file(value)
+    if value is None or isinstance(value, _NUMBERS):
+        return True
     if isinstance(value, dict):
         return all(map(is_plain, cast("dict[object, object]", value).items()))
-    if isinstance(value, list | tuple):
-        return all(map(is_plain, cast("list[object]", value)))
-    return value is None or isinstance(value, bool | int | float)
+    return isinstance(value, _LISTS) and all(map(is_plain, cast("list[object]", value)))
 
 
 def _blank(field: msgspec.structs.FieldInfo) -> Any:

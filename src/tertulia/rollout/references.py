@@ -29,6 +29,7 @@ from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 
 Json = dict[str, Any]
 _KEPT = 256
+_SPOKEN = (AssistantMessage, Reasoning)
 _Key = TypeVar("_Key")
 
 
@@ -62,7 +63,7 @@ class Recent:
         if isinstance(item, UserMessage):
             self.queued.pop(item.id, None)
             self.asked = ref
-        elif isinstance(item, AssistantMessage | Reasoning):
+        elif isinstance(item, _SPOKEN):
             _keep(self.spoken, item.id, ref)
         elif isinstance(item, ToolCall):
             _keep(self.calls, item.call_id, ref)

@@ -12,9 +12,10 @@ from typing import Literal, Protocol
 import msgspec
 
 from tertulia.errors import Busy, StorageError, StoragePolicyViolation
-from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
+from tertulia.protocol.storage import HeadersOnly, NoStorage, StoragePolicy, Ttl
 
 TtlAction = Literal["headers_only", "delete"]
+_TEXTLESS = (HeadersOnly, NoStorage)
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -48,7 +49,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     def check(self) -> None:
         """Raise StoragePolicyViolation for a body that the policy forbids."""
-        if self.body is not None and isinstance(self.policy, HeadersOnly | NoStorage):
+        if self.body is not None and isinstance(self.policy, _TEXTLESS):
             raise StoragePolicyViolation(f"a {self.kind} record may not be stored with its text here")
 
 
@@ -151,4 +152,4 @@ class RolloutReader(Protocol):
 
 def allows_body(policy: StoragePolicy) -> bool:
     """Whether text may be stored under it."""
-    return isinstance(policy, Full | Ttl)
+    return not isinstance(policy, _TEXTLESS)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 
 from tertulia.errors import Closed, StorageError
+from tertulia.rollout.bell import Bell
 from tertulia.rollout.jobs import Answer, Close, Foreman, Job
 from tertulia.rollout.owned_file import OwnedFile
 
@@ -24,6 +27,9 @@ class Writer:
         self._name = name
         self._foreman = Foreman(file)
         self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._answers: deque[Answer] = deque()
+        """What is to be told, in order. The thread adds, the loop takes."""
+        self._bell: Bell | None = None
         self._started = False
         self._closing = False
 
@@ -52,16 +58,20 @@ class Writer:
         name = f"tertulia writer {self._name}"
         threading.Thread(target=self._work, args=(loop,), name=name, daemon=True).start()
         self._started = True
+        # Where there can be none, the loop has a way of its own, which takes longer.
+        with suppress(AttributeError, OSError, NotImplementedError):
+            self._bell = Bell(loop, partial(self._give, loop))
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         open = True
         while open:
             jobs = self._take()
             open = not isinstance(jobs[-1], Close)
-            answers = self._foreman.carry_out(jobs)
-            # The loop may be gone, and with it everybody who wanted to know.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(_give, loop, answers)
+            self._answers += self._foreman.carry_out(jobs)
+            if open and self._bell is not None:
+                self._bell.ring()
+            else:
+                self._tell(loop, self._give if open else self._give_last)
             self._file.checkpoint_if_grown()
 
     def _take(self) -> list[Job]:
@@ -72,12 +82,31 @@ class Writer:
             jobs.append(queue.get())
         return jobs
 
+    # ── answering ────────────────────────────────────────────────────────────────────────────────────────────
 
-def _give(loop: asyncio.AbstractEventLoop, answers: deque[Answer]) -> None:
-    try:
-        while answers:
-            answers.popleft()()
-    finally:
-        if answers:
-            # One of them raised: that is between it and the loop, the others are still told.
-            loop.call_soon(_give, loop, answers)
+    def _tell(self, loop: asyncio.AbstractEventLoop, give: Callable[[asyncio.AbstractEventLoop], None]) -> None:
+        try:
+            loop.call_soon_threadsafe(give, loop)
+        except RuntimeError:
+            # The loop is gone, and with it everybody who wanted to know.
+            self._put_away_bell()
+
+    def _give(self, loop: asyncio.AbstractEventLoop) -> None:
+        answers = self._answers
+        try:
+            while answers:
+                answers.popleft()()
+        finally:
+            if answers:
+                # One of them raised: that is between it and the loop, the others are still told.
+                loop.call_soon(self._give, loop)
+
+    def _give_last(self, loop: asyncio.AbstractEventLoop) -> None:
+        # The thread has rung for the last time: only now may it be put away.
+        self._put_away_bell()
+        self._give(loop)
+
+    def _put_away_bell(self) -> None:
+        bell, self._bell = self._bell, None
+        if bell is not None:
+            bell.close()

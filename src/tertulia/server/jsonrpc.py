@@ -31,6 +31,7 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.server.envelopes import Refused, Request, answer, batch, read_request, refusal
 from tertulia.server.feed import Feed, Sink
 from tertulia.server.strict_json import decode
+from tertulia.session.answers import Initialized, ServerInfo, Subscribed
 from tertulia.session.host import Host
 from tertulia.session.inputs import parse, snake
 from tertulia.session.operations import Done, call
@@ -80,6 +81,8 @@ class Connection:
         self._all_answered.set()
         self._request_bytes = 0
         self._closing = False
+        self._leaving = False
+        """Its sessions stay."""
 
     # ── lines come in ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -108,6 +111,14 @@ class Connection:
     async def idle(self) -> None:
         """Wait until every request that was received is answered."""
         await self._all_answered.wait()
+
+    async def leave(self) -> None:
+        """The client is gone: nothing is sent to it any more, and nothing stops. Returns when all it asked for ended."""
+        self._closing = self._leaving = True
+        for feed in list(self._feeds.values()):
+            feed.close()
+        while self._jobs:
+            await asyncio.wait(self._jobs)
 
     async def close(self, timeout_s: float) -> bool:
         """Close the sessions that were started here, then wait at most so long for the client to take what is left.
@@ -200,13 +211,31 @@ class Connection:
             case _:
                 return await self._operate(own, request)
 
-    async def _initialize(self, own: Session | None, params: dict[str, Any]) -> dict[str, Any]:
+    async def _initialize(self, own: Session | None, params: dict[str, Any]) -> Initialized:
         if own is not None:
             raise InvalidRequest("this connection is initialized already")
-        parse(Initialize, params)
-        self._own = session = self._ready or await self._host.start()
-        self._adopt(session)
-        return {**asdict(session.info), "server": {"name": "tertulia", "version": __version__}}
+        asked = parse(Initialize, params)
+        if asked.session_id is None:
+            self._own = session = self._ready or await self._host.start()
+            self._adopt(session)
+        else:
+            self._own = session = await self._join(asked.session_id)
+        return Initialized(**asdict(session.info), server=ServerInfo("tertulia", __version__))
+
+    async def _join(self, session_id: str) -> Session:
+        """One that runs goes on as it is, and is heard of from now on; one that is stored is brought back."""
+        running = any(session.id == session_id for session in self._host.sessions())
+        session = await self._host.resume(session_id)
+        if running:
+            self._listen(session, None)
+        else:
+            self._adopt(session)
+        return session
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether the client has a session."""
+        return self._own is not None
 
     async def _operate(self, own: Session, request: Request) -> Done:
         done = await call(self._host, own, request.method, request.params)
@@ -231,7 +260,7 @@ class Connection:
 
     # ── events and answers go out ────────────────────────────────────────────────────────────────────────────
 
-    def _subscribe(self, own: Session, params: dict[str, Any]) -> dict[str, Any]:
+    def _subscribe(self, own: Session, params: dict[str, Any]) -> Subscribed:
         """Replaces what the client heard of the session. The answer goes out at once, a replay follows it."""
         session = self._session(own, params)
         asked = parse(Subscribe, {name: value for name, value in snake(params).items() if name != "session_id"})
@@ -243,16 +272,22 @@ class Connection:
         session.parts.workshop.attendance.add(news, conversation)
         former = self._feeds.get(session.id)
         self._follow(session, Feed(news, self._sink) if former is None else former.replace(news))
-        return {"subscribed": True, "last_seq": bus.last_seq}
+        return Subscribed(subscribed=True, last_seq=bus.last_seq)
 
     def _adopt(self, session: Session) -> None:
         """The client hears of it from its first event on, and it ends with the connection."""
         self._sessions = [*(other for other in self._sessions if not other.closed), session]
-        news = session.parts.bus.subscribe(after=session.parts.began_after)
-        session.parts.workshop.attendance.add(news, None)
-        self._follow(session, Feed(news, self._sink))
-        if self._closing:
+        self._listen(session, session.parts.began_after)
+        if self._closing and not self._leaving:
             self._close(session)
+
+    def _listen(self, session: Session, after: int | None) -> None:
+        news = session.parts.bus.subscribe(after=after)
+        session.parts.workshop.attendance.add(news, None)
+        feed = Feed(news, self._sink)
+        self._follow(session, feed)
+        if self._leaving:
+            feed.close()
 
     def _close(self, session: Session) -> asyncio.Task[bool]:
         return self._nursery.start(self._host.close_session(session), "close session")

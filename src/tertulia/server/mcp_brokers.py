@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -62,6 +63,10 @@ async def client_broker(session: Session, view: NamedView, title: str) -> AsyncG
     conversation = await session.open(**fields)
     parts = session.parts
     talk = parts.conversations.find(conversation.id)
+    if view.approval is not None:
+        parts.servers.approvals[talk.id] = view.approval
+    # The SDK takes a second to import, and others are served meanwhile.
+    await asyncio.to_thread(importlib.import_module, "mcp.server.lowlevel")
     broker = Broker(Brokerage(parts, talk), name="tertulia", spawn=parts.nursery.start, instructions=_INSTRUCTIONS)
     try:
         yield broker

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tertulia.mcp.broker import Broker
+from tertulia.mcp.broker import MAX_CALLS, Broker
 from tertulia.mcp.lines import Lines
 from tertulia.server.framing import Lines as Framing
 from tertulia.server.framing import Oversized
@@ -14,6 +15,11 @@ from tertulia.server.framing import Oversized
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.shared.message import SessionMessage
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_UNANSWERED = 4 * MAX_CALLS
+"""Requests of a client that reads no answers; it is read no further. More than all that can wait for something else."""
+_PARTING_S = 2.0
 
 
 class Writing(Protocol):
@@ -24,6 +30,30 @@ class Writing(Protocol):
         ...
 
 
+class _Unanswered:
+    """The requests of one client that have no answer yet."""
+
+    def __init__(self) -> None:
+        self._ids: set[int | str] = set()
+        self._moved = asyncio.Event()
+
+    async def asked(self, message: Any) -> None:
+        """Waits while there are too many."""
+        if getattr(message, "method", None) == "notifications/cancelled":
+            # Such a request gets no answer.
+            self.answered((message.params or {}).get("requestId"))
+        elif hasattr(message, "method") and hasattr(message, "id"):
+            self._ids.add(message.id)
+        while len(self._ids) > MAX_UNANSWERED:
+            self._moved.clear()
+            await self._moved.wait()
+
+    def answered(self, number: object) -> None:
+        if isinstance(number, int | str):
+            self._ids.discard(number)
+            self._moved.set()
+
+
 async def serve_lines(broker: Broker, incoming: AsyncIterator[bytes], writing: Writing) -> None:
     """Serve one client until its input ends. A line that is no message is dropped; one that is too long ends it."""
     import anyio
@@ -31,35 +61,46 @@ async def serve_lines(broker: Broker, incoming: AsyncIterator[bytes], writing: W
 
     to_us, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     said, from_us = anyio.create_memory_object_stream[SessionMessage](0)
-    lines = Lines("a client")
+    lines, unanswered = Lines("a client"), _Unanswered()
     async with asyncio.TaskGroup() as group:
-        writer = group.create_task(_write(lines, from_us, writing))
-        reader = group.create_task(_read(lines, incoming, to_us))
-        try:
-            await broker.serve(heard, said)
-        finally:
-            reader.cancel()
-            await said.aclose()
-            await writer
+        writer = group.create_task(_write(lines, unanswered, from_us, writing))
+        reader = group.create_task(_read(lines, unanswered, incoming, to_us))
+        await broker.serve(heard, said)
+        reader.cancel()
+        said.close()
+        # What is said already may still be read, but not for ever.
+        await asyncio.wait((writer,), timeout=_PARTING_S)
+        writer.cancel()
 
 
 async def _read(
-    lines: Lines, incoming: AsyncIterator[bytes], to_us: MemoryObjectSendStream[SessionMessage | Exception]
+    lines: Lines,
+    unanswered: _Unanswered,
+    incoming: AsyncIterator[bytes],
+    to_us: MemoryObjectSendStream[SessionMessage | Exception],
 ) -> None:
+    from anyio import BrokenResourceError
     from mcp.shared.message import SessionMessage
 
-    framing = Framing()
-    async with to_us:
-        async for chunk in incoming:
-            for line in framing.feed(chunk):
-                if isinstance(line, Oversized):
-                    return
-                message = lines.read(line) if line.strip() else None
-                if message is not None:
-                    await to_us.send(SessionMessage(message))
+    framing = Framing(MAX_LINE_BYTES)
+    # The other end is closed when the server is done with this client.
+    with suppress(BrokenResourceError):
+        async with to_us:
+            async for chunk in incoming:
+                for line in framing.feed(chunk):
+                    if isinstance(line, Oversized):
+                        return
+                    message = lines.read(line)
+                    if message is not None:
+                        await unanswered.asked(message)
+                        await to_us.send(SessionMessage(message))
 
 
-async def _write(lines: Lines, from_us: MemoryObjectReceiveStream[SessionMessage], writing: Writing) -> None:
+async def _write(
+    lines: Lines, unanswered: _Unanswered, from_us: MemoryObjectReceiveStream[SessionMessage], writing: Writing
+) -> None:
     async with from_us:
         async for each in from_us:
             await writing.send(lines.written(each.message))
+            if not hasattr(each.message, "method"):
+                unanswered.answered(getattr(each.message, "id", None))

@@ -10,12 +10,17 @@ from tertulia.server.pipes import FileSink, PipeSink, chunks, open_sink
 from tertulia.server.stdio import claimed
 
 
-async def serve_standard_streams(broker: Broker) -> None:
-    """Until the input ends or the client is gone."""
+async def serve_standard_streams(broker: Broker, stop: asyncio.Event) -> None:
+    """Until the input ends, the client is gone, or `stop` is set."""
     with claimed() as (source, target):
-        sink = await open_sink(target, asyncio.Event().set)
+        sink = await open_sink(target, stop.set)
         try:
-            await serve_lines(broker, chunks(source), _Sink(sink))
+            async with asyncio.TaskGroup() as group:
+                serving = group.create_task(serve_lines(broker, chunks(source), _Sink(sink)))
+                stopping = group.create_task(stop.wait())
+                await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+                serving.cancel()
+                stopping.cancel()
         finally:
             await sink.close(1.0)
 

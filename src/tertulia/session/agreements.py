@@ -37,6 +37,8 @@ class Agreement(msgspec.Struct, frozen=True):
     base_instructions: str | None = None
     user_instructions: str | None = None
     narrowed: tuple[Narrowed, ...] = ()
+    agent: dict[str, Any] | None = None
+    """What was said of the agent that it is, if it is one."""
 
 
 def agreed(talk: Talk, narrowed: Sequence[Narrowed]) -> Agreed:
@@ -61,6 +63,7 @@ def agreed(talk: Talk, narrowed: Sequence[Narrowed]) -> Agreed:
             "base_instructions": context.base_instructions,
             "user_instructions": context.user_instructions,
             "narrowed": msgspec.to_builtins(list(narrowed)),
+            **({} if terms.agent is None else {"agent": terms.agent.meta}),
             "roots": [terms.rights.writable_roots, talk.ceiling.writable_roots],
         },
     )

@@ -6,9 +6,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from tertulia.policy.grants import Grant
 from tertulia.policy.narrowing import Narrowed
 from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
+from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
 from tertulia.protocol.tool_spec import ToolSource
 from tertulia.protocol.usage import Usage
 from tertulia.scheduler.reply import Failure, Reply, Status
@@ -36,6 +38,32 @@ class SessionInfo(Answer, frozen=True):
     narrowed: list[Narrowed] = []
 
 
+class ServerInfo(Answer, frozen=True):
+    """Who answers `initialize`."""
+
+    name: str
+    version: str
+
+
+class Initialized(SessionInfo, frozen=True, kw_only=True):
+    """`initialize`: the connection's own session, and who serves it."""
+
+    server: ServerInfo
+
+
+class Subscribed(Answer, frozen=True):
+    """`events/subscribe`. What it replays comes after this answer."""
+
+    subscribed: bool
+    last_seq: int
+
+
+class SessionList(Answer, frozen=True):
+    """`session/list`."""
+
+    sessions: list[SessionInfo]
+
+
 class ConversationInfo(Answer, frozen=True):
     """One line of `conversation/list`."""
 
@@ -48,6 +76,12 @@ class ConversationInfo(Answer, frozen=True):
     last_active_at: str
     model: str
     backend: str
+
+
+class ConversationList(Answer, frozen=True):
+    """`conversation/list`, root first, then by creation."""
+
+    conversations: list[ConversationInfo]
 
 
 class ContextInfo(Answer, frozen=True):
@@ -76,6 +110,16 @@ class Opened(Answer, frozen=True):
     warnings: list[str]
 
 
+class Forked(Answer, frozen=True):
+    """`conversation/fork`."""
+
+    conversation_id: ConversationId
+
+
+class Steered(Answer, frozen=True):
+    """`conversation/steer`: nothing to say."""
+
+
 class Interrupted(Answer, frozen=True):
     """`conversation/interrupt`. True in Python when something was stopped."""
 
@@ -92,6 +136,19 @@ class Resolved(Answer, frozen=True):
 
     def __bool__(self) -> bool:
         return self.resolved
+
+
+class ApprovalList(Answer, frozen=True):
+    """`approval/list`, oldest first."""
+
+    approvals: list[ApprovalRequest]
+    elicitations: list[ElicitationRequest]
+
+
+class GrantList(Answer, frozen=True):
+    """`approval/grants`, oldest first."""
+
+    grants: list[Grant]
 
 
 class Revoked(Answer, frozen=True):
@@ -128,6 +185,12 @@ class HistoryEntry(Answer, frozen=True, omit_defaults=True):
     text: str | None = None
 
 
+class HistoryAnswer(Answer, frozen=True):
+    """`conversation/history`, oldest first."""
+
+    entries: list[HistoryEntry]
+
+
 class ToolInfo(Answer, frozen=True, omit_defaults=True):
     """One tool of `conversation/tools`."""
 
@@ -135,6 +198,13 @@ class ToolInfo(Answer, frozen=True, omit_defaults=True):
     source: ToolSource
     digest: str
     server: str | None = None
+
+
+class ToolList(Answer, frozen=True):
+    """`conversation/tools`, in the order the model gets them."""
+
+    tools: list[ToolInfo]
+    cache_key: str
 
 
 class TaskInfo(Answer, frozen=True):
@@ -147,6 +217,24 @@ class TaskInfo(Answer, frozen=True):
     started_at: str | None
     chain: list[ConversationId]
     last_assistant_message: str | None = None
+
+
+class TaskList(Answer, frozen=True):
+    """`task/list`: what runs, then what waits, the next one first."""
+
+    tasks: list[TaskInfo]
+
+
+class TaskCancelled(Answer, frozen=True):
+    """`task/cancel`."""
+
+    cancelled: bool
+
+
+class ServerList(Answer, frozen=True):
+    """`mcp/status` and `mcp/refresh`: MCP servers by name."""
+
+    servers: list[dict[str, Any]]
 
 
 class TaskCounts(Answer, frozen=True):
@@ -213,6 +301,12 @@ class MessageAnswer(Answer, frozen=True, omit_defaults=True):
     duration_ms: int
     trace_id: str
     error: Failure | None = None
+
+
+class Accepted(Answer, frozen=True):
+    """`conversation/message` with `detach`."""
+
+    task_id: TaskId
 
 
 def message_answer(reply: Reply) -> MessageAnswer:

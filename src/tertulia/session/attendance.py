@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Generator
-from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
 from tertulia.events.subscription import Subscription
@@ -20,26 +17,12 @@ class Attendance:
 
     def __init__(self) -> None:
         self._following: WeakKeyDictionary[Subscription, ConversationId | None] = WeakKeyDictionary()
-        self._present: Counter[ConversationId] = Counter()
 
     def add(self, subscription: Subscription, conversation: ConversationId | None) -> None:
         """It counts until it is closed, or nobody holds it any more. None: it follows every conversation."""
         self._following[subscription] = conversation
 
-    @contextmanager
-    def present(self, conversation: ConversationId) -> Generator[None]:
-        """Somebody who does not follow the events answers for this conversation, as long as the block lasts."""
-        self._present[conversation] += 1
-        try:
-            yield
-        finally:
-            self._present[conversation] -= 1
-            if not self._present[conversation]:
-                del self._present[conversation]
-
     def sees(self, request: Request) -> bool:
         """Whether anybody would hear of this request."""
         shown = (None, request.conversation_id, *request.chain)
-        if any(where in self._present for where in shown):
-            return True
         return any(news.is_open and where in shown for news, where in list(self._following.items()))

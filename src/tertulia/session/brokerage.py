@@ -27,11 +27,6 @@ _SERVED = ("mcp", "injector")
 """A program that calls us has a shell of its own; what it has not are our servers, and our tools for agents."""
 
 _ALLOW: dict[str, Scope] = {"allow": "once", "allow always, until this client is gone": "conversation"}
-_FORM = {
-    "type": "object",
-    "properties": {"decision": {"type": "string", "enum": [*_ALLOW, "deny"], "title": "Decision"}},
-    "required": ["decision"],
-}
 
 
 class Brokerage:
@@ -56,8 +51,8 @@ class Brokerage:
         parts.views.look(talk)
         with _Asking(parts, talk, call) as asking:
             arguments = msgspec.json.encode(call.arguments).decode()
-            result = await call_from_outside(parts, talk, call.tool, arguments, asking.hear)
-        return Answer(result.text, not result.success, result.parts, total_bytes=len(result.text.encode()))
+            result = await call_from_outside(parts, talk, call.tool, arguments, _SERVED, asking.hear)
+        return Answer(result.text, not result.success, result.parts, result.structured)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Whenever a server's tools may have changed."""
@@ -86,7 +81,7 @@ class _Asking:
 
     def __enter__(self) -> _Asking:
         if self._call.can_be_asked:
-            self._while.enter_context(self._parts.workshop.attendance.present(self._talk.id))
+            self._while.enter_context(self._parts.workshop.desk.attended(self._talk.id))
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -97,9 +92,9 @@ class _Asking:
         match data:
             case McpToolCallProgress(progress=done, total=total, message=message):
                 self._call.progress(done, total, message)
-            case ApprovalRequest() if self._call.can_be_asked:
+            case ApprovalRequest():
                 self._start(self._approve(data))
-            case ElicitationRequest() if self._call.can_be_asked:
+            case ElicitationRequest():
                 self._start(self._pass_on(data))
             case _:
                 pass
@@ -112,11 +107,12 @@ class _Asking:
     async def _approve(self, request: ApprovalRequest) -> None:
         message = f"{request.title}\n\n{request.detail}".strip()
         try:
-            said = await self._call.elicit(Elicitation("tertulia", message, _FORM))
+            said = await self._call.elicit(Elicitation("tertulia", message, _form(request)))
             decision = str((said.content or {}).get("decision", "deny")) if said.action == "accept" else "deny"
         except AgentError:
             decision = "deny"
         scope = _ALLOW.get(decision)
+        scope = scope if scope in request.scopes else None
         self._parts.workshop.desk.resolve(request.approval_id, "allow" if scope else "deny", scope=scope)
 
     async def _pass_on(self, asked: ElicitationRequest) -> None:
@@ -128,3 +124,9 @@ class _Asking:
             desk.resolve(asked.elicitation_id, "allow" if accepted else "deny", said.content if accepted else None)
         except AgentError:
             desk.resolve(asked.elicitation_id, "deny")
+
+
+def _form(request: ApprovalRequest) -> dict[str, Any]:
+    answers = [*(answer for answer, scope in _ALLOW.items() if scope in request.scopes), "deny"]
+    decision = {"type": "string", "enum": answers, "title": "Decision"}
+    return {"type": "object", "properties": {"decision": decision}, "required": ["decision"]}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from tertulia.conversation.settings import Settled
 from tertulia.conversation.talk import Talk
 from tertulia.errors import AgentError
-from tertulia.protocol.ids import ItemId
-from tertulia.protocol.inputs import NewConversation, SetContext
+from tertulia.protocol.ids import ItemId, new_conversation_id
+from tertulia.protocol.inputs import AgentSpec, NewConversation, SetContext
 from tertulia.session.parts import Parts
 
 
@@ -14,7 +17,25 @@ async def open_talk(parts: Parts, spec: NewConversation) -> tuple[Talk, Settled]
     """A new conversation. What the journal refuses has not happened."""
     # Whoever names tools means those that are about to be there.
     await parts.servers.settle()
-    talk, settled = parts.conversations.open(spec)
+    if spec.agent is UNSET or spec.agent is None:
+        talk, settled = parts.conversations.open(spec)
+        await _commit_birth(parts, talk)
+        return talk, settled
+    return await _open_agent(parts, spec, spec.agent)
+
+
+async def _open_agent(parts: Parts, spec: NewConversation, agent: AgentSpec) -> tuple[Talk, Settled]:
+    """What can be refused is refused before a provider is asked. An agent that does not come to be leaves no token."""
+    # Of its own servers nothing is known yet: their names are looked at when it is opened.
+    parts.conversations.check_child(replace(spec, agent=UNSET, mcp_tool_allowlist=UNSET), parts.conversations.root)
+    conversation = new_conversation_id()
+    cwd = spec.cwd if isinstance(spec.cwd, str) else parts.conversations.root.terms.cwd
+    arrival = await parts.agency.prepare(conversation, agent, cwd)
+    try:
+        talk, settled = parts.conversations.open(spec, arrival)
+    except BaseException:
+        parts.agency.dismiss(conversation)
+        raise
     await _commit_birth(parts, talk)
     return talk, settled
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from msgspec import UNSET
@@ -27,7 +27,7 @@ from tertulia.protocol.ids import ConversationId, ItemId, new_conversation_id
 from tertulia.protocol.inputs import ContextFields, NewConversation, SetContext, check_text
 from tertulia.protocol.records import Forked
 from tertulia.session.agreements import agreed
-from tertulia.session.notary import Deed, Notary
+from tertulia.session.notary import Arrival, Deed, Notary
 from tertulia.session.tombstones import Tombstones
 from tertulia.tools.tool import Rounds
 
@@ -59,6 +59,8 @@ class Conversations:
         self._narrowed: dict[ConversationId, tuple[Narrowed, ...]] = {}
         self.release = notary.release
         """For terms that nobody runs under any more."""
+        self.departed: Callable[[ConversationId], None] = lambda conversation: None
+        """Told of each that is gone, in whatever way."""
         self.closed = False
         """The session closes: nothing is opened or changed any more, what is there may still be read."""
         self.root_id = root_id
@@ -103,14 +105,18 @@ class Conversations:
         """What the conversation asked for and did not get."""
         return self._narrowed.get(talk.id, ())
 
-    def open(self, spec: NewConversation) -> tuple[Talk, Settled]:
-        """A conversation under root, narrowed to the session; or under another one, and narrowed to that."""
+    def open(self, spec: NewConversation, arrival: Arrival | None = None) -> tuple[Talk, Settled]:
+        """A conversation under root, narrowed to the session; or under another one, and narrowed to that.
+
+        `arrival`: the agent that it is, prepared for it before it exists.
+        """
         parent = None if spec.parent_id in (UNSET, None) else self.find(str(spec.parent_id))
         self._check_room()
         _check_spec(spec)
         notary = self._notary
-        deed = notary.under_session(spec) if parent is None else notary.under_parent(spec, parent)
-        return self._add(new_conversation_id(), deed, spec, parent=parent or self.root), deed.settled
+        deed = notary.under_session(spec, arrival) if parent is None else notary.under_parent(spec, parent, arrival)
+        id = new_conversation_id() if arrival is None else arrival.id
+        return self._add(id, deed, spec, parent=parent or self.root), deed.settled
 
     def check_child(self, spec: NewConversation, caller: Talk, promised: int = 0) -> None:
         """Raise what `open_child` would raise once so many others are open; nothing is opened."""
@@ -127,13 +133,14 @@ class Conversations:
         """
         self._check_room()
         _check_spec(spec)
+        _check_no_agent(spec)
         deed = self._notary.under_caller(spec, caller)
         return self._add(new_conversation_id(), deed, spec, caller, cause=cause, shared=shared)
 
     def change(self, talk: Talk, asked: SetContext) -> Settled:
         """New terms for a conversation, from its next model request on."""
         _refuse_if(self.closed)
-        _check_agent(asked)
+        _check_no_agent(asked)
         title = _title(asked, talk.title)
         settled = self._notary.changed(talk, asked)
         talk.adopt(settled.terms)
@@ -150,7 +157,9 @@ class Conversations:
         """A conversation that shares this one's history up to a point, and its terms."""
         self._check_room()
         history = talk.history.fork(at)
-        fork = Talk(new_conversation_id(), self._notary.copied(talk.terms), clock=self._clock, journal=self._journal)
+        # A fork of an agent is told the same and is nobody: the name, the tools and the token stay with the first.
+        terms = replace(self._notary.copied(talk.terms), agent=None)
+        fork = Talk(new_conversation_id(), terms, clock=self._clock, journal=self._journal)
         fork.default, fork.ceiling, fork.because = talk.default, talk.ceiling, talk.because
         fork.history = history
         fork.title = talk.title
@@ -173,6 +182,7 @@ class Conversations:
     def forget(self, talk: Talk, *, forced: bool | None) -> None:
         """The conversation is gone: its id answers `closed` from now on. `forced` is None where nobody heard of it."""
         del self._open[talk.id]
+        self.departed(talk.id)
         self._notary.release(talk.terms)
         self._narrowed.pop(talk.id, None)
         if forced is not None:
@@ -245,13 +255,12 @@ def _put_below(talk: Talk, parent: Talk | None) -> None:
 
 
 def _check_spec(spec: NewConversation) -> None:
-    _check_agent(spec)
     _title(spec, None)
 
 
-def _check_agent(asked: ContextFields) -> None:
+def _check_no_agent(asked: ContextFields) -> None:
     if asked.agent not in (UNSET, None):
-        raise InvalidParams("agent: this build has no context injector yet; leave it out")
+        raise InvalidParams("agent: what a conversation is, is decided when a client opens it; leave it out")
 
 
 def _title(asked: ContextFields, current: str | None) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any, cast, get_args
 
 from msgspec.structs import asdict
 
+from tertulia.context.canvas import Canvas
 from tertulia.conversation.settings import Settled
 from tertulia.conversation.talk import Talk
 from tertulia.errors import NotFound
@@ -115,7 +116,7 @@ def context(parts: Parts, talk: Talk) -> ContextInfo:
     return ContextInfo(
         base_instructions=terms.context.base_instructions,
         user_instructions=terms.context.user_instructions,
-        additions=[],
+        additions=[] if terms.agent is None else [asdict(addition) for addition in terms.agent.additions],
         policy=policy(rights),
         narrowed=list(parts.conversations.narrowed(talk)),
         tools_prefs={name: getattr(prefs, name) for name in prefs.__struct_fields__},
@@ -131,6 +132,17 @@ def context(parts: Parts, talk: Talk) -> ContextInfo:
 def opened(parts: Parts, talk: Talk, settled: Settled) -> Opened:
     """`conversation/open` and `conversation/set_context`."""
     return Opened(talk.id, context(parts, talk), list(settled.narrowed), list(settled.warnings))
+
+
+def canvas(conversation: str, shown: Canvas) -> dict[str, Any]:
+    """One line of `canvas/list`: what `canvas/get` says, without the page."""
+    return {
+        "conversation_id": conversation,
+        "title": shown.title,
+        "updated_at": shown.updated_at,
+        "revision": shown.revision,
+        "bytes": len(shown.html.encode()),
+    }
 
 
 def tasks(parts: Parts) -> list[TaskInfo]:

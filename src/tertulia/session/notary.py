@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from tertulia.conversation.agent import Agent
 from tertulia.conversation.context import Terms
 from tertulia.conversation.settings import Ground, Settled, settle
 from tertulia.conversation.talk import Talk
@@ -16,10 +17,18 @@ from tertulia.conversation.toolbox import Toolbox
 from tertulia.mcp.view import Changed, McpManager, McpView
 from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import Rights
+from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import NewConversation, SetContext
 from tertulia.session.wires import WireShelf
 
 _KEPT_STEPS = 16
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """An agent that a conversation is going to be."""
+
+    id: ConversationId
+    agent: Agent
 
 
 class Deed(msgspec.Struct, frozen=True):
@@ -66,18 +75,24 @@ class Notary:
         """The session's own terms. Two tools under one name are told elsewhere: the root exists all the same."""
         return Deed(Settled(self.default, (), ()), self.default, self.ceiling, "session")
 
-    def under_session(self, spec: NewConversation) -> Deed:
-        """For a conversation that a client opens."""
-        return self._draw(spec, self.default, self._ground(self.default, self.ceiling, "session"))
+    def under_session(self, spec: NewConversation, arrival: Arrival | None = None) -> Deed:
+        """For a conversation that a client opens; `arrival`: as that agent."""
+        if arrival is None:
+            return self._draw(spec, self.default, self._ground(self.default, self.ceiling, "session"))
+        ground = replace(self._ground(self.default, self.ceiling, "session"), conversation=arrival.id)
+        return self._draw(spec, self._arrived(self.default, arrival), ground)
 
-    def under_parent(self, spec: NewConversation, parent: Talk) -> Deed:
+    def under_parent(self, spec: NewConversation, parent: Talk, arrival: Arrival | None = None) -> Deed:
         """For one that a client opens below another: it gets its rights and place of work, not what it was told."""
         blank = replace(parent.terms.context, base_instructions=None, user_instructions=None)
-        return self._draw(spec, replace(parent.terms, context=blank), self._below(parent))
+        inherited, ground = replace(parent.terms, context=blank, agent=None), self._below(parent)
+        if arrival is not None:
+            inherited, ground = self._arrived(inherited, arrival), replace(ground, conversation=arrival.id)
+        return self._draw(spec, inherited, ground)
 
     def under_caller(self, spec: NewConversation, caller: Talk) -> Deed:
         """For one that a model opens: it inherits from its caller and can only be narrower."""
-        return self._draw(spec, caller.terms, self._below(caller))
+        return self._draw(spec, replace(caller.terms, agent=None), self._below(caller))
 
     def rehearse(self, spec: NewConversation, caller: Talk) -> None:
         """Raise what `under_caller` would raise, and keep nothing."""
@@ -134,6 +149,12 @@ class Notary:
     def _refreshed(self, talk: Talk) -> Terms:
         view = talk.terms.context.mcp_view
         return _with_view(talk.terms, McpView.new_from_manager(self._mcp, talk.id).with_allowlist(view.allowlist))
+
+    def _arrived(self, terms: Terms, arrival: Arrival) -> Terms:
+        """The same for an agent, with the tools of servers that only it has."""
+        view, tools = terms.context.mcp_view, self._mcp.list_tools(arrival.id)
+        seen = view if tools is view.seen else view.refreshed(tools)[0]
+        return replace(_with_view(terms, seen), agent=arrival.agent)
 
     def _ground(self, default: Terms, ceiling: Rights, because: str) -> Ground:
         return Ground(default, ceiling, because, self._wires.find, mcp=self._mcp)

@@ -14,8 +14,8 @@ from tertulia.policy.narrowing import Narrowed, narrow
 from tertulia.protocol import inputs as i
 from tertulia.protocol.records import Submitted, message_key
 from tertulia.scheduler.reply import Reply
+from tertulia.session import answers as a
 from tertulia.session import describe, submission
-from tertulia.session.answers import ClosedAnswer, SessionInfo, message_answer
 from tertulia.session.changes import change_talk, open_talk
 from tertulia.session.host import Host
 from tertulia.session.inputs import parse, snake
@@ -38,36 +38,39 @@ class Operation(msgspec.Struct, frozen=True):
     """One entry of the set."""
 
     kind: type[msgspec.Struct]
+    """What it takes."""
+    answers: Any
+    """The type of what it answers, or a union of them."""
     run: Callable[[Host, Session, Any], Awaitable[Any]]
 
 
 # ── handlers ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _session_start(host: Host, session: Session, asked: i.StartSession) -> SessionInfo:
+async def _session_start(host: Host, session: Session, asked: i.StartSession) -> a.SessionInfo:
     settings, narrowed = _narrowed_settings(host.settings, asked)
     started = await host.start(settings)
     return replace(started.info, narrowed=list(narrowed))
 
 
-async def _session_resume(host: Host, session: Session, asked: i.ResumeSession) -> SessionInfo:
+async def _session_resume(host: Host, session: Session, asked: i.ResumeSession) -> a.SessionInfo:
     settings, narrowed = _narrowed_settings(host.settings, asked)
     resumed = await host.resume(asked.session_id, settings)
     return replace(resumed.info, narrowed=list(narrowed))
 
 
-async def _session_list(host: Host, session: Session, asked: i.Nothing) -> dict[str, Any]:
-    return {"sessions": [s.info for s in host.sessions()]}
+async def _session_list(host: Host, session: Session, asked: i.Nothing) -> a.SessionList:
+    return a.SessionList([s.info for s in host.sessions()])
 
 
-async def _session_info(host: Host, session: Session, asked: i.Nothing) -> SessionInfo:
+async def _session_info(host: Host, session: Session, asked: i.Nothing) -> a.SessionInfo:
     return session.info
 
 
 async def _session_close(host: Host, session: Session, asked: i.CloseSession) -> Done:
     already = session.closed
     forced = await host.close_session(session, asked.timeout_s)
-    return Done(ClosedAnswer(closed=True, already_closed=already, forced=forced), session.parts.bus.last_seq)
+    return Done(a.ClosedAnswer(closed=True, already_closed=already, forced=forced), session.parts.bus.last_seq)
 
 
 async def _open(host: Host, session: Session, asked: i.NewConversation) -> Any:
@@ -97,14 +100,14 @@ async def _message(host: Host, session: Session, asked: i.Message) -> Any:
         # Whoever is told a task id may go away: that the task was accepted has to outlive us.
         talk.note(Submitted(talk.id, chain.task_id, chain.trace_id, message_key(asked.message_id)))
         await parts.journal.settle()
-        return {"task_id": chain.task_id}
+        return a.Accepted(chain.task_id)
     reply: Reply = await submission.answer(parts.scheduler, chain)
-    return Done(message_answer(reply), reply.last_seq)
+    return Done(a.message_answer(reply), reply.last_seq)
 
 
 async def _steer(host: Host, session: Session, asked: i.Steer) -> Any:
     await session.conversation(asked.conversation_id).steer(asked.text)
-    return {}
+    return a.Steered()
 
 
 async def _interrupt(host: Host, session: Session, asked: i.OfConversation) -> Any:
@@ -118,23 +121,23 @@ async def _compact(host: Host, session: Session, asked: i.OfConversation) -> Any
 
 async def _list(host: Host, session: Session, asked: i.Nothing) -> Any:
     parts = session.parts
-    return {"conversations": [describe.conversation(parts, talk) for talk in parts.conversations]}
+    return a.ConversationList([describe.conversation(parts, talk) for talk in parts.conversations])
 
 
 async def _history(host: Host, session: Session, asked: i.HistoryOf) -> Any:
-    return {"entries": await session.conversation(asked.conversation_id).history(asked.limit)}
+    return a.HistoryAnswer(await session.conversation(asked.conversation_id).history(asked.limit))
 
 
 async def _tools(host: Host, session: Session, asked: i.OfConversation) -> Any:
     parts = session.parts
     await parts.servers.settle()
     tools, key = describe.tools(parts, parts.conversations.find(asked.conversation_id))
-    return {"tools": tools, "cache_key": key}
+    return a.ToolList(tools, key)
 
 
 async def _fork(host: Host, session: Session, asked: i.ForkOf) -> Any:
     fork = await session.conversation(asked.conversation_id).fork(asked.at)
-    return {"conversation_id": fork.id}
+    return a.Forked(fork.id)
 
 
 async def _close(host: Host, session: Session, asked: i.CloseConversation) -> Any:
@@ -142,7 +145,7 @@ async def _close(host: Host, session: Session, asked: i.CloseConversation) -> An
 
 
 async def _task_list(host: Host, session: Session, asked: i.Nothing) -> Any:
-    return {"tasks": describe.tasks(session.parts)}
+    return a.TaskList(describe.tasks(session.parts))
 
 
 async def _task_get(host: Host, session: Session, asked: i.OfTask) -> Any:
@@ -151,13 +154,13 @@ async def _task_get(host: Host, session: Session, asked: i.OfTask) -> Any:
 
 async def _task_cancel(host: Host, session: Session, asked: i.OfTask) -> Any:
     describe.task(session.parts, asked.task_id)
-    return {"cancelled": session.parts.scheduler.cancel(cast(Any, asked.task_id))}
+    return a.TaskCancelled(session.parts.scheduler.cancel(cast(Any, asked.task_id)))
 
 
 async def _approvals(host: Host, session: Session, asked: i.ApprovalsOf) -> Any:
     approvals = session.approvals
     of = asked.conversation_id
-    return {"approvals": approvals.pending(of), "elicitations": approvals.elicitations(of)}
+    return a.ApprovalList(approvals.pending(of), approvals.elicitations(of))
 
 
 async def _resolve(host: Host, session: Session, asked: i.Resolve) -> Any:
@@ -165,7 +168,7 @@ async def _resolve(host: Host, session: Session, asked: i.Resolve) -> Any:
 
 
 async def _grants(host: Host, session: Session, asked: i.ApprovalsOf) -> Any:
-    return {"grants": session.approvals.grants(asked.conversation_id)}
+    return a.GrantList(session.approvals.grants(asked.conversation_id))
 
 
 async def _revoke(host: Host, session: Session, asked: i.Revoke) -> Any:
@@ -174,12 +177,37 @@ async def _revoke(host: Host, session: Session, asked: i.Revoke) -> Any:
 
 async def _mcp_status(host: Host, session: Session, asked: i.Nothing) -> Any:
     await session.parts.servers.settle()
-    return {"servers": describe.servers(session.parts)}
+    return a.ServerList(describe.servers(session.parts))
 
 
 async def _mcp_refresh(host: Host, session: Session, asked: i.RefreshServers) -> Any:
     await session.parts.servers.refresh(asked.names)
-    return {"servers": describe.servers(session.parts)}
+    return a.ServerList(describe.servers(session.parts))
+
+
+async def _canvas_get(host: Host, session: Session, asked: i.OfConversation) -> Any:
+    talk = session.parts.conversations.find(asked.conversation_id)
+    return session.parts.agency.canvases.get(talk.id)
+
+
+async def _canvas_list(host: Host, session: Session, asked: i.Nothing) -> Any:
+    canvases = session.parts.agency.canvases.list()
+    return {"canvases": [describe.canvas(conversation, canvas) for conversation, canvas in canvases.items()]}
+
+
+async def _canvas_clear(host: Host, session: Session, asked: i.OfConversation) -> Any:
+    talk = session.parts.conversations.find(asked.conversation_id)
+    return {"cleared": session.parts.agency.canvases.clear(talk.id)}
+
+
+async def _validate_token(host: Host, session: Session, asked: i.OfToken) -> Any:
+    owner = session.parts.agency.internal.validate_token(asked.token)
+    return {"agent_name": owner.agent_name, "session_id": owner.session_id, "pid": owner.pid}
+
+
+async def _internal_call(host: Host, session: Session, asked: i.InternalCall) -> Any:
+    internal = session.parts.agency.internal
+    return {"result": await internal.call(asked.token, asked.tool, asked.arguments, source="rpc")}
 
 
 async def _metrics(host: Host, session: Session, asked: i.MetricsOf) -> Any:
@@ -189,33 +217,38 @@ async def _metrics(host: Host, session: Session, asked: i.MetricsOf) -> Any:
 # ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 OPERATIONS: dict[str, Operation] = {
-    "session/start": Operation(i.StartSession, _session_start),
-    "session/resume": Operation(i.ResumeSession, _session_resume),
-    "session/list": Operation(i.Nothing, _session_list),
-    "session/info": Operation(i.Nothing, _session_info),
-    "session/close": Operation(i.CloseSession, _session_close),
-    "conversation/open": Operation(i.NewConversation, _open),
-    "conversation/set_context": Operation(i.SetContext, _set_context),
-    "conversation/context": Operation(i.OfConversation, _context),
-    "conversation/message": Operation(i.Message, _message),
-    "conversation/steer": Operation(i.Steer, _steer),
-    "conversation/interrupt": Operation(i.OfConversation, _interrupt),
-    "conversation/compact": Operation(i.OfConversation, _compact),
-    "conversation/list": Operation(i.Nothing, _list),
-    "conversation/history": Operation(i.HistoryOf, _history),
-    "conversation/tools": Operation(i.OfConversation, _tools),
-    "conversation/fork": Operation(i.ForkOf, _fork),
-    "conversation/close": Operation(i.CloseConversation, _close),
-    "task/list": Operation(i.Nothing, _task_list),
-    "task/get": Operation(i.OfTask, _task_get),
-    "task/cancel": Operation(i.OfTask, _task_cancel),
-    "approval/list": Operation(i.ApprovalsOf, _approvals),
-    "approval/resolve": Operation(i.Resolve, _resolve),
-    "approval/grants": Operation(i.ApprovalsOf, _grants),
-    "approval/revoke": Operation(i.Revoke, _revoke),
-    "mcp/status": Operation(i.Nothing, _mcp_status),
-    "mcp/refresh": Operation(i.RefreshServers, _mcp_refresh),
-    "metrics/get": Operation(i.MetricsOf, _metrics),
+    "session/start": Operation(i.StartSession, a.SessionInfo, _session_start),
+    "session/resume": Operation(i.ResumeSession, a.SessionInfo, _session_resume),
+    "session/list": Operation(i.Nothing, a.SessionList, _session_list),
+    "session/info": Operation(i.Nothing, a.SessionInfo, _session_info),
+    "session/close": Operation(i.CloseSession, a.ClosedAnswer, _session_close),
+    "conversation/open": Operation(i.NewConversation, a.Opened, _open),
+    "conversation/set_context": Operation(i.SetContext, a.Opened, _set_context),
+    "conversation/context": Operation(i.OfConversation, a.ContextInfo, _context),
+    "conversation/message": Operation(i.Message, a.MessageAnswer | a.Accepted, _message),
+    "conversation/steer": Operation(i.Steer, a.Steered, _steer),
+    "conversation/interrupt": Operation(i.OfConversation, a.Interrupted, _interrupt),
+    "conversation/compact": Operation(i.OfConversation, a.Compacted, _compact),
+    "conversation/list": Operation(i.Nothing, a.ConversationList, _list),
+    "conversation/history": Operation(i.HistoryOf, a.HistoryAnswer, _history),
+    "conversation/tools": Operation(i.OfConversation, a.ToolList, _tools),
+    "conversation/fork": Operation(i.ForkOf, a.Forked, _fork),
+    "conversation/close": Operation(i.CloseConversation, a.ClosedAnswer, _close),
+    "task/list": Operation(i.Nothing, a.TaskList, _task_list),
+    "task/get": Operation(i.OfTask, a.TaskInfo, _task_get),
+    "task/cancel": Operation(i.OfTask, a.TaskCancelled, _task_cancel),
+    "approval/list": Operation(i.ApprovalsOf, a.ApprovalList, _approvals),
+    "approval/resolve": Operation(i.Resolve, a.Resolved, _resolve),
+    "approval/grants": Operation(i.ApprovalsOf, a.GrantList, _grants),
+    "approval/revoke": Operation(i.Revoke, a.Revoked, _revoke),
+    "mcp/status": Operation(i.Nothing, a.ServerList, _mcp_status),
+    "mcp/refresh": Operation(i.RefreshServers, a.ServerList, _mcp_refresh),
+    "canvas/get": Operation(i.OfConversation, _canvas_get),
+    "canvas/list": Operation(i.Nothing, _canvas_list),
+    "canvas/clear": Operation(i.OfConversation, _canvas_clear),
+    "internal/validate_token": Operation(i.OfToken, _validate_token),
+    "internal/call": Operation(i.InternalCall, _internal_call),
+    "metrics/get": Operation(i.MetricsOf, a.MetricsAnswer, _metrics),
 }
 
 
@@ -233,7 +266,7 @@ async def call(host: Host, own: Session, name: str, params: Mapping[str, Any]) -
     if session_id is not None and not isinstance(session_id, str):
         raise InvalidParams("session_id must be a string")
     if name == "session/close" and session_id is not None and host.was_closed(session_id):
-        return Done(ClosedAnswer(closed=True, already_closed=True, forced=False))
+        return Done(a.ClosedAnswer(closed=True, already_closed=True, forced=False))
     session = own if session_id is None else host.find(session_id)
     if session.closed and name not in _EVEN_CLOSED:
         raise Closed(f"session {session.id} is closed; name another one, or start one")

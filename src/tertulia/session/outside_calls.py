@@ -5,7 +5,7 @@ Nothing is added to the conversation's history, and no task runs: there is nobod
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from tertulia.conversation.talk import Talk
 from tertulia.events.bus import Scope
@@ -18,11 +18,27 @@ from tertulia.tools.dispatch import Dispatch, Ended, check_calls
 from tertulia.tools.tool import CallContext, Result
 
 
+_OUTSIDE = "outside-"
+
+
+def is_from_outside(call: CallContext) -> bool:
+    """Whether a program made this call."""
+    return call.call_id.startswith(_OUTSIDE)
+
+
 async def call_from_outside(
-    parts: Parts, talk: Talk, name: str, arguments: str, heard: Callable[[EventData], None]
+    parts: Parts,
+    talk: Talk,
+    name: str,
+    arguments: str,
+    sources: Collection[str],
+    heard: Callable[[EventData], None],
 ) -> Result:
-    """What the tool answers; a refusal is an answer. `heard` is told of everything that the call publishes."""
-    call = ToolCall(new_item_id(), CallId(f"outside-{new_item_id()}"), name, arguments)
+    """What the tool answers; a refusal is an answer. A tool that comes from none of these sources is not there.
+
+    `heard` is told of everything that the call publishes.
+    """
+    call = ToolCall(new_item_id(), CallId(f"{_OUTSIDE}{new_item_id()}"), name, arguments)
     task = new_task_id()
     scope = Scope(f"outside/{task}", talk.id, task, new_trace_id(), new_span_id())
 
@@ -46,7 +62,8 @@ async def call_from_outside(
         publish(ToolCallEnd(call.call_id, name, said.success, said.text, end.truncated, end.duration_ms))
 
     offered = parts.toolbox.offered(talk.terms, talk.terms.rights, delegating=False)
-    checked, _ = check_calls([call], parts.toolbox.reach(offered, talk.id), offered.names, context)
+    reachable = {spec.name for spec in offered.specs if spec.source in sources}
+    checked, _ = check_calls([call], parts.toolbox.reach(offered, talk.id), reachable, context)
     dispatch = Dispatch(
         checked,
         context,

@@ -15,6 +15,7 @@ from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.registry import TaskRegistry
+from tertulia.session.agency import Agency
 from tertulia.session.answers import ClosedAnswer
 from tertulia.session.conversations import Conversations
 from tertulia.session.servers import Basement
@@ -40,6 +41,7 @@ class Parts(msgspec.Struct, frozen=True, eq=False):
     nursery: Nursery
     wires: WireShelf
     workshop: Workshop
+    agency: Agency
     servers: SessionServers
     views: Views
     basement: Basement | None = None

@@ -26,17 +26,24 @@ from tertulia.session.sweeping import Sweeper, retention_of
 
 
 def new_record(
-    settings: Settings, session_id: str, clock: Clock, environment: Environment, *, now: Clock | None = None
+    settings: Settings,
+    session_id: str,
+    clock: Clock,
+    environment: Environment,
+    *,
+    now: Clock | None = None,
+    redactor: Redactor | None = None,
 ) -> Journal:
     """The record of a session that is yet to be: whatever is told to it is written by the usual rules.
 
     `clock` says when it happened, `now` what has expired, where that is not the same.
     """
-    return _record_in(_store(settings, session_id, now or clock, environment), settings, clock, environment)
+    redactor = redactor or redactor_of(settings, environment)
+    return _record_in(_store(settings, session_id, now or clock, environment), settings, clock, redactor)
 
 
 async def recall(
-    session_id: str, settings: Settings, clock: Clock, environment: Environment
+    session_id: str, settings: Settings, clock: Clock, environment: Environment, redactor: Redactor | None = None
 ) -> tuple[Journal, Recollection]:
     """Own the record of a session, sweep it, and read it. Busy, NotFound or StorageError, and nothing is owned."""
     store = _store(settings, session_id, clock, environment)
@@ -51,7 +58,7 @@ async def recall(
     except BaseException:
         await _done(store.close)
         raise
-    return _record_in(store, settings, clock, environment, reader.known), past
+    return _record_in(store, settings, clock, redactor or redactor_of(settings, environment), reader.known), past
 
 
 def _exists(place: str) -> bool:
@@ -93,10 +100,14 @@ def _store(settings: Settings, session_id: str, clock: Clock, environment: Envir
     return SqliteStore(environment.home, session_id, clock, settings.durability)
 
 
+def redactor_of(settings: Settings, environment: Environment) -> Redactor:
+    """Knows the keys of the environment and of the configuration; tokens are told to it as they are made."""
+    return Redactor((*secrets_of(environment.variables), *servers_of(settings, environment).secrets))
+
+
 def _record_in(
-    store: RolloutStore, settings: Settings, clock: Clock, environment: Environment, known: Known | None = None
+    store: RolloutStore, settings: Settings, clock: Clock, redactor: Redactor, known: Known | None = None
 ) -> Recorder:
-    redactor = Redactor((*secrets_of(environment.variables), *servers_of(settings, environment).secrets))
     return Recorder(store, clock, redactor.json, storage=settings.rights().storage_policy, known=known)
 
 

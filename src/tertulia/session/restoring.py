@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from tertulia.conversation.agent import Agent
 from tertulia.conversation.context import ConversationContext, Terms, prefs
 from tertulia.conversation.talk import Place, Talk, history_limits
 from tertulia.errors import AgentError, Internal
@@ -86,7 +87,8 @@ class Restorer:
             prefs(rights, agreement.shell_mode, wire.family),
         )
         cwd = agreement.cwd or default.cwd
-        return Terms(context, rights, wire, agreement.backend, cwd, agreement.shell_mode), warnings
+        agent = _agent(agreement)
+        return Terms(context, rights, wire, agreement.backend, cwd, agreement.shell_mode, agent), warnings
 
     def _wire(self, old: PastTalk, agreement: Agreement) -> tuple[Wire, tuple[str, ...]]:
         """The model it spoke with; the session's, where that is what it was or where it cannot be had any more."""
@@ -98,6 +100,12 @@ class Restorer:
         except AgentError as error:
             told = f"conversation {old.id} spoke with {agreement.model}, which cannot be had: {error.message}"
             return self._notary.copied(default).wire, (told,)
+
+
+def _agent(agreement: Agreement) -> Agent | None:
+    """By name only: its providers are asked again before anybody speaks to it."""
+    meta = agreement.agent
+    return None if meta is None else Agent(str(meta.get("name")), str(meta.get("archetype")), meta)
 
 
 def _history(old: PastTalk, terms: Terms) -> tuple[HistoryStore, int]:

@@ -21,7 +21,7 @@ from tertulia.session.changes import open_talk
 from tertulia.session.handle import Conversation
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
-from tertulia.session.recording import recall
+from tertulia.session.recording import recall, redactor_of
 from tertulia.session.servers import Basement
 from tertulia.session.settings import Settings, current_environment
 from tertulia.session.shutdown import close_seconds, close_session
@@ -78,6 +78,7 @@ class Session:
             try:
                 await self._parts.bus.flush()
                 await self._parts.servers.require()
+                await self._parts.agency.come_back(self._parts.conversations)
                 if self._basement is None:
                     # Who starts a session by hand may look at its tools at once; a host has others to serve.
                     await self._parts.servers.settle()
@@ -92,13 +93,19 @@ class Session:
 
     async def _assembled(self) -> Parts:
         clock, environment = self._clock or SystemClock(), current_environment()
+        redactor, below = redactor_of(self._settings, environment), self._basement
         if self._journal is None and not self._swept:
             await sweep_before_serving(environment.home, self._settings, clock)
         if self._resumed is None:
             return assemble(
-                self._settings, clock=clock, journal=self._journal, environment=environment, basement=self._basement
+                self._settings,
+                clock=clock,
+                journal=self._journal,
+                environment=environment,
+                basement=below,
+                redactor=redactor,
             )
-        journal, past = await recall(self._resumed, self._settings, clock, environment)
+        journal, past = await recall(self._resumed, self._settings, clock, environment, redactor)
         try:
             return assemble(
                 self._settings,
@@ -106,7 +113,8 @@ class Session:
                 journal=journal,
                 environment=environment,
                 past=past,
-                basement=self._basement,
+                basement=below,
+                redactor=redactor,
             )
         except BaseException:
             await journal.close()

@@ -85,6 +85,7 @@ async def close_session(parts: Parts, seconds: float) -> bool:
         forced = True
     # Servers end by themselves within what is left of the time, and are killed after it.
     left = max(0.0, min(SERVERS_GRACE_S, until - parts.clock.monotonic()))
+    parts.agency.close()
     await parts.servers.close(left)
     if parts.basement is not None:
         await parts.basement.close(left)

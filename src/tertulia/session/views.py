@@ -10,19 +10,22 @@ from tertulia.events.bus import EventBus, Scope
 from tertulia.mcp.manager import SessionServers
 from tertulia.protocol.events import EventData, Warning
 from tertulia.protocol.tool_events import McpToolsChanged
+from tertulia.session.agency import Agency
 from tertulia.session.notary import Notary
 
 
 class Views:
     """A view follows its servers as far as its allowlist goes; a definition that changed is withheld."""
 
-    def __init__(self, servers: SessionServers, notary: Notary, bus: EventBus) -> None:
+    def __init__(self, servers: SessionServers, notary: Notary, bus: EventBus, agency: Agency) -> None:
         self._servers = servers
+        self._agency = agency
         self._notary = notary
         self._bus = bus
 
     async def make_ready(self, floor: Floor) -> None:
         """A task of this conversation begins. Waits for servers that are starting or asked again, within bounds."""
+        await self._agency.refresh(floor.talk)
         await self._servers.settle()
         await self._servers.catch_up()
         self._catch_up(floor.talk, floor.publish)

@@ -24,9 +24,14 @@ def result_of(answer: Answer, max_bytes: int | None) -> Result:
     else:
         text, total = answer.text, answer.total_bytes
         rest = None if written is None or _says(answer.text, answer.structured) else written
-    short = bound(text, MAX_OUTPUT_BYTES if max_bytes is None else max_bytes, total_bytes=total)
+    room = MAX_OUTPUT_BYTES if max_bytes is None else max_bytes
+    short = bound(text, room, total_bytes=total)
     parts: tuple[Part, ...] = answer.parts if rest is None else (TextPart(rest), *answer.parts)
-    return Result(short.text, success=not answer.is_error, parts=parts, truncated=short.truncated)
+    # Half of a structure is none.
+    structured = None if written is None or len(written.encode()) > room else answer.structured
+    return Result(
+        short.text, success=not answer.is_error, parts=parts, truncated=short.truncated, structured=structured
+    )
 
 
 def _written(structured: Any) -> str:

@@ -82,6 +82,8 @@ class Result(msgspec.Struct, frozen=True):
     """The conversation that called is gone with this call; no further turn."""
     truncated: bool = False
     """Something was left out of the text already."""
+    structured: Any = None
+    """The same as plain JSON, for programs that call from outside; a model reads the text. Within the text's bound."""
 
 
 class TargetResult(msgspec.Struct, frozen=True):

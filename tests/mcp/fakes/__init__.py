@@ -5,7 +5,7 @@
     `cancelled`, `ask(question)` elicits, `visit(url)` elicits by address, `sample(text)`, `roots`, `env(name?)`,
     `fail(text)` an error that the tool reports, `refuse` an error of the protocol, `size(bytes)` that much text,
     `picture`, `mixed` every kind of content, `structured`, `pid`, `define(tools)` changes its own definitions and says
-    so, `die(code)`.
+    so, `die(code)`, `gate` is refused until a page was visited.
     FILE gets a line for each thing that happened: `start PID`, `call NAME`, `cancelled NAME`, `sigterm`, `eof`.
 `plain.py [http PORT] [--record FILE]`
     The SDK's low-level server, both eras, stdio or streamable HTTP. Tools: `echo`, `slow`, `ask`, `sample`, `env`,
@@ -42,8 +42,8 @@
 `web.py MODE PORT [OTHER]`
     Over streamable HTTP, standard library only. Tools `echo` and `headers` show the headers of their call; `GET /seen`
     lists those of all calls. The port is printed as the first line when PORT is 0. MODE is `json`, `sse`, `html`,
-    `redirect` (to port OTHER), `gzip`, `drops` and `cut` (the connection, in a call), `endless` (a body), `hot-get` (a stream
-    that ends at once and says: retry now), `session-lost` (once).
+    `redirect` (to port OTHER), `gzip`, `drops` and `cut` (the connection, in a call), `endless` (body), `session-lost`
+    (once), `hot-get` (its stream ends at once and says: retry now).
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def hostile(mode: str, *options: str) -> tuple[str, ...]:
     return (sys.executable, "-S", str(FOLDER / "hostile.py"), mode, *options)
 
 
-def web(mode: str, port: int) -> tuple[str, ...]:
+def web(mode: str, *options: str) -> tuple[str, ...]:
     """The command of one that is reached over HTTP."""
-    return (sys.executable, "-S", str(FOLDER / "web.py"), mode, str(port))
+    return (sys.executable, "-S", str(FOLDER / "web.py"), mode, "0", *options)
 
 
 def by_stdio(

@@ -17,12 +17,12 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 NAMES = (
     *("echo", "slow", "ask", "visit", "sample", "roots", "env", "fail", "refuse", "size", "picture", "mixed"),
-    *("structured", "pid", "define", "die"),
+    *("structured", "pid", "define", "die", "gate"),
 )
 
 
 class Refused(Exception):
-    """An error of the protocol."""
+    """An error of the protocol: its text, its code, its data."""
 
 
 class Bare:
@@ -36,6 +36,7 @@ class Bare:
         self.ids = itertools.count(1)
         self.waiting: dict[str, queue.Queue[Any]] = {}
         self.cancelled: dict[Any, threading.Event] = {}
+        self.gates = 0
 
     # ---- what it hears
 
@@ -83,7 +84,8 @@ class Bare:
         try:
             result = self.run(name, params.get("arguments") or {}, number, params.get("_meta") or {})
         except Refused as error:
-            self.send({"id": number, "error": {"code": -32602, "message": str(error)}})
+            said, code, data = (*error.args, -32602, None)[:3]
+            self.send({"id": number, "error": {"code": code, "message": said, "data": data}})
             return
         finally:
             cancelled = self.cancelled.pop(number).is_set()
@@ -129,6 +131,8 @@ class Bare:
                 return self.slow(arguments, number, meta)
             case "env":
                 return text(json.dumps(dict(os.environ)))
+            case "gate":
+                return self.gate()
             case "pid":
                 return text(str(os.getpid()))
             case "define":
@@ -149,6 +153,14 @@ class Bare:
             if self.cancelled[number].wait(arguments.get("seconds", 1) / steps):
                 break
         return text("done")
+
+    def gate(self) -> dict[str, Any]:
+        """Opens when its page was visited, of which it hears nothing: so, the second time."""
+        self.gates += 1
+        if self.gates % 2:
+            page = {"mode": "url", "message": "Sign in", "url": "https://example.com/in", "elicitationId": "g"}
+            raise Refused("visit first", -32042, {"elicitations": [page]})
+        return text("open")
 
     def heard(self, message: dict[str, Any]) -> dict[str, Any]:
         return text(json.dumps(message.get("result", message.get("error")), sort_keys=True))

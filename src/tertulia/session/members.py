@@ -1,0 +1,175 @@
+"""The one place that names concrete members, with `assembly`: which wires, tools and context providers there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.context.canvas_provider import CanvasContextProvider
+from tertulia.context.discovery import installed_providers
+from tertulia.context.identity import CoreContextProvider
+from tertulia.context.injector import SessionContextInjector
+from tertulia.context.skills import SkillsContextProvider
+from tertulia.context.workspace import WorkspaceContextProvider
+from tertulia.conversation.toolbox import Toolbox
+from tertulia.errors import InvalidParams
+from tertulia.events.bus import EventBus
+from tertulia.events.clock import Clock
+from tertulia.events.journal import Journal
+from tertulia.mcp.manager import SessionServers
+from tertulia.models.catalog import ModelProvider, WireName, locate
+from tertulia.models.chat import ChatWire
+from tertulia.models.choice import choose_model
+from tertulia.models.http_wire import HttpWire
+from tertulia.models.local import LocalWire
+from tertulia.models.messages import MessagesWire
+from tertulia.models.responses import ResponsesWire
+from tertulia.models.scripted import ScriptedModel
+from tertulia.models.wire import Wire
+from tertulia.policy.redaction import Redactor
+from tertulia.policy.turnstile import Turnstile
+from tertulia.protocol.ids import ConversationId, SessionId
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.scheduler.nursery import Nursery
+from tertulia.session.agency import Agency
+from tertulia.session.asking_back import AskingBack
+from tertulia.session.directory import SessionDirectory
+from tertulia.session.environment import Environment
+from tertulia.session.internal_tool import InternalTool
+from tertulia.session.settings import Settings
+from tertulia.session.workshop import Workshop
+from tertulia.tools.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
+from tertulia.tools.conv import conv_tools
+from tertulia.tools.function import FunctionTool
+from tertulia.tools.local_shell import LocalShell
+from tertulia.tools.mcp import McpTool
+from tertulia.tools.plan import UpdatePlan
+from tertulia.tools.registry import ToolRegistry
+from tertulia.tools.shell import PLAIN, Shell
+from tertulia.tools.terminal import ExecCommand, WriteStdin
+from tertulia.tools.tool import Tool
+from tertulia.tools.view_image import ViewImage
+from tertulia.tools.web_search import WebSearch
+
+_WIRES: dict[WireName, type[HttpWire]] = {"responses": ResponsesWire, "chat": ChatWire, "messages": MessagesWire}
+
+
+class Models:
+    """Knows which wire speaks to which model."""
+
+    def __init__(self, settings: Settings, environment: Environment) -> None:
+        self._providers = cast("Mapping[str, ModelProvider]", settings.model_providers)
+        self._environment = environment
+
+    def choose(self, model: object) -> tuple[object, str | None]:
+        """The session's own model, and, where nobody was named and only the script is left, a sentence that says so."""
+        if not (model is None or isinstance(model, str)):
+            return model, None
+        choice = choose_model(model, self._providers, self._environment.variables, self._environment.home)
+        return ("scripted/tour", choice.why) if choice.model is None else (choice.model, None)
+
+    def find(self, model: object) -> Wire:
+        """For `provider/model`, and for a Wire as it is; InvalidParams says what there is."""
+        if not isinstance(model, str):
+            if not callable(getattr(model, "stream", None)):
+                raise InvalidParams(f"model must be `provider/model` or a Wire, not {type(model).__name__}")
+            return cast(Wire, model)
+        provider_name, _, name = model.partition("/")
+        match provider_name:
+            case "scripted" if name:
+                return ScriptedModel.tour() if name == "tour" else ScriptedModel.from_file(name)
+            case "local" if name:
+                return LocalWire(name, self._environment.home)
+            case "local":
+                return self.find(self.choose("local")[0])
+            case _:
+                return self._remote(model)
+
+    def _remote(self, model: str) -> Wire:
+        at = locate(model, self._providers, self._environment.variables)
+        provider = replace(at.provider, context_window=at.context_window)
+        return _WIRES[provider.wire](at.provider_name, at.model, provider, self._environment.variables.get)
+
+
+class Foundation(msgspec.Struct, frozen=True, eq=False):
+    """What everything else of a session stands on."""
+
+    session_id: SessionId
+    root_id: ConversationId
+    settings: Settings
+    environment: Environment
+    clock: Clock
+    redactor: Redactor
+    journal: Journal
+    bus: EventBus
+    nursery: Nursery
+
+
+def remote_tools(
+    base: Foundation, servers: SessionServers, agency: Agency, workshop: Workshop
+) -> Callable[[ToolSpec, ConversationId], Tool]:
+    """Makes the tool behind a definition of an MCP server or of a context provider, for one conversation."""
+    limits, timeout_s = base.settings.rights().limits, base.settings.tool_timeout_s
+    turnstile = Turnstile(base.clock, ceiling=limits, waited=base.bus.metrics.waited)
+    asker = AskingBack(workshop.desk, workshop.elicitations)
+
+    def tool(spec: ToolSpec, conversation: ConversationId) -> Tool:
+        if spec.source == "injector":
+            return InternalTool(spec, agency)
+        return McpTool(spec, servers.reached_from(conversation), workshop.desk, turnstile, asker, timeout_s)
+
+    return tool
+
+
+def toolbox_for(
+    settings: Settings,
+    directory: SessionDirectory,
+    workshop: Workshop,
+    remote: Callable[[ToolSpec, ConversationId], Tool],
+) -> Toolbox:
+    """All tools of a session: ours, then the application's."""
+    own = (*_command_tools(workshop), UpdatePlan(), WebSearch(), *conv_tools(directory))
+    return Toolbox(ToolRegistry([*own, *map(_as_tool, settings.tools)]), {"default": PLAIN}, remote)
+
+
+def _command_tools(workshop: Workshop) -> tuple[Tool, ...]:
+    place, terminals = workshop.place, workshop.terminals
+    patch = ApplyPatch(
+        lambda argv, stdin, call: place.confined(argv, stdin, MAX_ANSWER_BYTES, call),
+        lambda text, plan, call: place.approve_patch(text, len(plan.summary), call),
+    )
+    shells = (Shell(place, patch), LocalShell(place, patch))
+    return (*shells, ExecCommand(place, terminals, patch), WriteStdin(place, terminals), patch, ViewImage(place))
+
+
+def agency_for(base: Foundation, servers: SessionServers, workshop: Workshop) -> Agency:
+    """Who has something to say to agents: ours, the application's, and those of installed packages, in this order."""
+    hidden = workshop.place.masked
+    injector = SessionContextInjector(clock=base.clock)
+    injector.register(CoreContextProvider())
+    injector.register(CanvasContextProvider())
+    injector.register(WorkspaceContextProvider(hidden=hidden, clock=base.clock))
+    injector.register(SkillsContextProvider(hidden=hidden))
+    for provider in base.settings.providers:
+        injector.register(provider)
+    return Agency(
+        injector,
+        servers,
+        base.bus,
+        base.clock,
+        redactor=base.redactor,
+        variables=base.environment.variables,
+        discover=installed_providers,
+    )
+
+
+def _as_tool(given: object) -> Tool:
+    """A tool as it is, or a plain typed function made into one."""
+    if isinstance(getattr(given, "spec", None), ToolSpec):
+        return cast(Tool, given)
+    if callable(given):
+        return FunctionTool(given)
+    raise InvalidParams(f"tools: {given!r} is neither a tool nor a function")

@@ -1,0 +1,118 @@
+"""Servers behind an address, and bad ones: a call fails, the others and the connection go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+
+import pytest
+
+from tertulia.errors import McpError
+from tests.mcp.connected import Reach, call, serving
+from tests.mcp.fakes import by_http, plain, web
+
+
+def address(port: int) -> str:
+    return f"http://127.0.0.1:{port}/mcp"
+
+
+@pytest.mark.parametrize("mode", ["json", "sse"])
+async def test_headers_reach_the_server_and_nothing_compressed_is_asked_for(reach: Reach, mode: str) -> None:
+    """S000-21: credentials are sent as headers."""
+    with serving(web(mode)) as port:
+        link = await reach(by_http(address(port), headers={"Authorization": "Bearer t0ken", "X-Team": "a"}))
+        headers = {name.lower(): value for name, value in json.loads((await call(link, "headers")).text).items()}
+        assert (headers["authorization"], headers["x-team"]) == ("Bearer t0ken", "a")
+        assert headers["accept-encoding"] == "identity"
+        await link.close()
+
+
+async def test_credentials_do_not_follow_a_redirect_to_another_origin(reach: Reach) -> None:
+    with serving(web("json")) as other, serving(web("redirect", str(other))) as port:
+        with pytest.raises(McpError, match=r"Redirect to .* not followed") as refused:
+            await reach(by_http(address(port), headers={"Authorization": "Bearer t0ken"}))
+        assert "t0ken" not in refused.value.message
+        with urllib.request.urlopen(f"http://127.0.0.1:{other}/seen") as seen:
+            assert json.load(seen) == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "sentence"),
+    [
+        ("html", "Unexpected content type: text/html"),
+        ("gzip", "its answer is compressed"),
+        ("drops", "the request failed"),
+        ("cut", "Failed to parse JSON response"),
+        ("endless", "Failed to parse JSON response"),
+    ],
+)
+async def test_a_bad_answer_is_the_end_of_its_call_and_of_no_other(reach: Reach, mode: str, sentence: str) -> None:
+    with serving(web(mode)) as port:
+        link = await reach(by_http(address(port)))
+        for _ in range(2):
+            with pytest.raises(McpError, match=sentence):
+                await call(link, "echo")
+        assert [tool.name for tool in (await link.list_tools()).tools] == ["echo", "headers"]
+        assert not link.gone.is_set()
+        await link.close()
+
+
+async def test_a_server_that_is_not_there_says_so(reach: Reach) -> None:
+    with serving(web("json")) as port:
+        pass
+    with pytest.raises(McpError, match="it cannot be reached") as refused:
+        await reach(by_http(address(port)))
+    assert refused.value.detail["reason"] == "closed"
+    assert len(reach.nursery) == 0
+
+
+async def test_a_server_that_goes_away_ends_the_connection(reach: Reach) -> None:
+    with serving(web("json")) as port:
+        link = await reach(by_http(address(port)))
+        assert not (await call(link, "echo")).is_error
+    with pytest.raises(McpError):
+        await call(link, "echo")
+    with pytest.raises(McpError, match="cannot be reached"):
+        await call(link, "echo")
+    await asyncio.wait_for(link.gone.wait(), 5)
+    assert link.why is not None
+
+
+async def test_a_session_that_the_server_has_forgotten_ends_the_connection(reach: Reach) -> None:
+    with serving(web("session-lost")) as port:
+        link = await reach(by_http(address(port)))
+        with pytest.raises(McpError, match="it does not know our session any more"):
+            await call(link, "echo")
+        await asyncio.wait_for(link.gone.wait(), 5)
+        again = await reach(by_http(address(port)))
+        assert not (await call(again, "echo")).is_error
+        await again.close()
+
+
+async def test_a_server_cannot_make_us_ask_without_a_pause(reach: Reach) -> None:
+    with serving(web("hot-get")) as port:
+        link = await reach(by_http(address(port)))
+        await asyncio.wait({asyncio.create_task(link.gone.wait())}, timeout=1)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/seen") as seen:
+            asked = json.load(seen).count("GET")
+        assert 1 <= asked <= 6
+        await link.close()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/\x00", "http://[::1", "http://"])
+async def test_an_address_that_is_none_is_an_error(reach: Reach, url: str) -> None:
+    from msgspec.structs import replace
+
+    definition, launch = by_http("http://127.0.0.1:1/")
+    with pytest.raises(McpError):
+        await reach((definition, replace(launch, url=url)))
+
+
+async def test_many_calls_share_few_connections_and_none_is_mistaken(reach: Reach) -> None:
+    """C8 over HTTP."""
+    with serving(plain("http", "0")) as port:
+        link = await reach(by_http(address(port)))
+        answers = await asyncio.gather(*(call(link, "echo", text=f"canary {n}") for n in range(150)))
+        assert [answer.text for answer in answers] == [f"canary {n}" for n in range(150)]
+        await link.close()

@@ -1,0 +1,56 @@
+"""What a server may ask, and what of it reaches a caller. The rest is in test_connection.py, with real servers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from mcp_types import CreateMessageRequestParams, ErrorData
+
+from tertulia.mcp.incoming import MAX_MESSAGES, MAX_TEXT, Incoming
+from tertulia.mcp.turns import Turn, Turns
+from tertulia.scheduler.nursery import Nursery
+from tests.mcp.connected import Asked
+from tests.mcp.fakes import bare, by_stdio
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": {"type": "text", "text": text}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"messages": [said("x")] * (MAX_MESSAGES + 1)}, "more than 256 messages"),
+        ({"messages": [said("x" * MAX_TEXT)], "systemPrompt": "s"}, "more than 1,048,576 characters"),
+        (
+            {"messages": [said("x")], "tools": [{"name": "a", "inputSchema": {"type": "object"}}]},
+            "tools are not offered",
+        ),
+        (
+            {"messages": [{"role": "user", "content": {"type": "image", "data": "AAAA", "mimeType": "image/png"}}]},
+            "only text can be sampled with",
+        ),
+    ],
+)
+async def test_a_request_that_cannot_be_answered_reaches_nobody(fields: dict[str, Any], why: str) -> None:
+    turns, asked = Turns(), Asked()
+    incoming = Incoming(by_stdio(bare(), sampling=True)[0], (), turns, Nursery().start)
+    async with asyncio.timeout(10) as limit:
+        turn = Turn(asked.caller, lambda *_: None, limit)
+        await turns.begin(turn)
+        heard = await incoming.sample(None, CreateMessageRequestParams.model_validate({"maxTokens": 1, **fields}))  # type: ignore[arg-type]
+        turns.end(turn)
+    assert isinstance(heard, ErrorData)
+    assert why in heard.message
+    assert asked.questions == []
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_only_what_is_allowed_is_offered(allowed: bool) -> None:
+    """C16."""
+    definition, _ = by_stdio(bare(), sampling=allowed, elicitation=allowed)
+    incoming = Incoming(definition, ("/",) if allowed else (), Turns(), Nursery().start)
+    offered = {"elicitation_callback", "sampling_callback", "list_roots_callback"}
+    assert set(incoming.callbacks()) == (offered if allowed else set())

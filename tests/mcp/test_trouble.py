@@ -1,0 +1,56 @@
+"""Errors of servers, in words of ours."""
+
+from __future__ import annotations
+
+import pytest
+from mcp import MCPError
+from mcp_types import CallToolResult
+from pydantic import ValidationError
+
+from tertulia.mcp.trouble import explained, faults, trouble, words
+
+
+def test_the_error_names_the_server_and_the_reason() -> None:
+    error = trouble("git", "timeout", "it is slow")
+    assert error.message == "git: it is slow"
+    assert error.detail == {"server": "git", "reason": "timeout"}
+    assert error.code == "mcp_error"
+
+
+def test_a_servers_words_are_bounded_and_show_what_they_hide() -> None:
+    """C6, B10."""
+    assert words(" a\x1b[2Jb\u202e ") == "a⟨U+001B⟩[2Jb⟨U+202E⟩"
+    assert len(words("x" * 100_000)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "sentence"),
+    [
+        (MCPError(-32000, "Connection closed"), "closed", "the connection is closed (Connection closed)"),
+        (MCPError(-32001, "timed out"), "timeout", "the server does not answer"),
+        (MCPError(-32602, "no\x07"), "refused", "the server answered with error -32602: no⟨U+0007⟩"),
+        (ConnectionRefusedError(111, "refused"), "closed", "the server cannot be reached: refused"),
+        (TimeoutError(), "closed", "the server cannot be reached: TimeoutError"),
+        (RuntimeError("rounds"), "protocol", "the server's answer cannot be used: rounds"),
+        (KeyError(), "protocol", "the server's answer cannot be used: KeyError"),
+        ("a\ud800", "protocol", "a text of the call cannot be written as UTF-8"),
+    ],
+)
+def test_every_fault_has_a_sentence(error: Exception | str, reason: str, sentence: str) -> None:
+    if isinstance(error, str):
+        with pytest.raises(UnicodeEncodeError) as broken:
+            error.encode()
+        error = broken.value
+    assert isinstance(error, faults())
+    assert explained(error) == (reason, sentence)
+    assert explained(ExceptionGroup("x", [ExceptionGroup("y", [error])])) == (reason, sentence)
+
+
+def test_an_answer_of_the_wrong_shape_is_told_by_its_place_and_not_by_its_words() -> None:
+    with pytest.raises(ValidationError) as broken:
+        CallToolResult.model_validate({"content": "a private word"})
+    assert isinstance(broken.value, faults())
+    reason, sentence = explained(broken.value)
+    assert reason == "protocol"
+    assert "at `content`" in sentence
+    assert "private" not in sentence
