@@ -120,7 +120,7 @@ def test_what_cannot_be_rebuilt_is_said(shell: Shell) -> None:
     assert ran.out.splitlines()[0].startswith("unknown    record ")
     assert ran.out.splitlines()[1:] == [
         "0 of 0 prompts came out as they were sent.",
-        "1 prompt cannot be rebuilt: not everything in them is stored, or stored as it was.",
+        "1 prompt cannot be rebuilt: not all that was sent is stored, or stored as it was.",
     ]
 
 

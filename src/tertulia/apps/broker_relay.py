@@ -17,47 +17,83 @@ from pathlib import Path
 import msgspec
 
 from tertulia.errors import McpError
-from tertulia.server.broker_socket import Greeting, Welcome, private_directory, short_path
+from tertulia.server.broker_place import Greeting, Welcome, held, is_ours, private_directory, private_file, short_path
 
-_START_S = 20.0
+START_S = 30.0
 _STEP_S = 0.05
 _CHUNK = 65_536
 _MAX_WELCOME = 65_536
 _MAX_LOG = 1024 * 1024
+_ATTEMPTS = 3
+_PARTING_S = 0.5
 
 
-def relay(place: Path, view: str | None, start: Sequence[str]) -> int:
-    """Until one side is done. McpError says why the broker could not be reached, or does not want us."""
-    connection = _connected(place, start)
-    with connection:
-        _greet(connection, view)
+def relay(place: Path, view: str | None, start: Sequence[str], told: bytes) -> int:
+    """Until one side is done. McpError says why the broker could not be reached, or does not want us.
+
+    `start` is the broker's command line, `told` what it reads from its standard input.
+    """
+    with _welcomed(place, view, start, told) as connection:
         up = threading.Thread(target=_copy_up, args=(connection,), daemon=True)
         up.start()
         _copy(lambda: connection.recv(_CHUNK), lambda data: _write_all(1, data))
+        up.join(_PARTING_S)
+        if up.is_alive():
+            raise McpError("the shared broker went away")
     return 0
 
 
-def _connected(place: Path, start: Sequence[str]) -> socket.socket:
+def _welcomed(place: Path, view: str | None, start: Sequence[str], told: bytes) -> socket.socket:
     private_directory(place.parent)
-    if (connection := _try(place)) is not None:
-        return connection
-    log = os.open(place.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    if os.fstat(log).st_size > _MAX_LOG:
-        os.ftruncate(log, 0)
-    try:
-        # A session of its own: it is for others too, and stays when this program's terminal goes.
-        broker = subprocess.Popen(
-            start, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
-        )
-    finally:
-        os.close(log)
-    for _ in range(round(_START_S / _STEP_S)):
+    for _ in range(_ATTEMPTS):
+        connection = _try(place) or _start(place, start, told)
+        try:
+            welcome = _greet(connection, view)
+            if welcome is not None and welcome.ok:
+                return connection
+        except BaseException:
+            connection.close()
+            raise
+        connection.close()
+        if welcome is not None:
+            raise McpError(welcome.error or "the shared broker refused")
+        # It was just about to leave, for nobody was there.
+    raise McpError("the shared broker went away; try again")
+
+
+def _start(place: Path, start: Sequence[str], told: bytes) -> socket.socket:
+    """Only one of those who come at the same time starts a broker; the others wait until it listens."""
+    with held(place.with_suffix(".start"), START_S):
         if (connection := _try(place)) is not None:
             return connection
-        if broker.poll() not in (None, 0, 1):
+        log = private_file(place.with_suffix(".log"), os.O_RDWR | os.O_APPEND)
+        try:
+            if os.fstat(log).st_size > _MAX_LOG:
+                os.ftruncate(log, 0)
+            return _started(place, start, told, log)
+        finally:
+            os.close(log)
+
+
+def _started(place: Path, start: Sequence[str], told: bytes, log: int) -> socket.socket:
+    before = os.fstat(log).st_size
+    # A session of its own: it is for others too, and stays when this program's terminal goes. What it is told it
+    # reads: a command line can be seen by everybody.
+    broker = subprocess.Popen(
+        start, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd="/", start_new_session=True, close_fds=True
+    )
+    assert broker.stdin is not None
+    with suppress(OSError), broker.stdin:
+        broker.stdin.write(told)
+    for _ in range(round(START_S / _STEP_S)):
+        if (connection := _try(place)) is not None:
+            return connection
+        if broker.poll() is not None:
             break
         time.sleep(_STEP_S)
-    raise McpError(f"the shared broker did not start; {place.with_suffix('.log')} says why, `--alone` does without it")
+    said = os.pread(log, _CHUNK, before).decode(errors="replace").strip().rpartition("\n")[2]
+    why = said.removeprefix("tertulia: ") or f"{place.with_suffix('.log')} may say why"
+    raise McpError(f"the shared broker did not start: {why}; `--alone` does without it")
 
 
 def _try(place: Path) -> socket.socket | None:
@@ -65,25 +101,29 @@ def _try(place: Path) -> socket.socket | None:
     try:
         with short_path(place) as address:
             connection.connect(address)
+        if is_ours(connection):
+            return connection
     except OSError:
+        # Nobody listens there.
         connection.close()
         return None
-    return connection
+    connection.close()
+    raise McpError(f"{place} is somebody else's; remove it")
 
 
-def _greet(connection: socket.socket, view: str | None) -> None:
+def _greet(connection: socket.socket, view: str | None) -> Welcome | None:
+    """What the broker says; None: nothing, and it is gone."""
+    heard = b""
+    connection.settimeout(START_S)
     with suppress(OSError):
         connection.sendall(msgspec.json.encode(Greeting(view, _parent())) + b"\n")
-    heard = b""
-    with suppress(OSError):
         while b"\n" not in heard and len(heard) < _MAX_WELCOME and (byte := connection.recv(1)):
             heard += byte
+    connection.settimeout(None)
     try:
-        welcome = msgspec.json.decode(heard, type=Welcome)
+        return msgspec.json.decode(heard, type=Welcome)
     except msgspec.DecodeError:
-        raise McpError("the shared broker went away; try again") from None
-    if not welcome.ok:
-        raise McpError(welcome.error or "the shared broker refused")
+        return None
 
 
 def _parent() -> str:

@@ -50,30 +50,30 @@ def command(given: Given, *, view: str | None, port: int | None, alone: bool, id
     limits, approvals and pinned definitions hold as in a session, and every call is in the session's record
     (`tertulia sessions show`).
     """
-    loaded = given.load()
-    home = loaded.environment.home
-    settings = broker_settings(loaded.settings, loaded.environment.user_home)
-    find_view(settings, view)
-    place = socket_path(home, settings)
     if daemon:
-        return asyncio.run(_shared(settings, place, idle_exit))
+        given.flags, given.overrides = json.load(sys.stdin)
+    # Not where this program was started: a project's files say nothing here, and who shares a broker shares its settings.
+    given.flags["cwd"] = "/"
+    loaded = given.load()
+    environment = loaded.environment
+    settings = broker_settings(loaded.settings, environment.user_home)
+    find_view(settings, view)
     if port is not None:
-        return asyncio.run(_http(settings, view, port, home / "broker" / "http.token"))
+        return asyncio.run(_http(settings, view, port, environment.home / "broker" / "http.token"))
     if alone:
         return asyncio.run(_alone(settings, view))
-    return relay(place, view, _again(given, idle_exit))
-
-
-def _again(given: Given, idle_exit: float) -> list[str]:
-    """The command line of the shared broker: the same settings, whatever they came from."""
-    flags = {"model": "-m", "sandbox": "-s", "approval_policy": "-a", "storage_policy": "--storage"}
-    said = [word for name, flag in flags.items() if name in given.flags for word in (flag, str(given.flags[name]))]
-    said += [word for override in given.overrides for word in ("-c", override)]
-    return [sys.executable, "-m", "tertulia", "mcp-broker", "--daemon", "--idle-exit", str(idle_exit), *said]
+    place = socket_path(settings, environment)
+    if daemon:
+        return asyncio.run(_shared(settings, place, idle_exit))
+    start = [sys.executable, "-m", "tertulia", "mcp-broker", "--daemon", "--idle-exit", str(idle_exit)]
+    return relay(place, view, start, json.dumps([given.flags, given.overrides]).encode())
 
 
 async def _shared(settings: Settings, place: Path, idle_exit: float) -> int:
-    with owned(place):
+    from tertulia.server.broker_socket import BrokerSocket
+
+    # Whoever had the place before may still be stopping its servers.
+    with held(place.with_suffix(".lock"), _HANDOVER_S):
         async with Session.start(settings) as session:
             broker = BrokerSocket(session, place, idle_exit_s=idle_exit)
             with on_stop_signal(broker.stop):
@@ -82,18 +82,25 @@ async def _shared(settings: Settings, place: Path, idle_exit: float) -> int:
 
 
 async def _alone(settings: Settings, view: str | None) -> int:
-    found = find_view(settings, view)
-    async with Session.start(settings) as session, client_broker(session, found, found.name) as broker:
-        await serve_standard_streams(broker)
+    from tertulia.server.mcp_brokers import client_broker
+    from tertulia.server.mcp_stdio import serve_standard_streams
+
+    found, stop = find_view(settings, view), asyncio.Event()
+    with on_stop_signal(stop.set):
+        async with Session.start(settings) as session, client_broker(session, found, found.name) as broker:
+            await serve_standard_streams(broker, stop)
     return 0
 
 
 async def _http(settings: Settings, view: str | None, port: int, token_at: Path) -> int:
+    from tertulia.server.broker_http import PATH, listen, serve_http, token_file
+    from tertulia.server.mcp_brokers import client_broker
+
     token = token_file(token_at)
-    found = find_view(settings, view)
-    with listen(port) as listening:
+    found, stop = find_view(settings, view), asyncio.Event()
+    with listen(port) as listening, on_stop_signal(stop.set):
         url = f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}"
         async with Session.start(settings) as session, client_broker(session, found, found.name) as broker:
             print(json.dumps({"url": url, "token_file": str(token_at)}), flush=True)
-            await serve_http(broker, token, listening)
+            await serve_http(broker, token, listening, stop)
     return 0

@@ -153,9 +153,12 @@ def _write_counts(out: Terminal, counts: dict[str, int]) -> None:
         return
     known = total - counts["unknown"]
     style = "red" if counts["different"] else "green"
-    out.line((f"{counts['same']} of {counted(known, 'prompt')}", style), " came out as they were sent.")
+    out.line(
+        (f"{counts['same']} of {counted(known, 'prompt')}", style),
+        f" came out as {'it was' if known == 1 else 'they were'} sent.",
+    )
     if counts["different"]:
         out.line((f"{counted(counts['different'], 'prompt')} came out different.", "red"))
     if counts["unknown"]:
         what = counted(counts["unknown"], "prompt")
-        out.line(f"{what} cannot be rebuilt: not everything in them is stored, or stored as it was.")
+        out.line(f"{what} cannot be rebuilt: not all that was sent is stored, or stored as it was.")

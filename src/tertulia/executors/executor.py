@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from tertulia.policy.narrowing import TOP, Rights
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import NO_USAGE, Usage
 
@@ -200,8 +201,27 @@ class Assignment(msgspec.Struct, frozen=True):
     """What that talk has cost so far, by the agent's own count."""
     additions: tuple[str, ...] = ()
     """What the agent is told beside the prompt, each run."""
+    rights: Rights = TOP
+    """What it may do at most; an executor that has no way to hold to that refuses."""
+    roots: tuple[str, ...] = ()
+    """The directories that those rights let it write, canonical."""
+    private: bool = False
+    """Nothing of it may be left anywhere: the agent gets a home that goes with the run."""
+    server: tuple[str, ...] = ()
+    """The program that is its one MCP server; none, and it gets none."""
     variables: Mapping[str, str] = {}
-    """The child's whole environment."""
+    """What its environment has in this run besides the usual."""
+
+
+class Resuming(msgspec.Struct, frozen=True, kw_only=True):
+    """How an agent goes on with what was said before."""
+
+    strategy: Literal["auto", "transcript"] = "auto"
+    """`auto`: by its own id of the talk where that still fits, else by the transcript. Never both."""
+    on_resume_failure: Literal["transcript", "fail"] = "transcript"
+    """When the agent does not know its own id any more."""
+    retry: Literal["resume", "new_session"] = "resume"
+    """After a run that failed or was stopped: go on with the agent's own talk, or begin a new one."""
 
 
 class Executor(Protocol):
@@ -215,6 +235,11 @@ class Executor(Protocol):
     @property
     def name(self) -> str:
         """The backend, as people write it."""
+        ...
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The agent and where it keeps its talks: an id from one is worth nothing to another."""
         ...
 
     @property

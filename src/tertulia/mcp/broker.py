@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import re
 import secrets
 from collections import OrderedDict
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tertulia.errors import AgentError, Busy, NoApprover
+from tertulia.errors import AgentError, Busy, McpError, NoApprover
 from tertulia.mcp.newest import Newest
 from tertulia.mcp.server import Answer, Elicitation, Elicited, Spawn
 from tertulia.mcp.serving import Served, ServedCall, ServedTool
@@ -38,12 +39,27 @@ MAX_CALLS = 256
 """Of one broker at once."""
 _MAX_LISTENERS = 64
 """Clients of one broker that are told when the list is another."""
+_QUIET = ("mcp.server", "mcp.shared")
+"""Loggers that would write down what was said."""
+
+
+def load_sdk() -> None:
+    """Takes a second the first time, so do it in a thread. McpError where the package is not there."""
+    try:
+        import mcp.server.lowlevel
+    except ImportError as error:
+        raise McpError(f"the broker needs the `mcp` extra: pip install 'tertulia[mcp]' ({error})") from None
+    for name in _QUIET:
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.CRITICAL)
+    assert mcp.server.lowlevel
 
 
 class Broker:
     """One served thing as an MCP server: over one connection, or over HTTP for any number of clients.
 
-    Needs the `mcp` package when it is made.
+    `load_sdk` comes before the first.
     """
 
     def __init__(self, served: Served, *, name: str, spawn: Spawn, instructions: str | None = None) -> None:

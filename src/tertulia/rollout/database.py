@@ -83,7 +83,7 @@ def _checked(connection: sqlite3.Connection, file: Path) -> sqlite3.Connection:
     try:
         check_schema(connection, file)
     except BaseException:
-        connection.close()
+        leave(connection, file)
         raise
     return connection
 

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import hmac
 import os
+import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tertulia.errors import InvalidParams, StorageError
+from tertulia.errors import InvalidParams
 from tertulia.mcp.broker import Broker
+from tertulia.server.broker_place import private_directory, private_file
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Callable[[dict[str, Any]], Awaitable[None]]], Awaitable[None]]
 
 PATH = "/mcp"
+MAX_SESSIONS = 256
+_TOKEN = re.compile(rb"[0-9A-Za-z_-]{32,128}")
 
 
 def token_file(path: Path) -> str:
     """The token in that file, made when there is none; only its owner can read it."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}") from None
-    with os.fdopen(fd, "r+") as file:
-        os.fchmod(file.fileno(), 0o600)
+    private_directory(path.parent)
+    with os.fdopen(private_file(path, os.O_RDWR), "r+b") as file:
+        # Two that start at once must not tell two tokens.
+        fcntl.flock(file, fcntl.LOCK_EX)
         token = file.read(256).strip()
-        if len(token) < 32:
-            token = secrets.token_hex(32)
+        if not _TOKEN.fullmatch(token):
+            token = secrets.token_hex(32).encode()
             file.seek(0)
             file.truncate()
             file.write(token)
-        return token
+        return token.decode()
 
 
 def guarded(app: App, token: str) -> App:
@@ -43,8 +47,8 @@ def guarded(app: App, token: str) -> App:
 
     async def guard(scope: Scope, receive: Any, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
         if scope["type"] != "lifespan":
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, expected):
+            given = [value for name, value in scope["headers"] if name == b"authorization"]
+            if len(given) != 1 or not hmac.compare_digest(given[0], expected):
                 await _refuse(scope, send)
                 return
         await app(scope, receive, send)
@@ -67,16 +71,32 @@ def listen(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", port))
+        # Whoever reads the address may come before anybody serves: it waits.
+        listening.listen()
     except (OSError, OverflowError) as error:
         listening.close()
         raise InvalidParams(f"port {port}: {getattr(error, 'strerror', None) or error}") from None
     return listening
 
 
-async def serve_http(broker: Broker, token: str, listening: socket.socket) -> None:
-    """Until the process is told to stop."""
+async def serve_http(broker: Broker, token: str, listening: socket.socket, stop: asyncio.Event) -> None:
+    """Until `stop` is set; whoever waits for an answer then has a second to get it."""
     import uvicorn
 
-    app = guarded(broker.server.streamable_http_app(streamable_http_path=PATH), token)  # type: ignore[arg-type]
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
-    await uvicorn.Server(config).serve(sockets=[listening])
+    class Quiet(uvicorn.Server):
+        """Leaves signals to the program: uvicorn would raise them once more, and what comes after it be left undone."""
+
+        @contextmanager
+        def capture_signals(self) -> Generator[None]:
+            yield
+
+    served = broker.server.streamable_http_app(streamable_http_path=PATH, max_sessions=MAX_SESSIONS)
+    app = guarded(served, token)  # type: ignore[arg-type]
+    config = uvicorn.Config(app, log_level="critical", access_log=False, ws="none", timeout_graceful_shutdown=1)
+    server = Quiet(config)
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(server.serve(sockets=[listening]))
+        stopping = group.create_task(stop.wait())
+        await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+        server.should_exit = True
+        stopping.cancel()

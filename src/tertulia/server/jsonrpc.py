@@ -284,10 +284,7 @@ class Connection:
     def _listen(self, session: Session, after: int | None) -> None:
         news = session.parts.bus.subscribe(after=after)
         session.parts.workshop.attendance.add(news, None)
-        feed = Feed(news, self._sink)
-        self._follow(session, feed)
-        if self._leaving:
-            feed.close()
+        self._follow(session, Feed(news, self._sink))
 
     def _close(self, session: Session) -> asyncio.Task[bool]:
         return self._nursery.start(self._host.close_session(session), "close session")
@@ -299,6 +296,8 @@ class Connection:
                 del self._feeds[session.id]
 
         self._feeds[session.id] = feed
+        if self._leaving:
+            feed.close()
         self._start(run(), "feed")
 
     def _send(self, line: bytes | None) -> None:

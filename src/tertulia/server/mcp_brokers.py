@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from tertulia.errors import InvalidParams
-from tertulia.mcp.broker import Broker
+from tertulia.mcp.broker import Broker, load_sdk
 from tertulia.mcp.named_view import NamedView, view_from_wire
 from tertulia.policy.limits import NO_LIMITS
 from tertulia.protocol.storage import HeadersOnly, strictest
@@ -54,6 +53,7 @@ def find_view(settings: Settings, name: str | None) -> NamedView:
 @asynccontextmanager
 async def client_broker(session: Session, view: NamedView, title: str) -> AsyncGenerator[Broker]:
     """What one client gets, as long as the block lasts. InvalidParams for a view that names what there is not."""
+    await asyncio.to_thread(load_sdk)
     fields: dict[str, Any] = {"title": title[:200]}
     if view.mcp_tool_allowlist is not None:
         fields["mcp_tool_allowlist"] = list(view.mcp_tool_allowlist)
@@ -65,8 +65,6 @@ async def client_broker(session: Session, view: NamedView, title: str) -> AsyncG
     talk = parts.conversations.find(conversation.id)
     if view.approval is not None:
         parts.servers.approvals[talk.id] = view.approval
-    # The SDK takes a second to import, and others are served meanwhile.
-    await asyncio.to_thread(importlib.import_module, "mcp.server.lowlevel")
     broker = Broker(Brokerage(parts, talk), name="tertulia", spawn=parts.nursery.start, instructions=_INSTRUCTIONS)
     try:
         yield broker

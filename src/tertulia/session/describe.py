@@ -18,6 +18,7 @@ from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import AssistantMessage, ImagePart, UserMessage
 from tertulia.scheduler.plan import Chain
+from tertulia.session.agent_answers import CanvasInfo
 from tertulia.session.answers import (
     CallCounts,
     ContextInfo,
@@ -134,15 +135,10 @@ def opened(parts: Parts, talk: Talk, settled: Settled) -> Opened:
     return Opened(talk.id, context(parts, talk), list(settled.narrowed), list(settled.warnings))
 
 
-def canvas(conversation: str, shown: Canvas) -> dict[str, Any]:
+def canvas(conversation: str, shown: Canvas) -> CanvasInfo:
     """One line of `canvas/list`: what `canvas/get` says, without the page."""
-    return {
-        "conversation_id": conversation,
-        "title": shown.title,
-        "updated_at": shown.updated_at,
-        "revision": shown.revision,
-        "bytes": len(shown.html.encode()),
-    }
+    size = len(shown.html.encode())
+    return CanvasInfo(ConversationId(conversation), shown.title, shown.updated_at, shown.revision, size)
 
 
 def tasks(parts: Parts) -> list[TaskInfo]:

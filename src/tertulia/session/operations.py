@@ -14,6 +14,7 @@ from tertulia.policy.narrowing import Narrowed, narrow
 from tertulia.protocol import inputs as i
 from tertulia.protocol.records import Submitted, message_key
 from tertulia.scheduler.reply import Reply
+from tertulia.session import agent_answers as g
 from tertulia.session import answers as a
 from tertulia.session import describe, submission
 from tertulia.session.changes import change_talk, open_talk
@@ -187,27 +188,27 @@ async def _mcp_refresh(host: Host, session: Session, asked: i.RefreshServers) ->
 
 async def _canvas_get(host: Host, session: Session, asked: i.OfConversation) -> Any:
     talk = session.parts.conversations.find(asked.conversation_id)
-    return session.parts.agency.canvases.get(talk.id)
+    return g.CanvasShown(**asdict(session.parts.agency.canvases.get(talk.id)))
 
 
 async def _canvas_list(host: Host, session: Session, asked: i.Nothing) -> Any:
-    canvases = session.parts.agency.canvases.list()
-    return {"canvases": [describe.canvas(conversation, canvas) for conversation, canvas in canvases.items()]}
+    shown = session.parts.agency.canvases.list()
+    return g.CanvasList([describe.canvas(conversation, canvas) for conversation, canvas in shown.items()])
 
 
 async def _canvas_clear(host: Host, session: Session, asked: i.OfConversation) -> Any:
     talk = session.parts.conversations.find(asked.conversation_id)
-    return {"cleared": session.parts.agency.canvases.clear(talk.id)}
+    return g.CanvasCleared(session.parts.agency.canvases.clear(talk.id))
 
 
 async def _validate_token(host: Host, session: Session, asked: i.OfToken) -> Any:
     owner = session.parts.agency.internal.validate_token(asked.token)
-    return {"agent_name": owner.agent_name, "session_id": owner.session_id, "pid": owner.pid}
+    return g.TokenOwner(owner.agent_name, owner.session_id, owner.pid)
 
 
 async def _internal_call(host: Host, session: Session, asked: i.InternalCall) -> Any:
     internal = session.parts.agency.internal
-    return {"result": await internal.call(asked.token, asked.tool, asked.arguments, source="rpc")}
+    return g.InternalAnswer(await internal.call(asked.token, asked.tool, asked.arguments, source="rpc"))
 
 
 async def _metrics(host: Host, session: Session, asked: i.MetricsOf) -> Any:
@@ -243,11 +244,11 @@ OPERATIONS: dict[str, Operation] = {
     "approval/revoke": Operation(i.Revoke, a.Revoked, _revoke),
     "mcp/status": Operation(i.Nothing, a.ServerList, _mcp_status),
     "mcp/refresh": Operation(i.RefreshServers, a.ServerList, _mcp_refresh),
-    "canvas/get": Operation(i.OfConversation, _canvas_get),
-    "canvas/list": Operation(i.Nothing, _canvas_list),
-    "canvas/clear": Operation(i.OfConversation, _canvas_clear),
-    "internal/validate_token": Operation(i.OfToken, _validate_token),
-    "internal/call": Operation(i.InternalCall, _internal_call),
+    "canvas/get": Operation(i.OfConversation, g.CanvasShown, _canvas_get),
+    "canvas/list": Operation(i.Nothing, g.CanvasList, _canvas_list),
+    "canvas/clear": Operation(i.OfConversation, g.CanvasCleared, _canvas_clear),
+    "internal/validate_token": Operation(i.OfToken, g.TokenOwner, _validate_token),
+    "internal/call": Operation(i.InternalCall, g.InternalAnswer, _internal_call),
     "metrics/get": Operation(i.MetricsOf, a.MetricsAnswer, _metrics),
 }
 

@@ -1,0 +1,94 @@
+"""The arguments of one run: pure, and the place where an agent that cannot hold to its rights is refused."""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+from collections.abc import Iterator
+
+from tertulia.errors import UnsupportedByBackend
+from tertulia.executors.definition import ExecutorDefinition, Words
+from tertulia.executors.executor import Assignment
+from tertulia.policy.sandbox_mode import sandbox_to_wire
+
+_GAP = "\n\n"
+_PLACE = re.compile(r"\{([a-z]+)\}")
+_MAX_WORD_BYTES = 100_000
+"""The kernel's limit for one argument is a little higher."""
+
+
+def command_line(name: str, definition: ExecutorDefinition, assignment: Assignment) -> Words:
+    """Program and arguments. UnsupportedByBackend where the agent has no words for what it may not do."""
+    told = system_part(assignment)
+    ending = definition.start if assignment.resume is None else definition.resume_with or ()
+    return (
+        *definition.command,
+        *definition.args,
+        *_sandbox(name, definition, assignment),
+        *_servers(definition, assignment),
+        *(_filled(definition.system, text=told, json=_json(told)) if told and _fits(definition, told) else ()),
+        *_filled(ending, id=assignment.resume or ""),
+    )
+
+
+def standard_input(definition: ExecutorDefinition, assignment: Assignment) -> bytes:
+    """The prompt, after the system part where there is no other way to say that."""
+    told = system_part(assignment)
+    prompt = assignment.prompt if not told or _fits(definition, told) else f"{told}{_GAP}{assignment.prompt}"
+    return prompt.encode("utf-8", "replace")
+
+
+def system_part(assignment: Assignment) -> str:
+    """All that the agent is told beside the prompt. No argument can hold a NUL."""
+    return _GAP.join(filter(None, assignment.additions)).replace("\0", "")
+
+
+def _fits(definition: ExecutorDefinition, told: str) -> bool:
+    return bool(definition.system) and len(_json(told).encode("utf-8", "replace")) < _MAX_WORD_BYTES
+
+
+def _servers(definition: ExecutorDefinition, assignment: Assignment) -> Iterator[str]:
+    """No MCP server but ours, if there is one."""
+    yield from _filled(definition.servers)
+    if assignment.server:
+        program, *arguments = assignment.server
+        yield from _filled(definition.server, command=_json(program), args=_json(arguments))
+
+
+def _sandbox(name: str, definition: ExecutorDefinition, assignment: Assignment) -> Iterator[str]:
+    mode, spelled = assignment.rights.sandbox, sandbox_to_wire(assignment.rights.sandbox)
+    words = definition.sandbox.get(mode)
+    if words is None and mode != "danger_full_access":
+        raise UnsupportedByBackend(
+            f"{name} has no words for the sandbox mode {spelled}; say them in the table `sandbox` of its executor, or "
+            "run it under danger-full-access"
+        )
+    yield from words or ()
+    if mode != "workspace_write":
+        return
+    cwd = os.path.realpath(assignment.cwd)
+    if not any(_is_below(cwd, root) for root in assignment.roots):
+        raise UnsupportedByBackend(
+            f"{name} writes where it works, and {assignment.cwd} is outside of what may be written; "
+            "open the conversation in a writable directory, or read-only"
+        )
+    if assignment.rights.network:
+        yield from definition.network
+    for root in assignment.roots:
+        if root != cwd:
+            yield from _filled(definition.root, root=root)
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _filled(words: Words, **values: str) -> Words:
+    """The words with these values in their places. Other braces are braces."""
+    return tuple(_PLACE.sub(lambda found: values.get(found[1], found[0]), word) for word in words)
+
+
+def _json(value: object) -> str:
+    # Not in ASCII: TOML, which reads the same strings, has no pairs of surrogates.
+    return json.dumps(value, ensure_ascii=False)

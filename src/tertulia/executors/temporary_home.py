@@ -1,0 +1,55 @@
+"""A home for one run of an agent: its login is copied there, whatever it writes goes with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+
+from tertulia.executors.definition import Home
+
+_PREFIX = "tertulia-agent-"
+
+
+class TemporaryHome:
+    """A directory that only its owner can read. Blocks for as long as copying a few small files takes."""
+
+    __slots__ = ("path",)
+
+    def __init__(self) -> None:
+        self.path = tempfile.mkdtemp(prefix=_PREFIX)
+
+    def furnish(self, home: Home | None, environment: Mapping[str, str]) -> dict[str, str]:
+        """The environment of an agent that lives here; with a copy, mode 0600, of what it needs from its usual place."""
+        moved = {**environment, "HOME": self.path}
+        for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+            moved.pop(name, None)
+        if home is not None:
+            usual = usual_place(home, environment)
+            here = os.path.join(self.path, home.folder)
+            os.mkdir(here, 0o700)
+            for name in home.files:
+                _copy(os.path.join(usual, name), os.path.join(here, name))
+            moved[home.variable] = here
+        return moved
+
+    def remove(self) -> None:
+        """Again is nothing."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def usual_place(home: Home | None, environment: Mapping[str, str]) -> str:
+    """Where the agent keeps its talks when nobody moves it."""
+    user_home = environment.get("HOME", "")
+    if home is None:
+        return user_home
+    return environment.get(home.variable) or os.path.join(user_home, home.folder)
+
+
+def _copy(source: str, target: str) -> None:
+    with suppress(FileNotFoundError, PermissionError), open(source, "rb") as file:
+        content = file.read()
+        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as copy:
+            copy.write(content)

@@ -1,0 +1,94 @@
+"""Bodies of HTTP requests: one JSON text, whole, in time, within a limit, and readable in one way only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import msgspec
+
+from tertulia.errors import AgentError, ParseError
+from tertulia.server.envelopes import refusal
+from tertulia.server.strict_json import decode
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+"""Room for the longest text that is accepted, however it is escaped, up to a point."""
+BODY_S = 30.0
+"""For all of it."""
+
+_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class Unfit(Exception):
+    """What is answered instead of reading on."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = msgspec.json.encode({"error": {"code": code, "message": message}})
+
+    @classmethod
+    def unreadable(cls, error: AgentError) -> Unfit:
+        """As JSON-RPC says it: all our bodies are that."""
+        unfit = cls(400, error.code, error.message)
+        unfit.body = refusal(None, error)
+        return unfit
+
+
+async def bounded_body(method: str, header: Callable[[bytes], bytes], receive: _Receive) -> bytes | None:
+    """The body; None for a request that has none. Raises Unfit."""
+    if method not in ("POST", "PUT", "PATCH"):
+        return None
+    # A page can send plain text and forms anywhere without being asked; JSON it cannot.
+    if header(b"content-type").partition(b";")[0].strip().lower() != b"application/json":
+        raise Unfit(415, "unsupported_media_type", "send application/json")
+    if header(b"content-encoding").lower() not in (b"", b"identity"):
+        raise Unfit(415, "unsupported_media_type", "send the body as it is, not compressed")
+    length = header(b"content-length")
+    if length and (not length.isdigit() or len(length) > 12 or int(length) > MAX_BODY_BYTES):
+        raise _too_large()
+    try:
+        async with asyncio.timeout(BODY_S):
+            body = await _read(receive)
+    except TimeoutError:
+        raise Unfit(408, "timeout", f"the body did not come within {BODY_S:g} s") from None
+    try:
+        decode(body)
+    except ParseError as error:
+        raise Unfit.unreadable(error) from None
+    return body
+
+
+def replayed(body: bytes, receive: _Receive) -> _Receive:
+    """For whoever comes next: the body as if nobody had read it, then what comes after it."""
+    given = False
+
+    async def again() -> MutableMapping[str, Any]:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+async def _read(receive: _Receive) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Unfit(400, "invalid_request", "the body is cut off")
+        part = message.get("body", b"")
+        size += len(part)
+        if size > MAX_BODY_BYTES:
+            raise _too_large()
+        parts.append(part)
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+def _too_large() -> Unfit:
+    return Unfit(413, "too_large", f"a body has at most {MAX_BODY_BYTES:,} bytes")

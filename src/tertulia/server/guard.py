@@ -1,0 +1,168 @@
+"""Who may talk to a server of ours over HTTP: the right host, no foreign page, the token. Then a body that is bounded.
+
+An ASGI application around another one. Nothing behind it sees a request that it refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import msgspec
+
+from tertulia.server.bodies import Unfit, bounded_body, replayed
+from tertulia.server.tokens import is_token
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+SUBPROTOCOL = "bearer."
+"""Before the token, for pages: they can choose a WebSocket's subprotocols, and none of its other headers."""
+
+_HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
+_HEADERS = (
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+
+
+class Hosts(msgspec.Struct, frozen=True):
+    """Names under which the server may be called. Any other is a page's that was pointed at us (DNS rebinding)."""
+
+    names: frozenset[str] = LOOPBACK
+    addresses: bool = False
+    """Any address in numbers: nobody can point one at us."""
+
+    def allow(self, host: str) -> bool:
+        """`host` is in lower case, without its port."""
+        return host in self.names or (self.addresses and _is_address(host))
+
+
+class Refused(Exception):
+    """What is answered instead."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = msgspec.json.encode({"error": {"code": code, "message": message}})
+
+
+class Guard:
+    """In front of an application. Every answer tells browsers to keep nothing, guess nothing and frame nothing."""
+
+    def __init__(
+        self, app: App, token: str, hosts: Hosts | None = None, *, public: Callable[[str], bool] | None = None
+    ) -> None:
+        """`public`: paths that need no token, for files that everybody may have. The other checks hold there too."""
+        self._app = app
+        self._token = token
+        self._hosts = hosts or Hosts()
+        self._public = public
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI has it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        try:
+            headers = _Headers(scope["headers"])
+            self._check(scope, headers)
+            if scope["type"] == "http":
+                body = await bounded_body(scope["method"], headers.one, receive)
+                receive = receive if body is None else replayed(body, receive)
+        except Unfit as unfit:
+            await refuse(scope, send, unfit.status, unfit.body)
+        except Refused as refused:
+            await refuse(scope, send, refused.status, refused.body)
+        else:
+            await self._app(scope, receive, _with_headers(send))
+
+    def _check(self, scope: Scope, headers: _Headers) -> None:
+        host = headers.one(b"host")
+        self._check_host(host)
+        origin = headers.one(b"origin")
+        _check_origin(host, origin)
+        if self._public is not None and scope["type"] == "http" and self._public(scope["path"]):
+            return
+        given, by_page = _given_token(scope, headers)
+        if not is_token(given, self._token):
+            raise Refused(401, "unauthorized", "a bearer token is needed; the file that holds it was told at the start")
+        if by_page and not origin:
+            raise Refused(403, "foreign_origin", "a program sends its token in the Authorization header")
+
+    def _check_host(self, host: bytes) -> None:
+        match = _HOST.fullmatch(host.lower())
+        if match is None or not self._hosts.allow(match[1].decode()):
+            raise Refused(421, "foreign_host", "this server is not called so")
+
+
+class _Headers:
+    """By name, each at most once where it is asked for: two of one kind could be read in two ways."""
+
+    def __init__(self, pairs: list[tuple[bytes, bytes]]) -> None:
+        self._pairs = pairs
+
+    def one(self, name: bytes) -> bytes:
+        """Empty where there is none."""
+        values = [value for key, value in self._pairs if key.lower() == name]
+        if len(values) > 1:
+            raise Refused(400, "invalid_request", f"the header {name.decode()} is given twice")
+        return values[0] if values else b""
+
+
+def _check_origin(host: bytes, origin: bytes) -> None:
+    """Programs send none. A page's must be our own: the very host and port that it called."""
+    scheme, _, place = origin.lower().partition(b"://")
+    if origin and (scheme not in (b"http", b"https") or place != host.lower()):
+        raise Refused(403, "foreign_origin", "pages of other places may not talk to this server")
+
+
+def _given_token(scope: Scope, headers: _Headers) -> tuple[bytes, bool]:
+    """What was sent as token, and whether as a page has to send it."""
+    scheme, _, given = headers.one(b"authorization").partition(b" ")
+    if scheme.lower() == b"bearer":
+        return given.strip(), False
+    for protocol in scope.get("subprotocols", ()):
+        if protocol.startswith(SUBPROTOCOL):
+            return protocol.removeprefix(SUBPROTOCOL).encode("latin-1", "replace"), True
+    return b"", False
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = {name.lower() for name, _ in message.get("headers", ())}
+            more = [pair for pair in _HEADERS if pair[0] not in given]
+            message = {**message, "headers": [*message.get("headers", ()), *more]}
+        await send(message)
+
+    return sending
+
+
+async def refuse(scope: Scope, send: Send, status: int, body: bytes) -> None:
+    """Answer a request, or an attempt to open a WebSocket, with no more than this."""
+    headers = [*_HEADERS, (b"content-type", b"application/json"), (b"connection", b"close")]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    prefix = "http" if scope["type"] == "http" else "websocket.http"
+    if prefix == "http" or "websocket.http.response" in scope.get("extensions", {}):
+        await send({"type": f"{prefix}.response.start", "status": status, "headers": headers})
+        await send({"type": f"{prefix}.response.body", "body": body})
+    else:
+        await send({"type": "websocket.close", "code": 1008})
