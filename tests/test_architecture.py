@@ -39,6 +39,7 @@ FRAMES = {
     },
     "executors": {
         *("clipping", "continuity", "continuity_settings", "executor", "fields", "headings", "lines", "news"),
+        *("command_line", "definition", "last_words", "presets", "temporary_home"),
         *("result_text", "sections", "transcript"),
     },
     "models": {
@@ -80,7 +81,7 @@ FRAMES = {
 }
 COMPOSITION_ROOT = {
     *("tertulia", "tertulia.session.assembly", "tertulia.session.members", "tertulia.session.recording"),
-    "tertulia.testing",
+    *("tertulia.session.backends", "tertulia.testing"),
 }
 
 # Ruff frees a whole file from TID251. Here stands which of the banned names that was for.

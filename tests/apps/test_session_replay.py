@@ -113,6 +113,11 @@ def test_every_prompt_is_proved(shell: Shell) -> None:
     ] * 3
 
 
+def test_one_prompt_is_told_as_one(shell: Shell) -> None:
+    talk(shell)
+    assert shell.run("sessions", "replay", "--last", "--verify").out == "1 of 1 prompt came out as it was sent.\n"
+
+
 def test_what_cannot_be_rebuilt_is_said(shell: Shell) -> None:
     talk(shell, flags=("--storage", "headers-only"))
     ran = shell.run("sessions", "replay", "--last", "--verify")

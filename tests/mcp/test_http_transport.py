@@ -9,6 +9,7 @@ import urllib.request
 import pytest
 
 from tertulia.errors import McpError
+from tertulia.mcp import http_guard
 from tests.mcp.connected import Reach, call, serving
 from tests.mcp.fakes import by_http, plain, web
 
@@ -98,6 +99,17 @@ async def test_a_server_cannot_make_us_ask_without_a_pause(reach: Reach) -> None
             asked = json.load(seen).count("GET")
         assert 1 <= asked <= 6
         await link.close()
+
+
+async def test_a_server_that_does_not_hear_a_goodbye_is_left_all_the_same(
+    reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_guard, "GOODBYE_S", 0.2)
+    with serving(web("clings")) as port:
+        link = await reach(by_http(address(port)))
+        assert not (await call(link, "echo")).is_error
+        await asyncio.wait_for(link.close(), 3)
+        assert link.gone.is_set()
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/\x00", "http://[::1", "http://"])

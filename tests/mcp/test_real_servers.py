@@ -120,6 +120,31 @@ async def test_everything_asks_back(everything: tuple[ServerDefinition, Launch],
     await link.close()
 
 
+@pytest.mark.parametrize("everything", ["http"], indirect=True)
+async def test_over_http_two_conversations_are_asked_at_once_in_the_old_era_too(
+    everything: tuple[ServerDefinition, Launch], reach: Reach
+) -> None:
+    """S000-38: a question comes on the stream of the request that caused it, and that says whose it is."""
+    link = await reach(everything)
+    asked = [Asked(f"c{n}") for n in range(4)]
+    for each in asked:
+        each.may_answer.clear()
+    prompts = [f"prompt of c{n}" for n in range(4)]
+    calls = [
+        asyncio.create_task(call(link, "trigger-sampling-request", each, prompt=prompt, maxTokens=5))
+        for each, prompt in zip(asked, prompts, strict=True)
+    ]
+    for each in asked:
+        await asyncio.wait_for(each.being_asked.wait(), 10)
+    for each, prompt in zip(asked, prompts, strict=True):
+        (question,) = each.questions
+        assert isinstance(question, Sampling)
+        assert prompt in question.messages[0][1]
+        each.may_answer.set()
+    await asyncio.gather(*calls)
+    await link.close()
+
+
 async def test_a_server_of_others_ends_with_the_connection(reach: Reach) -> None:
     """A17: nothing of it is left."""
     tag = f"tag{secrets.token_hex(6)}"

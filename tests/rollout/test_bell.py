@@ -39,6 +39,34 @@ async def test_it_is_answered_on_the_loop_once_for_all_that_rang() -> None:
     bell.close()
 
 
+@pytest.mark.parametrize("call", ["eventfd_write", "eventfd_read"])
+async def test_it_is_answered_whatever_the_system_says(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """F5, F6: a call that fails costs time, never an answer."""
+    heard = asyncio.Event()
+    bell = Bell(asyncio.get_running_loop(), heard.set)
+
+    def fail(*args: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, call, fail)
+    bell.ring()
+    await asyncio.wait_for(heard.wait(), 5)
+    bell.close()
+
+
+def test_it_can_be_rung_when_the_loop_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def make() -> Bell:
+        return Bell(asyncio.get_running_loop(), lambda: pytest.fail("nobody is there"))
+
+    def fail(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    bell = asyncio.run(make())
+    monkeypatch.setattr(os, "eventfd_write", fail)
+    bell.ring()
+    bell.close()
+
+
 async def test_closed_it_leaves_nothing_behind() -> None:
     """Target 8."""
     before = descriptors()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from tertulia.errors import StorageError
-from tertulia.rollout import database
-from tertulia.rollout.database import connect_owner, connect_passing, connect_reader
-from tertulia.rollout.schema_versions import blank
+from tertulia.rollout import database, table
+from tertulia.rollout.database import connect_owner, connect_passing, connect_reader, leave
+from tertulia.rollout.schema_versions import VERSION, blank
+from tests.rollout.stages import row
 
 
 @pytest.fixture
@@ -42,6 +44,60 @@ def test_a_passer_by_leaves_no_trace_and_a_reader_writes_nothing(file: Path) -> 
         assert list(file.parent.iterdir()) == [file]
     with closing(connect_reader(file)) as connection, pytest.raises(sqlite3.OperationalError):
         connection.execute("DELETE FROM record")
+
+
+def beside(file: Path) -> set[str]:
+    """What lies there besides the file itself."""
+    return {path.name.removeprefix(file.name) for path in file.parent.iterdir()} - {""}
+
+
+def test_who_read_leaves_nothing_beside_the_file(file: Path) -> None:
+    before = file.read_bytes()
+    first, second = connect_reader(file), connect_reader(file)
+    assert beside(file) == {"-wal", "-shm"}
+    leave(first, file)
+    assert second.execute("SELECT count(*) FROM record").fetchone() == (0,)
+    leave(second, file)
+    leave(second, file)
+    assert beside(file) == set()
+    assert file.read_bytes() == before
+
+
+def test_who_is_refused_leaves_nothing_beside_the_file(file: Path) -> None:
+    """F12."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    with pytest.raises(StorageError, match="upgrade"):
+        connect_reader(file)
+    assert beside(file) == set()
+
+
+def test_who_read_takes_nothing_from_an_owner(file: Path) -> None:
+    """Also while the journal is empty: it is his, and he goes on."""
+    with closing(connect_owner(file, durable=False)) as owner:
+        reader = connect_reader(file)
+        leave(reader, file)
+        assert beside(file) == {"-wal", "-shm"}
+        table.insert(owner, [row(1)])
+        reader = connect_reader(file)
+        assert reader.execute("SELECT count(*) FROM record").fetchone() == (1,)
+        leave(reader, file)
+    assert beside(file) == set()
+
+
+def test_what_a_dead_owner_left_in_his_journal_stays_there(file: Path, tmp_path: Path) -> None:
+    """F1: whoever looks changes nothing."""
+    with closing(connect_owner(file, durable=False)) as owner:
+        table.insert(owner, [row(1)])
+        after = tmp_path / "after"
+        after.mkdir()
+        for name in ("", "-wal"):
+            shutil.copyfile(f"{file}{name}", after / f"x.db{name}")
+    before = (after / "x.db-wal").read_bytes()
+    reader = connect_reader(after / "x.db")
+    assert reader.execute("SELECT count(*) FROM record").fetchone() == (1,)
+    leave(reader, after / "x.db")
+    assert (after / "x.db-wal").read_bytes() == before
 
 
 @pytest.mark.parametrize("connect", [connect_reader, connect_passing, lambda file: connect_owner(file, durable=False)])

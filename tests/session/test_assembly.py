@@ -59,8 +59,9 @@ async def test_a_session_is_announced_first_and_then_its_root() -> None:
     assert parts.clock is clock
 
 
-async def test_servers_that_are_not_started_are_said_to_be_disabled() -> None:
-    settings = tertulia.Settings(model=ScriptedModel([]), mcp_servers={"b": {"command": "b"}, "a": {"command": "a"}})
+async def test_servers_that_are_switched_off_are_said_to_be_disabled() -> None:
+    off = {name: {"command": name, "enabled": False} for name in ("b", "a")}
+    settings = tertulia.Settings(model=ScriptedModel([]), mcp_servers=off)
     async with tertulia.Session.start(settings) as session:
         assert [(server["name"], server["status"]) for server in session.info.mcp] == [
             ("a", "disabled"),

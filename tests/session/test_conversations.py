@@ -8,11 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 import tertulia
 from tertulia.errors import InvalidParams, Limit, NotFound, ToolConflict
-from tertulia.mcp.view import McpView
 from tertulia.protocol.inputs import NewConversation, SetContext
 from tertulia.protocol.records import Forked
 from tertulia.protocol.tool_names import CONV_TOOLS
@@ -96,7 +94,7 @@ async def test_a_child_by_parent_id_is_below_its_parent() -> None:
         ({"nonsense": 1}, InvalidParams),
         ({"base_instructions": ["list"]}, InvalidParams),
         ({"parent_id": "nobody"}, NotFound),
-        ({"agent": {"name": "a"}}, InvalidParams),
+        ({"agent": {"name": "../a"}}, InvalidParams),
         ({"backend": "codex"}, InvalidParams),
         ({"model": "nobody/gpt"}, InvalidParams),
         ({"model": "scripted/no/such/file.json"}, InvalidParams),
@@ -145,11 +143,22 @@ async def test_without_a_most_there_is_none() -> None:
         assert len(on.session.conversations()) == 21
 
 
+class Servers:
+    """Offer what they are told to."""
+
+    tools: tuple[Any, ...] = ()
+
+    def list_tools(self, conversation: Any = None) -> tuple[Any, ...]:
+        return self.tools
+
+    def absent(self) -> tuple[str, ...]:
+        return ()
+
+
 def offer(on: Stage, *tools: Any) -> None:
-    """As if servers had offered these tools when the session started."""
-    conversations = on.parts.conversations
-    default = conversations._notary.default
-    conversations._notary.default = replace(default, context=replace(default.context, mcp_view=McpView(tools)))
+    """From now on servers offer these tools."""
+    servers = on.parts.conversations._notary._mcp = Servers()
+    servers.tools = tools
 
 
 def names(conversation: tertulia.Conversation) -> list[str]:
@@ -200,19 +209,12 @@ async def test_two_functions_of_one_name_are_refused_when_the_session_starts() -
             raise AssertionError("entered")
 
 
-async def test_a_view_is_refreshed_when_it_is_asked_for_and_not_before() -> None:
+async def test_a_changed_definition_comes_back_when_a_refresh_is_asked_for_and_not_before() -> None:
     """S000-22, X-23: a snapshot; `refresh_mcp_view` rebuilds it."""
-
-    class Servers:
-        tools: tuple[Any, ...] = ()
-
-        def list_tools(self) -> tuple[Any, ...]:
-            return self.tools
-
     async with stage() as on:
-        servers = on.parts.conversations._notary._mcp = Servers()
-        servers.tools = (mcp("fs", "read"),)
-        assert names(on.root) == [*BUILT_IN, *CONV_TOOLS]
+        offer(on, mcp("fs", "read"))
+        assert names(on.root) == [*BUILT_IN, *CONV_TOOLS, "fs__read"]
+        offer(on, mcp("fs", "read", "another"))
         await on.root.set_context(title="no refresh")
         assert names(on.root) == [*BUILT_IN, *CONV_TOOLS]
         await on.root.set_context(refresh_mcp_view=True)

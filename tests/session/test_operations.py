@@ -78,6 +78,13 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
         "approval/resolve",
         "approval/grants",
         "approval/revoke",
+        "mcp/status",
+        "mcp/refresh",
+        "canvas/get",
+        "canvas/list",
+        "canvas/clear",
+        "internal/validate_token",
+        "internal/call",
         "metrics/get",
     ]
 

@@ -17,7 +17,7 @@ from tertulia.rollout.retention import HomeSwept, Retention
 from tertulia.rollout.store import Swept
 from tertulia.session import sweeping
 from tertulia.session.session import Session
-from tertulia.session.sweeping import Sweeper, sweep_all, sweep_before_serving
+from tertulia.session.sweeping import Sweeper, preview_all, sweep_all, sweep_before_serving
 from tertulia.testing import FakeClock, ScriptedModel
 from tests.session.staging import ticks
 from tests.session.stored import home, session_ids, stored_bytes
@@ -45,6 +45,19 @@ async def test_what_expired_while_nobody_ran_is_gone_before_the_next_session_beg
     clock.advance(61)
     async with Session.start(tertulia.Settings(model=ScriptedModel([])), clock=clock):
         assert CANARY not in stored_bytes(old)
+
+
+async def test_what_would_go_can_be_asked_before() -> None:
+    """X-31: nothing goes by asking."""
+    clock = FakeClock()
+    assert await preview_all(home(), tertulia.Settings(), clock) == HomeSwept()
+    old = await talked(clock, storage_policy={"ttl": 60.0})
+    clock.advance(61)
+    asked = await preview_all(home(), tertulia.Settings(), clock)
+    assert asked.bodies > 0
+    assert CANARY in stored_bytes(old)
+    assert await sweep_all(home(), tertulia.Settings(), clock) == asked
+    assert CANARY not in stored_bytes(old)
 
 
 async def test_a_resume_sweeps_the_others_too() -> None:

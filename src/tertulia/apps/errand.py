@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from tertulia.apps.stop_signals import on_stop_signal
 from tertulia.apps.stored import find_open
-from tertulia.protocol.events import Event, SessionConfigured
+from tertulia.conversation.context import NATIVE
+from tertulia.protocol.events import Event, SessionConfigured, Warning
 from tertulia.protocol.inputs import InputItem
 from tertulia.scheduler.reply import Reply
 from tertulia.session.conversations import ROOT
@@ -31,6 +32,8 @@ class Errand(msgspec.Struct, frozen=True):
     conversation_id: str = ROOT
     opens: dict[str, Any] | None = None
     """The fields of a conversation that is opened for it."""
+    backend: str | None = None
+    """Who is to do it from now on; None: who does already."""
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -95,7 +98,10 @@ async def look_in(entering: AbstractAsyncContextManager[Session], view: View) ->
 async def _addressed(session: Session, errand: Errand) -> Conversation:
     if errand.opens is not None:
         return await session.open(**errand.opens)
-    return session.conversation(find_open(session, errand.conversation_id))
+    talk = session.conversation(find_open(session, errand.conversation_id))
+    if errand.backend is not None:
+        await talk.set_context(backend=errand.backend)
+    return talk
 
 
 async def _watch(session: Session, talk: Conversation, view: View) -> None:
@@ -104,6 +110,9 @@ async def _watch(session: Session, talk: Conversation, view: View) -> None:
         if isinstance(event.data, SessionConfigured):
             # To a view the root is the one that was spoken to: its answer is the answer.
             event = replace(event, data=replace(event.data, root_conversation_id=talk.id))
+        if isinstance(event.data, Warning) and event.data.code == "no_model" and talk.info.backend != NATIVE:
+            # It answers without one.
+            continue
         view.show(event)
 
 

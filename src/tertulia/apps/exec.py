@@ -33,6 +33,7 @@ Examples:
   git diff | tertulia exec --json - > review.jsonl
   tertulia exec --timeout 120 -o answer.txt "Name the three riskiest functions"
   tertulia exec -m scripted/rehearsal.yaml "Tidy up the notes"
+  tertulia exec --backend codex "Fix the failing test"
   tertulia exec resume --last "And now the tests"
 
 \b
@@ -59,6 +60,9 @@ Exit codes:
 )
 @click.option("schema_file", "--output-schema", metavar="FILE", type=_FILE, help="A JSON Schema for the answer.")
 @click.option("images", "-i", "--image", metavar="FILE", type=_FILE, multiple=True, help="Show a picture; repeatable.")
+@click.option(
+    "--backend", metavar="NAME", help="Who does it: native, codex, claude, command:NAME; see `tertulia agents`."
+)
 @click.option("timeout_s", "--timeout", metavar="SECONDS", type=float, help="Stop the task after so long.")
 @global_flags
 @click.pass_obj
@@ -71,6 +75,7 @@ def command(
     answer_file: Path | None,
     schema_file: Path | None,
     images: Sequence[Path],
+    backend: str | None,
     timeout_s: float | None,
 ) -> int:
     """Do one task and print the answer.
@@ -91,7 +96,7 @@ def command(
     items = (TextInput(read_prompt(prompt)), *(LocalImageInput(str(image)) for image in images))
     # What cannot be sent is refused here, while nothing has been printed yet.
     to_message(None, items, cwd="/")
-    errand = Errand(items, schema, timeout_s)
+    errand = Errand(items, schema, timeout_s, backend=backend)
     entering = Session.start(loaded.settings) if comeback is None else comeback.session()
     ending = asyncio.run(run_errand(entering, errand, view_for(loaded, as_json=as_json)))
     if answer_file is not None and ending.status == "completed" and ending.reply is not None:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from pathlib import Path
 
 import click
 
 from tertulia.apps.broker_relay import relay
 from tertulia.apps.global_flags import Given, global_flags
-from tertulia.apps.stop_signals import on_stop_signal
-from tertulia.server.broker_http import PATH, listen, serve_http, token_file
-from tertulia.server.broker_socket import BrokerSocket, owned, socket_path
-from tertulia.server.mcp_brokers import broker_settings, client_broker, find_view
-from tertulia.server.mcp_stdio import serve_standard_streams
-from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.server.broker_place import socket_path
+from tertulia.server.broker_settings import broker_settings, find_view
 
 _MORE = """
 \b
@@ -52,55 +45,20 @@ def command(given: Given, *, view: str | None, port: int | None, alone: bool, id
     """
     if daemon:
         given.flags, given.overrides = json.load(sys.stdin)
-    # Not where this program was started: a project's files say nothing here, and who shares a broker shares its settings.
+    # Not where this program was started: a project's files say nothing here, and all who share a broker agree.
     given.flags["cwd"] = "/"
     loaded = given.load()
     environment = loaded.environment
     settings = broker_settings(loaded.settings, environment.user_home)
-    find_view(settings, view)
-    if port is not None:
-        return asyncio.run(_http(settings, view, port, environment.home / "broker" / "http.token"))
-    if alone:
-        return asyncio.run(_alone(settings, view))
-    place = socket_path(settings, environment)
-    if daemon:
-        return asyncio.run(_shared(settings, place, idle_exit))
+    found, place = find_view(settings, view), socket_path(settings, environment)
+    if daemon or alone or port is not None:
+        # Here and not above: whoever only relays needs none of it.
+        from tertulia.apps import broker_service
+
+        if daemon:
+            return broker_service.serve_everybody(settings, place, idle_exit)
+        if alone:
+            return broker_service.serve_one(settings, found)
+        return broker_service.serve_address(settings, found, port or 0, environment.home / "broker" / "http.token")
     start = [sys.executable, "-m", "tertulia", "mcp-broker", "--daemon", "--idle-exit", str(idle_exit)]
     return relay(place, view, start, json.dumps([given.flags, given.overrides]).encode())
-
-
-async def _shared(settings: Settings, place: Path, idle_exit: float) -> int:
-    from tertulia.server.broker_socket import BrokerSocket
-
-    # Whoever had the place before may still be stopping its servers.
-    with held(place.with_suffix(".lock"), _HANDOVER_S):
-        async with Session.start(settings) as session:
-            broker = BrokerSocket(session, place, idle_exit_s=idle_exit)
-            with on_stop_signal(broker.stop):
-                await broker.serve()
-    return 0
-
-
-async def _alone(settings: Settings, view: str | None) -> int:
-    from tertulia.server.mcp_brokers import client_broker
-    from tertulia.server.mcp_stdio import serve_standard_streams
-
-    found, stop = find_view(settings, view), asyncio.Event()
-    with on_stop_signal(stop.set):
-        async with Session.start(settings) as session, client_broker(session, found, found.name) as broker:
-            await serve_standard_streams(broker, stop)
-    return 0
-
-
-async def _http(settings: Settings, view: str | None, port: int, token_at: Path) -> int:
-    from tertulia.server.broker_http import PATH, listen, serve_http, token_file
-    from tertulia.server.mcp_brokers import client_broker
-
-    token = token_file(token_at)
-    found, stop = find_view(settings, view), asyncio.Event()
-    with listen(port) as listening, on_stop_signal(stop.set):
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}"
-        async with Session.start(settings) as session, client_broker(session, found, found.name) as broker:
-            print(json.dumps({"url": url, "token_file": str(token_at)}), flush=True)
-            await serve_http(broker, token, listening, stop)
-    return 0

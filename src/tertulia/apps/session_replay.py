@@ -153,10 +153,8 @@ def _write_counts(out: Terminal, counts: dict[str, int]) -> None:
         return
     known = total - counts["unknown"]
     style = "red" if counts["different"] else "green"
-    out.line(
-        (f"{counts['same']} of {counted(known, 'prompt')}", style),
-        f" came out as {'it was' if known == 1 else 'they were'} sent.",
-    )
+    were = "it was" if known == 1 else "they were"
+    out.line((f"{counts['same']} of {counted(known, 'prompt')}", style), f" came out as {were} sent.")
     if counts["different"]:
         out.line((f"{counted(counts['different'], 'prompt')} came out different.", "red"))
     if counts["unknown"]:

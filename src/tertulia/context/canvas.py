@@ -56,11 +56,11 @@ class CanvasStore:
         self._now = Timestamps(clock or SystemClock())
         self._easels: dict[str, _Easel] = {}
 
-    def open(self, conversation_id: str, archetype: str, canvas: Canvas | None = None) -> None:
-        """A conversation with an agent has begun, or goes on with the canvas that it had."""
+    def open(self, conversation_id: str, archetype: str, canvas: Canvas | None = None, revision: int = 0) -> None:
+        """A conversation with an agent has begun, or goes on with the canvas and the revision that it had."""
         easel = self._easels[conversation_id] = _Easel(archetype)
+        easel.revision = revision if canvas is None else canvas.revision
         if canvas is not None:
-            easel.revision = canvas.revision
             easel.canvas = canvas if may_use(archetype, "service") else None
 
     def close(self, conversation_id: str) -> None:
@@ -94,6 +94,11 @@ class CanvasStore:
         if canvas is None:
             raise NotFound(f"conversation {conversation_id!r:.80} shows nothing on its canvas")
         return canvas
+
+    def peek(self, conversation_id: str) -> Canvas | None:
+        """What a canvas shows, if there is one and it shows anything."""
+        easel = self._easels.get(conversation_id)
+        return None if easel is None else easel.canvas
 
     def list(self) -> dict[str, Canvas]:
         """Every canvas that shows something, by conversation, in the order in which these were opened."""

@@ -79,8 +79,8 @@ class Floor:
     """One task's right to speak, and its notes: what was half said, which calls have begun."""
 
     __slots__ = (
-        "_begun", "_outputs", "_partial", "_revoked", "_unsure", "around", "chain", "last_text", "rights", "scope",
-        "spent", "storage", "talk", "tally", "task_id",
+        "_begun", "_outputs", "_partial", "_revoked", "_unsure", "around", "chain", "last_text", "last_words",
+        "rights", "scope", "spent", "storage", "talk", "tally", "task_id",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +110,8 @@ class Floor:
         """By this task alone; the tally is the chain's."""
         self.last_text: str | None = None
         """The last whole answer of this very task."""
+        self.last_words: Callable[[], None] | None = None
+        """Said first at an end that nobody planned: who told the beginning of something tells its end."""
         self._partial: _Partial | None = None
         self._begun: dict[CallId, float] = {}
         self._outputs: dict[CallId, ToolOutput] = {}
@@ -219,6 +221,8 @@ class Floor:
 
         What was half said is kept, each open call gets its one output, and each call its begin and end.
         """
+        if self.last_words is not None:
+            self.last_words()
         if self._partial is not None and self._partial.length:
             item = AssistantMessage(self._partial.item_id, (TextPart("".join(self._partial.pieces)),))
             self._partial = None
@@ -236,6 +240,7 @@ class Floor:
     def revoke(self) -> None:
         """The task is over."""
         self._revoked = True
+        self.last_words = None
 
     def _tell_again(self) -> None:
         """The journal took back what it could not write; but a call that has begun, or ended, has."""

@@ -5,14 +5,16 @@ Absent keeps, null goes back to the default. Nothing here has a side effect: a r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, cast, get_args
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tertulia.conversation.context import ConversationContext, ShellMode, Terms, prefs
+from tertulia.conversation.context import NATIVE, ConversationContext, ShellMode, Terms, prefs
 from tertulia.errors import InvalidParams
 from tertulia.mcp.view import McpManager, McpView, NoServers, parse_allowlist
 from tertulia.models.wire import Wire
@@ -34,6 +36,9 @@ _MAX_PATH = 4_096
 """No Linux path is longer; the text is repeated in every environment message."""
 
 
+_ONLY_NATIVE: Mapping[str, bool] = MappingProxyType({NATIVE: True})
+
+
 class Ground(msgspec.Struct, frozen=True):
     """What new terms are measured against."""
 
@@ -45,7 +50,8 @@ class Ground(msgspec.Struct, frozen=True):
     """Who set the ceiling: `session` or `ancestor:ID`."""
     find_wire: Callable[[object], Wire]
     """From `provider/model` or a Wire; refuses an unknown provider."""
-    backends: frozenset[str] = frozenset({"native"})
+    backends: Mapping[str, bool] = _ONLY_NATIVE
+    """Who can do its tasks, and whether each can ask a person."""
     mcp: McpManager = NoServers()
     """Which tools a name of the allowlist may mean, besides those in the view."""
     conversation: ConversationId | None = None
@@ -71,6 +77,7 @@ def settle(asked: ContextFields, current: Terms, ground: Ground) -> Settled:
     base = _text(asked.base_instructions, context.base_instructions, "base_instructions")
     user = _text(asked.user_instructions, context.user_instructions, "user_instructions")
     backend, cwd = _backend(asked.backend, current, ground), _cwd(asked.cwd, current, default)
+    _check_asking(backend, rights, ground)
     # Last, because it alone may make something: a refusal after it would leave a wire that nobody closes.
     wire = _wire(asked.model, current, ground)
     view, tools = _view(context.mcp_view, rights), prefs(rights, shell_mode, wire.family)
@@ -160,9 +167,18 @@ def _backend(asked: object, current: Terms, ground: Ground) -> str:
     if asked is None:
         return ground.default.backend
     if asked not in ground.backends:
-        known = ", ".join(sorted(ground.backends))
-        raise InvalidParams(f"backend {asked!r:.80} is unknown; there is {known}")
+        near = get_close_matches(str(asked), ground.backends, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(ground.backends)}"
+        raise InvalidParams(f"backend {asked!r:.80} is unknown; {hint}")
     return cast(str, asked)
+
+
+def _check_asking(backend: str, rights: Rights, ground: Ground) -> None:
+    # One that is not there any more is refused when it is to work.
+    if rights.approval_policy.needs_asking and not ground.backends.get(backend, True):
+        raise InvalidParams(
+            f"backend {backend} cannot ask anybody, and this approval policy needs that; use on-request or never"
+        )
 
 
 def _cwd(asked: Any, current: Terms, default: Terms) -> str:

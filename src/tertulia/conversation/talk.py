@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from tertulia.conversation.bond import Bond
 from tertulia.conversation.context import Terms, TurnContext
 from tertulia.conversation.task import TaskHandle
 from tertulia.errors import Busy
@@ -46,7 +47,7 @@ class Talk:
     """The inside of a conversation."""
 
     __slots__ = (
-        "__weakref__", "_clock", "_journal", "_pending", "awaiting", "because", "ceiling", "closed", "default",
+        "__weakref__", "_clock", "_journal", "_pending", "awaiting", "because", "bond", "ceiling", "closed", "default",
         "depth", "history", "id", "last_active", "parent_id", "place", "task", "terms", "title",
     )  # fmt: skip
 
@@ -65,6 +66,8 @@ class Talk:
         self.closed = False
         self.task: TaskHandle | None = None
         """A light handle: it does not know the talk, so there is no cycle."""
+        self.bond: Bond | None = None
+        """What another agent that does its tasks remembers of it. Forks, and later lives of the session, have none."""
         self.awaiting = 0
         """How many continuations wait for another conversation's answer."""
         self._pending: list[UserMessage] | None = None
@@ -181,6 +184,7 @@ class Talk:
             self.history.kept_by, before.rights.storage_policy, terms.rights.storage_policy
         )
         self.terms = terms
+        self.bond = None
         self.history.limits = history_limits(terms.rights)
 
     def turn_context(self, rights: Rights, shell_environment: dict[str, object]) -> TurnContext:

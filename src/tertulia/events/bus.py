@@ -86,6 +86,12 @@ class EventBus:
         """The number of the last durable event that was committed and delivered; 0 before the first."""
         return self._ring.last
 
+    @property
+    def followed(self) -> bool:
+        """Whether anybody listens."""
+        self._sweep()
+        return bool(self._boxes)
+
     def publish(self, data: EventData, scope: Scope | None = None, storage: StoragePolicy | None = None) -> Event:
         """Stamp an event and send it on its way. Never waits, and never fails on account of a listener.
 

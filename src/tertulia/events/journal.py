@@ -22,6 +22,10 @@ class Journal(Protocol):
 
     Contract of `keep`: called when it happens; never blocks or raises. A record is committed with, or before, the
     next event written; where it cannot be, that event's write fails, and the record is tried again with the next.
+
+    Contract of `watch`: what it is given is called when futures have completed, all that did at once, on the loop's
+    thread; perhaps within `hurry`, `settle` or `close`, never within `write` or `keep`. The futures say the same a
+    turn of the loop later: whoever watches only need not wait for that.
     """
 
     def write(self, event: Event, storage: StoragePolicy | None = None) -> asyncio.Future[None] | None:
@@ -33,7 +37,7 @@ class Journal(Protocol):
         ...
 
     def watch(self, settled: Callable[[], None]) -> None:
-        """Call it each time futures have completed, in the same turn of the loop: sooner than these can tell."""
+        """Call it each time futures have completed, in the same turn of the loop. There is one who watches."""
         ...
 
     def hurry(self) -> None:

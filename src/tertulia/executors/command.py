@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from typing import Any
 
-from tertulia.errors import AgentError, SandboxError
+from tertulia.errors import AgentError
 from tertulia.executors.command_line import command_line, standard_input
 from tertulia.executors.definition import ExecutorDefinition
-from tertulia.executors.executor import Assignment, Ending, Failed, Finished, Interrupted, Parser, Step
+from tertulia.executors.executor import Assignment, Ending, Failed, Interrupted, Parser, Step
 from tertulia.executors.last_words import ErrorOutput, failure, not_started
 from tertulia.executors.temporary_home import TemporaryHome, usual_place
 from tertulia.protocol.usage import Usage
-from tertulia.sandbox.runner import Command, CommandLimits, Confinement, Runner, Running
-from tertulia.sandbox.runner import Finished as Exited
+from tertulia.sandbox.runner import Command, CommandLimits, Confinement, Finished, Runner, Running
 
 GRACE_S = 2.0
 """Between being asked to end and being killed, and for a program that has said all it had to say."""
@@ -27,6 +27,8 @@ MAX_UNREAD = 1_000
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 
 MakeParser = Callable[[Usage], Parser]
+Spawn = Callable[[Coroutine[Any, Any, None], str], object]
+"""Have something run beside us; see `scheduler/nursery.py`."""
 
 
 class CommandExecutor:
@@ -39,6 +41,7 @@ class CommandExecutor:
         runner: Runner,
         parser: MakeParser,
         environment: Mapping[str, str],
+        spawn: Spawn,
         *,
         grace_s: float = GRACE_S,
     ) -> None:
@@ -51,31 +54,128 @@ class CommandExecutor:
         self._runner = runner
         self._parser = parser
         self._environment = environment
+        self._spawn = spawn
         self._grace_s = grace_s
 
     async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
         """See `Executor`."""
         home = TemporaryHome() if assignment.private or self._definition.isolated_home else None
         try:
-            command = self._command(assignment, home)
-            talk = _Listening(self._parser(assignment.total))
-            process = await self._runner.start(command, talk.feed, talk.errors.hear)
+            async with aclosing(self._run(assignment, home)) as steps:
+                async for step in steps:
+                    yield step
         except AgentError as error:
-            _remove(home)
             yield Failed(error.message, error.code)
-            return
-        except BaseException:
-            _remove(home)
-            raise
-        try:
-            talk.process = process
-            async for step in self._steps(talk, process):
-                yield step
         finally:
-            await self._end(process, home)
+            if home is not None:
+                home.remove()
 
-    async def _steps(self, talk: _Listening, process: Running) -> AsyncGenerator[Step, None]:
-        watching = asyncio.get_running_loop().create_future()
-        exited = await _told_when_gone(process, talk, self._grace_s)
-        del watching, exited
-        yield Interrupted()
+    async def _run(self, assignment: Assignment, home: TemporaryHome | None) -> AsyncGenerator[Step, None]:
+        heard = _Heard(self._parser(assignment.total))
+        process = await self._runner.start(self._command(assignment, home), heard.feed, heard.errors.hear)
+        try:
+            heard.process = process
+            self._spawn(heard.watch(process), f"executor {self.name}")
+            while True:
+                while heard.steps:
+                    yield heard.steps.popleft()
+                if heard.exited is not None:
+                    break
+                process.resume()
+                await self._wait(heard, process)
+            for step in heard.parser.end():
+                yield self._judged(step, heard, heard.exited) if isinstance(step, Ending) else step
+        finally:
+            await self._end(process)
+
+    async def _wait(self, heard: _Heard, process: Running) -> None:
+        """For more. A program that has said how it ended, or that never stops talking, is ended by us."""
+        if heard.flooded:
+            await process.kill()
+        over = heard.parser.ended
+        try:
+            async with asyncio.timeout(self._grace_s if over else None):
+                await heard.more()
+        except TimeoutError:
+            await process.kill()
+
+    async def _end(self, process: Running) -> None:
+        """Asked first, then killed, with all that it started."""
+        try:
+            if process.finished is None:
+                process.terminate()
+                await process.wait(self._grace_s)
+        finally:
+            await process.kill()
+
+    def _judged(self, ending: Ending, heard: _Heard, exited: Finished) -> Ending:
+        """How the run ended, by what the agent said and by how its program did."""
+        name, definition = self.name, self._definition
+        never = not_started(name, definition, exited)
+        if never is not None:
+            return Failed(never)
+        if heard.flooded:
+            return Failed(f"{name} wrote more than {MAX_OUTPUT_BYTES:,} bytes and was stopped", "limit")
+        match ending:
+            case Failed(message, code):
+                return Failed(failure(name, definition, message, exited, heard.errors), code)
+            case Interrupted():
+                sentence = failure(name, definition, "", exited, heard.errors)
+                nonsense = heard.parser.passed_over
+                told = f"; {nonsense:,} lines of its output made no sense" if nonsense else ""
+                return Failed(sentence + told, "model_error" if exited.exit_code else "interrupted")
+            case _ if exited.exit_code and not heard.parser.ended:
+                return Failed(failure(name, definition, "", exited, heard.errors))
+            case _:
+                return ending
+
+    def _command(self, assignment: Assignment, home: TemporaryHome | None) -> Command:
+        environment = {**self._environment, **assignment.variables}
+        if home is not None:
+            environment = home.furnish(self._definition.home, environment)
+        return Command(
+            argv=command_line(self.name, self._definition, assignment),
+            cwd=assignment.cwd,
+            # Two sandboxes, one in the other, mostly means that the inner one does not work.
+            confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
+            environment=environment,
+            stdin=standard_input(self._definition, assignment),
+            kept_output_bytes=0,
+            temporary=None if home is None else home.path,
+        )
+
+
+class _Heard:
+    """What the program said so far. Fed by callbacks, read by the one who runs it."""
+
+    __slots__ = ("_bytes", "_news", "errors", "exited", "parser", "process", "steps")
+
+    def __init__(self, parser: Parser) -> None:
+        self.parser = parser
+        self.errors = ErrorOutput()
+        self.steps: deque[Step] = deque()
+        self.process: Running | None = None
+        self.exited: Finished | None = None
+        self._bytes = 0
+        self._news = asyncio.Event()
+
+    @property
+    def flooded(self) -> bool:
+        """Whether it said more than anybody can want to hear."""
+        return self._bytes > MAX_OUTPUT_BYTES
+
+    def feed(self, data: bytes) -> None:
+        self._bytes += len(data)
+        self.steps.extend(self.parser.feed(data))
+        if len(self.steps) > MAX_UNREAD and self.process is not None:
+            self.process.pause()
+        self._news.set()
+
+    async def watch(self, process: Running) -> None:
+        self.exited = await process.wait()
+        self._news.set()
+
+    async def more(self) -> None:
+        """Until something was said since the last time, or the program is gone."""
+        await self._news.wait()
+        self._news.clear()

@@ -61,8 +61,8 @@ def _sandbox(name: str, definition: ExecutorDefinition, assignment: Assignment) 
     words = definition.sandbox.get(mode)
     if words is None and mode != "danger_full_access":
         raise UnsupportedByBackend(
-            f"{name} has no words for the sandbox mode {spelled}; say them in the table `sandbox` of its executor, or "
-            "run it under danger-full-access"
+            f"{name} does not say how it is held to the sandbox mode {spelled}; set the arguments for it in the table "
+            "`sandbox` of its executor, or run it under danger-full-access"
         )
     yield from words or ()
     if mode != "workspace_write":

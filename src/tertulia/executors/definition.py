@@ -117,29 +117,41 @@ def _value(where: str, key: str, value: object) -> Any:
             return _variables(where, value)
         case "output":
             return _one_of(where, value, get_args(OutputFormat))
+        case "command":
+            return _program(where, value)
+        case "resume":
+            return _resume(where, value)
         case _ if key in _RESUMING:
             return _one_of(where, value, _RESUMING[key])
-        case _ if key in _SWITCHES:
-            if not isinstance(value, bool):
-                raise InvalidParams(f"{where} must be true or false, not {value!r:.80}")
-            return value
-        case _ if key in _TEXTS:
-            if not isinstance(value, str):
-                raise InvalidParams(f"{where} must be a text")
-            return value
         case _:
-            words = _words(where, value)
-            if key == "command" and not words:
-                raise InvalidParams(f"{where} must name a program")
-            if key == "resume" and words and not any("{id}" in word for word in words):
-                raise InvalidParams(f"{where} must have a place for {{id}}")
-            return (words or None) if key == "resume" else words
+            return _plain(where, value) if key in (*_SWITCHES, *_TEXTS) else _words(where, value)
+
+
+def _plain(where: str, value: object) -> object:
+    kind, called = (bool, "true or false") if where.rpartition(".")[2] in _SWITCHES else (str, "a text")
+    if not isinstance(value, kind):
+        raise InvalidParams(f"{where} must be {called}, not {value!r:.80}")
+    return value
+
+
+def _program(where: str, value: object) -> Words:
+    words = _words(where, value)
+    if not words or not words[0]:
+        raise InvalidParams(f"{where} must name a program")
+    return words
+
+
+def _resume(where: str, value: object) -> Words | None:
+    words = _words(where, value)
+    if words and not any("{id}" in word for word in words):
+        raise InvalidParams(f"{where} must have a place for {{id}}")
+    return words or None
 
 
 def _words(where: str, value: object) -> Words:
     if isinstance(value, list | tuple):
         words = tuple(cast("tuple[object, ...]", value))
-        if all(isinstance(word, str) and "\0" not in word for word in words) and words[:1] != ("",):
+        if all(isinstance(word, str) and "\0" not in word for word in words):
             return cast("Words", words)
     raise InvalidParams(f"{where} must be a list of arguments, none of them with a NUL")
 

@@ -12,8 +12,12 @@ _TAIL_BYTES = 16_384
 _LINES = 5
 _CHARACTERS = 1_000
 _NOT_FOUND = 127
-_LOGGED_OUT = re.compile(r"not logged in|log ?in\b|401|unauthorized|invalid (?:x-)?api.key|missing.*api.key", re.IGNORECASE)
-_UNKNOWN_WORD = re.compile(r"unexpected argument|unknown option|unrecognized|no such option|unknown command", re.IGNORECASE)
+_LOGGED_OUT = re.compile(
+    r"not logged in|log ?in\b|401|unauthorized|invalid (?:x-)?api.key|missing.*api.key", re.IGNORECASE
+)
+_UNKNOWN_WORD = re.compile(
+    r"unexpected argument|unknown option|unrecognized|no such option|unknown command", re.IGNORECASE
+)
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 
 

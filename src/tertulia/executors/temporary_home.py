@@ -22,7 +22,7 @@ class TemporaryHome:
         self.path = tempfile.mkdtemp(prefix=_PREFIX)
 
     def furnish(self, home: Home | None, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment of an agent that lives here; with a copy, mode 0600, of what it needs from its usual place."""
+        """The environment of an agent that lives here; copies (mode 0600) are made of what it needs."""
         moved = {**environment, "HOME": self.path}
         for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
             moved.pop(name, None)

@@ -19,8 +19,9 @@ import msgspec
 
 from tertulia.errors import AgentError, Busy, McpError, NoApprover
 from tertulia.mcp.newest import Newest
+from tertulia.mcp.reading import reading_of
 from tertulia.mcp.server import Answer, Elicitation, Elicited, Spawn
-from tertulia.mcp.serving import Served, ServedCall, ServedTool
+from tertulia.mcp.serving import Library, Served, ServedCall, ServedTool
 from tertulia.mcp.suspended import Question, RunningCall, WaitingRoom
 from tertulia.protocol.items import ImagePart
 from tertulia.version import __version__
@@ -62,7 +63,15 @@ class Broker:
     `load_sdk` comes before the first.
     """
 
-    def __init__(self, served: Served, *, name: str, spawn: Spawn, instructions: str | None = None) -> None:
+    def __init__(
+        self,
+        served: Served,
+        *,
+        name: str,
+        spawn: Spawn,
+        instructions: str | None = None,
+        library: Library | None = None,
+    ) -> None:
         from mcp.server.lowlevel import Server
         from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
@@ -81,6 +90,7 @@ class Broker:
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             on_subscriptions_listen=ListenHandler(self._bus, max_subscriptions=_MAX_LISTENERS),
+            **({} if library is None else reading_of(library)),
         )
         """The SDK's, to be run over whatever connection there is."""
         self._unwatch = served.watch(lambda: self._news.tell(self._tell))
@@ -145,7 +155,7 @@ class Broker:
                     running = None
                     return _input_required(question, ticket)
                 await self._ask(ctx, question)
-            return _as_result(await running.result())
+            return _as_result(running.result())
         except AgentError as error:
             return _refusal(error)
         finally:
@@ -252,9 +262,13 @@ def _as_tool(tool: ServedTool) -> t.Tool:
         idempotent_hint=tool.hints.idempotent,
         open_world_hint=tool.hints.open_world,
     )
-    schema = msgspec.json.decode(tool.schema)
     return t.Tool(
-        name=tool.name, title=tool.title, description=tool.description, input_schema=schema, annotations=hints
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=msgspec.json.decode(tool.schema),
+        output_schema=None if tool.output_schema is None else msgspec.json.decode(tool.output_schema),
+        annotations=hints,
     )
 
 

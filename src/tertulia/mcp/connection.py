@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tertulia.errors import McpError
@@ -62,14 +63,13 @@ async def connect(
 def _load() -> None:
     """Takes a second, the first time."""
     try:
-        import mcp.client.streamable_http
+        import_module("mcp.client.streamable_http")
     except ImportError as error:
         raise McpError(f"MCP servers need the `mcp` extra: pip install 'tertulia[mcp]' ({error})") from None
     for name in _QUIET:
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.CRITICAL)
-    assert mcp.client.streamable_http
 
 
 class Means(NamedTuple):
@@ -94,6 +94,7 @@ class Link:
         self._turns = Turns()
         self._incoming = Incoming(definition, launch.roots, self._turns, means.spawn)
         self._client: Client | None = None
+        self._version = ""
         self._over = asyncio.Event()
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner: asyncio.Task[None] | None = None
@@ -104,7 +105,7 @@ class Link:
     @property
     def protocol_version(self) -> str:
         """What was agreed on."""
-        return self._open_client().protocol_version
+        return self._version
 
     @property
     def dropped(self) -> Counter[str]:
@@ -197,7 +198,8 @@ class Link:
         """From the handshake to the end."""
         async with self._new_client(mode) as client:
             _trust_structure(client)
-            if client.protocol_version >= MODERN:
+            self._version = client.protocol_version
+            if self._version >= MODERN:
                 self._transport.speak_modern()
             self._client = client
             listening = self._spawn(self._listen(client), f"mcp {self._definition.name} changes")
@@ -233,7 +235,10 @@ class Link:
             self._tools_changed()
 
     async def _heard(self, message: IncomingMessage) -> None:
-        if not isinstance(message, Exception) and message.method == "notifications/tools/list_changed":
+        if isinstance(message, Exception) or message.method != "notifications/tools/list_changed":
+            return
+        # In the modern era it comes here as well as to whoever listens.
+        if self._version < MODERN:
             self._tools_changed()
 
     def _new_client(self, mode: str) -> Client:

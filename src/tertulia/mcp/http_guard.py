@@ -17,6 +17,7 @@ from tertulia.mcp.trouble import words
 
 MAX_BODY = 16 << 20
 """Of an answer that is not a stream of events, and of one event."""
+GOODBYE_S = 2.0
 BETWEEN_GETS_S = 0.25
 """A server may say how soon its stream is to be asked for again, but not that it is asked for without a pause."""
 _CONNECTION_CLOSED = -32000
@@ -38,6 +39,8 @@ class Guard(httpx2.AsyncBaseTransport):
         """Send it."""
         if request.method == "GET":
             await self._pause()
+        if request.method == "DELETE":
+            return await self._goodbye(request)
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.ConnectError as error:
@@ -53,6 +56,16 @@ class Guard(httpx2.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Let go of the connections."""
         await self._inner.aclose()
+
+    async def _goodbye(self, request: httpx2.Request) -> httpx2.Response:
+        """The end of a session, which nobody waits for long."""
+        try:
+            async with asyncio.timeout(GOODBYE_S):
+                response = await self._inner.handle_async_request(request)
+                await response.aclose()
+        except (TimeoutError, httpx2.TransportError):
+            return _failure("it does not hear that the session is over")
+        return httpx2.Response(response.status_code)
 
     async def _pause(self) -> None:
         now = self._clock.monotonic()

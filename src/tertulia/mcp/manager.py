@@ -69,6 +69,10 @@ class SessionServers:
         if members:
             self._private[conversation] = members
 
+    def has_private(self, conversation: ConversationId) -> bool:
+        """Whether it has servers that only it sees."""
+        return conversation in self._private
+
     def reports(self) -> list[Report]:
         """All of the session, by name."""
         return [self._members[name].report() for name in sorted(self._members)]
@@ -149,10 +153,11 @@ class SessionServers:
         for unwatch in self._unwatch:
             unwatch()
         self._unwatch.clear()
+        scopes = {self._scope, *self._private, *(own for member in self._members.values() for own in member.own)}
         for members in (self._members, *self._private.values()):
             for member in members.values():
                 member.release()
-        await self._pool.end(self._scope, timeout_s)
+        await asyncio.gather(*(self._pool.end(scope, timeout_s) for scope in scopes))
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 

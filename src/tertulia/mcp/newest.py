@@ -1,4 +1,4 @@
-"""News for somebody who may be slow: one piece is under way, and of all that comes meanwhile only the newest follows."""
+"""News for somebody who may be slow: one piece is under way, and of what comes meanwhile only the newest follows."""
 
 from __future__ import annotations
 

@@ -23,6 +23,8 @@ class ServedTool(msgspec.Struct, frozen=True):
     """JSON Schema of the arguments, as text."""
     title: str | None = None
     hints: Hints = Hints()
+    output_schema: str | None = None
+    """JSON Schema of the structured content, as text, where every answer has one."""
 
 
 class ServedCall(msgspec.Struct, frozen=True, eq=False):
@@ -55,4 +57,28 @@ class Served(Protocol):
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call this whenever the list may be another; returns what ends that."""
+        ...
+
+
+class ServedResource(msgspec.Struct, frozen=True):
+    """Something to read, as our clients see it."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    mime_type: str = "application/json"
+
+
+class Library(Protocol):
+    """What there is to read besides tools."""
+
+    template: str
+    """The form of every address, as a URI template."""
+
+    async def resources(self) -> Sequence[ServedResource]:
+        """What there is now."""
+        ...
+
+    async def read(self, uri: str) -> str:
+        """One of them, as text; NotFound for any other address."""
         ...

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import Busy, InvalidParams
+from tertulia.errors import AgentError, Busy, Closed, Internal, InvalidParams
 from tertulia.mcp.newest import Newest
 from tertulia.mcp.server import Answer, Elicitation, Elicited, Spawn
 
@@ -41,13 +41,13 @@ class RunningCall:
         """How the client that waits for it now hears of its progress."""
         self._spawn = spawn
         self._told = Newest(spawn, "progress of a client's call")
-        self._task: asyncio.Task[Answer] | None = None
+        self._task: asyncio.Task[Answer | AgentError] | None = None
         self._questions: list[Question] = []
         self._moved = asyncio.Event()
 
     def begin(self, work: Coroutine[Any, Any, Answer], ended: Callable[[], object]) -> None:
         """Once; `ended` is called when it is over, however that came."""
-        self._task = self._spawn(work, "a client's call")
+        self._task = self._spawn(_outcome(work), "a client's call")
         self._task.add_done_callback(lambda task: self._end(ended))
 
     async def elicit(self, asked: Elicitation) -> Elicited:
@@ -73,10 +73,17 @@ class RunningCall:
             self._moved.clear()
             await self._moved.wait()
 
-    async def result(self) -> Answer:
-        """After it has ended; raises what it raised."""
+    def result(self) -> Answer:
+        """After it has ended; raises an AgentError whatever went wrong, and of another error it says nothing."""
         assert self._task is not None
-        return await self._task
+        if self._task.cancelled():
+            raise Closed("the call was given up")
+        if self._task.exception() is not None:
+            raise Internal("the call failed inside the broker; its log says where")
+        outcome = self._task.result()
+        if isinstance(outcome, AgentError):
+            raise outcome
+        return outcome
 
     def cancel(self) -> None:
         """Nobody waits for it any more."""
@@ -87,6 +94,14 @@ class RunningCall:
         self._told.close()
         self._moved.set()
         ended()
+
+
+async def _outcome(work: Coroutine[Any, Any, Answer]) -> Answer | AgentError:
+    """A refusal is no failure of the task."""
+    try:
+        return await work
+    except AgentError as error:
+        return error
 
 
 class WaitingRoom:

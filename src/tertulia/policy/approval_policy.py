@@ -26,6 +26,11 @@ class ApprovalPolicy(msgspec.Struct, frozen=True, gc=False, forbid_unknown_field
     retry_outside_on_failure: bool
     """Whether a command that failed inside the sandbox may be asked for outside of it."""
 
+    @property
+    def needs_asking(self) -> bool:
+        """Whether it cannot be held to by somebody who asks nobody. What may be asked for on request need not be."""
+        return self.auto_run == "trusted" or self.retry_outside_on_failure
+
 
 UNTRUSTED = ApprovalPolicy("trusted", may_ask=True, retry_outside_on_failure=False)
 ON_REQUEST = ApprovalPolicy("sandboxed", may_ask=True, retry_outside_on_failure=False)

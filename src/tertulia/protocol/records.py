@@ -107,6 +107,19 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     """The strictest policy of those on whose behalf it was asked, where that may be stricter than its own."""
 
 
+class Drawn(msgspec.Struct, frozen=True, gc=False):
+    """An agent's canvas shows something else."""
+
+    conversation_id: ConversationId
+    revision: int
+    html: str | None = None
+    """None: it was cleared, or the page is not stored any more."""
+    title: str | None = None
+    updated_at: str | None = None
+    storage: StoragePolicy | None = None
+    """The strictest policy of those on whose behalf it was drawn, where that may be stricter than its own."""
+
+
 def names_a_file(model: str) -> bool:
     """Whether a model's name is that of a script: the name of a file is a text of its owner."""
     return model.startswith("scripted/") and model not in ("scripted/tour", "scripted/inline")
@@ -117,4 +130,4 @@ def message_key(message_id: str | None) -> str | None:
     return None if message_id is None else hashlib.sha256(message_id.encode()).hexdigest()[:32]
 
 
-Record = Agreed | Forked | Said | Ended | Queued | Rewritten | Submitted | Asked
+Record = Agreed | Forked | Said | Ended | Queued | Rewritten | Submitted | Asked | Drawn

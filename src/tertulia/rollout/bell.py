@@ -27,8 +27,13 @@ class Bell:
             raise
 
     def ring(self) -> None:
-        """Have it answered soon, once for all that rang before. From any thread; never blocks."""
-        os.eventfd_write(self._fd, 1)
+        """Have it answered soon, once for all that rang before. From any thread; never blocks or raises."""
+        try:
+            os.eventfd_write(self._fd, 1)
+        except OSError:
+            # No system is known where it fails; a caller who waits for ever would be worse than the slow way.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._answer)
 
     def close(self) -> None:
         """On the loop's thread, or when the loop is gone."""
@@ -38,5 +43,6 @@ class Bell:
         os.close(self._fd)
 
     def _heard(self) -> None:
-        os.eventfd_read(self._fd)
+        with suppress(OSError):
+            os.eventfd_read(self._fd)
         self._answer()

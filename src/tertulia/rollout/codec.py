@@ -16,7 +16,7 @@ import msgspec
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
-from tertulia.protocol.records import Agreed, Asked, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
+from tertulia.protocol.records import Agreed, Asked, Drawn, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
 from tertulia.protocol.storage import HeadersOnly, NoStorage, StoragePolicy, Ttl, storage_to_wire, strictest
 from tertulia.protocol.usage import Usage
 from tertulia.rollout.compact import pack, usual_prompt
@@ -237,7 +237,7 @@ class Codec:
         return n
 
     def _others(
-        self, record: Forked | Rewritten | Submitted, talk: NamedTalk, ts: float, policy: StoragePolicy
+        self, record: Drawn | Forked | Rewritten | Submitted, talk: NamedTalk, ts: float, policy: StoragePolicy
     ) -> None:
         header: Json = {}
         body: Json = {}
@@ -245,6 +245,12 @@ class Codec:
             case Forked(_, source, items):
                 header = {"source": pack(source), "items": items}
                 self._make.put("forked", "", talk, ts, header, policy=policy)
+            case Drawn():
+                header = {"revision": record.revision, **({"empty": True} if record.html is None else {})}
+                page = {name: getattr(record, name) for name in ("html", "title", "updated_at")}
+                self._make.put(
+                    "drawn", "", talk, ts, header, body=page if record.html is not None else {}, policy=policy
+                )
             case Submitted(_, task_id, trace_id, message):
                 header["ids"] = pack(task_id, trace_id)
                 packed = None if message is None else pack(message)

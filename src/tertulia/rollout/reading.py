@@ -17,7 +17,7 @@ from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import Event, EventData
 from tertulia.protocol.ids import CallId, ConversationId, SessionId, TaskId
 from tertulia.protocol.items import Item, Summary, ToolCall, ToolOutput, UserMessage
-from tertulia.protocol.records import Agreed, Asked, Ended, Forked, Queued, Record, Rewritten, Submitted
+from tertulia.protocol.records import Agreed, Asked, Drawn, Ended, Forked, Queued, Record, Rewritten, Submitted
 from tertulia.protocol.storage import NoStorage, storage_from_wire
 from tertulia.protocol.tool_events import EVENT_TYPES
 from tertulia.protocol.usage import Usage
@@ -206,6 +206,9 @@ class Reader:
                 missing = row.n in self._lost
                 shape = {"conversation_id": conversation, **header, "summary": None}
                 record = replace(msgspec.convert(shape, Rewritten), summary=summary)
+            case "drawn":
+                fields = {**(body or {}), "conversation_id": conversation, "revision": header["revision"]}
+                record, missing = msgspec.convert(fields, Drawn), body is None and "empty" not in header
             case "asked":
                 record, missing = self._asked(conversation, row, header, body)
             case _:

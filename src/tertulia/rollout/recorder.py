@@ -15,7 +15,7 @@ from tertulia.errors import AgentError, Closed, StoragePolicyViolation
 from tertulia.events.clock import Clock
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.records import Agreed, Asked, Record
+from tertulia.protocol.records import Agreed, Asked, Drawn, Record
 from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, strictest, strictness
 from tertulia.rollout.codec import Codec
 from tertulia.rollout.headers import SKELETON
@@ -117,7 +117,7 @@ class Recorder:
         conversation = record.conversation_id
         if isinstance(record, Agreed):
             self._agree(record)
-        policy = self._policy(conversation, record.storage if isinstance(record, Asked) else None)
+        policy = self._policy(conversation, record.storage if isinstance(record, Asked | Drawn) else None)
         self._add(_Entry(record, conversation, policy, self._clock.now(), None))
 
     async def settle(self) -> None:

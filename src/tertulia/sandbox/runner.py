@@ -83,6 +83,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Give it a pseudo-terminal of this size; keeps stdin open."""
     kept_output_bytes: int = 65_536
     """How much of the output is held in memory, half from its beginning and half from its end."""
+    temporary: str | None = None
+    """Outside any sandbox: a directory that is the command's alone and is removed with it, even if we are killed."""
     inherit_stdio: bool = False
     """For a program that a person started: our own 0, 1 and 2, and no output is kept."""
 

@@ -26,7 +26,7 @@ class Unconfined:
 
     def spawn(self, command: Command, streams: Streams, ended: Ended) -> Spawned:
         """As it is; without limits too."""
-        return self._launcher.spawn(command, streams, {}, ended)
+        return self._launcher.spawn(command, streams, {"temporary": command.temporary}, ended)
 
     def conclude(self, ending: Ending, output: Output) -> Ending:
         """As it was."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -35,6 +35,10 @@ class TaskPlan(msgspec.Struct, frozen=True):
     base_instructions_override: str | None = None
     """For this task only."""
     output_schema: str | None = None
+    task_type: Literal["code", "chat"] | None = None
+    """What another agent is told of earlier messages depends on it."""
+    previous_result: Any = None
+    """What the step before this one of a pipeline came to."""
     sub_id: str | None = None
     """The submission; scheduled tasks get `conv/<task id>`."""
     work: Callable[[Floor], Awaitable[None]] | None = None
@@ -158,7 +162,7 @@ class House(Protocol):
         """The conversation, if it is open."""
         ...
 
-    def check_child(self, spec: NewConversation, caller: Talk, promised: int) -> None:
+    def check_child(self, spec: NewConversation, caller: Talk, promised: int) -> object:
         """Raise what `open_child` would raise once so many others, promised already, are open."""
         ...
 

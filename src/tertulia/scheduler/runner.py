@@ -10,11 +10,14 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from tertulia.conversation.backend import FindBackend, nobody
+from tertulia.conversation.context import NATIVE
 from tertulia.conversation.floor import Floor, Surroundings
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.task import TaskHandle
@@ -86,7 +89,7 @@ class Runner:
 
     def __init__(
         self, house: House, around: Surroundings, nursery: Nursery, registry: TaskRegistry, interrupts: Interrupts,
-        grace_s: float,
+        grace_s: float, *, find_backend: FindBackend = nobody,
     ) -> None:  # fmt: skip
         self._house = house
         self._around = around
@@ -94,6 +97,7 @@ class Runner:
         self._registry = registry
         self._interrupts = interrupts
         self._grace_s = grace_s
+        self._find_backend = find_backend
         self._timestamps = Timestamps(around.clock)
 
     async def run(self, chain: Chain, frame: Frame) -> TaskEnd:
@@ -153,8 +157,12 @@ class Runner:
             await floor.commit()
             if self._around.make_ready is not None:
                 await self._around.make_ready(floor)
-            if plan.work is not None:
-                await plan.work(floor)
+            work = plan.work
+            if work is None and floor.talk.terms.backend != NATIVE:
+                backend = self._find_backend(floor.talk)
+                work = partial(backend.run, commission=plan)
+            if work is not None:
+                await work(floor)
                 await floor.commit()
                 return TaskEnd("completed", floor.last_text)
             handed = await run_turns(floor, plan, lambda handoff: self._interrupts.admit(chain, floor, handoff))

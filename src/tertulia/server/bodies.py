@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Callable
 
-import msgspec
-
-from tertulia.errors import AgentError, ParseError
+from tertulia.errors import ParseError
 from tertulia.server.envelopes import refusal
+from tertulia.server.http_refusal import HttpRefusal, Message, Receive
 from tertulia.server.strict_json import decode
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -17,34 +15,16 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 BODY_S = 30.0
 """For all of it."""
 
-_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
-
-class Unfit(Exception):
-    """What is answered instead of reading on."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.body = msgspec.json.encode({"error": {"code": code, "message": message}})
-
-    @classmethod
-    def unreadable(cls, error: AgentError) -> Unfit:
-        """As JSON-RPC says it: all our bodies are that."""
-        unfit = cls(400, error.code, error.message)
-        unfit.body = refusal(None, error)
-        return unfit
-
-
-async def bounded_body(method: str, header: Callable[[bytes], bytes], receive: _Receive) -> bytes | None:
-    """The body; None for a request that has none. Raises Unfit."""
+async def bounded_body(method: str, header: Callable[[bytes], bytes], receive: Receive) -> bytes | None:
+    """The body; None for a request that has none. Raises HttpRefusal."""
     if method not in ("POST", "PUT", "PATCH"):
         return None
     # A page can send plain text and forms anywhere without being asked; JSON it cannot.
     if header(b"content-type").partition(b";")[0].strip().lower() != b"application/json":
-        raise Unfit(415, "unsupported_media_type", "send application/json")
+        raise HttpRefusal(415, "unsupported_media_type", "send application/json")
     if header(b"content-encoding").lower() not in (b"", b"identity"):
-        raise Unfit(415, "unsupported_media_type", "send the body as it is, not compressed")
+        raise HttpRefusal(415, "unsupported_media_type", "send the body as it is, not compressed")
     length = header(b"content-length")
     if length and (not length.isdigit() or len(length) > 12 or int(length) > MAX_BODY_BYTES):
         raise _too_large()
@@ -52,19 +32,20 @@ async def bounded_body(method: str, header: Callable[[bytes], bytes], receive: _
         async with asyncio.timeout(BODY_S):
             body = await _read(receive)
     except TimeoutError:
-        raise Unfit(408, "timeout", f"the body did not come within {BODY_S:g} s") from None
+        raise HttpRefusal(408, "timeout", f"the body did not come within {BODY_S:g} s") from None
     try:
         decode(body)
     except ParseError as error:
-        raise Unfit.unreadable(error) from None
+        # As JSON-RPC says it: all our bodies are that.
+        raise HttpRefusal(400, error.code, error.message, refusal(None, error)) from None
     return body
 
 
-def replayed(body: bytes, receive: _Receive) -> _Receive:
+def replayed(body: bytes, receive: Receive) -> Receive:
     """For whoever comes next: the body as if nobody had read it, then what comes after it."""
     given = False
 
-    async def again() -> MutableMapping[str, Any]:
+    async def again() -> Message:
         nonlocal given
         if given:
             return await receive()
@@ -74,13 +55,13 @@ def replayed(body: bytes, receive: _Receive) -> _Receive:
     return again
 
 
-async def _read(receive: _Receive) -> bytes:
+async def _read(receive: Receive) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Unfit(400, "invalid_request", "the body is cut off")
+            raise HttpRefusal(400, "invalid_request", "the body is cut off")
         part = message.get("body", b"")
         size += len(part)
         if size > MAX_BODY_BYTES:
@@ -90,5 +71,5 @@ async def _read(receive: _Receive) -> bytes:
             return b"".join(parts)
 
 
-def _too_large() -> Unfit:
-    return Unfit(413, "too_large", f"a body has at most {MAX_BODY_BYTES:,} bytes")
+def _too_large() -> HttpRefusal:
+    return HttpRefusal(413, "too_large", f"a body has at most {MAX_BODY_BYTES:,} bytes")

@@ -9,9 +9,7 @@ import fcntl
 import hashlib
 import os
 import shutil
-import socket
 import stat
-import struct
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -22,11 +20,13 @@ import msgspec
 from tertulia.errors import Busy, StorageError
 from tertulia.mcp.definition import Http, ServerDefinition
 from tertulia.session.environment import Environment
+from tertulia.session.private_place import is_ours as is_ours
+from tertulia.session.private_place import private_directory as private_directory
+from tertulia.session.private_place import short_path as short_path
 from tertulia.session.server_list import servers_of
 from tertulia.session.settings import Settings
 from tertulia.version import __version__
 
-_PEER = struct.Struct("3i")
 _STEP_S = 0.05
 
 
@@ -66,34 +66,6 @@ def _taken(definition: ServerDefinition, environment: Environment) -> Iterator[s
         names = transport.env_vars
         yield shutil.which(transport.command, path=variables.get("PATH"))
     yield from map(variables.get, names)
-
-
-@contextmanager
-def short_path(path: Path) -> Generator[str]:
-    """The same path in few enough characters for a socket, whatever the directory is called."""
-    directory = os.open(path.parent, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{directory}/{path.name}"
-    finally:
-        os.close(directory)
-
-
-def is_ours(connection: socket.socket) -> bool:
-    """Whether the other side is the same user. The file's mode says so too; a directory may have been shared later."""
-    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    return _PEER.unpack(peer)[1] == os.getuid()
-
-
-def private_directory(directory: Path) -> None:
-    """Make it for this user alone; StorageError where it is somebody else's, or no directory."""
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = directory.lstat()
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-            raise StorageError(f"{directory} is not a directory of yours; remove it")
-        directory.chmod(0o700)
-    except OSError as error:
-        raise StorageError(f"{directory}: {error.strerror}") from None
 
 
 def private_file(path: Path, flags: int) -> int:

@@ -14,7 +14,8 @@ import msgspec
 
 from tertulia.errors import AgentError, Busy, InvalidParams
 from tertulia.server.broker_place import Greeting, Welcome, is_ours, short_path
-from tertulia.server.mcp_brokers import client_broker, find_view
+from tertulia.server.broker_settings import find_view
+from tertulia.server.mcp_brokers import client_broker
 from tertulia.server.mcp_lines import serve_lines
 from tertulia.session.session import Session
 

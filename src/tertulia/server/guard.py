@@ -7,31 +7,19 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
-from tertulia.server.bodies import Unfit, bounded_body, replayed
+from tertulia.server.bodies import bounded_body, replayed
+from tertulia.server.http_refusal import HEADERS, App, HttpRefusal, Message, Receive, Scope, Send
 from tertulia.server.tokens import is_token
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 SUBPROTOCOL = "bearer."
 """Before the token, for pages: they can choose a WebSocket's subprotocols, and none of its other headers."""
 
 _HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
-_HEADERS = (
-    (b"cache-control", b"no-store"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-)
 
 
 class Hosts(msgspec.Struct, frozen=True):
@@ -44,15 +32,6 @@ class Hosts(msgspec.Struct, frozen=True):
     def allow(self, host: str) -> bool:
         """`host` is in lower case, without its port."""
         return host in self.names or (self.addresses and _is_address(host))
-
-
-class Refused(Exception):
-    """What is answered instead."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.body = msgspec.json.encode({"error": {"code": code, "message": message}})
 
 
 class Guard:
@@ -78,10 +57,8 @@ class Guard:
             if scope["type"] == "http":
                 body = await bounded_body(scope["method"], headers.one, receive)
                 receive = receive if body is None else replayed(body, receive)
-        except Unfit as unfit:
-            await refuse(scope, send, unfit.status, unfit.body)
-        except Refused as refused:
-            await refuse(scope, send, refused.status, refused.body)
+        except HttpRefusal as refusal:
+            await refusal.answer(scope, send)
         else:
             await self._app(scope, receive, _with_headers(send))
 
@@ -94,14 +71,16 @@ class Guard:
             return
         given, by_page = _given_token(scope, headers)
         if not is_token(given, self._token):
-            raise Refused(401, "unauthorized", "a bearer token is needed; the file that holds it was told at the start")
+            raise HttpRefusal(
+                401, "unauthorized", "a bearer token is needed; the file that holds it was told at the start"
+            )
         if by_page and not origin:
-            raise Refused(403, "foreign_origin", "a program sends its token in the Authorization header")
+            raise HttpRefusal(403, "foreign_origin", "a program sends its token in the Authorization header")
 
     def _check_host(self, host: bytes) -> None:
         match = _HOST.fullmatch(host.lower())
         if match is None or not self._hosts.allow(match[1].decode()):
-            raise Refused(421, "foreign_host", "this server is not called so")
+            raise HttpRefusal(421, "foreign_host", "this server is not called so")
 
 
 class _Headers:
@@ -114,7 +93,7 @@ class _Headers:
         """Empty where there is none."""
         values = [value for key, value in self._pairs if key.lower() == name]
         if len(values) > 1:
-            raise Refused(400, "invalid_request", f"the header {name.decode()} is given twice")
+            raise HttpRefusal(400, "invalid_request", f"the header {name.decode()} is given twice")
         return values[0] if values else b""
 
 
@@ -122,7 +101,7 @@ def _check_origin(host: bytes, origin: bytes) -> None:
     """Programs send none. A page's must be our own: the very host and port that it called."""
     scheme, _, place = origin.lower().partition(b"://")
     if origin and (scheme not in (b"http", b"https") or place != host.lower()):
-        raise Refused(403, "foreign_origin", "pages of other places may not talk to this server")
+        raise HttpRefusal(403, "foreign_origin", "pages of other places may not talk to this server")
 
 
 def _given_token(scope: Scope, headers: _Headers) -> tuple[bytes, bool]:
@@ -148,21 +127,8 @@ def _with_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             given = {name.lower() for name, _ in message.get("headers", ())}
-            more = [pair for pair in _HEADERS if pair[0] not in given]
+            more = [pair for pair in HEADERS if pair[0] not in given]
             message = {**message, "headers": [*message.get("headers", ()), *more]}
         await send(message)
 
     return sending
-
-
-async def refuse(scope: Scope, send: Send, status: int, body: bytes) -> None:
-    """Answer a request, or an attempt to open a WebSocket, with no more than this."""
-    headers = [*_HEADERS, (b"content-type", b"application/json"), (b"connection", b"close")]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    prefix = "http" if scope["type"] == "http" else "websocket.http"
-    if prefix == "http" or "websocket.http.response" in scope.get("extensions", {}):
-        await send({"type": f"{prefix}.response.start", "status": status, "headers": headers})
-        await send({"type": f"{prefix}.response.body", "body": body})
-    else:
-        await send({"type": "websocket.close", "code": 1008})

@@ -113,7 +113,7 @@ class Connection:
         await self._all_answered.wait()
 
     async def leave(self) -> None:
-        """The client is gone: nothing is sent to it any more, and nothing stops. Returns when all it asked for ended."""
+        """The client is gone: nothing more is sent to it, nothing stops. Returns when all it asked for has ended."""
         self._closing = self._leaving = True
         for feed in list(self._feeds.values()):
             feed.close()

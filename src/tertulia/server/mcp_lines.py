@@ -41,7 +41,8 @@ class _Unanswered:
         """Waits while there are too many."""
         if getattr(message, "method", None) == "notifications/cancelled":
             # Such a request gets no answer.
-            self.answered((message.params or {}).get("requestId"))
+            params: dict[str, Any] = message.params or {}
+            self.answered(params.get("requestId"))
         elif hasattr(message, "method") and hasattr(message, "id"):
             self._ids.add(message.id)
         while len(self._ids) > MAX_UNANSWERED:

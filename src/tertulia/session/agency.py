@@ -6,27 +6,32 @@ come from the context injector; here they are tied to the conversation's life, w
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from tertulia.context.agent import AgentInstanceMeta
-from tertulia.context.canvas import CanvasStore
+from tertulia.context.canvas import Canvas, CanvasStore
 from tertulia.context.injector import SessionContextInjector
 from tertulia.context.internal_calls import AuditRecord, InternalTools
 from tertulia.context.offers import McpServer, McpServerStdio
 from tertulia.context.provider import SessionContext
 from tertulia.context.tokens import SessionTokenStore
+from tertulia.context.updates import unheard, updates
 from tertulia.conversation.agent import Addition, Agent
 from tertulia.conversation.talk import Talk
-from tertulia.errors import AgentError, McpError
+from tertulia.errors import AgentError, McpError, StorageError
 from tertulia.events.bus import EventBus, Scope
 from tertulia.events.clock import Clock
-from tertulia.mcp.launch import launch_of
+from tertulia.mcp.launch import launch_of, secrets_in
 from tertulia.mcp.manager import SessionServers
 from tertulia.mcp.member import Candidate
 from tertulia.mcp.servers import server_from_wire
@@ -35,11 +40,19 @@ from tertulia.prompt.seeds import additions_message
 from tertulia.protocol.events import BackgroundEvent, EventData, Warning
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import AgentSpec
+from tertulia.protocol.items import UserMessage
+from tertulia.protocol.records import Drawn
+from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_events import CanvasUpdated
+from tertulia.scheduler.nursery import Nursery
+from tertulia.session.internal_door import InternalDoor
 from tertulia.session.notary import Arrival
 
 _log = logging.getLogger(__name__)
 _KEPT_AUDITS = 1_000
+
+_STORAGE: ContextVar[StoragePolicy | None] = ContextVar("storage", default=None)
+"""By which policy is kept what happens now on behalf of an agent, where it may be stricter than its own."""
 
 
 class _Present(msgspec.Struct, frozen=True, eq=False):
@@ -59,51 +72,75 @@ class Agency:
         bus: EventBus,
         clock: Clock,
         *,
+        nursery: Nursery,
         redactor: Redactor,
+        door_at: Path,
         variables: Mapping[str, str],
+        keep: Callable[[Drawn], object],
         discover: Callable[[], list[tuple[str, Callable[[], object]]]] = list,
     ) -> None:
         self._injector = injector
         self._servers = servers
         self._bus = bus
+        self._nursery = nursery
         self._variables = variables
+        self._keep = keep
         self._discover: Callable[[], list[tuple[str, Callable[[], object]]]] | None = discover
         self._tokens = SessionTokenStore(clock, redactor=redactor)
         self.canvases = CanvasStore(self._drawn, clock)
         self.internal = InternalTools(self._tokens, self._note, self.canvases.handlers(), clock=clock)
+        self.door = InternalDoor(door_at, self.internal, nursery)
         self.audit: deque[AuditRecord] = deque(maxlen=_KEPT_AUDITS)
         """The last calls of internal tools, oldest first."""
         self._present: dict[ConversationId, _Present] = {}
+        self._former: dict[ConversationId, Drawn] = {}
         injector.set_token_store(self._tokens)
-        injector.set_event_bus(bus)
+        injector.set_event_bus(_Policed(bus))
 
-    async def prepare(self, conversation: ConversationId, spec: AgentSpec, cwd: str) -> Arrival:
-        """All that this agent gets, before its conversation exists. If it never does, `dismiss` it."""
+    async def prepare(
+        self, conversation: ConversationId, spec: AgentSpec, cwd: str, storage: StoragePolicy | None = None
+    ) -> Arrival:
+        """All that this agent gets, before its conversation exists. If it never does, `dismiss` it.
+
+        `storage`: the policy that its conversation will have. What is told of it obeys that already.
+        """
         self._find_installed()
+        await self._open_door()
         meta = AgentInstanceMeta.of({**msgspec.to_builtins(spec), "cwd": cwd})
-        context = await self._injector.prepare(meta.name, meta, conversation, token_in_prompt=False)
-        try:
-            self._admit(conversation, meta, context)
-            await self._servers.settle()
-        except BaseException:
-            self.dismiss(conversation)
-            raise
-        return Arrival(conversation, _agent(meta, context))
+        with _under(storage):
+            context = await self._injector.prepare(meta.name, meta, conversation, token_in_prompt=False)
+            try:
+                self._admit(conversation, meta, context)
+                await self._servers.settle()
+            except BaseException:
+                self.dismiss(conversation)
+                raise
+        return Arrival(conversation, _agent(meta, context), context.warnings)
+
+    def remember(self, drawn: Drawn) -> None:
+        """What a canvas showed in an earlier life of the session, for when its agent is back."""
+        self._former[drawn.conversation_id] = drawn
 
     async def come_back(self, talks: Iterable[Talk]) -> None:
         """Agents of an earlier life of the session: asked for anew, with new tokens; what they were told they know."""
-        for talk in talks:
-            if talk.terms.agent is None:
-                continue
-            told = {name: talk.terms.agent.meta[name] for name in AgentSpec.__struct_fields__}
-            try:
-                spec = msgspec.convert(told, AgentSpec)
-                arrival = await self.prepare(talk.id, spec, talk.terms.cwd)
-            except (AgentError, msgspec.ValidationError, KeyError) as error:
-                talk.terms = replace(talk.terms, agent=None)
-                self._bus.publish(Warning(f"the agent of this conversation is not back: {error}"), Scope("", talk.id))
-                continue
-            talk.terms = replace(talk.terms, agent=arrival.agent)
+        # Side by side: a provider that hangs costs its time once.
+        await asyncio.gather(*(self._return(talk, talk.terms.agent) for talk in talks if talk.terms.agent is not None))
+        self._former.clear()
+
+    async def _return(self, talk: Talk, agent: Agent) -> None:
+        try:
+            spec = msgspec.convert(agent.meta, AgentSpec)
+            arrival = await self.prepare(talk.id, spec, talk.terms.cwd, talk.storage)
+        except (AgentError, msgspec.ValidationError) as error:
+            talk.terms = replace(talk.terms, agent=None)
+            told = Warning(f"the agent of this conversation is not back: {error}", "agent")
+            self._bus.publish(told, Scope("", talk.id))
+            return
+        talk.terms = replace(talk.terms, agent=arrival.agent)
+        heard = "\n".join(
+            item.text for item in talk.history.snapshot() if isinstance(item, UserMessage) and item.injected
+        )
+        _tell_again(talk, [section for each in arrival.agent.additions for section in unheard(each.text, heard)])
 
     async def refresh(self, talk: Talk) -> None:
         """Between two tasks: what providers say differently now is told, and their tools are those of now."""
@@ -111,26 +148,30 @@ class Agency:
         if present is None or talk.terms.agent is None:
             return
         self._tokens.renew(talk.id)
-        context = await self._injector.refresh(present.meta.name, present.meta, present.context, token_in_prompt=False)
-        if context == present.context:
-            return
-        self._admit(talk.id, present.meta, context)
-        before = {(addition.provider, addition.text) for addition in talk.terms.agent.additions}
-        agent = _agent(present.meta, context)
-        news = [each.text for each in agent.additions if (each.provider, each.text) not in before]
-        talk.terms = replace(talk.terms, agent=agent)
-        if news:
-            talk.say([additions_message(news, "context_update")], pinned=True)
+        with _under(talk.storage):
+            context = await self._injector.refresh(
+                present.meta.name, present.meta, present.context, token_in_prompt=False
+            )
+            if context == present.context or self._present.get(talk.id) is not present:
+                return
+            self._admit(talk.id, present.meta, context)
+        news = updates(present.context.fragments, context.fragments, complete=not context.warnings)
+        talk.terms = replace(talk.terms, agent=_agent(present.meta, context))
+        _tell_again(talk, news)
 
     def dismiss(self, conversation: ConversationId) -> None:
         """The conversation is gone, or never came to be. Twice does no harm."""
         self._present.pop(conversation, None)
+        if self._servers.has_private(conversation):
+            # Whoever closes a conversation has waited for their end; one that did not come to be has not.
+            self._nursery.start(self._servers.forget(conversation), "end an agent's servers")
         self.internal.dismiss(conversation)
         self.canvases.close(conversation)
         self._tokens.revoke_session(conversation)
 
     def close(self) -> None:
         """The session is closed: no token is valid any more."""
+        self.door.close()
         for conversation in list(self._present):
             self.dismiss(conversation)
 
@@ -139,14 +180,23 @@ class Agency:
         present = self._present.get(conversation)
         return None if present is None else present.context.token
 
+    def environment(self, conversation: ConversationId) -> dict[str, str]:
+        """Variables for a program that calls back in this agent's name. Not to be shown."""
+        token = self.token(conversation)
+        address = {"TERTULIA_SOCKET": str(self.door.path)} if self.door.is_open else {}
+        return {} if not token else {"TERTULIA_TOKEN": token, **address}
+
     @property
     def tokens(self) -> int:
         """How many are valid."""
         return self._tokens.size
 
-    async def call(self, conversation: ConversationId, tool: str, arguments: Any, source: str) -> Any:
-        """An internal tool, called by the agent that this conversation is."""
-        return await self.internal.call(self.token(conversation), tool, arguments, source=source)
+    async def call(
+        self, conversation: ConversationId, tool: str, arguments: Any, source: str, storage: StoragePolicy
+    ) -> Any:
+        """An internal tool, called by the agent that this conversation is, on behalf of those with that policy."""
+        with _under(storage):
+            return await self.internal.call(self.token(conversation), tool, arguments, source=source)
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -156,9 +206,17 @@ class Agency:
         for problem in () if discover is None else self._injector.register_each(discover()):
             self._bus.publish(Warning(problem, "provider"))
 
+    async def _open_door(self) -> None:
+        try:
+            await self.door.open()
+        except (OSError, StorageError) as error:
+            told = f"`tertulia internal` cannot reach this session: {error}"
+            self._bus.publish(Warning(told, "internal"))
+
     def _admit(self, conversation: ConversationId, meta: AgentInstanceMeta, context: SessionContext) -> None:
         if conversation not in self._present:
-            self.canvases.open(conversation, meta.archetype)
+            former = self._former.pop(conversation, None)
+            self.canvases.open(conversation, meta.archetype, *_shown(former))
         # Only from the first token on: most sessions have none, and every event would pay for it.
         self._bus.clean = self._tokens.redactor.without_tokens
         self._present[conversation] = _Present(meta, context)
@@ -169,11 +227,16 @@ class Agency:
         for server in servers:
             try:
                 definition = server_from_wire(server.name, _table(server), origin="provider")
+                for secret in secrets_in(definition, self._variables):
+                    self._tokens.redactor.register(secret)
                 yield Candidate(server.name, definition, launch_of(definition, self._variables, (cwd or "/",)))
             except (AgentError, McpError) as error:
                 yield Candidate(server.name, status="failed", error=error.message)
 
     def _drawn(self, conversation: str, data: CanvasUpdated) -> None:
+        canvas, of = self.canvases.peek(conversation), ConversationId(conversation)
+        page = (None, None, None) if canvas is None else (canvas.html, canvas.title, canvas.updated_at)
+        self._keep(Drawn(of, data.revision, *page, storage=_STORAGE.get()))
         self._tell(conversation, data)
 
     def _note(self, record: AuditRecord) -> None:
@@ -186,7 +249,37 @@ class Agency:
 
     def _tell(self, conversation: str | None, data: EventData) -> None:
         scope = None if conversation is None else Scope("", ConversationId(conversation))
-        self._bus.publish(data, scope)
+        self._bus.publish(data, scope, _STORAGE.get())
+
+
+class _Policed:
+    """The bus, for the injector: what is told of an agent is kept by the policy of its conversation."""
+
+    def __init__(self, bus: EventBus) -> None:
+        self._bus = bus
+
+    def publish(self, event: EventData, /) -> object:
+        return self._bus.publish(event, None, _STORAGE.get())
+
+
+@contextmanager
+def _under(storage: StoragePolicy | None) -> Generator[None]:
+    former = _STORAGE.set(storage)
+    try:
+        yield
+    finally:
+        _STORAGE.reset(former)
+
+
+def _tell_again(talk: Talk, news: Sequence[str]) -> None:
+    if news:
+        talk.say([additions_message(news, "context_update")], pinned=True)
+
+
+def _shown(drawn: Drawn | None) -> tuple[Canvas | None, int]:
+    if drawn is None or drawn.html is None:
+        return None, 0 if drawn is None else drawn.revision
+    return Canvas(drawn.html, drawn.title, drawn.updated_at or "", drawn.revision), drawn.revision
 
 
 def _table(server: McpServer) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.registry import TaskRegistry
 from tertulia.scheduler.runner import Runner
 from tertulia.session import describe
+from tertulia.session.backends import Backends, backends_for
 from tertulia.session.conversations import Conversations
 from tertulia.session.directory import SessionDirectory
 from tertulia.session.environment import Environment
@@ -67,7 +68,8 @@ def assemble(
     servers = SessionServers(below.pool, base.session_id, base.clock, bus.publish)
     agency = agency_for(base, servers, workshop)
     toolbox = toolbox_for(settings, directory, workshop, remote_tools(base, servers, agency, workshop))
-    notary = _notary(settings, wires, wire, toolbox, servers)
+    backends = backends_for(settings, base.environment, workshop, nursery)
+    notary = _notary(settings, wires, wire, toolbox, servers, backends)
     views = Views(servers, notary, bus, agency)
     conversations = Conversations(base.root_id, notary, bus=bus, clock=base.clock, journal=base.journal)
     conversations.departed = agency.dismiss
@@ -81,7 +83,9 @@ def assemble(
         journal=base.journal,
         toolbox=toolbox,
         conversations=conversations,
-        scheduler=_scheduler(settings, conversations, bus, base.clock, (toolbox, nursery, registry), views),
+        scheduler=_scheduler(
+            settings, conversations, bus, base.clock, (toolbox, nursery, registry), views, backends=backends
+        ),
         registry=registry,
         nursery=nursery,
         wires=wires,
@@ -139,7 +143,9 @@ def _begin(parts: Parts, notary: Notary, past: Recollection | None, untold: str 
     keep_swept(parts)
 
 
-def _notary(settings: Settings, wires: WireShelf, wire: Wire, toolbox: Toolbox, servers: SessionServers) -> Notary:
+def _notary(
+    settings: Settings, wires: WireShelf, wire: Wire, toolbox: Toolbox, servers: SessionServers, backends: Backends
+) -> Notary:
     return Notary(
         _default_terms(settings, wire),
         settings.rights(),
@@ -147,6 +153,7 @@ def _notary(settings: Settings, wires: WireShelf, wire: Wire, toolbox: Toolbox, 
         toolbox=toolbox,
         mcp=servers,
         skip_conflicts=settings.on_tool_conflict == "skip",
+        backends=backends.can_ask,
     )
 
 
@@ -157,13 +164,15 @@ def _scheduler(
     clock: Clock,
     shared: tuple[Toolbox, Nursery, TaskRegistry],
     views: Views,
+    *,
+    backends: Backends,
 ) -> Scheduler:
     toolbox, nursery, registry = shared
     grace = settings.close_timeout_s
     environment = dict(settings.shell_environment)
     around = Surroundings(bus, clock, toolbox, settings.tool_timeout_s, environment, views.make_ready)
     interrupts = Interrupts(conversations, bus, clock)
-    runner = Runner(conversations, around, nursery, registry, interrupts, grace)
+    runner = Runner(conversations, around, nursery, registry, interrupts, grace, find_backend=backends.find)
     return Scheduler(runner, interrupts, bus, clock, nursery, grace)
 
 
@@ -172,6 +181,8 @@ def _bring_back(parts: Parts, past: Recollection, notary: Notary) -> None:
     for each in restored:
         parts.conversations.restore(each.talk, each.narrowed)
     for old in past.talks.values():
+        if old.drawn is not None:
+            parts.agency.remember(old.drawn)
         if parts.conversations.peek(old.id) is None:
             parts.conversations.gone.add(old.id)
     close_what_was_open(parts, past, restored)

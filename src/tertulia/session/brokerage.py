@@ -49,7 +49,7 @@ class Brokerage:
         """As the conversation's model would call it."""
         parts, talk = self._parts, self._talk
         parts.views.look(talk)
-        with _Asking(parts, talk, call) as asking:
+        with Asking(parts, talk, call) as asking:
             arguments = msgspec.json.encode(call.arguments).decode()
             result = await call_from_outside(parts, talk, call.tool, arguments, _SERVED, asking.hear)
         return Answer(result.text, not result.success, result.parts, result.structured)
@@ -70,7 +70,7 @@ class Brokerage:
         return ServedTool(spec.name, spec.description, spec.schema, title, hints)
 
 
-class _Asking:
+class Asking:
     """Passes on to the client what its own call asks a person."""
 
     def __init__(self, parts: Parts, talk: Talk, call: ServedCall) -> None:
@@ -79,7 +79,7 @@ class _Asking:
         self._call = call
         self._while = ExitStack()
 
-    def __enter__(self) -> _Asking:
+    def __enter__(self) -> Asking:
         if self._call.can_be_asked:
             self._while.enter_context(self._parts.workshop.desk.attended(self._talk.id))
         return self

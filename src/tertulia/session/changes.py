@@ -26,18 +26,20 @@ async def open_talk(parts: Parts, spec: NewConversation) -> tuple[Talk, Settled]
 
 async def _open_agent(parts: Parts, spec: NewConversation, agent: AgentSpec) -> tuple[Talk, Settled]:
     """What can be refused is refused before a provider is asked. An agent that does not come to be leaves no token."""
+    conversations = parts.conversations
+    above = conversations.root if spec.parent_id in (UNSET, None) else conversations.find(str(spec.parent_id))
     # Of its own servers nothing is known yet: their names are looked at when it is opened.
-    parts.conversations.check_child(replace(spec, agent=UNSET, mcp_tool_allowlist=UNSET), parts.conversations.root)
+    rights = conversations.check_child(replace(spec, agent=UNSET, mcp_tool_allowlist=UNSET), above)
     conversation = new_conversation_id()
-    cwd = spec.cwd if isinstance(spec.cwd, str) else parts.conversations.root.terms.cwd
-    arrival = await parts.agency.prepare(conversation, agent, cwd)
+    cwd = spec.cwd if isinstance(spec.cwd, str) else above.terms.cwd
+    arrival = await parts.agency.prepare(conversation, agent, cwd, rights.storage_policy)
     try:
-        talk, settled = parts.conversations.open(spec, arrival)
+        talk, settled = conversations.open(spec, arrival)
     except BaseException:
         parts.agency.dismiss(conversation)
         raise
     await _commit_birth(parts, talk)
-    return talk, settled
+    return talk, replace(settled, warnings=settled.warnings + arrival.warnings)
 
 
 async def fork_talk(parts: Parts, source: Talk, at: ItemId | int | None) -> Talk:

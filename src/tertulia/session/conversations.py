@@ -16,7 +16,7 @@ from tertulia.errors import Closed, InvalidParams, Limit, NotFound
 from tertulia.events.bus import EventBus, Scope
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
-from tertulia.policy.narrowing import Narrowed
+from tertulia.policy.narrowing import Narrowed, Rights
 from tertulia.protocol.events import (
     BackgroundEvent,
     ConversationClosed,
@@ -118,11 +118,11 @@ class Conversations:
         id = new_conversation_id() if arrival is None else arrival.id
         return self._add(id, deed, spec, parent=parent or self.root), deed.settled
 
-    def check_child(self, spec: NewConversation, caller: Talk, promised: int = 0) -> None:
-        """Raise what `open_child` would raise once so many others are open; nothing is opened."""
+    def check_child(self, spec: NewConversation, caller: Talk, promised: int = 0) -> Rights:
+        """Raise what `open_child` would raise once so many others are open; nothing is opened. What it might do."""
         self._check_room(promised)
         _check_spec(spec)
-        self._notary.rehearse(spec, caller)
+        return self._notary.rehearse(spec, caller)
 
     def open_child(
         self, spec: NewConversation, caller: Talk, cause: Scope | None = None, shared: Rounds = None

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.session.outside_calls import is_from_outside
 from tertulia.tools.tool import CallContext, Result
@@ -15,7 +16,9 @@ from tertulia.tools.tool import CallContext, Result
 class Answering(Protocol):
     """Who answers for agents."""
 
-    async def call(self, conversation: ConversationId, tool: str, arguments: Any, source: str) -> Any:
+    async def call(
+        self, conversation: ConversationId, tool: str, arguments: Any, source: str, storage: StoragePolicy
+    ) -> Any:
         """In the name of the agent that this conversation is; the scope is checked now."""
         ...
 
@@ -38,5 +41,6 @@ class InternalTool:
     async def run(self, arguments: Any, call: CallContext) -> Result:
         """As the agent that this conversation is."""
         source = "mcp" if is_from_outside(call) else "native"
-        answer = await self._agency.call(call.conversation_id, self.spec.name, arguments, source)
+        storage = call.rights.storage_policy
+        answer = await self._agency.call(call.conversation_id, self.spec.name, arguments, source, storage)
         return Result(answer if isinstance(answer, str) else msgspec.json.encode(answer).decode())

@@ -160,8 +160,11 @@ def agency_for(base: Foundation, servers: SessionServers, workshop: Workshop) ->
         servers,
         base.bus,
         base.clock,
+        nursery=base.nursery,
         redactor=base.redactor,
+        door_at=base.environment.home / "internal" / f"{base.session_id}.sock",
         variables=base.environment.variables,
+        keep=base.journal.keep,
         discover=installed_providers,
     )
 

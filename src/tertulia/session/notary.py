@@ -5,6 +5,8 @@ Decides and makes; it knows no conversation by id, and changes none.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -29,6 +31,8 @@ class Arrival(msgspec.Struct, frozen=True):
 
     id: ConversationId
     agent: Agent
+    warnings: tuple[str, ...] = ()
+    """What went wrong on the way, and what was cut."""
 
 
 class Deed(msgspec.Struct, frozen=True):
@@ -53,6 +57,7 @@ class Notary:
         toolbox: Toolbox,
         mcp: McpManager,
         skip_conflicts: bool,
+        backends: Mapping[str, bool],
     ) -> None:
         self._default = default
         self.ceiling = ceiling
@@ -60,6 +65,7 @@ class Notary:
         self._toolbox = toolbox
         self._mcp = mcp
         self._skip_conflicts = skip_conflicts
+        self._backends = backends
         self._steps: dict[tuple[int, int, int], tuple[McpView, McpView]] = {}
         """Both views are held, so that no id in a key becomes another's."""
 
@@ -94,11 +100,12 @@ class Notary:
         """For one that a model opens: it inherits from its caller and can only be narrower."""
         return self._draw(spec, replace(caller.terms, agent=None), self._below(caller))
 
-    def rehearse(self, spec: NewConversation, caller: Talk) -> None:
-        """Raise what `under_caller` would raise, and keep nothing."""
+    def rehearse(self, spec: NewConversation, caller: Talk) -> Rights:
+        """Raise what `under_caller` would raise, and keep nothing. The rights that it would have."""
         settled = self._check_tools(settle(spec, caller.terms, self._below(caller)))
         if spec.model not in (UNSET, None):
             self.release(settled.terms)
+        return settled.terms.rights
 
     def changed(self, talk: Talk, asked: SetContext) -> Settled:
         """For one that exists already."""
@@ -157,7 +164,7 @@ class Notary:
         return replace(_with_view(terms, seen), agent=arrival.agent)
 
     def _ground(self, default: Terms, ceiling: Rights, because: str) -> Ground:
-        return Ground(default, ceiling, because, self._wires.find, mcp=self._mcp)
+        return Ground(default, ceiling, because, self._wires.find, self._backends, mcp=self._mcp)
 
     def _check_tools(self, settled: Settled) -> Settled:
         """Two tools under one name are an error, or, where so configured, a warning."""

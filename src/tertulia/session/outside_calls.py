@@ -17,7 +17,6 @@ from tertulia.session.parts import Parts
 from tertulia.tools.dispatch import Dispatch, Ended, check_calls
 from tertulia.tools.tool import CallContext, Result
 
-
 _OUTSIDE = "outside-"
 
 

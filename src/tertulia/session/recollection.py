@@ -15,7 +15,7 @@ from tertulia.protocol import events as e
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
-from tertulia.protocol.records import Agreed, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
+from tertulia.protocol.records import Agreed, Drawn, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
 from tertulia.protocol.storage import StoragePolicy, still_binding
 from tertulia.protocol.tool_events import PlanUpdate, ToolCallBegin, ToolCallEnd
 from tertulia.protocol.usage import NO_USAGE, Usage
@@ -62,6 +62,8 @@ class PastTalk:
         self.plan: PlanUpdate | None = None
         self.plan_at = 0.0
         """When it was first told; telling it again makes it no younger."""
+        self.drawn: Drawn | None = None
+        """The last of its canvas."""
         self.closed = False
         self.told = False
         """Whether anybody heard of it: what the journal refused was never there."""
@@ -153,6 +155,8 @@ class Recollection:
                 _rewrite(talk, record, line)
             case Submitted():
                 self._submit(record, line)
+            case Drawn():
+                talk.drawn = record
             case _:
                 pass
 

@@ -15,6 +15,9 @@ from typing import Any, cast, get_args
 
 from tertulia.conversation.context import ShellMode
 from tertulia.errors import InvalidParams
+from tertulia.executors.continuity_settings import continuity_from
+from tertulia.executors.definition import RESERVED
+from tertulia.executors.presets import executors_from_wire
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.named_view import NamedView, view_from_wire
 from tertulia.mcp.servers import read_table
@@ -170,6 +173,14 @@ def _views(name: str, value: object) -> dict[str, NamedView]:
     return {key: entry if isinstance(entry, NamedView) else view_from_wire(key, entry) for key, entry in table}
 
 
+def _executors(name: str, value: object) -> dict[str, Any]:
+    # Checked here and kept as it was said: a later layer may add to a table.
+    tables = _tables(name, value)
+    executors_from_wire(tables)
+    continuity_from(tables.get(RESERVED, {}), {})
+    return tables
+
+
 def _shell_environment(name: str, value: object) -> dict[str, Any]:
     # Checked here and kept as it was said: a context shows the table.
     table = _table(name, value)
@@ -209,7 +220,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "retention": _retention,
     "durability": _one_of("normal", "full"),
     "notify": _strings,
-    "executors": _tables,
+    "executors": _executors,
     "acp": _tables,
     "providers": _sequence,
     "tools": _sequence,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import msgspec
@@ -29,7 +29,15 @@ def submit(scheduler: Scheduler, talk: Talk, message: Message) -> Chain:
         raise InvalidParams(f"message_id must have 1 to {MAX_MESSAGE_ID} characters")
     said = to_message(message.text, message.items, cwd=talk.terms.cwd, sender=message.sender)
     schema = None if message.output_schema is None else _as_text(message.output_schema)
-    plan = TaskPlan(talk.id, "user", (said,), output_schema=schema, sub_id=new_sub_id())
+    plan = TaskPlan(
+        talk.id,
+        "user",
+        (said,),
+        output_schema=schema,
+        task_type=message.task_type,
+        previous_result=message.previous_result,
+        sub_id=new_sub_id(),
+    )
     return scheduler.submit(plan, message_id=message_id, if_busy=message.if_busy or "wait")
 
 
@@ -56,6 +64,25 @@ async def answer(scheduler: Scheduler, chain: Chain) -> Reply:
         raise
     finally:
         chain.waiters -= 1
+
+
+async def accompany(
+    scheduler: Scheduler, bus: EventBus, talk: Talk, message: Message, hear: Callable[[Event], None]
+) -> Reply:
+    """The answer to a message; `hear` is told every event of it first. The last one who gives up waiting stops it."""
+    async with bus.subscribe() as news:
+        chain = submit(scheduler, talk, message)
+        chain.answer.add_done_callback(lambda _: news.finish())
+        chain.waiters += 1
+        try:
+            async for event in news:
+                if event.task_id in chain.task_ids:
+                    hear(event)
+        finally:
+            chain.waiters -= 1
+            if not chain.answer.done() and not chain.waiters:
+                scheduler.stop(chain)
+    return await answer(scheduler, chain)
 
 
 async def follow(scheduler: Scheduler, bus: EventBus, talk: Talk, message: Message) -> AsyncGenerator[Event, None]:

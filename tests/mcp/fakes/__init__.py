@@ -9,7 +9,7 @@
     FILE gets a line for each thing that happened: `start PID`, `call NAME`, `cancelled NAME`, `sigterm`, `eof`.
 `plain.py [http PORT] [--record FILE]`
     The SDK's low-level server, both eras, stdio or streamable HTTP. Tools: `echo`, `slow`, `ask`, `sample`, `env`,
-    `change` (says that its tools have changed). The port is printed as the first line when PORT is 0.
+    `change` (one more tool, and it says so to whoever listens). The port is printed as the first line when PORT is 0.
 `hostile.py MODE [--record FILE]`
     Old era, everything of `bare.py`, and one bad habit. MODE is one of
     `dies-at-start`    exits with 3 after a line on stderr
@@ -43,7 +43,7 @@
     Over streamable HTTP, standard library only. Tools `echo` and `headers` show the headers of their call; `GET /seen`
     lists those of all calls. The port is printed as the first line when PORT is 0. MODE is `json`, `sse`, `html`,
     `redirect` (to port OTHER), `gzip`, `drops` and `cut` (the connection, in a call), `endless` (body), `session-lost`
-    (once), `hot-get` (its stream ends at once and says: retry now).
+    (once), `hot-get` (its stream ends at once and says: retry now), `clings` (never answers a DELETE).
 """
 
 from __future__ import annotations

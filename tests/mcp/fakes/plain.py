@@ -14,10 +14,12 @@ import mcp_types as t
 from mcp import MCPError
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
 MODERN = "2026-07-28"
 FORM = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
-NAMES = ("echo", "slow", "ask", "visit", "sample", "env", "version")
+NAMES = ["echo", "slow", "ask", "visit", "sample", "env", "version", "change"]
+changes = InMemorySubscriptionBus()
 
 parser = argparse.ArgumentParser()
 parser.add_argument("over", nargs="*", default=["stdio"])
@@ -76,6 +78,10 @@ async def call_tool(ctx: Any, params: Any) -> Any:
             return await slow(ctx, arguments.get("seconds", 1))
         case "env":
             return text(json.dumps(dict(os.environ)))
+        case "change":
+            NAMES.append(f"new{len(NAMES)}")
+            await changes.publish(ToolsListChanged())
+            return text("changed")
         case "version":
             return text(ctx.protocol_version)
         case "ask":
@@ -95,7 +101,13 @@ async def call_tool(ctx: Any, params: Any) -> Any:
     return text(answer.model_dump_json(by_alias=True, exclude_none=True))
 
 
-server = Server("plain", version="1.0", on_list_tools=list_tools, on_call_tool=call_tool)
+server = Server(
+    "plain",
+    version="1.0",
+    on_list_tools=list_tools,
+    on_call_tool=call_tool,
+    on_subscriptions_listen=ListenHandler(changes),
+)
 
 
 async def main() -> None:

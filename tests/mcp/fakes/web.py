@@ -32,6 +32,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(405)
 
     def do_DELETE(self) -> None:
+        if MODE == "clings":
+            threading.Event().wait()
         self.reply(b"")
 
     def do_POST(self) -> None:

@@ -1,0 +1,144 @@
+"""`tertulia internal`: a tool of an agent's session, called back by a program that the agent has started.
+
+Imports as little as it can: agents wait for it.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from tertulia.apps.global_flags import global_flags
+from tertulia.apps.json_lines import json_line
+from tertulia.errors import AgentError, InvalidParams, NotFound
+from tertulia.session.environment import Environment
+from tertulia.session.internal_door import MAX_LINE, Asking, Knock, Told
+from tertulia.session.private_place import is_ours, short_path
+from tertulia.session.settings import current_environment
+
+_CONNECT_S = 10.0
+_ANSWER_S = 330.0
+"""The longest that a tool may take, and a little more."""
+_CHUNK = 65_536
+
+_MORE = """
+\b
+Examples:
+  tertulia internal canvas_update '{"html": "<h1>Done</h1>", "title": "Status"}'
+  render-report | jq -Rs '{html: .}' | tertulia internal canvas_update -
+  tertulia internal canvas_clear
+
+\b
+Exit codes:
+  0  the tool has answered
+  1  it refused, or there is nobody to ask
+  2  usage: no token, or arguments that are no JSON object
+"""
+
+
+@click.command("internal", epilog=_MORE)
+@click.argument("tool")
+@click.argument("arguments", required=False, default="{}")
+@global_flags
+@click.pass_obj
+def command(given: object, *, tool: str, arguments: str) -> int:
+    """Call an internal tool of the session that an agent belongs to.
+
+    For programs that an agent has started. Who calls is told by the token in TERTULIA_TOKEN, and by nothing else; where
+    the session is, by TERTULIA_SOCKET, or else it is looked for. ARGUMENTS is a JSON object; `-` reads it from standard
+    input. The answer is written as JSON.
+    """
+    environment = current_environment()
+    token = environment.variables.get("TERTULIA_TOKEN", "")
+    if not token:
+        raise InvalidParams("TERTULIA_TOKEN is not set: only programs that an agent has started have it")
+    asked = _object(sys.stdin.read(MAX_LINE) if arguments == "-" else arguments)
+    try:
+        answer = _call(environment, token, Asking(tool, asked))
+    except _Refused as refused:
+        raise refused.error from None
+    sys.stdout.buffer.write(json_line(answer))
+    return 0
+
+
+class _Refused(Exception):
+    """What the session said, as an error of ours."""
+
+    def __init__(self, said: dict[str, str]) -> None:
+        super().__init__(said.get("code"))
+        self.code = said.get("code", "internal")
+        self.error = AgentError(said.get("message", "the session refused"))
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidParams(f"ARGUMENTS must be one JSON object: {error}") from None
+
+
+def _call(environment: Environment, token: str, asking: Asking) -> Any:
+    unknown: _Refused | None = None
+    for place in _places(environment):
+        with _connected(place) as connection:
+            if connection is None:
+                continue
+            try:
+                _exchange(connection, Knock(token), _CONNECT_S)
+            except _Refused as refused:
+                # It is another session's token, or none: whoever made it would know it.
+                unknown = refused
+                continue
+            return _exchange(connection, asking, _ANSWER_S)
+    if unknown is not None:
+        raise unknown
+    raise NotFound("no session with agents runs here; TERTULIA_SOCKET says where to look")
+
+
+def _places(environment: Environment) -> Iterator[Path]:
+    told = environment.variables.get("TERTULIA_SOCKET")
+    if told:
+        yield Path(told)
+    else:
+        yield from sorted((environment.home / "internal").glob("*.sock"))
+
+
+class _connected:
+    """A connection to a session of this user; None where nobody listens, or somebody else."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def __enter__(self) -> socket.socket | None:
+        self._socket.settimeout(_CONNECT_S)
+        with suppress(OSError), short_path(self._place) as address:
+            self._socket.connect(address)
+            return self._socket if is_ours(self._socket) else None
+        return None
+
+    def __exit__(self, *exc: object) -> None:
+        self._socket.close()
+
+
+def _exchange(connection: socket.socket, said: Knock | Asking, patience_s: float) -> Any:
+    heard = bytearray()
+    connection.settimeout(patience_s)
+    with suppress(OSError):
+        connection.sendall(msgspec.json.encode(said) + b"\n")
+        while not heard.endswith(b"\n") and (chunk := connection.recv(_CHUNK)):
+            heard += chunk
+    try:
+        told = msgspec.json.decode(heard, type=Told)
+    except msgspec.DecodeError:
+        raise AgentError("the session went away before it answered") from None
+    if told.error is not None:
+        raise _Refused(told.error)
+    return told.result

@@ -1,0 +1,82 @@
+"""`tertulia serve`: sessions over WebSocket, and MCP over HTTP, for programs of this machine or, if told so, others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+
+import click
+
+from tertulia.apps.global_flags import Given, global_flags
+from tertulia.apps.stop_signals import on_stop_signal
+from tertulia.apps.terminal import Terminal
+from tertulia.server.guard import LOOPBACK, Hosts
+from tertulia.server.http_server import listen, url_of
+from tertulia.server.tokens import token_file
+from tertulia.session.members import Models
+from tertulia.session.settings import Settings
+
+_MORE = """
+\b
+Examples:
+  tertulia serve --port 8700
+  tertulia serve --port 0 -s read-only
+\b
+With the token in a header, and never in the address:
+  curl -H "Authorization: Bearer $(cat ~/.local/share/tertulia/serve.token)" http://127.0.0.1:8700/health
+"""
+
+
+@click.command("serve", epilog=_MORE)
+@click.option("--port", type=click.IntRange(0, 65535), default=8700, show_default=True, help="0 chooses a free one.")
+@click.option("name", "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--allow-remote", is_flag=True, help="Listen on an address that other machines can reach.")
+@global_flags
+@click.pass_obj
+def command(given: Given, *, port: int, name: str, allow_remote: bool) -> int:
+    """Serve sessions: JSON-RPC at /ws (WebSocket), MCP at /mcp, and /health.
+
+    Prints one line of JSON with `url` and `token_file`. Whoever connects brings the token that is in that file. Ends
+    with SIGTERM or SIGINT, and closes every session before.
+    """
+    if f"[{name}]" not in LOOPBACK and name not in LOOPBACK and not allow_remote:
+        raise click.UsageError(f"{name} can be reached from other machines; say --allow-remote if that is meant")
+    _check_that_it_is_installed()
+    loaded = given.load()
+    notes = Terminal(sys.stderr, loaded.environment.variables)
+    for warning in loaded.warnings:
+        notes.line(("warning", "yellow"), f" {warning}")
+    # A model that does not exist is told now, not to the first client.
+    models = Models(loaded.settings, loaded.environment)
+    models.find(models.choose(loaded.settings.model)[0])
+    token_at = loaded.environment.home / "serve.token"
+    token = token_file(token_at)
+    with listen(port, name) as listening:
+        print(json.dumps({"url": url_of(listening), "token_file": str(token_at)}), flush=True)
+        return asyncio.run(_serve(loaded.settings, listening, token, _hosts(name, allow_remote)))
+
+
+def _hosts(name: str, remote: bool) -> Hosts:
+    if not remote:
+        return Hosts()
+    return Hosts(LOOPBACK | {name.lower(), socket.gethostname().lower()}, addresses=True)
+
+
+async def _serve(settings: Settings, listening: socket.socket, token: str, hosts: Hosts) -> int:
+    from tertulia.server.serving import serve
+
+    stop = asyncio.Event()
+    with on_stop_signal(stop.set):
+        await serve(settings, listening, token, stop, hosts)
+    return 0
+
+
+def _check_that_it_is_installed() -> None:
+    try:
+        import starlette
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise click.UsageError("this needs the web server: pip install 'tertulia[web]'") from None
+    del starlette

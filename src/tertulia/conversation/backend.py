@@ -1,0 +1,56 @@
+"""The port through which somebody else's agent does a conversation's tasks.
+
+Which agents there are is known above; how one is talked to is known below, in `executors/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
+
+from tertulia.conversation.floor import Floor
+from tertulia.conversation.talk import Talk
+from tertulia.conversation.turn import Script
+from tertulia.errors import UnsupportedByBackend
+from tertulia.protocol.items import UserMessage
+
+
+class Commission(Script, Protocol):
+    """What a plan says about a task that another agent does."""
+
+    @property
+    def input(self) -> tuple[UserMessage, ...]:
+        """What is said first. It stands in the history already."""
+        ...
+
+    @property
+    def task_type(self) -> Literal["code", "chat"] | None:
+        """How much the agent is told of what was said before depends on it."""
+        ...
+
+    @property
+    def previous_result(self) -> Any:
+        """What the step before this one of a pipeline came to; None where there was none."""
+        ...
+
+
+class Backend(Protocol):
+    """Whoever does the tasks of conversations that are not native.
+
+    Contract of `run`: it says and publishes only through the floor; every call that it tells the beginning of gets
+    exactly one end, in every ending (`Floor.last_words`); it raises AgentError to fail. Cancelled, it has stopped, and
+    nothing of it runs any more when it comes back. It hands nothing over: such conversations are targets only.
+    """
+
+    async def run(self, floor: Floor, commission: Commission) -> None:
+        """Do one task. The floor's `last_text` is its answer."""
+        ...
+
+
+FindBackend = Callable[[Talk], Backend]
+"""Who does a conversation's tasks now; raises an AgentError where nobody does any more."""
+
+
+def nobody(talk: Talk) -> Backend:
+    """For a house without other agents."""
+    raise UnsupportedByBackend(f"there is no backend {talk.terms.backend!r} here")

@@ -1,0 +1,214 @@
+"""A task done by another agent: what it is told, how it goes on with what it knows, and what becomes of its steps.
+
+One history: the agent's words join the conversation's own, and the transcript it is told is a rendering of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+
+from msgspec.structs import replace
+
+from tertulia.conversation.backend import Commission
+from tertulia.conversation.bond import Bond
+from tertulia.conversation.floor import Floor
+from tertulia.conversation.progress import Progress
+from tertulia.conversation.talk import Talk
+from tertulia.conversation.trimming import trim_to_limits
+from tertulia.errors import ModelError, UnsupportedByBackend
+from tertulia.executors.continuity_settings import Continuity, Telling
+from tertulia.executors.executor import (
+    Assignment,
+    Ending,
+    Executor,
+    Failed,
+    Finished,
+    Interrupted,
+    NativeId,
+    Resuming,
+    UsageReport,
+)
+from tertulia.executors.news import Newsroom
+from tertulia.executors.transcript import transcript
+from tertulia.policy.narrowing import Rights
+from tertulia.protocol.events import Warning
+from tertulia.protocol.ids import ItemId, new_item_id
+from tertulia.protocol.items import AssistantMessage, ImagePart, UserMessage, text_parts
+from tertulia.protocol.storage import Full
+
+_GAP = "\n\n"
+_FORGOT = "could not go on with its own talk; it is told the transcript instead"
+_SCHEMA = "The whole answer must be one JSON value that fits this JSON Schema, and nothing else:\n"
+_SPARE = 4
+"""Messages read beyond the limit, so that what is left out is seen to be."""
+
+SystemPart = Callable[[Talk], Sequence[str]]
+"""What an agent is told beside the prompt in each run, after the conversation's instructions."""
+Roots = Callable[[Rights], tuple[str, ...]]
+"""The directories that these rights let a task write, canonical."""
+Server = Callable[[Talk], tuple[str, ...]]
+"""The command of the one MCP server that the agent gets; empty for none."""
+
+
+class AgentFailed(ModelError):
+    """The agent gave up, or its program did."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message)
+        self.code = failed.code
+
+
+class ForeignAgent:
+    """Implements `Backend` with an executor. What it remembers of a conversation is in the talk."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        continuity: Continuity,
+        resuming: Resuming,
+        *,
+        roots: Roots,
+        system: SystemPart = lambda _: (),
+        server: Server = lambda _: (),
+    ) -> None:
+        self._executor = executor
+        self._continuity = continuity
+        self._resuming = resuming
+        self._roots = roots
+        self._system = system
+        self._server = server
+
+    async def run(self, floor: Floor, commission: Commission) -> None:
+        """See `Backend`. What is put in meanwhile is the agent's next message, in the same task."""
+        if floor.rights().approval_policy.needs_asking and not self._executor.can_ask:
+            raise UnsupportedByBackend(
+                f"{self._executor.name} cannot ask anybody, and the approval policy of this task needs that"
+            )
+        trim_to_limits(floor)
+        floor.take_pending()
+        asked, previous = _asked_from(floor.talk, commission.input[0].id), commission.previous_result
+        while asked:
+            await self._answer(floor, commission, asked, previous)
+            await floor.commit()
+            newest = _newest(floor.talk)
+            floor.take_pending()
+            asked, previous = _asked_from(floor.talk, newest, beyond=True), None
+
+    async def _answer(
+        self, floor: Floor, commission: Commission, asked: Sequence[UserMessage], previous: object
+    ) -> None:
+        """One answer: by the agent's own memory where that holds, else by the transcript; never by both."""
+        talk, telling = floor.talk, self._continuity.of(commission.task_type)
+        if any(isinstance(part, ImagePart) for item in asked for part in item.parts):
+            floor.publish(Warning(f"{self._executor.name} is not shown the pictures of this message", "no_pictures"))
+        message = _GAP.join(item.text for item in asked)
+        assignment = self._assignment(floor, commission)
+        bond, talk.bond = talk.bond, None
+        if bond is not None and self._may_resume(floor, telling, bond):
+            prompt = telling.prompt((), message, previous)
+            ending = await self._run(floor, replace(assignment, prompt=prompt, resume=bond.native_id, total=bond.total))
+            if isinstance(ending, Finished) or talk.bond is not None or self._resuming.on_resume_failure == "fail":
+                return _conclude(floor, ending)
+            floor.publish(Warning(f"{self._executor.name} {_FORGOT} ({_why(ending)})", "resume_failed"))
+        said = transcript(talk.history.snapshot(), before=asked[0].id, limit=telling.max_messages + _SPARE)
+        ending = await self._run(floor, replace(assignment, prompt=telling.prompt(said, message, previous)))
+        if telling.mode != "full":
+            # What it was told is less than what was said: it must not be taken for that later.
+            talk.bond = None
+        return _conclude(floor, ending)
+
+    def _may_resume(self, floor: Floor, telling: Telling, bond: Bond) -> bool:
+        talk, executor = floor.talk, self._executor
+        return (
+            self._resuming.strategy == "auto"
+            and telling.mode == "full"
+            and executor.can_resume
+            and not _is_private(floor)
+            and bond.holds(executor.identity, talk.terms.cwd, talk.history.revision)
+        )
+
+    def _assignment(self, floor: Floor, commission: Commission) -> Assignment:
+        talk, context = floor.talk, floor.talk.terms.context
+        override = commission.base_instructions_override
+        base = context.base_instructions if override is None else override
+        schema = None if commission.output_schema is None else _SCHEMA + commission.output_schema
+        told = (base, context.user_instructions, *self._system(talk), schema)
+        return Assignment(
+            prompt="",
+            cwd=talk.terms.cwd,
+            additions=tuple(text for text in told if text),
+            rights=floor.rights(),
+            roots=self._roots(floor.rights()),
+            private=_is_private(floor),
+            server=self._server(talk),
+        )
+
+    async def _run(self, floor: Floor, assignment: Assignment) -> Ending:
+        """One run of the agent, told as it happens. Its id is kept as the retry mode says."""
+        talk, executor = floor.talk, self._executor
+        newsroom = Newsroom(executor.name, new_item_id(), assignment.cwd, floor.around.clock)
+        progress = Progress(floor, newsroom)
+        ending: Ending = Interrupted()
+        bond: Bond | None = None
+        try:
+            async with aclosing(executor.run(assignment)) as steps:
+                async for step in steps:
+                    progress.tell(step)
+                    match step:
+                        case NativeId(found):
+                            bond = Bond(found, executor.identity, assignment.cwd, talk.history.revision)
+                        case UsageReport(turn, total):
+                            floor.charge(turn)
+                            bond = None if bond is None else replace(bond, total=total)
+                        case Finished() | Failed() | Interrupted():
+                            ending = step
+                        case _:
+                            pass
+        finally:
+            if isinstance(ending, Finished) or self._resuming.retry == "resume":
+                talk.bond = None if assignment.private else bond
+        progress.close()
+        floor.check_wanted()
+        return ending
+
+
+def _conclude(floor: Floor, ending: Ending) -> None:
+    match ending:
+        case Finished(text):
+            if text and floor.last_text is None:
+                item = AssistantMessage(new_item_id(), text_parts(text))
+                floor.say([item])
+                floor.announce(item)
+            floor.last_text = text or floor.last_text
+        case Failed():
+            raise AgentFailed(ending)
+        case Interrupted():
+            raise AgentFailed(Failed("the agent's output ended before it said how the task did", "interrupted"))
+
+
+def _newest(talk: Talk) -> ItemId:
+    return next(talk.history.snapshot().newest_first()).items[-1].id
+
+
+def _why(ending: Ending) -> str:
+    return ending.message if isinstance(ending, Failed) else "it did not say why"
+
+
+def _is_private(floor: Floor) -> bool:
+    """Whether the agent must leave nothing behind: its own transcripts are storage too."""
+    return not (isinstance(floor.storage(), Full) and floor.talk.history.may_be_kept_elsewhere)
+
+
+def _asked_from(talk: Talk, item_id: ItemId, *, beyond: bool = False) -> list[UserMessage]:
+    """What users said from that item on, or after it, oldest first."""
+    found: list[UserMessage] = []
+    for segment in talk.history.snapshot().newest_first():
+        for item in reversed(segment.items):
+            if item.id == item_id and beyond:
+                return found[::-1]
+            if isinstance(item, UserMessage) and not item.injected:
+                found.append(item)
+            if item.id == item_id:
+                return found[::-1]
+    return found[:1]

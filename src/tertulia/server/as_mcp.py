@@ -1,0 +1,163 @@
+"""A session as an MCP server: conversations are its tools and its resources, in both eras.
+
+A conversation is named in a call's arguments, never by the connection: that may be another one each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from tertulia.errors import MethodNotFound, NotFound
+from tertulia.mcp.broker import Broker
+from tertulia.mcp.server import Answer, Hints, Spawn
+from tertulia.mcp.serving import ServedCall, ServedTool
+from tertulia.protocol.inputs import Message
+from tertulia.server.codex_tools import CODEX_TOOLS, CodexTools
+from tertulia.server.mcp_progress import Progress
+from tertulia.server.shelf import Shelf
+from tertulia.session.answers import message_answer
+from tertulia.session.brokerage import Asking
+from tertulia.session.host import Host
+from tertulia.session.inputs import parse, snake
+from tertulia.session.operations import call as operate
+from tertulia.session.session import Session
+from tertulia.session.submission import accompany
+from tertulia.session.wire_schema import params_schema, result_schema
+
+_INSTRUCTIONS = (
+    "Agents to hand work to. `conversation_open` makes one with instructions, rights and tools of its own, "
+    "`conversation_message` gives it a task and waits for the answer; `root` is a conversation that is always there. "
+    "Conversations do not see each other. A refusal is JSON with `code` and `reason`."
+)
+
+_READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
+_CHANGES = Hints(read_only=False, destructive=False, open_world=False)
+_WORKS = Hints()
+
+_OPEN = (
+    "Open an isolated conversation with an agent. Everything is optional: base_instructions, model (provider/model), "
+    "sandbox (read-only, workspace-write, danger-full-access), approval_policy, cwd, mcp_tool_allowlist, title and "
+    "more. It never gets more rights than the session has; `narrowed` says what was not given."
+)
+_MESSAGE = (
+    "Give the agent a task and wait until it is done. The answer is in last_assistant_message; a task that failed says "
+    "so in status and error. The same message_id again gives the same answer and runs nothing twice."
+)
+_STEER = "Put in a word while the agent works; it reads it before its next step."
+_SET_CONTEXT = (
+    "Change instructions, model, tools or rights from the next step on. What is left out stays, null resets it."
+)
+_TOOLS: dict[str, tuple[str, Hints, str]] = {
+    "conversation_open": ("conversation/open", _CHANGES, _OPEN),
+    "conversation_message": ("conversation/message", _WORKS, _MESSAGE),
+    "conversation_steer": ("conversation/steer", _CHANGES, _STEER),
+    "conversation_interrupt": ("conversation/interrupt", _CHANGES, "Stop what the agent does now."),
+    "conversation_list": ("conversation/list", _READS, "List all conversations with status and title, root first."),
+    "conversation_history": ("conversation/history", _READS, "Read what was said, oldest first; at most `limit`."),
+    "conversation_tools": ("conversation/tools", _READS, "List the tools that the agent has."),
+    "conversation_set_context": ("conversation/set_context", _CHANGES, _SET_CONTEXT),
+    "conversation_close": ("conversation/close", _CHANGES, "Stop the agent and let the conversation go."),
+}
+
+
+def as_mcp(host: Host, spawn: Spawn) -> Broker:
+    """The server, for any number of connections. Its session begins with the first call that needs one."""
+    tools = ConversationTools(host, spawn)
+    return Broker(tools, name="tertulia", spawn=spawn, instructions=_INSTRUCTIONS, library=Shelf(tools.session))
+
+
+class ConversationTools:
+    """Implements `Served`: operations of one session, each as a tool."""
+
+    def __init__(self, host: Host, spawn: Spawn) -> None:
+        self._host = host
+        self._spawn = spawn
+        self._own: asyncio.Task[Session] | None = None
+        self._codex = CodexTools(host)
+        self._listed: list[ServedTool] = []
+
+    async def session(self) -> Session:
+        """The one session, begun now if need be."""
+        if self._own is None or (self._own.done() and not _lives(self._own)):
+            self._own = self._spawn(self._begun(self._own), "the session of MCP clients")
+        return await asyncio.shield(self._own)
+
+    async def _begun(self, before: asyncio.Task[Session] | None) -> Session:
+        """One that was closed because nobody used it comes back with all its conversations, if it is stored."""
+        if before is not None and not before.cancelled() and before.exception() is None:
+            with suppress(NotFound):
+                return await self._host.resume(before.result().id)
+        return await self._host.start()
+
+    async def tools(self) -> Sequence[ServedTool]:
+        """Always the same, in the same order."""
+        if not self._listed:
+            self._listed = [_served(name, *about) for name, about in _TOOLS.items()] + list(CODEX_TOOLS)
+        return self._listed
+
+    async def call(self, call: ServedCall) -> Answer:
+        """Run the operation."""
+        if call.tool in CodexTools.NAMES:
+            return _answer(await self._codex.call(call))
+        if call.tool not in _TOOLS:
+            raise MethodNotFound(f"there is no tool {call.tool[:64]!r}")
+        name = _TOOLS[call.tool][0]
+        arguments = snake(call.arguments)
+        session = await self.session()
+        if name == "conversation/message" and not arguments.get("detach"):
+            return _answer(await message(self._named(session, arguments), arguments, call))
+        return _answer((await operate(self._host, session, name, arguments)).answer)
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """The list never changes."""
+        return lambda: None
+
+    def _named(self, own: Session, arguments: dict[str, Any]) -> Session:
+        session_id = arguments.pop("session_id", None)
+        return own if session_id is None else self._host.find(str(session_id))
+
+
+def _lives(own: asyncio.Task[Session]) -> bool:
+    return not own.cancelled() and own.exception() is None and not own.result().closed
+
+
+async def message(session: Session, arguments: Mapping[str, Any], call: ServedCall) -> Any:
+    """A message whose client hears how it goes on, and is asked what has to be asked."""
+    parts = session.parts
+    asked = parse(Message, arguments)
+    talk = parts.conversations.find(asked.conversation_id)
+    progress = Progress(call.progress)
+    with Asking(parts, talk, call) as asking:
+
+        def hear(event: Any) -> None:
+            asking.hear(event.data)
+            progress.hear(event.data)
+
+        return message_answer(await accompany(parts.scheduler, parts.bus, talk, asked, hear))
+
+
+def _served(name: str, operation: str, hints: Hints, description: str) -> ServedTool:
+    asked, given = params_schema(operation), result_schema(operation)
+    about = "Another session than that of this connection."
+    asked["properties"] = {**asked["properties"], "session_id": {"type": "string", "description": about}}
+    if operation == "conversation/message":
+        # With `detach` it answers with no more.
+        given["required"] = ["task_id"]
+    return ServedTool(
+        name=name,
+        description=description,
+        schema=msgspec.json.encode(asked).decode(),
+        hints=hints,
+        output_schema=msgspec.json.encode(given).decode(),
+    )
+
+
+def _answer(answer: Any) -> Answer:
+    structured = msgspec.to_builtins(answer)
+    text = msgspec.json.encode(structured).decode()
+    return Answer(text, structured=structured, total_bytes=len(text))

@@ -1,0 +1,95 @@
+"""Serves an application over HTTP on a socket, until it is told to stop. Needs the extra `web`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tertulia.errors import InvalidParams
+from tertulia.scheduler.nursery import Nursery
+from tertulia.server.bodies import MAX_BODY_BYTES
+from tertulia.server.http_refusal import App
+
+if TYPE_CHECKING:
+    import uvicorn
+
+LOOPBACK = "127.0.0.1"
+BACKLOG = 4096
+PING_S = 30.0
+"""Between two pings on a WebSocket, and how long an answer may take."""
+GRACE_S = 2
+"""For answers that are under way when it is to end."""
+
+
+def listen(port: int, host: str = LOOPBACK) -> socket.socket:
+    """A socket that listens there; 0 chooses a free port. InvalidParams where that cannot be."""
+    try:
+        kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=kind, backlog=BACKLOG)
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise InvalidParams(f"port {port} of {host}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def url_of(listening: socket.socket) -> str:
+    """Where to find it."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class HttpServer:
+    """One application on one socket. Logs no request: a path could hold what nobody should read."""
+
+    def __init__(self, app: App) -> None:
+        self._server = _server(app)
+
+    async def serve(self, listening: socket.socket) -> None:
+        """Until `stop`; then what is under way has a little time."""
+        await self._server.serve(sockets=[listening])
+
+    async def serve_until(self, stop: asyncio.Event, listening: socket.socket) -> None:
+        """The same, with an event."""
+        nursery = Nursery()
+        serving = nursery.start(self.serve(listening), "http")
+        stopping = nursery.start(stop.wait(), "stop")
+        await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+        self.stop()
+        await serving
+        await nursery.close(GRACE_S)
+
+    def stop(self) -> None:
+        """Take no more connections, and end those there are."""
+        self._server.should_exit = True
+
+
+def _server(app: App) -> uvicorn.Server:
+    import uvicorn
+
+    from tertulia.server.http_protocols import HeadLimited, SinkSocket
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Generator[None]:
+            """Signals are the program's business: it has more to end than this."""
+            yield
+
+    config = uvicorn.Config(
+        app,
+        http=HeadLimited,
+        ws=SinkSocket,
+        ws_max_size=MAX_BODY_BYTES,
+        ws_per_message_deflate=False,  # a small message could be a huge one
+        ws_ping_interval=PING_S,
+        ws_ping_timeout=PING_S,
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    return Server(config)

@@ -1,0 +1,47 @@
+"""Sessions that a server holds for nobody: after a while they are closed. What is stored can be resumed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tertulia.events.clock import Clock
+from tertulia.session.host import Host
+from tertulia.session.session import Session
+
+IDLE_S = 3_600.0
+LOOK_EVERY_S = 60.0
+
+
+class IdleSessions:
+    """Closes what nobody follows, where nothing runs and nothing has happened for so long."""
+
+    def __init__(self, host: Host, clock: Clock, idle_s: float = IDLE_S) -> None:
+        self._host = host
+        self._clock = clock
+        self._idle_s = idle_s
+        self._still: dict[str, tuple[int, float]] = {}
+        """By session: its last event, and since when it is."""
+
+    async def keep_looking(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """Once."""
+        now = self._clock.monotonic()
+        before, self._still = self._still, {}
+        for session in self._host.sessions():
+            if not _is_quiet(session):
+                continue
+            last = session.parts.bus.last_seq
+            seq, since = before.get(session.id, (last, now))
+            self._still[session.id] = (last, since if seq == last else now)
+            if now - self._still[session.id][1] >= self._idle_s:
+                await self._host.close_session(session)
+
+
+def _is_quiet(session: Session) -> bool:
+    parts = session.parts
+    return not (session.closed or parts.bus.followed or parts.registry.running() or parts.scheduler.queued())

@@ -1,0 +1,76 @@
+"""JSON-RPC over a WebSocket: one message a frame, the same as a line on standard input and output.
+
+A client that goes away stops nothing. What it began goes on, and whoever connects next can name the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tertulia.scheduler.nursery import Nursery
+from tertulia.server.guard import SUBPROTOCOL
+from tertulia.server.http_protocols import EXTENSION
+from tertulia.server.http_refusal import HttpRefusal
+from tertulia.server.jsonrpc import Connection
+from tertulia.session.host import Host
+
+if TYPE_CHECKING:
+    from starlette.websockets import WebSocket
+
+MAX_SOCKETS = 20_000
+INITIALIZE_S = 30.0
+"""How long a client may say nothing before it says `initialize`."""
+NAME = "tertulia"
+"""Our subprotocol; browsers want one of theirs to be chosen."""
+
+_POLICY = 1008
+
+
+class Sockets:
+    """All WebSockets of a server."""
+
+    def __init__(self, host: Host, nursery: Nursery) -> None:
+        """`nursery`: for requests of those who are gone."""
+        self._host = host
+        self._nursery = nursery
+        self._open = 0
+
+    def __len__(self) -> int:
+        return self._open
+
+    async def serve(self, websocket: WebSocket) -> None:
+        """One client, until it is gone."""
+        if self._open >= MAX_SOCKETS:
+            full = HttpRefusal(503, "busy", f"{MAX_SOCKETS:,} clients are connected already; try again later")
+            await full.answer(websocket.scope, websocket.send)
+            return
+        await websocket.accept(_chosen(websocket.scope["subprotocols"]))
+        connection = Connection(self._host, websocket.scope["extensions"][EXTENSION])
+        self._open += 1
+        try:
+            await _read(websocket, connection)
+        finally:
+            self._open -= 1
+            self._nursery.start(connection.leave(), "requests of a client that is gone")
+
+
+async def _read(websocket: WebSocket, connection: Connection) -> None:
+    """What it says, one after another. A client that does not read is not read either."""
+    while True:
+        try:
+            async with asyncio.timeout(None if connection.is_initialized else INITIALIZE_S):
+                message: Any = await websocket.receive()
+        except TimeoutError:
+            await websocket.close(_POLICY, "no initialize")
+            return
+        if message["type"] == "websocket.disconnect":
+            return
+        text = message.get("text")
+        await connection.receive(message["bytes"] if text is None else text.encode("utf-8", "surrogatepass"))
+
+
+def _chosen(offered: list[str]) -> str | None:
+    """Never the token, where there is anything else to choose."""
+    named = [name for name in offered if not name.startswith(SUBPROTOCOL)]
+    return NAME if NAME in named else next(iter([*named, *offered]), None)

@@ -1,0 +1,99 @@
+"""Who else can do a conversation's tasks: the backends of a session, by name. Made when they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+
+from tertulia.conversation.backend import Backend
+from tertulia.conversation.context import NATIVE
+from tertulia.conversation.foreign import ForeignAgent
+from tertulia.conversation.talk import Talk
+from tertulia.errors import InvalidParams
+from tertulia.executors.claude_stream import ClaudeStream
+from tertulia.executors.codex_jsonl import CodexJsonl
+from tertulia.executors.command import CommandExecutor, MakeParser
+from tertulia.executors.continuity_settings import continuity_from
+from tertulia.executors.definition import RESERVED, ExecutorDefinition, OutputFormat
+from tertulia.executors.plain_text import PlainText
+from tertulia.executors.presets import executors_from_wire
+from tertulia.policy.shell_environment import ShellEnvironment
+from tertulia.scheduler.nursery import Nursery
+from tertulia.session.environment import Environment
+from tertulia.session.settings import Settings
+from tertulia.session.workshop import Workshop
+
+_PARSERS: Mapping[OutputFormat, MakeParser] = {
+    "text": lambda _: PlainText(),
+    "codex-jsonl": CodexJsonl,
+    "claude-stream-json": lambda _: ClaudeStream(),
+}
+
+MakeBackend = Callable[[], Backend]
+
+
+class Backends:
+    """All that a session has, and whether each can ask a person."""
+
+    def __init__(self) -> None:
+        self.can_ask: dict[str, bool] = {NATIVE: True}
+        """By name; in the order in which they are listed."""
+        self._makers: dict[str, MakeBackend] = {}
+        self._made: dict[str, Backend] = {}
+
+    def add(self, name: str, make: MakeBackend, *, can_ask: bool) -> None:
+        """One more."""
+        self.can_ask[name] = can_ask
+        self._makers[name] = make
+
+    def find(self, talk: Talk) -> Backend:
+        """Who does this conversation's tasks; InvalidParams where its backend is not there any more."""
+        name = talk.terms.backend
+        if name not in self._made:
+            if name not in self._makers:
+                near = get_close_matches(name, self._makers, 1)
+                raise InvalidParams(
+                    f"backend {name!r:.80} is not there any more; " + (f"there is {near[0]}" if near else "set another")
+                )
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+
+def backends_for(settings: Settings, environment: Environment, workshop: Workshop, nursery: Nursery) -> Backends:
+    """Those that the settings name, and those that need no settings."""
+    backends = Backends()
+    history = settings.executors.get(RESERVED, {})
+    continuity = continuity_from(history, environment.variables)
+
+    def agent(name: str, definition: ExecutorDefinition) -> Backend:
+        executor = CommandExecutor(
+            name,
+            definition,
+            workshop.sandbox,
+            _PARSERS[definition.output],
+            child_environment(definition, environment.variables),
+            nursery.start,
+        )
+        return ForeignAgent(
+            executor,
+            continuity,
+            definition.resuming,
+            roots=lambda rights: workshop.place.confinement(rights).writable_roots,
+            system=_additions,
+        )
+
+    for name, definition in executors_from_wire(settings.executors).items():
+        backends.add(name, lambda name=name, definition=definition: agent(name, definition), can_ask=definition.can_ask)
+    return backends
+
+
+def child_environment(definition: ExecutorDefinition, variables: Mapping[str, str]) -> dict[str, str]:
+    """What an agent gets of our variables: the harmless few that commands get, and those that it names."""
+    named = {name: variables[name] for name in definition.env_vars if name in variables}
+    return {**ShellEnvironment().build(variables), **named, **definition.env}
+
+
+def _additions(talk: Talk) -> tuple[str, ...]:
+    """What context providers gave the agent that this conversation is."""
+    agent = talk.terms.agent
+    return () if agent is None else tuple(addition.text for addition in agent.additions)

@@ -1,0 +1,145 @@
+"""The door for programs that an agent started and that call back: a socket of this user's, one for a session.
+
+A client says its token, hears whose it is, says what it calls, and hears the answer: four lines of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from tertulia.context.internal_calls import InternalTools
+from tertulia.errors import AgentError, Busy, InvalidParams
+from tertulia.scheduler.nursery import Nursery
+from tertulia.session.private_place import is_ours, listening_at, peer, private_directory, short_path
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+MAX_CLIENTS = 32
+MAX_LINE = 4 * 1024 * 1024
+"""A page of 512 KiB, however it is escaped."""
+PATIENCE_S = 10.0
+"""For each line of a client."""
+_BACKLOG = 16
+
+
+class Knock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The first line. Printing it shows no token."""
+
+    token: str
+
+    def __repr__(self) -> str:
+        return "Knock(…)"
+
+
+class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The second one."""
+
+    tool: str
+    arguments: Any = None
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a client hears. One of both is there."""
+
+    result: Any = None
+    error: dict[str, str] | None = None
+
+
+class InternalDoor:
+    """Opened when the first agent comes, closed with the session."""
+
+    def __init__(self, path: Path, internal: InternalTools, nursery: Nursery) -> None:
+        self.path = path
+        self._internal = internal
+        self._nursery = nursery
+        self._tried = False
+        self._server: asyncio.Server | None = None
+        self._clients = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody can come in."""
+        return self._server is not None
+
+    async def open(self) -> None:
+        """Listen, the first time; OSError or StorageError where that cannot be done, and then nobody comes in."""
+        if self._tried:
+            return
+        self._tried = True
+        private_directory(self.path.parent)
+        _sweep(self.path.parent)
+        listening = listening_at(self.path)
+        made = await asyncio.start_unix_server(self._arrived, sock=listening, limit=MAX_LINE, backlog=_BACKLOG)
+        self._server = made
+
+    def close(self) -> None:
+        """Nobody comes in any more. Twice does no harm."""
+        server, self._server = self._server, None
+        if server is not None:
+            with suppress(OSError):
+                self.path.unlink()
+            server.close()
+
+    def _arrived(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._nursery.start(self._serve(reader, writer), "a program of an agent")
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._clients += 1
+        try:
+            connection = writer.get_extra_info("socket")
+            if is_ours(connection):
+                await self._answer(reader, writer, peer(connection)[0])
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            # It went away, or does not read: then nobody misses the answer.
+            _log.debug("a program of an agent is gone")
+        finally:
+            self._clients -= 1
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, process: int) -> None:
+        try:
+            if self._clients > MAX_CLIENTS:
+                raise Busy(f"{MAX_CLIENTS} programs are calling already", retry_after_s=1)
+            token = (await _line(reader, Knock)).token
+            owner = self._internal.validate_token(token)
+            await _say(writer, Told({"agent_name": owner.agent_name, "session_id": owner.session_id}))
+            asked = await _line(reader, Asking)
+            answer = await self._internal.call(token, asked.tool, asked.arguments, source="cli", pid=process)
+            await _say(writer, Told(answer))
+        except AgentError as error:
+            await _say(writer, Told(error={"code": error.code, "message": error.message}))
+
+
+async def _line(reader: asyncio.StreamReader, kind: type[T]) -> T:
+    async with asyncio.timeout(PATIENCE_S):
+        try:
+            return msgspec.json.decode(await reader.readuntil(b"\n"), type=kind)
+        except asyncio.LimitOverrunError:
+            raise InvalidParams(f"a line has at most {MAX_LINE:,} bytes") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidParams(f"this is no call: {error}") from None
+
+
+async def _say(writer: asyncio.StreamWriter, told: Told) -> None:
+    writer.write(msgspec.json.encode(told) + b"\n")
+    async with asyncio.timeout(PATIENCE_S):
+        await writer.drain()
+
+
+def _sweep(directory: Path) -> None:
+    """Take away what processes that are gone have left."""
+    for place in directory.glob("*.sock"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller, suppress(OSError):
+            caller.setblocking(False)
+            try:
+                with short_path(place) as address:
+                    caller.connect(address)
+            except ConnectionRefusedError:
+                place.unlink()

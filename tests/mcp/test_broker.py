@@ -1,0 +1,413 @@
+"""The broker speaks MCP with the SDK's own client, in both eras, for whatever is served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import mcp_types as t
+import msgspec
+import pytest
+from mcp import Client, MCPError
+
+from tertulia.errors import InvalidParams, NoApprover
+from tertulia.mcp import broker as module
+from tertulia.mcp.broker import Broker, load_sdk
+from tertulia.mcp.server import Answer, Elicitation, Elicited, Hints
+from tertulia.mcp.serving import ServedCall, ServedTool
+from tertulia.protocol.items import ImagePart, TextPart
+from tertulia.scheduler.nursery import Nursery
+from tests.mcp.connected import until
+from tests.server.brokering import News, Person, client, over_streams, refusal, text
+
+PIXEL = "iVBORw0KGgo="
+FORM = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
+eras = pytest.mark.parametrize("era", ["old", "new"])
+
+
+class Shop:
+    """Something served: a test says what a call does."""
+
+    def __init__(self) -> None:
+        self.list = [ServedTool("b", "Does b.", '{"type":"object"}', "The B", Hints(read_only=True))]
+        self.act: Callable[[ServedCall], Awaitable[Answer]] = self._echo
+        self.calls: list[ServedCall] = []
+        self.listeners: list[Callable[[], None]] = []
+        self.cancelled = asyncio.Event()
+
+    async def tools(self) -> Sequence[ServedTool]:
+        return self.list
+
+    async def call(self, call: ServedCall) -> Answer:
+        self.calls.append(call)
+        try:
+            return await self.act(call)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        self.listeners.append(changed)
+        return lambda: self.listeners.remove(changed)
+
+    def change(self) -> None:
+        for listener in list(self.listeners):
+            listener()
+
+    @staticmethod
+    async def _echo(call: ServedCall) -> Answer:
+        return Answer(msgspec.json.encode(call.arguments).decode())
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.shop, self.nursery = Shop(), Nursery()
+        load_sdk()
+        self.broker = Broker(self.shop, name="shop", spawn=self.nursery.start, instructions="Ask.")
+
+    @asynccontextmanager
+    async def client(self, era: str, **options: Any) -> AsyncIterator[Client]:
+        async with client(over_streams(self.broker), era, **options) as connected:
+            yield connected
+
+
+@pytest.fixture
+async def counter() -> AsyncIterator[Counter]:
+    """Nothing of any call is left behind."""
+    made = Counter()
+    yield made
+    made.broker.close()
+    await until(lambda: not len(made.nursery))
+    assert made.broker.running == 0
+    assert made.shop.listeners == []
+
+
+@eras
+async def test_tools_are_listed_and_called_with_all_that_is_known_of_them(counter: Counter, era: str) -> None:
+    """Issue 8, item 6."""
+    info = t.Implementation(name="codex", version="9")
+    async with counter.client(era, client_info=info) as connected:
+        [tool] = (await connected.list_tools()).tools
+        assert (tool.name, tool.title, tool.description, tool.input_schema) == (
+            *("b", "The B", "Does b."),
+            {"type": "object"},
+        )
+        assert tool.annotations is not None
+        assert (tool.annotations.read_only_hint, tool.annotations.destructive_hint) == (True, True)
+        assert connected.instructions == "Ask."
+        assert text(await connected.call_tool("b", {"x": [1]})) == '{"x":[1]}'
+        [call] = counter.shop.calls
+        assert (call.client, call.can_be_asked) == ("codex 9", False)
+
+
+@eras
+async def test_everything_in_an_answer_arrives(counter: Counter, era: str) -> None:
+    """Issue 8, item 5: pictures and structured content are kept."""
+
+    async def act(call: ServedCall) -> Answer:
+        picture, odd = ImagePart(f"data:image/png;base64,{PIXEL}"), ImagePart("data:image/png;base64,!!")
+        return Answer("said", True, (picture, TextPart("more"), odd), {"n": [1, None]})
+
+    counter.shop.act = act
+    async with counter.client(era) as connected:
+        result = await connected.call_tool("b")
+    assert [block.type for block in result.content] == ["text", "image", "text", "text"]
+    picture = result.content[1]
+    assert picture.type == "image"
+    assert (picture.data, picture.mime_type) == (PIXEL, "image/png")
+    assert (result.structured_content, result.is_error) == ({"n": [1, None]}, True)
+
+
+@eras
+async def test_an_empty_answer_is_an_empty_text_and_a_picture_alone_has_none(counter: Counter, era: str) -> None:
+    answers = [Answer(""), Answer("", parts=(ImagePart(f"data:image/png;base64,{PIXEL}"),))]
+
+    async def act(call: ServedCall) -> Answer:
+        return answers.pop(0)
+
+    counter.shop.act = act
+    async with counter.client(era) as connected:
+        assert [block.type for block in (await connected.call_tool("b")).content] == ["text"]
+        assert [block.type for block in (await connected.call_tool("b")).content] == ["image"]
+
+
+@eras
+async def test_an_error_of_ours_is_an_answer_and_any_other_tells_nothing(
+    counter: Counter, era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors: list[Exception] = [InvalidParams("no such thing"), RuntimeError("the key is hunter2")]
+
+    async def act(call: ServedCall) -> Answer:
+        raise errors.pop(0)
+
+    counter.shop.act = act
+    async with counter.client(era) as connected:
+        refused = refusal(await connected.call_tool("b"))
+        assert refused == {"ok": False, "code": "invalid_params", "reason": "no such thing"}
+        assert caplog.records == []
+        result = await connected.call_tool("b")
+        assert refusal(result)["code"] == "internal"
+        assert "hunter2" not in text(result)
+        [logged] = caplog.records
+        assert "hunter2" not in logged.getMessage()
+
+
+@eras
+async def test_progress_reaches_whoever_waits(counter: Counter, era: str) -> None:
+    """Issue 8, item 5."""
+    heard: list[tuple[float, float | None, str | None]] = []
+    there = asyncio.Event()
+
+    async def act(call: ServedCall) -> Answer:
+        call.progress(1, 2, "half")
+        await there.wait()
+        return Answer("done")
+
+    async def hear(done: float, total: float | None, message: str | None) -> None:
+        heard.append((done, total, message))
+        there.set()
+
+    counter.shop.act = act
+    async with counter.client(era) as connected:
+        await connected.call_tool("b", progress_callback=hear)
+    assert heard == [(1, 2, "half")]
+
+
+async def test_a_flood_of_progress_is_one_task_and_the_newest_word(counter: Counter) -> None:
+    heard: list[float] = []
+    last = asyncio.Event()
+    tasks: list[int] = []
+
+    async def act(call: ServedCall) -> Answer:
+        for step in range(10_000):
+            call.progress(step, None, None)
+        tasks.append(len(counter.nursery))
+        await last.wait()
+        return Answer("done")
+
+    async def hear(done: float, total: float | None, message: str | None) -> None:
+        heard.append(done)
+        if done == 9_999:
+            last.set()
+
+    counter.shop.act = act
+    async with counter.client("old") as connected:
+        await connected.call_tool("b", progress_callback=hear)
+    assert tasks == [2]
+    assert heard[-1] == 9_999
+    assert len(heard) < 10
+
+
+@eras
+async def test_a_call_that_the_client_gives_up_is_cancelled(counter: Counter, era: str) -> None:
+    """Issue 8, item 5: cancellation that reaches the server."""
+    begun = asyncio.Event()
+
+    async def act(call: ServedCall) -> Answer:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    counter.shop.act = act
+    async with counter.client(era) as connected:
+        calling = asyncio.create_task(connected.call_tool("b"))
+        await begun.wait()
+        assert counter.broker.running == 1
+        calling.cancel()
+        await counter.shop.cancelled.wait()
+        await until(lambda: counter.broker.running == 0)
+
+
+@eras
+async def test_a_client_that_dies_takes_its_calls_with_it(counter: Counter, era: str) -> None:
+    begun = asyncio.Event()
+
+    async def act(call: ServedCall) -> Answer:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    counter.shop.act = act
+    with pytest.raises((MCPError, asyncio.CancelledError, ExceptionGroup)):
+        async with counter.client(era) as connected:
+            calling = asyncio.create_task(connected.call_tool("b"))
+            await begun.wait()
+            raise ExceptionGroup("gone", [OSError()])
+    await counter.shop.cancelled.wait()
+    calling.cancel()
+
+
+async def asking(call: ServedCall) -> Answer:
+    said = await call.elicit(Elicitation("shop", "Sure?", FORM))
+    return Answer(f"{said.action} {said.content}")
+
+
+@eras
+@pytest.mark.parametrize(
+    ("answer", "heard"), [({"ok": True}, "accept {'ok': True}"), ("decline", "decline None"), ("cancel", "cancel None")]
+)
+async def test_a_call_asks_back_through_its_own_client(counter: Counter, era: str, answer: Any, heard: str) -> None:
+    """X-66: by a request in the old era, by an answer that wants one in the new."""
+    counter.shop.act = asking
+    person = Person(answer)
+    async with counter.client(era, elicitation_callback=person) as connected:
+        assert text(await connected.call_tool("b")) == heard
+    [asked] = person.asked
+    assert isinstance(asked, t.ElicitRequestFormParams)
+    assert (asked.message, asked.requested_schema) == ("Sure?", FORM)
+
+
+@eras
+async def test_it_may_ask_several_times_and_tell_its_progress_in_between(counter: Counter, era: str) -> None:
+    heard: list[float] = []
+    told = asyncio.Event()
+
+    async def act(call: ServedCall) -> Answer:
+        first = await asking(call)
+        call.progress(1, None, None)
+        await told.wait()
+        return Answer(first.text + "; " + (await asking(call)).text)
+
+    async def hear(done: float, total: float | None, message: str | None) -> None:
+        heard.append(done)
+        told.set()
+
+    counter.shop.act = act
+    async with counter.client(era, elicitation_callback=Person({"ok": False}, "decline")) as connected:
+        said = text(await connected.call_tool("b", progress_callback=hear))
+    assert said == "accept {'ok': False}; decline None"
+    assert heard == [1]
+
+
+@eras
+async def test_a_client_that_cannot_be_asked_is_not(counter: Counter, era: str) -> None:
+    counter.shop.act = asking
+    async with counter.client(era) as connected:
+        assert refusal(await connected.call_tool("b"))["code"] == "no_approver"
+
+
+@eras
+async def test_pages_are_shown_only_by_clients_that_show_pages(counter: Counter, era: str) -> None:
+    async def act(call: ServedCall) -> Answer:
+        return Answer((await call.elicit(Elicitation("shop", "Visit", {}, "https://example.com/x"))).action)
+
+    counter.shop.act = act
+    person = Person("accept")
+    async with counter.client(era, elicitation_callback=person) as connected:
+        assert text(await connected.call_tool("b")) == "accept"
+    [asked] = person.asked
+    assert isinstance(asked, t.ElicitRequestURLParams)
+    assert asked.url == "https://example.com/x"
+    call = counter.shop.calls[0]
+    async with counter.client(era) as connected:
+        assert refusal(await connected.call_tool("b"))["code"] == "no_approver"
+    with pytest.raises((NoApprover, asyncio.CancelledError)):
+        await asyncio.wait_for(counter.shop.calls[1].elicit(Elicitation("shop", "Sure?", FORM)), 1)
+    assert call.can_be_asked
+
+
+async def test_a_question_that_nobody_asks_any_more_does_not_keep_the_answer(counter: Counter) -> None:
+    """The call goes on by itself while the person still thinks."""
+
+    async def act(call: ServedCall) -> Answer:
+        try:
+            async with asyncio.timeout(0.05):
+                await call.elicit(Elicitation("shop", "Sure?", FORM))
+        except TimeoutError:
+            return Answer("without you")
+        raise AssertionError
+
+    counter.shop.act = act
+    person = Person("decline")
+    person.may_answer.clear()
+    async with counter.client("old", elicitation_callback=person) as connected:
+        assert text(await connected.call_tool("b")) == "without you"
+        person.may_answer.set()
+
+
+async def test_a_ticket_is_good_once_and_for_nobody_else(counter: Counter) -> None:
+    counter.shop.act = asking
+    async with counter.client("new", elicitation_callback=Person()) as connected:
+        asked = await connected.session.call_tool("b", allow_input_required=True)
+        assert isinstance(asked, t.InputRequiredResult)
+        assert counter.broker.running == 1
+        answers: Any = {"question": t.ElicitResult(action="accept", content={"ok": True})}
+        for wrong in ("", "x" * 10_000, f"{asked.request_state}x"):
+            result = await connected.session.call_tool("b", input_responses=answers, request_state=wrong)
+            assert refusal(result)["code"] == "invalid_params"
+        said = await connected.session.call_tool("b", input_responses=answers, request_state=asked.request_state)
+        assert text(said) == "accept {'ok': True}"
+        again = await connected.session.call_tool("b", input_responses=answers, request_state=asked.request_state)
+        assert refusal(again)["code"] == "invalid_params"
+        assert len(counter.shop.calls) == 1
+
+
+async def test_an_answer_that_is_none_is_a_cancellation(counter: Counter) -> None:
+    counter.shop.act = asking
+    async with counter.client("new", elicitation_callback=Person()) as connected:
+        asked = await connected.session.call_tool("b", allow_input_required=True)
+        assert isinstance(asked, t.InputRequiredResult)
+        said = await connected.session.call_tool("b", request_state=asked.request_state)
+        assert text(said) == "cancel None"
+
+
+async def test_a_call_that_waits_for_a_client_ends_with_the_broker(counter: Counter) -> None:
+    counter.shop.act = asking
+    async with counter.client("new", elicitation_callback=Person()) as connected:
+        assert isinstance(await connected.session.call_tool("b", allow_input_required=True), t.InputRequiredResult)
+    assert counter.broker.running == 1
+    counter.broker.close()
+    await until(lambda: counter.broker.running == 0)
+    assert counter.shop.cancelled.is_set()
+    counter.shop.listeners.append(counter.shop.change)
+    counter.shop.listeners.clear()
+    counter.broker = Broker(counter.shop, name="shop", spawn=counter.nursery.start)
+
+
+async def test_a_client_of_the_old_era_hears_that_tools_changed(counter: Counter) -> None:
+    """Issue 8, item 3: `tools/list_changed`; a storm is a word or two."""
+    news = News()
+    async with counter.client("old", message_handler=news) as connected:
+        counter.shop.change()
+        await connected.list_tools()
+        assert news.methods == []
+        for _ in range(10_000):
+            counter.shop.change()
+        assert len(counter.nursery) <= 1
+        await news.came.wait()
+        await connected.list_tools()
+        assert set(news.methods) == {"notifications/tools/list_changed"}
+        assert len(news.methods) <= 2
+
+
+async def test_a_client_of_the_new_era_hears_it_if_it_listens(counter: Counter) -> None:
+    news = News()
+    async with counter.client("new", message_handler=news) as connected:
+        await connected.list_tools()
+        async with connected.listen(tools_list_changed=True) as listening:
+            counter.shop.change()
+            event = await anext(aiter(listening))
+            assert type(event).__name__ == "ToolsListChanged"
+
+
+async def test_more_calls_than_anybody_makes_are_refused(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_CALLS", 2)
+    go_on = asyncio.Event()
+
+    async def act(call: ServedCall) -> Answer:
+        await go_on.wait()
+        return Answer("done")
+
+    counter.shop.act = act
+    async with counter.client("new") as connected, asyncio.TaskGroup() as group:
+        two = [group.create_task(connected.call_tool("b")) for _ in range(2)]
+        await until(lambda: counter.broker.running == 2)
+        assert refusal(await connected.call_tool("b"))["code"] == "busy"
+        go_on.set()
+        assert [text(await each) for each in two] == ["done", "done"]
+
+
+def test_the_elicited_of_nothing_is_a_cancellation() -> None:
+    assert module._elicited(None) == Elicited("cancel")
