@@ -3,62 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import mcp_types as t
-import msgspec
 import pytest
 from mcp import Client, MCPError
 
 from tertulia.errors import InvalidParams, NoApprover
 from tertulia.mcp import broker as module
 from tertulia.mcp.broker import Broker, load_sdk
-from tertulia.mcp.server import Answer, Elicitation, Elicited, Hints
-from tertulia.mcp.serving import ServedCall, ServedTool
+from tertulia.mcp.server import Answer, Elicitation, Elicited
+from tertulia.mcp.serving import ServedCall
 from tertulia.protocol.items import ImagePart, TextPart
 from tertulia.scheduler.nursery import Nursery
 from tests.mcp.connected import until
+from tests.mcp.shop import Shop
 from tests.server.brokering import News, Person, client, over_streams, refusal, text
 
 PIXEL = "iVBORw0KGgo="
 FORM = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
 eras = pytest.mark.parametrize("era", ["old", "new"])
-
-
-class Shop:
-    """Something served: a test says what a call does."""
-
-    def __init__(self) -> None:
-        self.list = [ServedTool("b", "Does b.", '{"type":"object"}', "The B", Hints(read_only=True))]
-        self.act: Callable[[ServedCall], Awaitable[Answer]] = self._echo
-        self.calls: list[ServedCall] = []
-        self.listeners: list[Callable[[], None]] = []
-        self.cancelled = asyncio.Event()
-
-    async def tools(self) -> Sequence[ServedTool]:
-        return self.list
-
-    async def call(self, call: ServedCall) -> Answer:
-        self.calls.append(call)
-        try:
-            return await self.act(call)
-        except asyncio.CancelledError:
-            self.cancelled.set()
-            raise
-
-    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        self.listeners.append(changed)
-        return lambda: self.listeners.remove(changed)
-
-    def change(self) -> None:
-        for listener in list(self.listeners):
-            listener()
-
-    @staticmethod
-    async def _echo(call: ServedCall) -> Answer:
-        return Answer(msgspec.json.encode(call.arguments).decode())
 
 
 class Counter:

@@ -103,9 +103,8 @@ async def test_a_question_that_was_withdrawn_is_not_asked(desk: Desk) -> None:
             asking.cancel()
         return Answer("without")
 
-    running = desk.call(asyncio.sleep(0))
-    running = RunningCall(desk.nursery.start, running.report)
-    running.begin(work(), lambda: None)
+    running = desk.call(work())
+    await until(lambda: desk.ended == 1)
     assert await running.next() is None
     assert running.result() == Answer("without")
 

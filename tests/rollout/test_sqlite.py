@@ -47,7 +47,7 @@ def test_an_id_that_is_no_uuid_is_refused(tmp_path: Path, wrong: str) -> None:
 
 async def test_too_many_open_files_is_an_error_and_later_it_goes_on(tmp_path: Path, few_files: int) -> None:
     """F8: EMFILE, at every one of the files that a store opens."""
-    for spare in range(1, 8):
+    for spare in range(1, 9):
         store = SqliteStore(tmp_path, new_session_id(), FakeClock())
         _, hard = limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (few_files + spare, hard))

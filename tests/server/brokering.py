@@ -135,9 +135,11 @@ async def client(transport: Any, era: str, **options: Any) -> AsyncIterator[Clie
 @asynccontextmanager
 async def served_to(session: Session, era: str, view: NamedView | None = None, **options: Any) -> AsyncIterator[Client]:
     """A client of one session's servers, over streams."""
-    async with client_broker(session, view or NamedView(name="all"), "test") as broker:
-        async with client(over_streams(broker), era, **options) as connected:
-            yield connected
+    async with (
+        client_broker(session, view or NamedView(name="all"), "test") as broker,
+        client(over_streams(broker), era, **options) as connected,
+    ):
+        yield connected
 
 
 def text(result: t.CallToolResult) -> str:

@@ -95,7 +95,7 @@ async def test_a_child_by_parent_id_is_below_its_parent() -> None:
         ({"base_instructions": ["list"]}, InvalidParams),
         ({"parent_id": "nobody"}, NotFound),
         ({"agent": {"name": "../a"}}, InvalidParams),
-        ({"backend": "codex"}, InvalidParams),
+        ({"backend": "nobody"}, InvalidParams),
         ({"model": "nobody/gpt"}, InvalidParams),
         ({"model": "scripted/no/such/file.json"}, InvalidParams),
         ({"title": "x" * 201}, InvalidParams),

@@ -32,6 +32,8 @@ VERBS = {
     "mcp-server": "Be an MCP server: conversations as tools, over standard input and output.",
     "mcp": "List, add, remove, trust and try out MCP servers.",
     "mcp-broker": "Serve all your MCP servers as one, to any other program.",
+    "prompt": "Show everything that a model would be told, and what each part costs.",
+    "internal": "Call back from a program that an agent started.",
     "sandbox": "Run any command confined, as an agent's would be.",
     "schema": "Print the JSON Schema of all operations and events.",
     "doctor": "Show where each setting comes from, and what is wrong.",

@@ -19,7 +19,7 @@ from tertulia.apps.global_flags import global_flags
 from tertulia.apps.json_lines import json_line
 from tertulia.errors import AgentError, InvalidParams, NotFound
 from tertulia.session.environment import Environment
-from tertulia.session.internal_door import MAX_LINE, Asking, Knock, Told
+from tertulia.session.internal_words import MAX_LINE, Asking, Knock, Told
 from tertulia.session.private_place import is_ours, short_path
 from tertulia.session.settings import current_environment
 
@@ -60,21 +60,8 @@ def command(given: object, *, tool: str, arguments: str) -> int:
     if not token:
         raise InvalidParams("TERTULIA_TOKEN is not set: only programs that an agent has started have it")
     asked = _object(sys.stdin.read(MAX_LINE) if arguments == "-" else arguments)
-    try:
-        answer = _call(environment, token, Asking(tool, asked))
-    except _Refused as refused:
-        raise refused.error from None
-    sys.stdout.buffer.write(json_line(answer))
+    sys.stdout.buffer.write(json_line(_call(environment, token, Asking(tool, asked))))
     return 0
-
-
-class _Refused(Exception):
-    """What the session said, as an error of ours."""
-
-    def __init__(self, said: dict[str, str]) -> None:
-        super().__init__(said.get("code"))
-        self.code = said.get("code", "internal")
-        self.error = AgentError(said.get("message", "the session refused"))
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -85,15 +72,15 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _call(environment: Environment, token: str, asking: Asking) -> Any:
-    unknown: _Refused | None = None
+    unknown: AgentError | None = None
     for place in _places(environment):
         with _connected(place) as connection:
             if connection is None:
                 continue
             try:
                 _exchange(connection, Knock(token), _CONNECT_S)
-            except _Refused as refused:
-                # It is another session's token, or none: whoever made it would know it.
+            except AgentError as refused:
+                # It may be another session's token.
                 unknown = refused
                 continue
             return _exchange(connection, asking, _ANSWER_S)
@@ -140,5 +127,5 @@ def _exchange(connection: socket.socket, said: Knock | Asking, patience_s: float
     except msgspec.DecodeError:
         raise AgentError("the session went away before it answered") from None
     if told.error is not None:
-        raise _Refused(told.error)
+        raise AgentError(told.error.get("message", "the session refused"))
     return told.result

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import sys
+from importlib.util import find_spec
 
 import click
 
@@ -74,9 +75,5 @@ async def _serve(settings: Settings, listening: socket.socket, token: str, hosts
 
 
 def _check_that_it_is_installed() -> None:
-    try:
-        import starlette
-        import uvicorn  # noqa: F401
-    except ImportError:
-        raise click.UsageError("this needs the web server: pip install 'tertulia[web]'") from None
-    del starlette
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise click.UsageError("this needs the web server: pip install 'tertulia[web]'")

@@ -274,10 +274,6 @@ def in_memory(data: bytes) -> int:
 
 def _start(line: list[str], fds: list[int], command: Command, streams: Streams) -> subprocess.Popen[bytes]:
     # From this very thread, which must live on: bubblewrap dies with the thread that started it, not the process.
-    # Mostly in a group of its own, so that a Ctrl-C of ours is not meant for it, and in no session of its own: inside, the
-    # command gets one (`--new-session`), and where the kernel shares processors out among sessions, each new one has to
-    # wait behind all others. On a busy machine that trebled the time. Only on a terminal nobody makes one inside.
-    own_session = command.terminal is not None
     return subprocess.Popen(
         line,
         env={},
@@ -286,6 +282,5 @@ def _start(line: list[str], fds: list[int], command: Command, streams: Streams) 
         stdout=streams.stdout,
         stderr=streams.stderr,
         pass_fds=fds,
-        start_new_session=own_session,
-        process_group=None if own_session or command.inherit_stdio else 0,
+        start_new_session=not command.inherit_stdio,
     )

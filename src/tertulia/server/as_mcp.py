@@ -6,7 +6,7 @@ A conversation is named in a call's arguments, never by the connection: that may
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,16 +17,14 @@ from tertulia.mcp.broker import Broker
 from tertulia.mcp.server import Answer, Hints, Spawn
 from tertulia.mcp.serving import ServedCall, ServedTool
 from tertulia.protocol.inputs import Message
+from tertulia.server.attended_message import attended_message
 from tertulia.server.codex_tools import CODEX_TOOLS, CodexTools
-from tertulia.server.mcp_progress import Progress
 from tertulia.server.shelf import Shelf
 from tertulia.session.answers import message_answer
-from tertulia.session.brokerage import Asking
 from tertulia.session.host import Host
 from tertulia.session.inputs import parse, snake
 from tertulia.session.operations import call as operate
 from tertulia.session.session import Session
-from tertulia.session.submission import accompany
 from tertulia.session.wire_schema import params_schema, result_schema
 
 _INSTRUCTIONS = (
@@ -110,7 +108,8 @@ class ConversationTools:
         arguments = snake(call.arguments)
         session = await self.session()
         if name == "conversation/message" and not arguments.get("detach"):
-            return _answer(await message(self._named(session, arguments), arguments, call))
+            named = self._named(session, arguments)
+            return _answer(message_answer(await attended_message(named, parse(Message, arguments), call)))
         return _answer((await operate(self._host, session, name, arguments)).answer)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -124,21 +123,6 @@ class ConversationTools:
 
 def _lives(own: asyncio.Task[Session]) -> bool:
     return not own.cancelled() and own.exception() is None and not own.result().closed
-
-
-async def message(session: Session, arguments: Mapping[str, Any], call: ServedCall) -> Any:
-    """A message whose client hears how it goes on, and is asked what has to be asked."""
-    parts = session.parts
-    asked = parse(Message, arguments)
-    talk = parts.conversations.find(asked.conversation_id)
-    progress = Progress(call.progress)
-    with Asking(parts, talk, call) as asking:
-
-        def hear(event: Any) -> None:
-            asking.hear(event.data)
-            progress.hear(event.data)
-
-        return message_answer(await accompany(parts.scheduler, parts.bus, talk, asked, hear))
 
 
 def _served(name: str, operation: str, hints: Hints, description: str) -> ServedTool:

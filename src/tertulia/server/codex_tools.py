@@ -6,19 +6,18 @@ one that is stored can be gone on with after a restart.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from tertulia.errors import InvalidParams
 from tertulia.mcp.serving import ServedCall, ServedTool
 from tertulia.protocol.inputs import Message
-from tertulia.server.mcp_progress import Progress
-from tertulia.session.brokerage import Asking
+from tertulia.server.attended_message import attended_message
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.session import Session
-from tertulia.session.submission import accompany
+from tertulia.session.wire_schema import schema_of
 
 
 class Codex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
@@ -74,8 +73,7 @@ class CodexTools:
     async def _begin(self, asked: Codex) -> Session:
         wanted = {name: getattr(asked, name) for name in ("model", "cwd", "approval_policy", "sandbox")}
         params = {name: value for name, value in wanted.items() if value is not None}
-        # Nothing of the first session is looked at when another one is started.
-        done = await operate(self._host, cast(Session, _Nobody()), "session/start", params)
+        done = await operate(self._host, None, "session/start", params)
         session = self._host.find(done.answer.session_id)
         instructions = {"base_instructions": asked.base_instructions, "user_instructions": asked.developer_instructions}
         given = {name: text for name, text in instructions.items() if text is not None}
@@ -84,22 +82,8 @@ class CodexTools:
         return session
 
 
-class _Nobody:
-    closed = False
-
-
 async def _say(session: Session, prompt: str, call: ServedCall) -> Said:
-    parts = session.parts
-    talk = parts.conversations.root
-    progress = Progress(call.progress)
-    with Asking(parts, talk, call) as asking:
-
-        def hear(event: Any) -> None:
-            asking.hear(event.data)
-            progress.hear(event.data)
-
-        asked = Message(conversation_id=talk.id, text=prompt)
-        reply = await accompany(parts.scheduler, parts.bus, talk, asked, hear)
+    reply = await attended_message(session, Message(conversation_id="root", text=prompt), call)
     return Said(session.id, reply.text or (reply.error.message if reply.error else reply.status))
 
 
@@ -111,18 +95,12 @@ def _converted(arguments: dict[str, object], kind: Any) -> Any:
 
 
 def _tool(name: str, description: str, kind: type[msgspec.Struct]) -> ServedTool:
-    asked, given = msgspec.json.schema(kind), msgspec.json.schema(Said)
     return ServedTool(
         name=name,
         description=description,
-        schema=msgspec.json.encode(_plain(asked)).decode(),
-        output_schema=msgspec.json.encode(_plain(given)).decode(),
+        schema=msgspec.json.encode(schema_of(kind)).decode(),
+        output_schema=msgspec.json.encode(schema_of(Said)).decode(),
     )
-
-
-def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """With the object itself at the top."""
-    return schema["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
 
 CODEX_TOOLS = (

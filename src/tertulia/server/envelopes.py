@@ -92,10 +92,10 @@ def answer(id: RequestId, result: Any) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_echo(id), _encode(result))
 
 
-def refusal(id: RequestId | None, error: AgentError) -> bytes:
-    """The answer to a request that failed, or to a line that cannot be answered by id."""
+def refusal(id: RequestId | None, error: AgentError, number: int | None = None) -> bytes:
+    """The answer to a request that failed, or to a line that cannot be answered by id. `number`: not our own."""
     said = {
-        "code": _NUMBERS.get(type(error), _OTHER),
+        "code": _NUMBERS.get(type(error), _OTHER) if number is None else number,
         "message": error.message,
         "data": {**error.detail, "code": error.code},
     }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from tertulia.events.subscription import Subscription
+from tertulia.protocol.events import Event
 from tertulia.server.envelopes import notification
 
 BURST_BYTES = 64 * 1024
@@ -29,17 +30,26 @@ class Sink(Protocol):
         ...
 
 
+Write = Callable[[Event], Iterable[bytes]]
+"""The messages that an event becomes."""
+
+
+def _as_it_is(event: Event) -> Iterable[bytes]:
+    return (notification(event.json()),)
+
+
 class Feed:
     """Writes a subscription's events as fast as the client takes them. A slow client makes its subscription lag.
 
     An event is taken from the subscription and sent in one step, so what the subscription has passed was sent.
     """
 
-    __slots__ = ("_news", "_sink", "_waiting")
+    __slots__ = ("_news", "_sink", "_waiting", "_write")
 
-    def __init__(self, news: Subscription, sink: Sink) -> None:
+    def __init__(self, news: Subscription, sink: Sink, write: Write | None = None) -> None:
         self._news = news
         self._sink = sink
+        self._write = write or _as_it_is
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     async def run(self) -> None:
@@ -63,7 +73,7 @@ class Feed:
 
     def replace(self, news: Subscription) -> Feed:
         """A feed of other events in place of this one, which ends; whoever waited here waits there."""
-        heir = Feed(news, self._sink)
+        heir = Feed(news, self._sink, self._write)
         heir._waiting, self._waiting = self._waiting, []
         heir._release()
         self.close()
@@ -77,9 +87,9 @@ class Feed:
         messages: list[bytes] = []
         size = 0
         while size < BURST_BYTES and (event := self._news.next_nowait()) is not None:
-            message = notification(event.json())
-            messages.append(message)
-            size += len(message)
+            for message in self._write(event):
+                messages.append(message)
+                size += len(message)
         self._sink.send(messages)
         self._release()
         return size

@@ -32,7 +32,8 @@ class HttpRefusal(Exception):
 
     async def answer(self, scope: Scope, send: Send) -> None:
         """A request, or an attempt to open a WebSocket."""
-        headers = [*HEADERS, (b"content-type", b"application/json"), (b"connection", b"close")]
+        headers = [*HEADERS, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(self.body))]
+        headers.append((b"connection", b"close"))
         if self.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
         prefix = "http" if scope["type"] == "http" else "websocket.http"

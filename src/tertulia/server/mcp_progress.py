@@ -23,7 +23,8 @@ class Progress:
         words = _in_words(data)
         if words is not None:
             self._steps += 1
-            self._tell(float(self._steps), None, shown(words, max_characters=_MAX).text)
+            short = words if len(words) <= _MAX else f"{words[:_MAX]}…"
+            self._tell(float(self._steps), None, shown(short).text)
 
 
 def _in_words(data: EventData) -> str | None:

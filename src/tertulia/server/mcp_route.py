@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tertulia.errors import McpError
+from tertulia.mcp.broker import load_sdk
 from tertulia.scheduler.nursery import Nursery
+from tertulia.server.as_mcp import as_mcp
 from tertulia.server.bodies import MAX_BODY_BYTES
 from tertulia.server.http_refusal import App, HttpRefusal, Receive, Scope, Send
 from tertulia.session.host import Host
+
+MAX_CLIENTS = 1_000
+"""Of the old era, which has sessions of its own."""
 
 _CLOSE_S = 2.0
 
@@ -30,9 +36,8 @@ class McpRoute:
             self._running = self._nursery.start(self._run(self._app), "mcp over http")
         try:
             app = await asyncio.shield(self._app)
-        except ImportError:
-            missing = HttpRefusal(501, "unavailable", "this server has no MCP: pip install 'tertulia[mcp]'")
-            await missing.answer(scope, send)
+        except McpError as error:
+            await HttpRefusal(501, error.code, error.message).answer(scope, send)
             return
         await app(scope, receive, send)
 
@@ -45,14 +50,16 @@ class McpRoute:
     async def _run(self, ready: asyncio.Future[App]) -> None:
         """The SDK's manager, entered and left in one task, as it wants it."""
         try:
-            from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
-            from tertulia.server.as_mcp import as_mcp
-        except ImportError as error:
+            await asyncio.to_thread(load_sdk)
+        except McpError as error:
             ready.set_exception(error)
             return
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
         broker = as_mcp(self._host, self._nursery.start)
-        manager: Any = StreamableHTTPSessionManager(app=broker.server, max_request_body_size=MAX_BODY_BYTES)
+        manager: Any = StreamableHTTPSessionManager(
+            app=broker.server, max_request_body_size=MAX_BODY_BYTES, max_sessions=MAX_CLIENTS
+        )
         try:
             async with manager.run():
                 ready.set_result(manager.handle_request)

@@ -92,6 +92,8 @@ class Agency:
         self.door = InternalDoor(door_at, self.internal, nursery)
         self.audit: deque[AuditRecord] = deque(maxlen=_KEPT_AUDITS)
         """The last calls of internal tools, oldest first."""
+        self.starts_servers = True
+        """Whether agents get the MCP servers that providers describe."""
         self._present: dict[ConversationId, _Present] = {}
         self._former: dict[ConversationId, Drawn] = {}
         injector.set_token_store(self._tokens)
@@ -175,6 +177,11 @@ class Agency:
         for conversation in list(self._present):
             self.dismiss(conversation)
 
+    def context(self, conversation: ConversationId) -> SessionContext | None:
+        """All that this agent was given; None for a conversation that is none."""
+        present = self._present.get(conversation)
+        return None if present is None else present.context
+
     def token(self, conversation: ConversationId) -> str | None:
         """What a program needs that calls back in this agent's name. Not to be shown."""
         present = self._present.get(conversation)
@@ -221,7 +228,8 @@ class Agency:
         self._bus.clean = self._tokens.redactor.without_tokens
         self._present[conversation] = _Present(meta, context)
         self.internal.admit(conversation, meta, context.tools)
-        self._servers.add_private(conversation, self._candidates(context.mcp_servers, meta.cwd))
+        if self.starts_servers:
+            self._servers.add_private(conversation, self._candidates(context.mcp_servers, meta.cwd))
 
     def _candidates(self, servers: Sequence[McpServer], cwd: str | None) -> Iterable[Candidate]:
         for server in servers:

@@ -10,46 +10,22 @@ import logging
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from tertulia.context.internal_calls import InternalTools
 from tertulia.errors import AgentError, Busy, InvalidParams
 from tertulia.scheduler.nursery import Nursery
+from tertulia.session.internal_words import MAX_LINE, Asking, Knock, Told
 from tertulia.session.private_place import is_ours, listening_at, peer, private_directory, short_path
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 MAX_CLIENTS = 32
-MAX_LINE = 4 * 1024 * 1024
-"""A page of 512 KiB, however it is escaped."""
 PATIENCE_S = 10.0
 """For each line of a client."""
 _BACKLOG = 16
-
-
-class Knock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first line. Printing it shows no token."""
-
-    token: str
-
-    def __repr__(self) -> str:
-        return "Knock(…)"
-
-
-class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The second one."""
-
-    tool: str
-    arguments: Any = None
-
-
-class Told(msgspec.Struct, frozen=True):
-    """What a client hears. One of both is there."""
-
-    result: Any = None
-    error: dict[str, str] | None = None
 
 
 class InternalDoor:

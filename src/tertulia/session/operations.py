@@ -253,11 +253,12 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-_EVEN_CLOSED = frozenset({"session/start", "session/resume", "session/list", "session/close"})
+_WITHOUT_SESSION = frozenset({"session/start", "session/resume", "session/list"})
+_EVEN_CLOSED = _WITHOUT_SESSION | {"session/close"}
 
 
-async def call(host: Host, own: Session, name: str, params: Mapping[str, Any]) -> Done:
-    """Run one operation, on the caller's own session unless `session_id` names another."""
+async def call(host: Host, own: Session | None, name: str, params: Mapping[str, Any]) -> Done:
+    """Run one operation, on the caller's own session, if it has one, unless `session_id` names another."""
     operation = OPERATIONS.get(name)
     if operation is None:
         raise MethodNotFound(f"there is no operation {name[:64]!r}")
@@ -269,9 +270,11 @@ async def call(host: Host, own: Session, name: str, params: Mapping[str, Any]) -
     if name == "session/close" and session_id is not None and host.was_closed(session_id):
         return Done(a.ClosedAnswer(closed=True, already_closed=True, forced=False))
     session = own if session_id is None else host.find(session_id)
-    if session.closed and name not in _EVEN_CLOSED:
+    if session is None and name not in _WITHOUT_SESSION:
+        raise InvalidParams("session_id is missing")
+    if session is not None and session.closed and name not in _EVEN_CLOSED:
         raise Closed(f"session {session.id} is closed; name another one, or start one")
-    answer = await operation.run(host, session, parse(operation.kind, fields))
+    answer = await operation.run(host, cast(Session, session), parse(operation.kind, fields))
     return answer if isinstance(answer, Done) else Done(answer)
 
 

@@ -1,0 +1,63 @@
+"""`tertulia mcp-server`: conversations as the tools of an MCP server, over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from tertulia.apps.global_flags import Given, global_flags
+from tertulia.apps.stop_signals import on_stop_signal
+from tertulia.apps.terminal import Terminal
+from tertulia.mcp.broker import load_sdk
+from tertulia.scheduler.nursery import Nursery
+from tertulia.server.as_mcp import as_mcp
+from tertulia.server.mcp_stdio import serve_standard_streams
+from tertulia.session.host import Host
+from tertulia.session.members import Models
+from tertulia.session.settings import Settings
+
+_MORE = """
+\b
+In the configuration of Codex:
+  [mcp_servers.tertulia]
+  command = "tertulia"
+  args = ["mcp-server", "-s", "read-only"]
+"""
+
+_LAST_S = 2.0
+
+
+@click.command("mcp-server", epilog=_MORE)
+@global_flags
+@click.pass_obj
+def command(given: Given) -> int:
+    """Be an MCP server: conversations as tools.
+
+    Any program that speaks MCP can open conversations, give them work, steer and stop them; `codex` and `codex-reply`
+    are there for programs that know those. What has to be approved is asked through the program. Ends when standard
+    input does.
+    """
+    loaded = given.load()
+    notes = Terminal(sys.stderr, loaded.environment.variables)
+    for warning in loaded.warnings:
+        notes.line(("warning", "yellow"), f" {warning}")
+    # A model that does not exist is told now, not to the first client.
+    models = Models(loaded.settings, loaded.environment)
+    models.find(models.choose(loaded.settings.model)[0])
+    load_sdk()
+    return asyncio.run(_serve(loaded.settings))
+
+
+async def _serve(settings: Settings) -> int:
+    host, nursery, stop = Host(settings), Nursery(), asyncio.Event()
+    broker = as_mcp(host, nursery.start)
+    try:
+        with on_stop_signal(stop.set):
+            await serve_standard_streams(broker, stop)
+    finally:
+        broker.close()
+        await host.close()
+        await nursery.close(_LAST_S)
+    return 0

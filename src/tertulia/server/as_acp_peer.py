@@ -1,0 +1,201 @@
+"""The ACP client at the other end: JSON-RPC 2.0 in both directions. Knows no method, and no transport.
+
+Not the SDK's connection: that one drops in silence what it cannot read, and answers a fault of ours with its text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import count
+from typing import Any, cast
+
+import msgspec
+
+from tertulia.errors import (
+    AgentError,
+    Busy,
+    Cancelled,
+    Closed,
+    Internal,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    NotFound,
+    NotInitialized,
+    ParseError,
+)
+from tertulia.scheduler.nursery import Nursery
+from tertulia.server.envelopes import Refused, Request, RequestId, answer, read_request, refusal
+from tertulia.server.feed import Sink
+from tertulia.server.strict_json import decode, unfit
+
+MAX_REQUESTS = 1_000
+"""Of the client, in flight."""
+
+_NUMBERS: dict[type[AgentError], int] = {
+    ParseError: -32700,
+    InvalidRequest: -32600,
+    NotInitialized: -32600,
+    MethodNotFound: -32601,
+    InvalidParams: -32602,
+    Busy: -32001,
+    NotFound: -32002,
+    Closed: -32002,
+}
+"""As ACP counts: -32000 would have an editor ask its user to log in, and -32002 is what is not there."""
+_OTHER = -32603
+_encode = msgspec.json.Encoder().encode
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """What a request comes to."""
+
+    result: Any = {}
+    then: Callable[[], object] | None = None
+    """Done as soon as the answer is on its way: news of a session that the client has only just heard of."""
+
+
+Serve = Callable[[str, dict[str, Any]], Awaitable[Answered]]
+"""Carries out one request or notification; an AgentError is its answer."""
+
+
+class Peer:
+    """One client. Each of its requests gets exactly one answer; requests begin in the order they came."""
+
+    def __init__(self, sink: Sink, serve: Serve) -> None:
+        self._sink = sink
+        self._serve = serve
+        self._nursery = Nursery()
+        self._jobs: dict[asyncio.Task[Answered | AgentError], Request] = {}
+        self._ids = count()
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._gone = False
+
+    # ── the client speaks ────────────────────────────────────────────────────────────────────────────────────
+
+    async def receive(self, line: bytes) -> None:
+        """Take one message. Returns when the next one may be given, and not before."""
+        try:
+            message = decode(line)
+        except ParseError as error:
+            await self.refuse(error)
+            return
+        if isinstance(message, dict) and "method" not in message and "id" in message:
+            self._settle(cast("dict[str, Any]", message))
+        else:
+            self._begin(message)
+            # Its first step now: so requests begin in order, and a cancellation finds what it is about.
+            await asyncio.sleep(0)
+        await self._sink.drain()
+
+    async def refuse(self, error: AgentError) -> None:
+        """Answer a message that cannot be read. Returns like `receive`."""
+        self._send(_refusal(None, error))
+        await self._sink.drain()
+
+    def _begin(self, message: Any) -> None:
+        if isinstance(message, list):
+            self._send(_refusal(None, InvalidRequest("ACP has no batches: send one object a line")))
+            return
+        try:
+            request = read_request(message)
+        except Refused as refused:
+            if refused.line is not None:
+                self._send(refused.line)
+            return
+        if request.id is not None and len(self._jobs) >= MAX_REQUESTS:
+            self._send(_refusal(request.id, Busy("too many requests in flight on this connection", retry_after_s=1)))
+            return
+        job = self._nursery.start(self._run(request), "an ACP request")
+        self._jobs[job] = request
+        # Whatever becomes of it: a fault of ours is logged by the nursery, and answered here.
+        job.add_done_callback(partial(self._ended, request))
+
+    async def _run(self, request: Request) -> Answered | AgentError:
+        try:
+            return await self._serve(request.method, request.params)
+        except AgentError as error:
+            return error
+
+    def _ended(self, request: Request, job: asyncio.Task[Answered | AgentError]) -> None:
+        self._jobs.pop(job, None)
+        done: Answered | AgentError
+        if job.cancelled():
+            done = Cancelled("the connection ended before there was an answer")
+        elif job.exception() is not None:
+            done = Internal("the agent failed to answer; its log says why")
+        else:
+            done = job.result()
+        if isinstance(done, AgentError):
+            if request.id is not None:
+                self._send(_refusal(request.id, done))
+            return
+        if request.id is not None:
+            self._send(answer(request.id, done.result))
+        if done.then is not None:
+            done.then()
+
+    # ── we speak ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Tell it something."""
+        self._send(notification(method, params))
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+        """What it answers; None for a refusal, for nonsense, and where nobody is there any more."""
+        if self._gone:
+            return None
+        id = next(self._ids)
+        future = self._asked[id] = asyncio.get_running_loop().create_future()
+        self._send(_encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+        try:
+            return await future
+        finally:
+            self._asked.pop(id, None)
+
+    def _settle(self, message: dict[str, Any]) -> None:
+        id, result = message["id"], message.get("result")
+        future = self._asked.get(id) if isinstance(id, int) else None
+        # An answer that nobody waits for comes late, or was never asked for: it changes nothing.
+        if future is not None and not future.done():
+            fit = isinstance(result, dict) and unfit(cast("dict[str, Any]", result)) is None
+            future.set_result(cast("dict[str, Any]", result) if fit else None)
+
+    def _send(self, line: bytes) -> None:
+        if not self._gone:
+            self._sink.send((line,))
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def idle(self) -> None:
+        """Wait until every request that was received is answered."""
+        while self._jobs:
+            await asyncio.wait(self._jobs)
+            await asyncio.sleep(0)
+
+    def forsake(self) -> None:
+        """The client answers nothing any more: whoever waits for it is told so."""
+        for future in self._asked.values():
+            if not future.done():
+                future.set_result(None)
+
+    async def close(self, timeout_s: float) -> None:
+        """Have what still runs answered, at most so long, and say nothing more."""
+        self.forsake()
+        if self._jobs:
+            await asyncio.wait(self._jobs, timeout=timeout_s)
+        await self._nursery.close(timeout_s)
+        # What was cancelled is answered in its last step.
+        await asyncio.sleep(0)
+        self._gone = True
+
+
+def notification(method: str, params: dict[str, Any]) -> bytes:
+    """One message that nobody answers."""
+    return _encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def _refusal(id: RequestId | None, error: AgentError) -> bytes:
+    return refusal(id, error, _NUMBERS.get(type(error), _OTHER))

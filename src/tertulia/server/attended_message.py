@@ -1,0 +1,26 @@
+"""A message that came as an MCP call: its client hears how it goes on, and is asked what has to be asked."""
+
+from __future__ import annotations
+
+from tertulia.mcp.serving import ServedCall
+from tertulia.protocol.events import Event
+from tertulia.protocol.inputs import Message
+from tertulia.scheduler.reply import Reply
+from tertulia.server.mcp_progress import Progress
+from tertulia.session.brokerage import Asking
+from tertulia.session.session import Session
+from tertulia.session.submission import accompany
+
+
+async def attended_message(session: Session, message: Message, call: ServedCall) -> Reply:
+    """What it comes to. A call that is given up stops the task."""
+    parts = session.parts
+    talk = parts.conversations.find(message.conversation_id)
+    progress = Progress(call.progress)
+    with Asking(parts, talk, call) as asking:
+
+        def hear(event: Event) -> None:
+            asking.hear(event.data)
+            progress.hear(event.data)
+
+        return await accompany(parts.scheduler, parts.bus, talk, message, hear)

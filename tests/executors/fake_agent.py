@@ -1,0 +1,135 @@
+"""An agent of our own that is a program: `fake_agent.py MODE [resume ID] …`. Standard library only, no model.
+
+In mode `codex` it prints what `codex exec --json` would, keeps its talks in HOME, and answers with all it was told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any, NoReturn
+
+
+def tell(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def complain(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def say(**line: Any) -> None:
+    tell(json.dumps(line))
+
+
+def item(event: str, number: int, kind: str, **fields: Any) -> None:
+    say(type=f"item.{event}", item={"id": f"item_{number}", "type": kind, **fields})
+
+
+def codex(arguments: list[str]) -> None:
+    talks = Path(os.environ["HOME"]) / "talks"
+    talks.mkdir(exist_ok=True)
+    resumed = arguments[arguments.index("resume") + 1] if "resume" in arguments else None
+    prompt = sys.stdin.read()
+    if resumed is not None and not (talks / resumed).exists():
+        complain(f"no thread {resumed}")
+        sys.exit(1)
+    thread = resumed or str(uuid.uuid4())
+    heard = json.loads((talks / thread).read_text()) if resumed else []
+    heard.append(prompt)
+    (talks / thread).write_text(json.dumps(heard))
+    say(type="thread.started", thread_id=thread)
+    say(type="turn.started")
+    if "fail" in prompt:
+        say(type="turn.failed", error={"message": "asked to"})
+        sys.exit(1)
+    item("started", 0, "command_execution", command="ls", status="in_progress")
+    item("completed", 0, "command_execution", command="ls", aggregated_output="a\n", exit_code=0, status="completed")
+    item("completed", 1, "agent_message", text=json.dumps({"heard": heard, "arguments": arguments}))
+    say(type="turn.completed", usage={"input_tokens": 10 * len(heard), "output_tokens": len(heard)})
+
+
+def hang(arguments: list[str]) -> NoReturn:
+    say(type="thread.started", thread_id="t-1")
+    item("started", 0, "command_execution", command="sleep 1000", status="in_progress")
+    subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    Path(arguments[0]).write_text("begun")
+    while True:
+        signal.pause()
+
+
+def hang_hard(arguments: list[str]) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    hang(arguments)
+
+
+def late(arguments: list[str]) -> NoReturn:
+    say(type="turn.started")
+    item("completed", 0, "agent_message", text="done")
+    say(type="turn.completed", usage={})
+    while True:
+        signal.pause()
+
+
+def flood(arguments: list[str]) -> NoReturn:
+    while True:
+        sys.stdout.write("x" * 65_536)
+
+
+def daemon(arguments: list[str]) -> None:
+    left = subprocess.Popen(["sleep", "1000"], start_new_session=True, stdin=-3, stdout=-3, stderr=-3)
+    tell(str(left.pid))
+
+
+def noisy(arguments: list[str]) -> None:
+    sys.stderr.write("e" * 600_000 + "\n")
+    tell("fine")
+
+
+def long(arguments: list[str]) -> None:
+    say(type="turn.started")
+    item("completed", 0, "agent_message", text="y" * 1_100_000 + "\u202e\x00")
+    say(type="turn.completed", usage={})
+
+
+def exits(arguments: list[str]) -> NoReturn:
+    complain("one\n\x1b[31mno way\x1b[0m")
+    sys.exit(3)
+
+
+def logged_out(arguments: list[str]) -> NoReturn:
+    complain("Error: Not logged in")
+    sys.exit(1)
+
+
+def old(arguments: list[str]) -> NoReturn:
+    complain("error: unexpected argument '--json' found")
+    sys.exit(2)
+
+
+MODES = {
+    "at_once": lambda _: None,
+    "codex": codex,
+    "daemon": daemon,
+    "echo": lambda _: tell(sys.stdin.read()),
+    "environment": lambda _: tell(json.dumps(dict(os.environ))),
+    "exits": exits,
+    "flood": flood,
+    "hang": hang,
+    "hang_hard": hang_hard,
+    "html": lambda _: tell("<html>\n<body>502 Bad Gateway</body>\n</html>"),
+    "late": late,
+    "logged_out": logged_out,
+    "long": long,
+    "noisy": noisy,
+    "old": old,
+}
+
+if __name__ == "__main__":
+    MODES[sys.argv[1]](sys.argv[2:])

@@ -1,0 +1,40 @@
+"""What a broker is set to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tertulia.errors import InvalidParams
+from tertulia.mcp.named_view import NamedView
+from tertulia.protocol.storage import HeadersOnly, NoStorage
+from tertulia.server.broker_settings import broker_settings, find_view
+from tertulia.session.settings import Settings
+
+
+def test_it_serves_the_users_servers_from_nobodys_project_and_writes_down_no_bodies() -> None:
+    given = Settings(model="openai/x", cwd="/project", mcp_servers={"a": {"command": "a"}}, approval_policy="never")
+    made = broker_settings(given, Path("/home/ada"))
+    assert (made.cwd, made.project_servers, made.mcp_servers) == ("/home/ada", (), given.mcp_servers)
+    assert made.rights().storage_policy == HeadersOnly()
+    assert made.rights().approval_policy == given.rights().approval_policy
+
+
+def test_who_wants_less_written_down_gets_that() -> None:
+    assert broker_settings(Settings(storage_policy="none"), Path("/h")).rights().storage_policy == NoStorage()
+
+
+def test_a_view_is_found_by_its_name() -> None:
+    settings = Settings(mcp_views={"review": {"mcp_tool_allowlist": ["a__b"]}})
+    assert find_view(settings, "review").mcp_tool_allowlist == ("a__b",)
+    assert find_view(settings, None) == NamedView(name="all")
+
+
+@pytest.mark.parametrize("name", ["reviews", "", "x" * 10_000])
+def test_one_that_there_is_not_is_refused_with_those_there_are(name: str) -> None:
+    with pytest.raises(InvalidParams, match=r"has review") as caught:
+        find_view(Settings(mcp_views={"review": {}}), name)
+    assert len(caught.value.message) < 300
+    with pytest.raises(InvalidParams, match="has none"):
+        find_view(Settings(), name)
