@@ -67,7 +67,7 @@ FRAMES = {
     },
     "rollout": {
         *("database", "files", "home_sweep", "index", "jobs", "owned_file", "reader", "schema_versions", "summaries"),
-        *("table", "trouble", "writer"),
+        *("bell", "sweep_preview", "table", "trouble", "writer"),
         *("codec", "compact", "headers", "item_rows", "known", "lines", "named", "reading", "references", "row_maker"),
         *("recorder", "retention", "store"),
     },

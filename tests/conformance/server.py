@@ -139,6 +139,7 @@ TOOLS: dict[str, Callable[[ServedCall], Awaitable[Answer]]] = {
 SCHEMAS: dict[str, Any] = {
     "json_schema_2020_12_tool": SCHEMA_2020_12,
     "test_elicitation": form(message={"type": "string"}),
+    "test_custom_headers": form(region={"type": "string", "x-mcp-header": "Region"}),
 }
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,15 @@ def table(mode: str, *arguments: str, **fields: Any) -> dict[str, Any]:
 def codex_table(**fields: Any) -> dict[str, Any]:
     """One that remembers."""
     return table("codex", output="codex-jsonl", resume=["resume", "{id}"], **fields)
+
+
+async def until(ready: Callable[[], object]) -> None:
+    """Let others work until it is so: a program has to start first."""
+    async with asyncio.timeout(30):
+        for _ in count():
+            if ready():
+                return
+            await asyncio.sleep(0)
 
 
 class Crew:

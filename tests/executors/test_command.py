@@ -26,8 +26,7 @@ from tertulia.executors.executor import (
     UsageReport,
 )
 from tertulia.policy.narrowing import TOP
-from tests.executors.agents import Crew, crew, fake
-from tests.session.lives import until
+from tests.executors.agents import Crew, crew, fake, until
 
 
 def is_alive(pid: int) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tertulia.errors import AgentError, Busy, McpError, NoApprover
+from tertulia.errors import AgentError, Busy, InvalidParams, McpError, NoApprover
 from tertulia.mcp.newest import Newest
 from tertulia.mcp.reading import reading_of
 from tertulia.mcp.server import Answer, Elicitation, Elicited, Spawn
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _MODERN = "2026-07-28"
 _QUESTION = "question"
+_INVALID_PARAMS = -32602
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)\Z", re.DOTALL)
 
 MAX_CALLS = 256
@@ -164,7 +165,7 @@ class Broker:
 
     def _running(self, ctx: ServerRequestContext[Any], params: t.CallToolRequestParams) -> RunningCall:
         if params.request_state is not None:
-            running, question = self._waiting.leave(params.request_state)
+            running, question = self._returning(params.request_state)
             running.report = ctx.session.report_progress
             question.reply(_elicited((params.input_responses or {}).get(_QUESTION)))
             return running
@@ -183,6 +184,15 @@ class Broker:
         self._calls += 1
         running.begin(self._served.call(call), self._ended)
         return running
+
+    def _returning(self, ticket: str) -> tuple[RunningCall, Question]:
+        from mcp.shared.exceptions import MCPError
+
+        try:
+            return self._waiting.leave(ticket)
+        except InvalidParams as error:
+            # Not the tool's answer: the protocol wants to see it refused.
+            raise MCPError(_INVALID_PARAMS, error.message) from None
 
     def _ended(self) -> None:
         self._calls -= 1

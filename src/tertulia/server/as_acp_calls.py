@@ -47,7 +47,9 @@ class _Open:
 class Calls:
     """Of all conversations of a session. An id that a model uses again gets a new name."""
 
-    def __init__(self, cwd: Callable[[ConversationId], str], label: Callable[[ConversationId], str], terminal: bool):
+    def __init__(
+        self, cwd: Callable[[ConversationId], str], label: Callable[[ConversationId], str], *, terminal: bool
+    ) -> None:
         """`label`: what stands before a call's title, to tell whose it is. `terminal`: the editor shows output."""
         self._cwd = cwd
         self._label = label
@@ -160,10 +162,10 @@ class Calls:
         title = one_line(f"Search the web: {data.query}") if data.query else "Search the web"
         return [_update(call, status="completed", title=self._label(talk) + title)]
 
-    def abandon(self, talk: ConversationId) -> list[Update]:
-        """Its task is over: nothing of it may look as if it still ran."""
-        left = [key for key in self._open if key[0] == talk]
-        return [_update(self._open.pop(key), status="failed") for key in left]
+    def abandon(self) -> list[Update]:
+        """Nothing runs any more, and nothing may look as if it did: the reader was too slow to hear of an end."""
+        left, self._open = list(self._open.values()), {}
+        return [_update(call, status="failed") for call in left]
 
     def _add(self, talk: ConversationId, call_id: CallId, content: Sequence[dict[str, Any]]) -> _Open:
         times = self._used[call_id] = self._used.get(call_id, 0) + 1

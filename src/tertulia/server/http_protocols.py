@@ -52,6 +52,10 @@ class HeadLimited(HttpToolsProtocol):
         self._await_head()
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """By the parser, which leaves the blanks around a value that are no part of it (RFC 9110, 5.5)."""
+        super().on_header(name, value.strip(b" \t"))
+
     def on_headers_complete(self) -> None:
         """By the parser."""
         self._stop_timer()

@@ -1,0 +1,71 @@
+"""What a person wrote in an editor, as a message: texts, pictures, files that were attached or only pointed to."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from acp import schema as s
+
+from tertulia.errors import InvalidParams
+from tertulia.server.as_acp_titles import fenced
+
+Block = (
+    s.TextContentBlock
+    | s.ImageContentBlock
+    | s.AudioContentBlock
+    | s.ResourceContentBlock
+    | s.EmbeddedResourceContentBlock
+)
+
+_PICTURES = re.compile(r"image/(png|jpeg|gif|webp)\Z")
+
+
+def items_of(prompt: Sequence[Block]) -> list[dict[str, Any]]:
+    """The items of a message, in order. InvalidParams for what no model could be shown."""
+    return [_item(block, f"prompt[{number}]") for number, block in enumerate(prompt)]
+
+
+def first_words(prompt: Sequence[Block]) -> str:
+    """What was written first; empty where that is no text."""
+    return prompt[0].text if prompt and isinstance(prompt[0], s.TextContentBlock) else ""
+
+
+def _item(block: Block, where: str) -> dict[str, Any]:
+    match block:
+        case s.TextContentBlock():
+            return _text(block.text)
+        case s.ImageContentBlock():
+            return _picture(block.mime_type, block.data, where)
+        case s.AudioContentBlock():
+            raise InvalidParams(f"{where} is audio, and no model here listens; promptCapabilities says so")
+        case s.ResourceContentBlock():
+            return _text(f"[{block.title or block.name}]({block.uri})")
+        case s.EmbeddedResourceContentBlock():
+            return _attached(block.resource, where)
+
+
+def _attached(resource: s.TextResourceContents | s.BlobResourceContents, where: str) -> dict[str, Any]:
+    if isinstance(resource, s.TextResourceContents):
+        return _text(f"\n{resource.uri}:\n{fenced(resource.text)}\n")
+    if _PICTURES.match(resource.mime_type or ""):
+        return _picture(resource.mime_type or "", resource.blob, where)
+    return _text(f"\n{resource.uri} (attached, {resource.mime_type or 'binary'}; it is no text and not shown)\n")
+
+
+def _picture(mime: str, data: str, where: str) -> dict[str, Any]:
+    if not _PICTURES.match(mime):
+        raise InvalidParams(f"{where} must be image/png, image/jpeg, image/gif or image/webp, not {mime!r:.60}")
+    try:
+        if not base64.b64decode(data, validate=True):
+            raise InvalidParams(f"{where} is an empty picture")
+    except (binascii.Error, ValueError):
+        raise InvalidParams(f"{where} is not base64") from None
+    return {"type": "image", "image_url": f"data:{mime};base64,{data}"}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}

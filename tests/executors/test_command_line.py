@@ -1,0 +1,115 @@
+"""The arguments of a run, and the rights that an agent cannot be held to."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tertulia.errors import UnsupportedByBackend
+from tertulia.executors.command_line import command_line, standard_input
+from tertulia.executors.definition import ExecutorDefinition
+from tertulia.executors.executor import Assignment
+from tertulia.executors.presets import CLAUDE, CODEX
+from tertulia.policy.narrowing import TOP
+
+READ_ONLY = replace(TOP, sandbox="read_only")
+WRITES = replace(TOP, sandbox="workspace_write", network=False)
+
+
+def asked(**fields: Any) -> Assignment:
+    return Assignment(**{"prompt": "p", "cwd": "/", **fields})
+
+
+def test_codex_starts_and_goes_on_with_the_options_before_the_subcommand() -> None:
+    """X-58: `codex exec --json … resume ID -`."""
+    flags = ("--sandbox", "read-only", "-c", "mcp_servers={}")
+    assert command_line("codex", CODEX, asked(rights=READ_ONLY)) == (
+        *("codex", "exec", "--json", "--skip-git-repo-check", *flags, "-"),
+    )
+    assert command_line("codex", CODEX, asked(rights=READ_ONLY, resume="t-1"))[-3:] == ("resume", "t-1", "-")
+
+
+def test_claude_starts_and_goes_on() -> None:
+    line = command_line("claude", CLAUDE, asked(rights=READ_ONLY, resume="s-1"))
+    assert line[:4] == ("claude", "-p", "--output-format", "stream-json")
+    assert line[-2:] == ("--resume", "s-1")
+    assert "--strict-mcp-config" in line
+
+
+def test_the_prompt_is_never_an_argument() -> None:
+    """S003-22"""
+    assignment = asked(prompt="a\0b\ud800" + "x" * 1_000_000, additions=("told",))
+    for definition in (CODEX, CLAUDE):
+        assert all(len(word) < 10_000 for word in command_line("x", definition, assignment))
+        assert standard_input(definition, assignment).startswith(b"a\0b?xxx")
+
+
+def test_in_a_workspace_it_may_write_what_we_may(tmp_path: Path) -> None:
+    """DESIGN fine print: the flags that match ours; further roots and the network where the rights have them."""
+    root, other, inside = str(tmp_path), "/srv/other", str(tmp_path / "inside")
+    (tmp_path / "inside").mkdir()
+    line = command_line("codex", CODEX, asked(rights=WRITES, cwd=root, roots=(root, other)))
+    assert line[4:8] == ("--sandbox", "workspace-write", "--add-dir", other)
+    assert not any("network" in word for word in line)
+    line = command_line("codex", CODEX, asked(rights=replace(WRITES, network=True), cwd=inside, roots=(root,)))
+    assert "sandbox_workspace_write.network_access=true" in line
+    assert line[line.index("--add-dir") + 1] == root
+
+
+@pytest.mark.parametrize("roots", [(), ("/srv",)])
+def test_where_we_may_not_write_it_may_not_work(tmp_path: Path, roots: tuple[str, ...]) -> None:
+    """Its own sandbox lets it write where it works: that must be ours to give."""
+    with pytest.raises(UnsupportedByBackend, match="is outside of what may be written"):
+        command_line("codex", CODEX, asked(rights=WRITES, cwd=str(tmp_path), roots=roots))
+    with pytest.raises(UnsupportedByBackend):
+        command_line("codex", CODEX, asked(rights=WRITES, cwd="/srvx", roots=("/srv",)))
+
+
+def test_a_mode_without_words_is_refused_but_full_access() -> None:
+    definition = ExecutorDefinition(command=("mine",))
+    assert command_line("mine", definition, asked()) == ("mine",)
+    with pytest.raises(UnsupportedByBackend, match="held to the sandbox mode read-only"):
+        command_line("mine", definition, asked(rights=READ_ONLY))
+
+
+def test_the_system_part_goes_in_each_run_in_the_agents_own_way() -> None:
+    """X-63: in each run, resumed ones too; what is told may contain anything."""
+    told = ('say "hi"\n{json} {text} {id} 😀', "", "more\0")
+    text = 'say "hi"\n{json} {text} {id} 😀\n\nmore'
+    for resume in (None, "t-1"):
+        line = command_line("codex", CODEX, asked(additions=told, resume=resume))
+        (word,) = [word for word in line if word.startswith("developer_instructions")]
+        assert tomllib.loads(word) == {"developer_instructions": text}
+        line = command_line("claude", CLAUDE, asked(additions=told, resume=resume))
+        assert line[line.index("--append-system-prompt") + 1] == text
+        assert standard_input(CLAUDE, asked(additions=told)) == b"p"
+
+
+@pytest.mark.parametrize("definition", [ExecutorDefinition(command=("mine",)), CODEX])
+def test_without_another_way_it_stands_before_the_prompt(definition: ExecutorDefinition) -> None:
+    """X-50: one that has no flag for it, or more to be told than an argument can hold."""
+    told = "be brief" if not definition.system else "be brief " * 20_000
+    assignment = asked(additions=(told,))
+    assert standard_input(definition, assignment) == f"{told}\n\np".encode()
+    assert not any("be brief" in word for word in command_line("mine", definition, assignment))
+
+
+def test_its_one_mcp_server_is_ours() -> None:
+    """DESIGN: foreign agents get exactly one MCP server."""
+    assignment = asked(server=("/usr/bin/tertulia", "mcp-broker", 'a "b"'))
+    line = command_line("codex", CODEX, assignment)
+    config = [tomllib.loads(line[place + 1]) for place, word in enumerate(line) if word == "-c"]
+    assert config == [
+        {"mcp_servers": {}},
+        {"mcp_servers": {"tertulia": {"command": "/usr/bin/tertulia"}}},
+        {"mcp_servers": {"tertulia": {"args": ["mcp-broker", 'a "b"']}}},
+    ]
+    line = command_line("claude", CLAUDE, assignment)
+    assert json.loads(line[line.index("--mcp-config") + 1]) == {
+        "mcpServers": {"tertulia": {"command": "/usr/bin/tertulia", "args": ["mcp-broker", 'a "b"']}}
+    }
