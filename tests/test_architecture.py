@@ -39,7 +39,7 @@ FRAMES = {
     },
     "executors": {
         *("clipping", "continuity", "continuity_settings", "executor", "fields", "headings", "lines", "news"),
-        *("command_line", "definition", "last_words", "presets", "temporary_home"),
+        *("command_line", "definition", "foreign_servers", "last_words", "presets", "temporary_home"),
         *("result_text", "sections", "transcript"),
     },
     "models": {

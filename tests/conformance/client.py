@@ -6,69 +6,26 @@ Nothing of the SDK is used but through `tertulia.mcp.connection`. Exits with 1 w
 from __future__ import annotations
 
 import asyncio
-import json
+import fcntl
 import os
 import sys
-from typing import Any
-
-if os.environ.get("MCP_CONFORMANCE_SCENARIO", "").startswith("auth/"):
-    # Before anything is imported: these are a third of the suite, and all fail.
-    sys.exit("OAuth is not spoken: a token is named in the settings")
-
-from tertulia.errors import McpError
-from tertulia.mcp.connection import Link
-from tertulia.mcp.server import Caller, Elicitation, Elicited, Sampled, Sampling
-from tertulia.protocol.ids import ConversationId
-from tests.mcp.connected import reaching
-from tests.mcp.fakes import by_http
-
-ECHO = "json_schema_echo"
-SAMPLES: dict[str, Any] = {"string": "text", "integer": 5, "number": 3.5, "boolean": True, "array": [], "null": None}
 
 
-def filled(schema: dict[str, Any]) -> dict[str, Any]:
-    """Arguments that fit: the defaults, and for what is required something of its type."""
-    properties: dict[str, Any] = schema.get("properties", {})
-    wanted = {
-        name: rule for name, rule in properties.items() if "default" in rule or name in schema.get("required", ())
-    }
-    return {name: rule.get("default", SAMPLES.get(str(rule.get("type")), {})) for name, rule in wanted.items()}
+def main() -> None:
+    if os.environ.get("MCP_CONFORMANCE_SCENARIO", "").startswith("auth/"):
+        # Before anything is imported: these are most of the suite, and all fail.
+        sys.exit("OAuth is not spoken: a token is named in the settings")
+    # One after the other: the suite starts them all in the same moment, and some of what it asks has a deadline.
+    with open(__file__, "rb") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        from tertulia.errors import McpError
+        from tests.conformance.calls import use_all
 
-
-async def elicit(request: Elicitation) -> Elicited:
-    """A person who agrees to whatever is proposed."""
-    return Elicited("accept", filled(request.schema))
-
-
-async def sample(request: Sampling) -> Sampled:
-    """A model of few words."""
-    return Sampled("an answer", "a-model")
-
-
-async def use(link: Link) -> None:
-    """Call everything."""
-    caller = Caller(ConversationId("conformance"), elicit, sample)
-    asked = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}").get("toolCalls")
-    listed = (await link.list_tools()).tools
-    calls = [(each["name"], each.get("arguments", {})) for each in asked] if asked else []
-    for name, arguments in calls or [(tool.name, filled(tool.input_schema)) for tool in listed]:
-        if name == ECHO:
-            # Wants to see the other tool's schema as it reached us.
-            arguments = dict.fromkeys(arguments, listed[0].input_schema)
         try:
-            answer = await link.call(name, arguments, caller, timeout_s=60, on_progress=lambda *_: None)
-            sys.stdout.write(f"{name}: {answer.text[:200]}\n")
+            asyncio.run(use_all(sys.argv[-1]))
         except McpError as error:
-            sys.stdout.write(f"{name}: {error}\n")
-
-
-async def main(url: str) -> None:
-    async with reaching() as reach:
-        await use(await reach(by_http(url, name="conformance", sampling=True), within_s=60))
+            sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    try:
-        asyncio.run(main(sys.argv[-1]))
-    except McpError as error:
-        sys.exit(str(error))
+    main()

@@ -1,4 +1,4 @@
-"""What the conformance suite calls: its fixture tools and resources behind our own serving layer, guard and HTTP server.
+"""What the conformance suite calls: its fixtures behind our own serving layer, guard and HTTP server.
 
 The suite knows no tokens, so one is put into each of its requests on their way in. Prints its address; ends with its
 standard input.
@@ -26,7 +26,8 @@ from tertulia.server.pipes import chunks
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 PIXEL = (
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJ"
+    "RU5ErkJggg=="
 )
 ANYTHING: dict[str, Any] = {"type": "object", "properties": {}}
 SCHEMA_2020_12: dict[str, Any] = {

@@ -123,3 +123,12 @@ def test_a_conversation_goes_on_with_the_canvas_it_had() -> None:
     store.open("c1", "employee", Canvas("old", "T", "2023-11-14T22:13:20.000Z", 7))
     assert store.get("c1").html == "old"
     assert store.update("c1", "new").revision == 8
+
+
+def test_a_canvas_that_was_cleared_in_an_earlier_life_goes_on_counting() -> None:
+    """S001-49: a revision is never given twice."""
+    store = CanvasStore()
+    store.open("c", "employee", None, 7)
+    assert (store.peek("c"), store.peek("nobody")) == (None, None)
+    assert store.update("c", "x").revision == 8
+    assert store.peek("c") == store.get("c")

@@ -62,8 +62,9 @@ class KeepingJournal:
     def keep(self, record: Record) -> None:
         self.kept.append(record)
 
-    def watch(self, settled: Any) -> None:
+    def watch(self, settled: Any) -> bool:
         """Nothing is settled later."""
+        return False
 
     def hurry(self) -> None:
         """It is never slow of its own accord."""

@@ -321,6 +321,23 @@ def test_a_wrong_value_is_refused_and_leaves_nothing_behind(field, wrong, said) 
     assert watched.made == []
 
 
+def test_a_backend_that_cannot_ask_is_refused_where_the_narrowed_policy_needs_it() -> None:
+    """DESIGN: refused at open under a policy that needs asking. What counts is what was given, not what was asked."""
+    current = terms(replace(TOP, approval_policy=NEVER))
+    known = {"native": True, "mute": False, "asks": True}
+    place = Ground(current, TOP, "session", find_wire, known)
+    assert settle(asked(backend="mute"), current, place).terms.backend == "mute"
+    with pytest.raises(InvalidParams, match="backend mute cannot ask anybody"):
+        settle(asked(backend="mute", approval_policy="untrusted"), current, place)
+    assert settle(asked(backend="asks", approval_policy="untrusted"), current, place).terms.backend == "asks"
+    narrow = Ground(current, replace(TOP, approval_policy=NEVER), "session", find_wire, known)
+    assert settle(asked(backend="mute", approval_policy="on-failure"), current, narrow).terms.backend == "mute"
+    with pytest.raises(InvalidParams, match="did you mean mute"):
+        settle(asked(backend="mut"), current, place)
+    gone = replace(current, backend="gone")
+    assert settle(asked(title="x"), gone, place).terms.backend == "gone"
+
+
 def test_an_unknown_model_is_refused() -> None:
     current = terms()
     with pytest.raises(InvalidParams, match="no provider of that name"):

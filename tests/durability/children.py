@@ -101,7 +101,10 @@ def _child(act: str, folder: Path, part: str, durability: str) -> None:
 def main() -> None:
     """Serve standard input."""
     import tests.durability.afterlife  # noqa: F401
+    from tertulia.prompt.instructions import full_instructions
 
+    # Read once a process, from the package: no part of what is stored.
+    full_instructions(None, has_apply_patch=False, family="")
     while line := _line():
         act, folder, part, durability = line.split("\t")
         pid = os.fork()

@@ -57,8 +57,9 @@ class ScriptedJournal:
     def keep(self, record: Record) -> None:
         """Nothing here is about records."""
 
-    def watch(self, settled: Callable[[], None]) -> None:
+    def watch(self, settled: Callable[[], None]) -> bool:
         """Its futures tell."""
+        return False
 
     def hurry(self) -> None:
         """It is never slow of its own accord."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable
 
@@ -10,7 +11,8 @@ import pytest
 
 from tertulia.errors import AgentError, Internal, StoragePolicyViolation
 from tertulia.events.bus import EventBus, Scope
-from tertulia.protocol.events import Error, SubscriberLagged
+from tertulia.protocol.events import Error, Event, SubscriberLagged
+from tertulia.protocol.storage import StoragePolicy
 from tests.events.scripted import (
     SESSION,
     A,
@@ -151,8 +153,9 @@ class Prompt(ScriptedJournal):
 
     at_once: BaseException | bool = False
 
-    def watch(self, settled: Callable[[], None]) -> None:
+    def watch(self, settled: Callable[[], None]) -> bool:
         self._settled = settled
+        return True
 
     def hurry(self) -> None:
         if isinstance(self.at_once, BaseException):
@@ -192,6 +195,39 @@ async def test_a_flush_whose_hurry_settles_everything_waits_for_nothing(prompt: 
     prompt.at_once = True
     await bus.flush()
     assert drain(subscription) == [event]
+
+
+async def test_a_journal_that_tells_at_once_may_refuse_at_once_too(prompt: Prompt) -> None:
+    """F5: what was complete when it was written is not told of, and is heard all the same."""
+    bus = EventBus(SESSION, StillClock(), prompt)
+    real = prompt.write
+
+    def refuse(event: Event, storage: StoragePolicy | None = None) -> asyncio.Future[None] | None:
+        written = real(event, storage)
+        prompt.fail(FULL)
+        return written
+
+    prompt.write = refuse  # type: ignore[method-assign]
+    bus.publish(message())
+    with pytest.raises(Internal):
+        await bus.flush()
+    prompt.write = real  # type: ignore[method-assign]
+    assert bus.publish(message()).seq == 1
+    prompt.commit()
+    await bus.flush()
+
+
+async def test_no_failure_that_is_told_at_once_is_reported_as_ignored(prompt: Prompt, caplog) -> None:
+    bus = EventBus(SESSION, StillClock(), prompt)
+    with caplog.at_level(logging.ERROR, "asyncio"):
+        for data in (message(), delta(), message(), message()):
+            bus.publish(data)
+        prompt.at_once = FULL
+        with pytest.raises(Internal):
+            await bus.flush()
+        gc.collect()
+        await ticks()
+    assert caplog.records == []
 
 
 async def test_a_flush_whose_hurry_fails_raises_it_once(prompt: Prompt) -> None:

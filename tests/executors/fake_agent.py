@@ -46,10 +46,12 @@ def codex(arguments: list[str]) -> None:
     (talks / thread).write_text(json.dumps(heard))
     say(type="thread.started", thread_id=thread)
     say(type="turn.started")
-    if "fail" in prompt:
+    if prompt.endswith("fail"):
         say(type="turn.failed", error={"message": "asked to"})
         sys.exit(1)
     item("started", 0, "command_execution", command="ls", status="in_progress")
+    if prompt.startswith("gate "):
+        Path(prompt.split()[1]).read_text()
     item("completed", 0, "command_execution", command="ls", aggregated_output="a\n", exit_code=0, status="completed")
     item("completed", 1, "agent_message", text=json.dumps({"heard": heard, "arguments": arguments}))
     say(type="turn.completed", usage={"input_tokens": 10 * len(heard), "output_tokens": len(heard)})

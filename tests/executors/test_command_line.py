@@ -27,7 +27,7 @@ def asked(**fields: Any) -> Assignment:
 
 def test_codex_starts_and_goes_on_with_the_options_before_the_subcommand() -> None:
     """X-58: `codex exec --json … resume ID -`."""
-    flags = ("--sandbox", "read-only", "-c", "mcp_servers={}")
+    flags = ("--sandbox", "read-only")
     assert command_line("codex", CODEX, asked(rights=READ_ONLY)) == (
         *("codex", "exec", "--json", "--skip-git-repo-check", *flags, "-"),
     )
@@ -102,10 +102,10 @@ def test_without_another_way_it_stands_before_the_prompt(definition: ExecutorDef
 def test_its_one_mcp_server_is_ours() -> None:
     """DESIGN: foreign agents get exactly one MCP server."""
     assignment = asked(server=("/usr/bin/tertulia", "mcp-broker", 'a "b"'))
-    line = command_line("codex", CODEX, assignment)
+    line = command_line("codex", CODEX, assignment, ("other", "tertulia"))
     config = [tomllib.loads(line[place + 1]) for place, word in enumerate(line) if word == "-c"]
     assert config == [
-        {"mcp_servers": {}},
+        {"mcp_servers": {"other": {"enabled": False}}},
         {"mcp_servers": {"tertulia": {"command": "/usr/bin/tertulia"}}},
         {"mcp_servers": {"tertulia": {"args": ["mcp-broker", 'a "b"']}}},
     ]

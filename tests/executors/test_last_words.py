@@ -9,6 +9,7 @@ from tertulia.executors.last_words import ErrorOutput, failure, not_started
 from tertulia.sandbox.runner import Finished, Output
 
 AGENT = ExecutorDefinition(command=("agent",), install="get agent", login="agent login")
+OLD = "(this version of `agent` may not fit; the newest comes with `get agent`)"
 NOTHING = Output(b"", b"", 0)
 
 
@@ -46,8 +47,7 @@ def test_the_last_lines_are_kept_and_no_more() -> None:
             "",
             2,
             "error: unknown option '--x'",
-            """agent exited with code 2: error: unknown option '--x' (this version of `agent` may not fit; """
-            + "the newest comes with `get agent`)",
+            f"agent exited with code 2: error: unknown option '--x' {OLD}",
         ),
     ],
 )

@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import ApprovalDenied, McpError
+from tertulia.mcp import connection
 from tertulia.mcp.connection import Link
 from tertulia.mcp.server import Elicitation, Elicited, Sampling
 from tests.mcp.connected import Asked, Reach, call, recorded, serving, until
@@ -338,6 +339,15 @@ async def test_what_was_said_is_in_no_log(
             await call(link, "no-such-tool", text="a private word")
         await link.close()
     assert "private" not in caplog.text
+
+
+async def test_without_the_sdk_it_is_said_what_to_install(reach: Reach, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ImportError("No module named 'mcp'")
+
+    monkeypatch.setattr(connection, "import_module", missing)
+    with pytest.raises(McpError, match=r"pip install 'tertulia\[mcp\]'"):
+        await reach(by_stdio(bare()))
 
 
 def test_the_sdk_is_loaded_with_the_first_connection_and_not_before() -> None:

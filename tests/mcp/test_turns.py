@@ -144,3 +144,15 @@ async def test_time_stands_still_while_somebody_is_asked_and_goes_on_after() -> 
             await turn.asked(asyncio.create_task(answered.wait()))
             assert answered.is_set()
             await asyncio.Event().wait()
+
+
+async def test_whoever_is_asked_too_late_does_not_bring_the_time_back() -> None:
+    turns = Turns()
+    with pytest.raises(TimeoutError):
+        async with under_way(turns, "c1", 0) as turn:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                answered = asyncio.Event()
+                answered.set()
+                await turn.asked(asyncio.create_task(answered.wait()))

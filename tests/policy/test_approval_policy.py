@@ -31,6 +31,13 @@ def test_the_presets_are_what_their_names_promise() -> None:
     assert ApprovalPolicy("sandboxed", False, False) == NEVER
 
 
+@pytest.mark.parametrize("policy", ALL)
+def test_whoever_can_ask_nobody_can_hold_to_two_of_the_names(policy) -> None:
+    """DESIGN: an executor that cannot ask is refused under a policy that needs asking; on_request does not count."""
+    assert policy.needs_asking == (policy.auto_run == "trusted" or policy.retry_outside_on_failure)
+    assert [name for name, preset in PRESETS.items() if preset.needs_asking] == ["untrusted", "on-failure"]
+
+
 @pytest.mark.parametrize(
     ("a", "b", "met"),
     [

@@ -23,7 +23,7 @@ from tertulia.protocol.items import (
     ToolOutput,
     UserMessage,
 )
-from tertulia.protocol.records import Agreed, Asked, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
+from tertulia.protocol.records import Agreed, Asked, Drawn, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import EVENT_TYPES
 from tertulia.rollout.codec import Codec
@@ -203,6 +203,8 @@ RECORDS: dict[str, st.SearchStrategy[Record]] = {
         Rewritten, conversations, st.lists(counts, max_size=3).map(tuple), counts, counts, st.none() | summaries
     ),
     "submitted": st.builds(Submitted, conversations, tasks, ids, st.none() | ids),
+    "drawn": st.builds(Drawn, conversations, counts)
+    | st.builds(Drawn, conversations, counts, texts, st.none() | texts, st.none() | texts),
     "asked": st.builds(
         lambda tools, **fields: Asked(tools=tools[0], tools_json=tools[1], **fields),
         st.sampled_from([("0" * 64, b"[]"), ("~x", b'[{"name":"shell"}]'), ("a text", b"\xff\xfe")]),

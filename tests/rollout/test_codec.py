@@ -25,7 +25,7 @@ from tertulia.protocol.events import (
 )
 from tertulia.protocol.ids import CallId, ItemId, TaskId, new_item_id, new_span_id, new_task_id
 from tertulia.protocol.items import Reasoning, Summary, TextPart, ToolOutput
-from tertulia.protocol.records import Asked, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
+from tertulia.protocol.records import Asked, Drawn, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import ExecCommandEnd, ToolCallBegin, ToolCallEnd
 from tertulia.protocol.usage import NO_USAGE, Usage
@@ -363,6 +363,17 @@ def test_only_the_key_of_a_message_id_may_stand_in_a_header(message: str, hits: 
 
     assert occurrences(rows, "own words") == 0
     assert line.what == Submitted(A, TASK, TRACE, message if hits else None)
+
+
+@pytest.mark.parametrize("drawn", [Drawn(A, 1, "<p>", "a title", "now"), Drawn(A, 2, ""), Drawn(A, 3)])
+def test_a_page_is_text_and_its_number_is_not(drawn: Drawn) -> None:
+    """S002-16: that a canvas changed is known under any policy that keeps headers; what it showed is not."""
+    (line,) = read(map(as_stored, written(drawn)))
+    assert (line.what, line.missing) == (drawn, ())
+    (line,) = read(map(as_stored, written(drawn, policy=HeadersOnly())))
+    assert line.what == Drawn(A, drawn.revision)
+    assert bool(line.missing) is (drawn.html is not None)
+    assert list(read(map(as_stored, written(drawn, policy=NoStorage())))) == []
 
 
 def test_a_tool_list_is_written_once_in_a_conversation() -> None:

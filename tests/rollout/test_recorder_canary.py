@@ -22,7 +22,7 @@ from tertulia.protocol.events import (
 )
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import ImagePart, Reasoning, Summary, ToolOutput, UserMessage
-from tertulia.protocol.records import Ended, Queued, Rewritten, Said, Submitted
+from tertulia.protocol.records import Drawn, Ended, Queued, Rewritten, Said, Submitted
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import (
     ApprovalRequest,
@@ -95,6 +95,7 @@ async def record(store: ListStore, policy: StoragePolicy, *, items: StoragePolic
     journal.keep(Queued(A, user(C, id="q", storage=items)))
     journal.keep(Said(A, (assistant(C, storage=items), Reasoning(ItemId("r"), C, storage=items))))
     journal.keep(Rewritten(A, (), 1, 0, Summary(ItemId(C), C, 1, storage=items)))
+    journal.keep(Drawn(A, 1, C, C, C, storage=items))
     for seq, data in enumerate(TOLD, 1):
         journal.write(event(data, seq=seq), items)
     await journal.settle()

@@ -35,6 +35,20 @@ async def test_only_full_access_leaves_the_sandbox_and_needs_none(place: Place, 
     await sandbox.close()
 
 
+async def test_a_directory_of_the_commands_own_goes_with_it(place: Place, tmp_path: Path) -> None:
+    """S003-24: by the keeper, which is there when we are not."""
+    sandbox = Sandbox(tier=Bubblewrap("/no/such/bwrap"), clock=SystemClock())
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "said").write_text("secret")
+    command = place.command("true")
+    danger = replace(command.confinement, mode="danger_full_access")
+    finished = await sandbox.run(replace(command, confinement=danger, temporary=str(own)), timeout_s=DEADLINE_S)
+    assert finished.exit_code == 0
+    assert not own.exists()
+    await sandbox.close()
+
+
 def test_it_finds_nothing_and_adds_nothing() -> None:
     tier = Unconfined()
     assert tier.find() == ""

@@ -646,3 +646,37 @@ async def test_a_task_can_do_other_work_than_turns_and_ends_like_any_other() -> 
         assert (await chain.answer).status == "interrupted"
         assert ends(on.events.drain())[-1] == ("turn_aborted", "interrupted")
         assert not on.model.requests
+
+
+# ---- other agents
+
+
+class Other:
+    """Implements `Backend`."""
+
+    def __init__(self, error: type[Exception] | None = None) -> None:
+        self.error = error
+        self.commissions: list[Any] = []
+
+    async def run(self, floor: Any, commission: Any) -> None:
+        self.commissions.append(commission)
+        if self.error is not None:
+            raise self.error("no")
+        floor.last_text = "done by another"
+
+
+@pytest.mark.parametrize("error", [None, ModelError, ValueError])
+async def test_a_task_of_another_backend_is_done_by_it_and_ends_like_any(error: type[Exception] | None) -> None:
+    """Issue 11: the same scheduler; one terminal event whatever becomes of it."""
+    async with stage("never asked", executors={"other": {"command": ["other"]}}) as on:
+        other = Other(error)
+        on.parts.scheduler._runner._find_backend = lambda talk: other
+        conversation = await on.session.open(backend="command:other")
+        reply = await conversation.message("go", task_type="chat", previous_result={"value": 1})
+        assert reply.status == ("completed" if error is None else "failed")
+        assert reply.text == ("done by another" if error is None else None)
+        (commission,) = other.commissions
+        assert (commission.task_type, commission.previous_result) == ("chat", {"value": 1})
+        assert on.model.requests == []
+        assert [kind for kind in on.events.types() if kind in TERMINAL] == ["task_complete"]
+        on.check_idle()

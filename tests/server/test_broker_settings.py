@@ -25,6 +25,13 @@ def test_who_wants_less_written_down_gets_that() -> None:
     assert broker_settings(Settings(storage_policy="none"), Path("/h")).rights().storage_policy == NoStorage()
 
 
+def test_answers_are_whole_up_to_what_the_user_or_a_view_says() -> None:
+    """A default that is meant for our own models is not for programs."""
+    assert broker_settings(Settings(), Path("/h")).rights().limits.max_output_bytes is None
+    said = broker_settings(Settings(limits={"max_output_bytes": 1_000, "mcp_concurrency": 3}), Path("/h"))
+    assert (said.rights().limits.max_output_bytes, said.rights().limits.mcp_concurrency) == (1_000, 3)
+
+
 def test_a_view_is_found_by_its_name() -> None:
     settings = Settings(mcp_views={"review": {"mcp_tool_allowlist": ["a__b"]}})
     assert find_view(settings, "review").mcp_tool_allowlist == ("a__b",)

@@ -8,6 +8,7 @@ Exit codes: 0 done, 1 it failed, 2 usage or configuration, 124 our own timeout, 
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from tertulia.apps.errors_shown import explained
 from tertulia.apps.global_flags import global_flags
 from tertulia.apps.terminal import harmless
 from tertulia.errors import AgentError
+from tertulia.policy.redaction import log_filter
 from tertulia.version import __version__
 
 VERBS = {
@@ -27,9 +29,11 @@ VERBS = {
     "conv": "Open, ask, read and close conversations of a stored session.",
     "demo": "Watch two isolated conversations in one session; needs no key.",
     "models": "List models, fetch and remove the embedded one, try one out.",
+    "agents": "List other agents that can do the work (Codex, Claude Code), try one out.",
     "app-server": "Serve a session as JSON-RPC over standard input and output.",
     "serve": "Serve sessions over WebSocket and MCP, on a port of this machine.",
     "mcp-server": "Be an MCP server: conversations as tools, over standard input and output.",
+    "acp": "Be an agent in an editor: Zed, JetBrains, Neovim.",
     "mcp": "List, add, remove, trust and try out MCP servers.",
     "mcp-broker": "Serve all your MCP servers as one, to any other program.",
     "prompt": "Show everything that a model would be told, and what each part costs.",
@@ -95,6 +99,7 @@ def program(context: click.Context) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and give back its exit code."""
     _have_somewhere_to_write()
+    _keep_the_log_clean()
     try:
         return _run(arguments)
     except OSError as error:
@@ -129,6 +134,13 @@ def _have_somewhere_to_write() -> None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _keep_the_log_clean() -> None:
+    """What is logged where nobody has set up a log goes to standard error, by this handler."""
+    handler = logging.lastResort
+    if handler is not None and not handler.filters:
+        handler.addFilter(log_filter())
 
 
 def _let_go_of_output() -> None:

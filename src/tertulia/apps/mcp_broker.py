@@ -28,7 +28,13 @@ In the configuration of Codex:
 
 @click.command("mcp-broker", epilog=_MORE)
 @click.option("--view", metavar="NAME", help="Serve [mcp_views.NAME] of the configuration; without it, everything.")
-@click.option("--http", "port", metavar="PORT", type=int, help="Serve HTTP on loopback instead; 0 chooses a port.")
+@click.option(
+    "--http",
+    "port",
+    metavar="PORT",
+    type=click.IntRange(0, 65_535),
+    help="Serve HTTP on loopback instead; 0 chooses a port.",
+)
 @click.option("--alone", is_flag=True, help="Start servers for this client only, and share them with nobody.")
 @click.option("--idle-exit", metavar="SECONDS", type=float, default=300.0, show_default=True,
               help="How long the shared broker stays when no program uses it.")  # fmt: skip

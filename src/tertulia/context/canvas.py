@@ -50,9 +50,14 @@ class CanvasStore:
     """
 
     def __init__(
-        self, publish: Callable[[str, CanvasUpdated], object] | None = None, clock: Clock | None = None
+        self,
+        publish: Callable[[str, CanvasUpdated], object] | None = None,
+        clock: Clock | None = None,
+        clean: Callable[[str], str] | None = None,
     ) -> None:
+        """`clean` takes out of a page what nobody may see."""
         self._publish = publish
+        self._clean = clean or str
         self._now = Timestamps(clock or SystemClock())
         self._easels: dict[str, _Easel] = {}
 
@@ -74,7 +79,8 @@ class CanvasStore:
             raise InvalidParams(f"an agent of the archetype {easel.archetype!r:.40} has no canvas")
         page, headline = _page(html), _headline(title)
         easel.revision += 1
-        easel.canvas = canvas = Canvas(page, headline, self._now(), easel.revision)
+        shown = None if headline is None else self._clean(headline)
+        easel.canvas = canvas = Canvas(self._clean(page), shown, self._now(), easel.revision)
         self._tell(conversation_id, easel)
         return canvas
 

@@ -75,7 +75,7 @@ class EventBus:
         # Filled by garbage collection too, in whatever thread it happens to run.
         self._gone: deque[Mailbox] = deque()
         self._closed = False
-        journal.watch(self._settle)
+        self._told_at_once = journal.watch(self._settle)
         self.clean: Callable[[EventData], EventData] | None = None
         """Takes out of an event what nobody may hear; set while there is something to take out."""
         self.metrics = Metrics()
@@ -114,7 +114,7 @@ class EventBus:
             self._deliver(event)
         else:
             self._held.append((event, future))
-            if future is not None:
+            if future is not None and (future.done() or not self._told_at_once):
                 future.add_done_callback(self._on_written)
         return event
 
@@ -196,8 +196,7 @@ class EventBus:
     # ── holding back until committed ─────────────────────────────────────────────────────────────────────────
 
     def _on_written(self, future: asyncio.Future[None]) -> None:
-        if not future.cancelled():
-            future.exception()  # asked for, so that asyncio does not report it as ignored
+        _look_at(future)
         self._settle()
 
     def _settle(self) -> None:
@@ -229,6 +228,8 @@ class EventBus:
     def _give_up(self, error: AgentError) -> None:
         """Take back everything that is held, and say so."""
         last, _ = self._held[-1]
+        for _, written in self._held:
+            _look_at(written)
         self._held.clear()
         self._numbered = self._ring.last
         self._unheard = error
@@ -273,6 +274,12 @@ class EventBus:
                 self._boxes[conversation] = stay
             else:
                 self._boxes.pop(conversation, None)
+
+
+def _look_at(future: asyncio.Future[None] | None) -> None:
+    """So that asyncio does not report a failure as ignored."""
+    if future is not None and future.done() and not future.cancelled():
+        future.exception()
 
 
 def _failure(future: asyncio.Future[None]) -> AgentError | None:

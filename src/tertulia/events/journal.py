@@ -24,8 +24,8 @@ class Journal(Protocol):
     next event written; where it cannot be, that event's write fails, and the record is tried again with the next.
 
     Contract of `watch`: what it is given is called when futures have completed, all that did at once, on the loop's
-    thread; perhaps within `hurry`, `settle` or `close`, never within `write` or `keep`. The futures say the same a
-    turn of the loop later: whoever watches only need not wait for that.
+    thread; perhaps within `hurry`, `settle` or `close`, never within `write` or `keep`. Those that were complete when
+    `write` returned them are not told of. The futures say the same a turn of the loop later.
     """
 
     def write(self, event: Event, storage: StoragePolicy | None = None) -> asyncio.Future[None] | None:
@@ -36,8 +36,11 @@ class Journal(Protocol):
         """Take over what has to be remembered besides events, each by its own strictest policy."""
         ...
 
-    def watch(self, settled: Callable[[], None]) -> None:
-        """Call it each time futures have completed, in the same turn of the loop. There is one who watches."""
+    def watch(self, settled: Callable[[], None]) -> bool:
+        """Call it each time futures have completed, in the same turn of the loop, for the one who watches.
+
+        False where nothing like that will be done: then the futures tell.
+        """
         ...
 
     def hurry(self) -> None:
@@ -64,8 +67,9 @@ class NoJournal:
     def keep(self, record: Record) -> None:
         """Nothing to keep."""
 
-    def watch(self, settled: Callable[[], None]) -> None:
+    def watch(self, settled: Callable[[], None]) -> bool:
         """Nothing will ever be settled later."""
+        return False
 
     def hurry(self) -> None:
         """Nobody waits."""

@@ -15,6 +15,7 @@ from tertulia.errors import AgentError
 from tertulia.executors.command_line import command_line, standard_input
 from tertulia.executors.definition import ExecutorDefinition
 from tertulia.executors.executor import Assignment, Ending, Failed, Interrupted, Parser, Step
+from tertulia.executors.foreign_servers import servers_in_toml
 from tertulia.executors.last_words import ErrorOutput, failure, not_started
 from tertulia.executors.temporary_home import TemporaryHome, usual_place
 from tertulia.protocol.usage import Usage
@@ -134,7 +135,7 @@ class CommandExecutor:
         if home is not None:
             environment = home.furnish(self._definition.home, environment)
         return Command(
-            argv=command_line(self.name, self._definition, assignment),
+            argv=command_line(self.name, self._definition, assignment, self._others(assignment.cwd)),
             cwd=assignment.cwd,
             # Two sandboxes, one in the other, mostly means that the inner one does not work.
             confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
@@ -143,6 +144,13 @@ class CommandExecutor:
             kept_output_bytes=0,
             temporary=None if home is None else home.path,
         )
+
+    def _others(self, cwd: str) -> tuple[str, ...]:
+        """MCP servers that the agent would start by itself. A temporary home has copies of the same settings."""
+        home = self._definition.home
+        if home is None or home.servers is None:
+            return ()
+        return servers_in_toml(usual_place(home, self._environment), home.servers, home.folder, cwd)
 
 
 class _Heard:

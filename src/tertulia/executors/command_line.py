@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os.path
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tertulia.errors import UnsupportedByBackend
 from tertulia.executors.definition import ExecutorDefinition, Words
@@ -14,19 +14,26 @@ from tertulia.policy.sandbox_mode import sandbox_to_wire
 
 _GAP = "\n\n"
 _PLACE = re.compile(r"\{([a-z]+)\}")
+_OURS = "tertulia"
+"""What our MCP server is called by every agent."""
 _MAX_WORD_BYTES = 100_000
 """The kernel's limit for one argument is a little higher."""
 
 
-def command_line(name: str, definition: ExecutorDefinition, assignment: Assignment) -> Words:
-    """Program and arguments. UnsupportedByBackend where the agent has no words for what it may not do."""
+def command_line(
+    name: str, definition: ExecutorDefinition, assignment: Assignment, others: Iterable[str] = ()
+) -> Words:
+    """Program and arguments. UnsupportedByBackend where the agent has no words for what it may not do.
+
+    `others`: the names of MCP servers that it must not start.
+    """
     told = system_part(assignment)
     ending = definition.start if assignment.resume is None else definition.resume_with or ()
     return (
         *definition.command,
         *definition.args,
         *_sandbox(name, definition, assignment),
-        *_servers(definition, assignment),
+        *_servers(definition, assignment, others),
         *(_filled(definition.system, text=told, json=_json(told)) if told and _fits(definition, told) else ()),
         *_filled(ending, id=assignment.resume or ""),
     )
@@ -48,9 +55,13 @@ def _fits(definition: ExecutorDefinition, told: str) -> bool:
     return bool(definition.system) and len(_json(told).encode("utf-8", "replace")) < _MAX_WORD_BYTES
 
 
-def _servers(definition: ExecutorDefinition, assignment: Assignment) -> Iterator[str]:
+def _servers(definition: ExecutorDefinition, assignment: Assignment, others: Iterable[str]) -> Iterator[str]:
     """No MCP server but ours, if there is one."""
-    yield from _filled(definition.servers)
+    if not any("{name}" in word for word in definition.servers):
+        others = ("",)
+    for other in others:
+        if other != _OURS:
+            yield from _filled(definition.servers, name=other)
     if assignment.server:
         program, *arguments = assignment.server
         yield from _filled(definition.server, command=_json(program), args=_json(arguments))

@@ -31,6 +31,8 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     files: Words = ()
     """What a temporary home gets a copy of: login and settings, nothing that was said."""
+    servers: str | None = None
+    """Of these the file, in TOML, that may name MCP servers of the agent's own."""
 
 
 class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"resume_with": "resume"}):
@@ -57,7 +59,7 @@ class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"res
     system: Words = ()
     """How it is told its system part: `{text}`, or `{json}` for a JSON string. None: before the prompt."""
     servers: Words = ()
-    """What keeps it from MCP servers that are not ours."""
+    """What keeps it from MCP servers that are not ours; with `{name}`, once for each that its settings name."""
     server: Words = ()
     """How it is told of ours: `{command}` and `{args}` are JSON."""
     env: Mapping[str, str] = {}

@@ -24,10 +24,11 @@ CODEX = ExecutorDefinition(
     network=("-c", "sandbox_workspace_write.network_access=true"),
     root=("--add-dir", "{root}"),
     system=("-c", "developer_instructions={json}"),
-    servers=("-c", "mcp_servers={}"),
+    # An empty table would not do: it is merged with the one in the user's file.
+    servers=("-c", "mcp_servers.{name}.enabled=false"),
     server=("-c", "mcp_servers.tertulia.command={command}", "-c", "mcp_servers.tertulia.args={args}"),
     env_vars=("CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL", *_NETWORK),
-    home=Home(variable="CODEX_HOME", folder=".codex", files=("auth.json", "config.toml")),
+    home=Home(variable="CODEX_HOME", folder=".codex", files=("auth.json", "config.toml"), servers="config.toml"),
     install="npm install -g @openai/codex",
     login="codex login",
 )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from mcp.server.session import ServerSession
 
+_log = logging.getLogger(__name__)
 _MODERN = "2026-07-28"
 _QUESTION = "question"
 _INVALID_PARAMS = -32602
@@ -103,10 +104,15 @@ class Broker:
 
     async def serve(self, reading: Any, writing: Any) -> None:
         """One connection, given as the SDK's pair of streams, until its other side is gone."""
+        from anyio import BrokenResourceError
         from mcp.server.lowlevel import NotificationOptions
 
         options = self.server.create_initialization_options(NotificationOptions(tools_changed=True))
-        await self.server.run(reading, writing, options)
+        try:
+            await self.server.run(reading, writing, options)
+        except* BrokenResourceError:
+            # Of the SDK's own streams, when it is stopped with a message in one of them.
+            _log.debug("a client's connection ended with something unsaid")
 
     def close(self) -> None:
         """Give up the calls that wait for a client."""

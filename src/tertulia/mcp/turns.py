@@ -40,7 +40,7 @@ class Turn:
     async def asked(self, task: asyncio.Task[object]) -> None:
         """Wait for it, as long as the call lasts. While somebody is asked, the call's time stands still."""
         loop = asyncio.get_running_loop()
-        if not self._asked and (when := self._limit.when()) is not None:
+        if not self._asked and not self._limit.expired() and (when := self._limit.when()) is not None:
             self._left_s = when - loop.time()
             self._limit.reschedule(None)
         self._asked.add(task)
@@ -49,7 +49,7 @@ class Turn:
         finally:
             task.cancel()
             self._asked.discard(task)
-            if not self._asked and not self.over and self._left_s is not None:
+            if not self._asked and not self.over and not self._limit.expired() and self._left_s is not None:
                 self._limit.reschedule(loop.time() + self._left_s)
 
     def end(self) -> None:

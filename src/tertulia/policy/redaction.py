@@ -158,10 +158,13 @@ class Redactor:
     def register_token(self, token: str) -> None:
         """From now on no more than the first eight characters of this session token are let through."""
         self._tokens.add(token)
+        # Whoever writes a log knows of no session.
+        _SHAPES._tokens.add(token)
 
     def retire_token(self, token: str) -> None:
         """The token is valid no more. It stays a secret for a while: what holds it may still have to be written."""
         self._tokens.retire(token)
+        _SHAPES._tokens.retire(token)
 
     def without_tokens(self, data: T) -> T:
         """Data that crosses to listeners, without session tokens; the same object where there are none."""
@@ -233,6 +236,11 @@ class RedactingFilter(logging.Filter):
 
 
 _SHAPES = Redactor()
+
+
+def log_filter() -> RedactingFilter:
+    """For handlers of a whole process: knows the session tokens of all that runs in it, and shapes of keys."""
+    return RedactingFilter(_SHAPES)
 
 
 def for_the_log(error: BaseException, storage: StoragePolicy | None = None) -> str:

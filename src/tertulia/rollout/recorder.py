@@ -163,9 +163,10 @@ class Recorder:
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(_LINGER_S, self._on_due)
 
-    def watch(self, settled: Callable[[], None]) -> None:
+    def watch(self, settled: Callable[[], None]) -> bool:
         """Call it each time futures have completed."""
         self._settled = settled
+        return True
 
     def hurry(self) -> None:
         """Somebody waits: what has come together is committed now."""

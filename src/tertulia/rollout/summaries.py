@@ -37,6 +37,8 @@ class Summary(msgspec.Struct, frozen=True):
     """Of its first conversation, where it has one and it is stored."""
     preview: str | None = None
     """The beginning of the first thing somebody said in it."""
+    cwd: str | None = None
+    """Where its first conversation works."""
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -61,12 +63,12 @@ def summary(home: Path, session_id: str) -> Summary:
 def summary_of(home: Path, entry: Entry) -> Summary:
     """The same, for an entry that is known. Reads only the beginning of the file."""
     files = SessionFiles(home, entry.id)
-    title = preview = script = None
+    title = preview = script = cwd = None
     if entry.trouble is None and entry.bodies:
         with suppress(StorageError), closing(SqliteReader(files.db, _CLOCK)) as reader:
-            title, preview, script = _introduction(reader.rows())
+            title, preview, script, cwd = _introduction(reader.rows())
     # The name of a script is a text, so it stands with the others and not in the index.
-    return Summary(replace(entry, model=entry.model or script), is_held(files), title, preview)
+    return Summary(replace(entry, model=entry.model or script), is_held(files), title, preview, cwd)
 
 
 def search(home: Path, text: str, limit: int = 100) -> Iterator[Match]:
@@ -89,19 +91,19 @@ def search(home: Path, text: str, limit: int = 100) -> Iterator[Match]:
                     return
 
 
-def _introduction(rows: Iterator[Stored]) -> tuple[str | None, str | None, str | None]:
-    title = preview = script = None
+def _introduction(rows: Iterator[Stored]) -> tuple[str | None, ...]:
+    title = preview = script = cwd = None
     first = 0
     for row in rows:
         if row.kind == "talk" and not first:
             first = row.n
         elif row.kind == "terms" and row.talk == first and title is None:
-            title, script = _string(_body(row).get("title")), _string(_body(row).get("model"))
+            title, script, cwd = (_string(_body(row).get(name)) for name in ("title", "model", "cwd"))
         elif row.kind in ("said", "queued") and row.type == "user" and not _object(row.header).get("injected"):
             preview = _shortened(_text(_body(row)))
         if preview is not None or row.n > _EARLY_ROWS:
             break
-    return title, preview, script
+    return title, preview, script, cwd
 
 
 def _shortened(text: str) -> str | None:

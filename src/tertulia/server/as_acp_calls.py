@@ -1,4 +1,4 @@
-"""The tool calls of an ACP session: each is told once, grows, and ends once. What a call shows is in `as_acp_titles`."""
+"""The tool calls of an ACP session: each is told once, grows, and ends once. See `as_acp_titles` for how one looks."""
 
 from __future__ import annotations
 

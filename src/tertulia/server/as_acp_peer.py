@@ -71,6 +71,8 @@ class Peer:
         self._jobs: dict[asyncio.Task[Answered | AgentError], Request] = {}
         self._ids = count()
         self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._deaf = False
+        """It answers nothing any more."""
         self._gone = False
 
     # ── the client speaks ────────────────────────────────────────────────────────────────────────────────────
@@ -145,7 +147,7 @@ class Peer:
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         """What it answers; None for a refusal, for nonsense, and where nobody is there any more."""
-        if self._gone:
+        if self._deaf:
             return None
         id = next(self._ids)
         future = self._asked[id] = asyncio.get_running_loop().create_future()
@@ -176,7 +178,8 @@ class Peer:
             await asyncio.sleep(0)
 
     def forsake(self) -> None:
-        """The client answers nothing any more: whoever waits for it is told so."""
+        """The client answers nothing any more: whoever waits for it, or will, is told so."""
+        self._deaf = True
         for future in self._asked.values():
             if not future.done():
                 future.set_result(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 import shlex
 from typing import Any, Literal, cast
 
@@ -19,6 +20,7 @@ MAX_DIFFS = 50
 MAX_DIFF_CHARACTERS = 256 * 1024
 """Of all changes of one call together; what is more is left to the file itself."""
 
+_TICKS = re.compile("`+")
 _SHELLS = ("-c", "-lc")
 _NAMED = {
     "web_search": "Search the web",
@@ -78,13 +80,9 @@ def location(path: str, cwd: str) -> dict[str, Any]:
 
 def fenced(text: str) -> str:
     """A text that Markdown leaves as it is, whatever is in it."""
-    longest = max((len(run) for run in _runs(text)), default=0)
+    longest = max(map(len, _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text.rstrip()}\n{fence}"
-
-
-def _runs(text: str) -> list[str]:
-    return "".join(letter if letter == "`" else " " for letter in text).split() if "```" in text else []
 
 
 def _command(given: dict[str, Any]) -> str | None:

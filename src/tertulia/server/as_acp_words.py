@@ -1,4 +1,4 @@
-"""What the model says and thinks, in the pieces that ACP has for it: each character once, whatever got lost on the way."""
+"""What the model says and thinks, in ACP's pieces: each character once, whatever got lost on the way."""
 
 from __future__ import annotations
 

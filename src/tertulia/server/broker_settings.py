@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParams
 from tertulia.mcp.named_view import NamedView, view_from_wire
+from tertulia.policy.limits import Limits
 from tertulia.protocol.storage import HeadersOnly, strictest
 from tertulia.session.settings import Settings
 
@@ -15,13 +16,18 @@ from tertulia.session.settings import Settings
 def broker_settings(settings: Settings, user_home: Path) -> Settings:
     """The user's own servers, shared by whoever comes: not a project's, and in nobody's project directory.
 
-    What is called is written down, what is said is not: it belongs to other programs.
+    What is called is written down, what is said is not: it belongs to other programs. How much of an answer a model
+    reads is theirs to say too, unless the user has said it: what we leave out by ourselves is only what is huge.
     """
+    limits = settings.rights().limits
+    if limits.max_output_bytes == Limits().max_output_bytes:
+        limits = replace(limits, max_output_bytes=None)
     return replace(
         settings,
         cwd=str(user_home),
         model="scripted/tour",
         project_servers=(),
+        limits=limits,
         storage_policy=strictest(settings.rights().storage_policy, HeadersOnly()),
     )
 

@@ -50,7 +50,8 @@ class BrokerSocket:
         listening = _bound(self._path)
         server = await asyncio.start_unix_server(self._client, sock=listening, limit=MAX_GREETING, backlog=_BACKLOG)
         try:
-            self._wait_for_clients()
+            # Whoever had it started is on the way.
+            self._wait_for_clients(max(self._idle_exit_s, GREETING_S))
             await self._over.wait()
         finally:
             # First of all: whoever comes from now on must find nobody, and start another.
@@ -65,8 +66,8 @@ class BrokerSocket:
         """Serve no longer."""
         self._over.set()
 
-    def _wait_for_clients(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._idle_exit_s, self.stop)
+    def _wait_for_clients(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.stop)
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -79,12 +80,16 @@ class BrokerSocket:
                 await self._serve_one(reader, writer)
         except OSError:
             _log.info("a client of the broker is gone")
+        except asyncio.CancelledError:
+            # By us: asyncio's streams make a noise about a task of theirs that ends so.
+            if not self._over.is_set():
+                raise
         finally:
             self._clients.discard(task)
             # What it has not read by now it will not read.
             writer.transport.abort()
             if not self._clients:
-                self._wait_for_clients()
+                self._wait_for_clients(self._idle_exit_s)
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -105,6 +105,14 @@ class SinkSocket(WebSocketsSansIOProtocol):
         self.scope["extensions"][EXTENSION] = _Sink(self)  # type: ignore[index,typeddict-item]
         await super().run_asgi()
 
+    def data_received(self, data: bytes) -> None:
+        """By asyncio. Reading goes on until a second message waits; to stop at each costs more than most of them."""
+        # Said to be paused already, so that the base class does not; it goes on reading when nothing waits any more.
+        self.read_paused = True
+        super().data_received(data)
+        if self.queue.qsize() > 1:
+            self.transport.pause_reading()
+
     def write_texts(self, messages: Sequence[bytes]) -> None:
         """All at once. Dropped where the other side is gone."""
         if messages and self.handshake_complete and not (self.close_sent or self.transport.is_closing()):

@@ -27,10 +27,21 @@ GRACE_S = 2
 def listen(port: int, host: str = LOOPBACK) -> socket.socket:
     """A socket that listens there; 0 chooses a free port. InvalidParams where that cannot be."""
     try:
-        kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(address[:2], family=kind, backlog=BACKLOG)
+        kind, form, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
+        )[0]
+        # Its protocol by name: asyncio turns off Nagle's delay only where it is told that this is TCP.
+        listening = socket.socket(kind, form, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(BACKLOG)
+        except BaseException:
+            listening.close()
+            raise
     except (OSError, OverflowError, UnicodeError) as error:
         raise InvalidParams(f"port {port} of {host}: {getattr(error, 'strerror', None) or error}") from None
+    return listening
 
 
 def url_of(listening: socket.socket) -> str:

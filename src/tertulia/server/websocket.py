@@ -58,16 +58,21 @@ class Sockets:
 async def _read(websocket: WebSocket, connection: Connection) -> None:
     """What it says, one after another. A client that does not read is not read either."""
     while True:
-        try:
-            async with asyncio.timeout(None if connection.is_initialized else INITIALIZE_S):
-                message: Any = await websocket.receive()
-        except TimeoutError:
-            await websocket.close(_POLICY, "no initialize")
-            return
+        message: Any = await (websocket.receive() if connection.is_initialized else _early(websocket))
         if message["type"] == "websocket.disconnect":
             return
         text = message.get("text")
         await connection.receive(message["bytes"] if text is None else text.encode("utf-8", "surrogatepass"))
+
+
+async def _early(websocket: WebSocket) -> Any:
+    """What a client says that has no session yet. Waiting for nothing has an end."""
+    try:
+        async with asyncio.timeout(INITIALIZE_S):
+            return await websocket.receive()
+    except TimeoutError:
+        await websocket.close(_POLICY, "no initialize")
+        return {"type": "websocket.disconnect"}
 
 
 def _chosen(offered: list[str]) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -48,6 +48,7 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.session.internal_door import InternalDoor
 from tertulia.session.notary import Arrival
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _KEPT_AUDITS = 1_000
 
@@ -87,7 +88,7 @@ class Agency:
         self._keep = keep
         self._discover: Callable[[], list[tuple[str, Callable[[], object]]]] | None = discover
         self._tokens = SessionTokenStore(clock, redactor=redactor)
-        self.canvases = CanvasStore(self._drawn, clock)
+        self.canvases = CanvasStore(self._drawn, clock, redactor.without_tokens)
         self.internal = InternalTools(self._tokens, self._note, self.canvases.handlers(), clock=clock)
         self.door = InternalDoor(door_at, self.internal, nursery)
         self.audit: deque[AuditRecord] = deque(maxlen=_KEPT_AUDITS)
@@ -149,7 +150,10 @@ class Agency:
         present = self._present.get(talk.id)
         if present is None or talk.terms.agent is None:
             return
-        self._tokens.renew(talk.id)
+        if not self._tokens.renew(talk.id):
+            # It has expired, for those outside. The house knows its own.
+            token = self._tokens.generate(present.meta.name, talk.id)
+            present = self._present[talk.id] = replace(present, context=replace(present.context, token=token))
         with _under(talk.storage):
             context = await self._injector.refresh(
                 present.meta.name, present.meta, present.context, token_in_prompt=False
@@ -192,6 +196,10 @@ class Agency:
         token = self.token(conversation)
         address = {"TERTULIA_SOCKET": str(self.door.path)} if self.door.is_open else {}
         return {} if not token else {"TERTULIA_TOKEN": token, **address}
+
+    def cleaned(self, data: T) -> T:
+        """Data for others, without tokens; the same object where there are none."""
+        return data if self._bus.clean is None else self._tokens.redactor.without_tokens(data)
 
     @property
     def tokens(self) -> int:

@@ -70,12 +70,24 @@ class Conversation:
         sender: str | None = None,
         if_busy: Literal["wait", "fail"] = "wait",
         output_schema: dict[str, Any] | None = None,
+        task_type: Literal["code", "chat"] | None = None,
+        previous_result: Any = None,
     ) -> Reply:
         """Say something and wait for the answer. A failed task is an answer: look at `Reply.status`.
 
         Cancelling the wait stops the task. The same `message_id` again gives the same answer, not a second run.
+        `task_type` and `previous_result` are for conversations that another agent works for: how much it is told of
+        earlier messages, and what the step before this one of a pipeline came to.
         """
-        asked = self._asked(content, message_id=message_id, sender=sender, if_busy=if_busy, output_schema=output_schema)
+        asked = self._asked(
+            content,
+            message_id=message_id,
+            sender=sender,
+            if_busy=if_busy,
+            output_schema=output_schema,
+            task_type=task_type,
+            previous_result=previous_result,
+        )
         scheduler = self._parts.scheduler
         chain = submission.submit(scheduler, self._parts.conversations.find(self.id), asked)
         return await submission.answer(scheduler, chain)
@@ -88,12 +100,22 @@ class Conversation:
         sender: str | None = None,
         if_busy: Literal["wait", "fail"] = "wait",
         output_schema: dict[str, Any] | None = None,
+        task_type: Literal["code", "chat"] | None = None,
+        previous_result: Any = None,
     ) -> AsyncGenerator[Event, None]:
         """Say something and get every event of the answer as it comes. Leaving the loop early stops the task.
 
         Whoever follows it can answer an `approval_request`: see `Session.approvals`.
         """
-        asked = self._asked(content, message_id=message_id, sender=sender, if_busy=if_busy, output_schema=output_schema)
+        asked = self._asked(
+            content,
+            message_id=message_id,
+            sender=sender,
+            if_busy=if_busy,
+            output_schema=output_schema,
+            task_type=task_type,
+            previous_result=previous_result,
+        )
         parts = self._parts
         talk = parts.conversations.find(self.id)
         following = aclosing(submission.follow(parts.scheduler, parts.bus, talk, asked))

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import asdict, replace
 
-from tertulia.errors import Closed, InvalidParams, MethodNotFound
+from tertulia.errors import AgentError, Closed, InvalidParams, MethodNotFound
 from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.narrowing import Narrowed, narrow
 from tertulia.protocol import inputs as i
@@ -274,8 +274,22 @@ async def call(host: Host, own: Session | None, name: str, params: Mapping[str, 
         raise InvalidParams("session_id is missing")
     if session is not None and session.closed and name not in _EVEN_CLOSED:
         raise Closed(f"session {session.id} is closed; name another one, or start one")
-    answer = await operation.run(host, cast(Session, session), parse(operation.kind, fields))
+    answer = await _run(operation, host, cast(Session, session), parse(operation.kind, fields))
     return answer if isinstance(answer, Done) else Done(answer)
+
+
+async def _run(operation: Operation, host: Host, session: Session | None, asked: Any) -> Any:
+    """What it answers, without session tokens: whoever holds one has it from elsewhere."""
+    agency = None if session is None or session.closed else session.parts.agency
+    try:
+        answer = await operation.run(host, cast(Session, session), asked)
+    except AgentError as error:
+        if agency is not None:
+            error.message = agency.cleaned(error.message)
+        raise
+    if agency is None:
+        return answer
+    return replace(answer, answer=agency.cleaned(answer.answer)) if isinstance(answer, Done) else agency.cleaned(answer)
 
 
 def _narrowed_settings(base: Settings, asked: i.SessionFields) -> tuple[Settings, tuple[Narrowed, ...]]:

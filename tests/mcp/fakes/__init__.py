@@ -1,13 +1,14 @@
 """Servers for tests: small programs, real processes, honest or not.
 
-`bare.py [--record FILE] [--tools NAMES] [--era 2025-06-18]`
+`bare.py [--record FILE] [--tools NAMES] [--era 2025-06-18] [--define FILE]`
     Standard library only, old era, up in some 30 ms. Tools: `echo(text)`, `slow(seconds)` with progress, records
     `cancelled`, `ask(question)` elicits, `visit(url)` elicits by address, `sample(text)`, `roots`, `env(name?)`,
     `fail(text)` an error that the tool reports, `refuse` an error of the protocol, `size(bytes)` that much text,
     `picture`, `mixed` every kind of content, `structured`, `pid`, `define(tools)` changes its own definitions and says
     so, `die(code)`, `gate` is refused until a page was visited.
     FILE gets a line for each thing that happened: `start PID`, `call NAME`, `cancelled NAME`, `sigterm`, `eof`.
-`plain.py [http PORT] [--record FILE]`
+    With `--define` the answer to tools/list stands in that file, and is read again each time.
+`plain.py [http PORT] [--record FILE] [--define FILE]`
     The SDK's low-level server, both eras, stdio or streamable HTTP. Tools: `echo`, `slow`, `ask`, `sample`, `env`,
     `change` (one more tool, and it says so to whoever listens). The port is printed as the first line when PORT is 0.
 `hostile.py MODE [--record FILE]`

@@ -76,6 +76,9 @@ class Bare:
         return {"protocolVersion": version, "serverInfo": info, "capabilities": {"tools": {"listChanged": True}}}
 
     def list_tools(self, params: dict[str, Any]) -> dict[str, Any]:
+        if self.options.define:
+            with open(self.options.define) as file:
+                return json.load(file)
         return {"tools": self.tools}
 
     def call(self, number: Any, params: dict[str, Any]) -> None:
@@ -210,7 +213,7 @@ def shape(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    for option in ("--record", "--tools", "--era", "--tag"):
+    for option in ("--record", "--tools", "--era", "--tag", "--define"):
         parser.add_argument(option, default="")
     return parser.parse_args()
 

@@ -24,6 +24,7 @@ changes = InMemorySubscriptionBus()
 parser = argparse.ArgumentParser()
 parser.add_argument("over", nargs="*", default=["stdio"])
 parser.add_argument("--record", default="")
+parser.add_argument("--define", default="")
 options = parser.parse_args()
 
 
@@ -38,6 +39,9 @@ def text(said: str) -> t.CallToolResult:
 
 
 async def list_tools(ctx: Any, params: Any) -> t.ListToolsResult:
+    if options.define:
+        with open(options.define) as file:
+            return t.ListToolsResult.model_validate_json(file.read())
     return t.ListToolsResult(tools=[t.Tool(name=name, input_schema={"type": "object"}) for name in NAMES])
 
 

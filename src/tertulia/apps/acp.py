@@ -1,0 +1,80 @@
+"""`tertulia acp`: an agent for Zed, JetBrains, Neovim and every other editor that speaks the Agent Client Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tertulia.apps.global_flags import Given, global_flags
+from tertulia.apps.terminal import Terminal
+from tertulia.errors import InvalidParams
+from tertulia.policy.sandbox_mode import SANDBOX_ORDER, sandbox_from_wire, sandbox_to_wire
+from tertulia.session.host import Host
+from tertulia.session.members import Models
+from tertulia.session.settings import Loaded, load_settings
+
+if TYPE_CHECKING:
+    from tertulia.server.as_acp_house import House, Settled
+
+_MORE = """
+\b
+Examples:
+  tertulia acp
+  tertulia acp -m anthropic/claude-sonnet-4-5 -a on-request
+  tertulia acp -s danger-full-access --mode workspace-write
+
+\b
+In Zed's settings.json:
+  "agent_servers": {"Tertulia": {"type": "custom", "command": "tertulia", "args": ["acp"]}}
+"""
+
+
+@click.command("acp", epilog=_MORE)
+@click.option(
+    "mode", "--mode", metavar="MODE", help="Sessions begin in this mode; -s says up to which one may be chosen."
+)
+@global_flags
+@click.pass_obj
+def command(given: Given, *, mode: str | None) -> int:
+    """Be an agent in an editor: Agent Client Protocol over standard input and output.
+
+    Each of the editor's sessions is a session of its own, in the directory that the editor names, under the settings
+    that hold there. Ends when standard input does.
+    """
+    if importlib.util.find_spec("acp") is None:
+        raise click.UsageError("this needs an extra: pip install 'tertulia[acp]'")
+    loaded = given.load()
+    notes = Terminal(sys.stderr, loaded.environment.variables)
+    for warning in loaded.warnings:
+        notes.line(("warning", "yellow"), f" {warning}")
+    # A model that does not exist is told now, not to the first client.
+    models = Models(loaded.settings, loaded.environment)
+    models.find(models.choose(loaded.settings.model)[0])
+    begin_in = None if mode is None else _mode(mode, loaded)
+
+    from tertulia.server.as_acp_stdio import serve_acp
+
+    return asyncio.run(serve_acp(lambda: _house(given, loaded, begin_in)))
+
+
+def _mode(mode: str, loaded: Loaded) -> str:
+    asked, most = sandbox_from_wire(mode), loaded.settings.rights().sandbox
+    if SANDBOX_ORDER.meet(asked, most) != asked:
+        raise InvalidParams(f"--mode {mode} is more than the settings allow: {sandbox_to_wire(most)}")
+    return sandbox_to_wire(asked)
+
+
+def _house(given: Given, loaded: Loaded, mode: str | None) -> House:
+    from tertulia.server.as_acp_house import House, Settled
+
+    def settle(cwd: Path) -> Settled:
+        there = load_settings(cwd=cwd, flags={**given.flags, "cwd": str(cwd)}, overrides=given.overrides)
+        return Settled(there.settings, there.warnings)
+
+    named = loaded.provenance.get("model", "").startswith(("flag", "-c"))
+    return House(Host(loaded.settings), settle, loaded.environment, mode=mode, model=named)

@@ -1,0 +1,59 @@
+"""What each side can do: the editor as it said so, and we as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from acp import schema as s
+
+from tertulia.version import __version__
+
+PROTOCOL_VERSION = 1
+"""The only one we speak; whoever speaks another is told so by this number."""
+
+
+class Editor(msgspec.Struct, frozen=True):
+    """What the client can do that we would use."""
+
+    terminal_output: bool = False
+    """Shows a command's output as it comes, as Zed does: an extension, said under `_meta`."""
+    forms: bool = False
+    """Has a person fill in what an MCP server asks for."""
+    pages: bool = False
+    """Sends a person to a page that an MCP server names."""
+
+
+def read_editor(asked: s.InitializeRequest) -> Editor:
+    """From its `initialize`. That it offers files and terminals of its own is no matter: see docs/acp.md."""
+    able = asked.client_capabilities
+    if able is None:
+        return Editor()
+    asks = able.elicitation
+    return Editor(
+        terminal_output=(able.field_meta or {}).get("terminal_output") is True,
+        forms=asks is not None and asks.form is not None,
+        pages=asks is not None and asks.url is not None,
+    )
+
+
+def own_abilities() -> dict[str, Any]:
+    """Our answer to `initialize`."""
+    return {
+        "protocolVersion": PROTOCOL_VERSION,
+        "agentInfo": {"name": "tertulia", "title": "Tertulia", "version": __version__},
+        "agentCapabilities": {
+            "loadSession": True,
+            "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+            "mcpCapabilities": {"http": True, "sse": False},
+            "sessionCapabilities": {
+                "list": {},
+                "delete": {},
+                "additionalDirectories": {},
+                "fork": {},
+                "resume": {},
+                "close": {},
+            },
+        },
+        "authMethods": [],
+    }

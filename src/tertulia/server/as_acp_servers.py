@@ -1,0 +1,55 @@
+"""MCP servers that an editor brings along, read into definitions: the user's own, by another hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+from acp import schema as s
+
+from tertulia.errors import InvalidParams
+from tertulia.mcp.definition import ServerDefinition
+from tertulia.mcp.servers import server_from_wire
+
+Given = s.HttpMcpServer | s.SseMcpServer | s.AcpMcpServer | s.McpServerStdio
+
+_UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class Brought(msgspec.Struct, frozen=True):
+    """Those that can be used, and what has to be said about the others."""
+
+    servers: dict[str, ServerDefinition]
+    refused: list[str]
+
+
+def brought(given: Sequence[Given], taken: Collection[str]) -> Brought:
+    """`taken`: the names of servers in the user's own settings, which win."""
+    found = Brought({}, [])
+    for server in given:
+        name = _UNFIT.sub("_", server.name).strip("_") or "server"
+        if name in taken or name in found.servers:
+            found.refused.append(f"MCP server {server.name!r:.80} is left out: there is one of that name already")
+            continue
+        try:
+            # The host's: tabs of one project share it, as they would share the editor's own.
+            found.servers[name] = server_from_wire(name, {**_table(server), "share": "host"}, origin="user")
+        except InvalidParams as error:
+            found.refused.append(f"MCP server {server.name!r:.80} is left out: {error.message}")
+    return found
+
+
+def _table(server: Given) -> dict[str, Any]:
+    match server:
+        case s.McpServerStdio():
+            return {
+                "command": server.command,
+                "args": list(server.args),
+                "env": {variable.name: variable.value for variable in server.env},
+            }
+        case s.HttpMcpServer():
+            return {"url": server.url, "http_headers": {header.name: header.value for header in server.headers}}
+        case _:
+            raise InvalidParams(f"the transport {server.type!r} is not spoken here; mcpCapabilities says so")

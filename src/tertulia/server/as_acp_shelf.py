@@ -1,0 +1,65 @@
+"""Stored sessions as an editor lists them. Reads files: call it in a thread."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tertulia.errors import InvalidParams, NotFound
+from tertulia.events.clock import SystemClock, Timestamps
+from tertulia.rollout.files import is_session_id
+from tertulia.rollout.index import Entry, list_sessions, remove_session
+from tertulia.rollout.summaries import summary_of
+from tertulia.server.as_acp_titles import one_line
+
+PAGE = 50
+
+
+def listed(home: Path, cwd: str | None, cursor: str | None) -> dict[str, Any]:
+    """One page, the newest first: sessions in which something was said, in one directory or in all."""
+    page: list[dict[str, Any]] = []
+    place: str | None = None
+    wanted = None if cwd is None else os.path.realpath(cwd)
+    for entry in _after(list_sessions(home), cursor):
+        if len(page) == PAGE:
+            return {"sessions": page, "nextCursor": place}
+        place = f"{entry.updated!r}/{entry.id}"
+        about = summary_of(home, entry)
+        if about.cwd is None or about.preview is None or (wanted is not None and os.path.realpath(about.cwd) != wanted):
+            continue
+        page.append(
+            {
+                "sessionId": entry.id,
+                "cwd": about.cwd,
+                "title": one_line(about.title or about.preview),
+                "updatedAt": Timestamps(SystemClock()).at(entry.updated),
+            }
+        )
+    return {"sessions": page}
+
+
+def remove(home: Path, session_id: str) -> None:
+    """Delete all of it. One that is not there is no mistake; Busy where another process has it open."""
+    if is_session_id(session_id):
+        with suppress(NotFound):
+            remove_session(home, session_id)
+
+
+def _after(entries: list[Entry], cursor: str | None) -> Iterator[Entry]:
+    """Those behind the place where the last page ended; what is new or used meanwhile does not move it."""
+    ordered = sorted(entries, key=_place, reverse=True)
+    if cursor is None:
+        return iter(ordered)
+    when, _, last = cursor.partition("/")
+    try:
+        end = (float(when), last)
+    except ValueError:
+        raise InvalidParams("cursor must be a nextCursor of an earlier page") from None
+    return iter([entry for entry in ordered if _place(entry) < end])
+
+
+def _place(entry: Entry) -> tuple[float, str]:
+    return entry.updated, entry.id

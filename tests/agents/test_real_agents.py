@@ -1,0 +1,253 @@
+"""The real Codex CLI and the real Claude Code as conversations of a session, offline.
+
+They talk to a provider on loopback that keeps every request: what an agent knows of a conversation is what it sends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.installed import REAL, RealAgent
+from tests.agents.provider import Provider, provider
+from tests.executors.agents import until
+from tests.session.lives import Lives
+from tests.session.staging import Stage, stage
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(params=sorted(REAL))
+def agent(request: pytest.FixtureRequest) -> RealAgent:
+    found = REAL[request.param]
+    found.program()
+    return found
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def mock() -> Iterator[Provider]:
+    with provider() as made:
+        yield made
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+@asynccontextmanager
+async def session(agent: RealAgent, home: Path, work: Path, mock: Provider, **fields: Any) -> AsyncIterator[Stage]:
+    own = {**agent.table(home, mock.url), **fields.pop("table", {})}
+    async with stage(executors={agent.backend: own}, cwd=str(work), sandbox="read-only", **fields) as acting:
+        yield acting
+
+
+def times(body: str, text: str) -> int:
+    return body.count(json.dumps(text)[1:-1])
+
+
+async def three_follow_ups(acting: Stage, agent: RealAgent, mock: Provider, **fields: Any) -> None:
+    """Each request has each earlier question and answer exactly once."""
+    conversation = await acting.session.open(backend=agent.backend, **fields)
+    for number in range(1, 5):
+        reply = await conversation.message(f"my-question-number-{number}")
+        assert (reply.status, reply.text) == ("completed", f"the-answer-number-{number}"), reply.error
+        assert len(mock.bodies) == number
+        said = [f"my-question-number-{at}" for at in range(1, number + 1)]
+        said += [f"the-answer-number-{at}" for at in range(1, number)]
+        assert {text: times(_talk(mock.bodies[-1]), text) for text in said} == dict.fromkeys(said, 1)
+    assert [entry.role for entry in await conversation.history()] == ["user", "assistant"] * 4
+
+
+def _talk(body: str) -> str:
+    """What was said, without ids: Responses has the whole item, Messages the messages."""
+    request = json.loads(body)
+    said = request.get("input") or request["messages"]
+    for item in said:
+        item.pop("id", None)
+    return json.dumps(said)
+
+
+async def test_three_follow_ups_go_on_with_the_agents_own_memory(
+    agent: RealAgent, home: Path, work: Path, mock: Provider
+) -> None:
+    """S003-20, S003-25, X-58: native resume, with every earlier answer there exactly once."""
+    async with session(agent, home, work, mock) as acting:
+        await three_follow_ups(acting, agent, mock)
+    assert "Conversation History" not in mock.bodies[-1]
+
+
+async def test_three_follow_ups_are_told_the_transcript(
+    agent: RealAgent, home: Path, work: Path, mock: Provider
+) -> None:
+    """S003-20, X-53: no resume, and every earlier answer exactly once all the same; private runs leave nothing."""
+    async with session(agent, home, work, mock) as acting:
+        await three_follow_ups(acting, agent, mock, storage_policy="headers_only")
+    assert "Conversation History" in mock.bodies[-1]
+    left = [path for path in home.rglob("*") if path.is_file()]
+    assert not [path for path in left if b"my-question-number" in path.read_bytes()]
+
+
+async def test_its_system_part_is_told_in_each_run(agent: RealAgent, home: Path, work: Path, mock: Provider) -> None:
+    """X-63, X-50: whoever resumes is told it again, once."""
+    async with session(agent, home, work, mock) as acting:
+        conversation = await acting.session.open(backend=agent.backend, base_instructions="always-say-plover")
+        for _ in range(2):
+            assert (await conversation.message("hello")).status == "completed"
+        await conversation.set_context(base_instructions="never-say-plover")
+        assert (await conversation.message("hello")).status == "completed"
+    assert [times(body, "always-say-plover") for body in mock.bodies] == [1, 1, 0]
+    assert times(mock.bodies[-1], "never-say-plover") == 1
+
+
+async def test_stopped_in_mid_run_it_is_gone_and_the_conversation_goes_on(
+    agent: RealAgent, home: Path, work: Path, mock: Provider
+) -> None:
+    """S003-30: cancel ends the tree; the next message knows what was asked."""
+    async with session(agent, home, work, mock) as acting:
+        conversation = await acting.session.open(backend=agent.backend)
+        mock.going.clear()
+        running = acting.begin(conversation.message("my-question-number-1"))
+        await until(lambda: mock.bodies)
+        assert _running(agent)
+        await conversation.interrupt()
+        assert (await running).status == "interrupted"
+        assert not _running(agent)
+        mock.going.set()
+        reply = await conversation.message("my-question-number-2")
+        assert reply.status == "completed", reply.error
+        acting.check_idle()
+    assert times(_talk(mock.bodies[-1]), "my-question-number-1") == 1
+
+
+async def test_killed_from_outside_it_has_failed_and_the_next_message_works(
+    agent: RealAgent, home: Path, work: Path, mock: Provider
+) -> None:
+    """S003-30: kill of the agent: one failure with the exit code, then it is started again."""
+    async with session(agent, home, work, mock) as acting:
+        conversation = await acting.session.open(backend=agent.backend)
+        mock.going.clear()
+        running = acting.begin(conversation.message("my-question-number-1"))
+        await until(lambda: mock.bodies)
+        for pid in _running(agent):
+            os.kill(pid, signal.SIGKILL)
+        reply = await running
+        assert reply.status == "failed"
+        assert reply.error is not None
+        assert "137" in reply.error.message
+        mock.going.set()
+        reply = await conversation.message("my-question-number-2")
+        assert reply.status == "completed", reply.error
+
+
+async def test_after_a_restart_of_the_session_it_knows_what_was_said(
+    agent: RealAgent, home: Path, work: Path, mock: Provider, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """S003-21: resume after restart."""
+    lives = Lives(monkeypatch, tmp_path)
+    settings: dict[str, Any] = {
+        "executors": {agent.backend: agent.table(home, mock.url)},
+        "cwd": str(work),
+        "sandbox": "read-only",
+    }
+    async with lives.start(**settings) as first:
+        conversation = await first.open(backend=agent.backend)
+        assert (await conversation.message("my-question-number-1")).status == "completed"
+        id, talk = first.id, conversation.id
+    async with lives.resumed(id, **settings) as second:
+        assert (await second.conversation(talk).message("my-question-number-2")).status == "completed"
+    assert times(_talk(mock.bodies[-1]), "the-answer-number-1") == 1
+
+
+async def test_an_id_that_it_does_not_know_falls_back(agent: RealAgent, home: Path, work: Path, mock: Provider) -> None:
+    """X-58: a failed resume falls back to the transcript, with an event."""
+    async with session(agent, home, work, mock) as acting:
+        conversation = await acting.session.open(backend=agent.backend)
+        assert (await conversation.message("my-question-number-1")).status == "completed"
+        for path in home.rglob("*.jsonl"):
+            path.unlink()
+        for path in home.rglob("*.sqlite*"):
+            path.unlink()
+        reply = await conversation.message("my-question-number-2")
+        assert (reply.status, reply.text) == ("completed", "the-answer-number-2"), reply.error
+        codes = [event.data.code for event in acting.events.drain() if event.type == "warning"]
+        assert codes.count("resume_failed") == 1
+    assert times(_talk(mock.bodies[-1]), "the-answer-number-1") == 1
+
+
+async def test_a_key_that_is_not_good_is_a_failure_with_the_way_to_log_in(
+    agent: RealAgent, home: Path, work: Path, mock: Provider
+) -> None:
+    """Bad input of issue 11: not logged in."""
+    mock.refuses = True
+    # Claude Code tries a key that is refused again for minutes; one that has none says so at once.
+    table = {"env": {"ANTHROPIC_BASE_URL": mock.url}} if agent.backend == "claude" else {}
+    async with session(agent, home, work, mock, table=table) as acting:
+        conversation = await acting.session.open(backend=agent.backend)
+        reply = await conversation.message("hello")
+        assert reply.status == "failed"
+        assert reply.error is not None
+        assert f"log in with `{agent.backend}" in reply.error.message
+
+
+async def test_no_mcp_server_but_ours_is_ever_started(
+    agent: RealAgent, home: Path, work: Path, mock: Provider, tmp_path: Path
+) -> None:
+    """DESIGN: foreign agents get exactly one MCP server, ours; those of the user and of the project stay out."""
+    started, ours = tmp_path / "started", tmp_path / "ours"
+    async with session(agent, home, work, mock) as acting:
+        settings = home / ".codex" / "config.toml"
+        if agent.backend == "codex":
+            (work / ".codex").mkdir()
+            other = f'[mcp_servers.other]\ncommand = "touch"\nargs = ["{started}"]\n'
+            settings.write_text(f'{settings.read_text()}{other}[projects."{work}"]\ntrust_level = "trusted"\n')
+            (work / ".codex" / "config.toml").write_text(other.replace("other", "another"))
+        written = {"mcpServers": {"other": {"command": "touch", "args": [str(started)]}}}
+        (home / ".claude.json").write_text(json.dumps(written))
+        (work / ".mcp.json").write_text(json.dumps(written))
+        conversation = await acting.session.open(backend=agent.backend)
+        talk = acting.parts.conversations.find(conversation.id)
+        acting.parts.scheduler._runner._find_backend(talk)._server = lambda _: ("touch", str(ours))
+        assert (await conversation.message("hello")).status == "completed"
+    assert ours.exists()
+    assert not started.exists()
+
+
+def _running(agent: RealAgent) -> list[int]:
+    """Its processes, as the kernel lists them."""
+    program = os.path.realpath(agent.program())
+    return [pid for pid in _processes() if _program(pid) == program and _is_ours(pid)]
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def _program(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
+
+
+def _is_ours(pid: int) -> bool:
+    """Whether it was started in the home of this very test: others may run side by side."""
+    try:
+        return f"HOME={os.environ['HOME']}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False

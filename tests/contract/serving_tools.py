@@ -1,0 +1,123 @@
+"""MCP servers for the contract: tables as a user writes them, definitions in a file, and what came of the calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import tertulia
+from tertulia.testing import ScriptedModel, call
+from tests.contract.talking import DEADLINE_S, past
+from tests.mcp.fakes import bare, hostile, plain
+
+OBJECT = {"type": "object"}
+
+
+def table(*options: str, **fields: Any) -> dict[str, Any]:
+    """A small honest server of the old era, called without asking."""
+    return _table(bare(*options), fields)
+
+
+def offering(*names: str, **fields: Any) -> dict[str, Any]:
+    """The same with these tools only."""
+    return table("--tools", ",".join(names), **fields)
+
+
+def modern(*options: str, **fields: Any) -> dict[str, Any]:
+    """One of the new era."""
+    return _table(plain(*options), fields)
+
+
+def spoilt(habit: str, *options: str, **fields: Any) -> dict[str, Any]:
+    """One with a bad habit."""
+    return _table(hostile(habit, *options), fields)
+
+
+def _table(argv: tuple[str, ...], fields: dict[str, Any]) -> dict[str, Any]:
+    return {"command": argv[0], "args": list(argv[1:]), "approval": "approve", **fields}
+
+
+class Voice:
+    """A model that is told what to say next as the test goes on, and else ends its turn."""
+
+    def __init__(self) -> None:
+        self.next: deque[Any] = deque()
+        self.model = ScriptedModel([lambda asked: self.next.popleft() if self.next else "Done."], repeat=True)
+
+    def calls(self, name: str, **arguments: Any) -> None:
+        """The next answer is this call."""
+        self.next.append(call(name, arguments))
+
+    def house(self, servers: dict[str, Any], **settings: Any) -> AbstractAsyncContextManager[tertulia.Session]:
+        """A session with these servers; nobody is there to be asked."""
+        given = {"approval_policy": "never", **settings}
+        return tertulia.Session.start(tertulia.Settings(model=self.model, mcp_servers=servers, **given))
+
+
+def tool(name: str, description: str = "A tool.", schema: Any = None, **annotations: bool) -> dict[str, Any]:
+    """A definition as a server sends it."""
+    made = {"name": name, "description": description, "inputSchema": OBJECT if schema is None else schema}
+    return {**made, "annotations": annotations} if annotations else made
+
+
+def define(file: Path, *tools: dict[str, Any], **rest: Any) -> str:
+    """Write the answer to tools/list; the option that reads it."""
+    file.write_text(json.dumps({"tools": list(tools), **rest}))
+    return str(file)
+
+
+def offered(conversation: tertulia.Conversation) -> list[str]:
+    """The MCP tools that it has."""
+    return [each.name for each in conversation.tools() if each.source == "mcp"]
+
+
+async def ends(house: tertulia.Session, conversation: tertulia.Conversation | None = None) -> list[tuple[bool, str]]:
+    """Of every call so far: whether it worked, and what came back."""
+    where = {} if conversation is None else {"conversation_id": conversation.id}
+    return [(end.data.success, end.data.output) for end in await past(house, type="tool_call_end", **where)]
+
+
+async def kinds(house: tertulia.Session, type: str) -> list[Any]:
+    """The data of every durable event of that type so far."""
+    return [event.data for event in await past(house, type=type)]
+
+
+async def until(news: AsyncIterator[tertulia.Event], type: str) -> tertulia.Event:
+    """The next event of that type. Whoever holds the stream is somebody who can be asked."""
+    async with asyncio.timeout(DEADLINE_S):
+        async for event in news:
+            if event.type == type:
+                return event
+    raise AssertionError(f"the session ended without {type}")
+
+
+def lines(file: Path) -> list[str]:
+    """What a server wrote down."""
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def lives(pid: int) -> bool:
+    """Whether there is such a process, and not merely its remains."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def tagged(tag: str) -> list[int]:
+    """Every process of this machine that has a word in its command line."""
+    found: list[int] = []
+    for entry in os.listdir("/proc"):
+        try:
+            words = Path(f"/proc/{entry}/cmdline").read_bytes() if entry.isdigit() else b""
+        except OSError:
+            continue
+        if tag.encode() in words and lives(int(entry)):
+            found.append(int(entry))
+    return found

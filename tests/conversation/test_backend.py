@@ -1,0 +1,15 @@
+"""The port for other agents, in a house that has none."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tertulia.conversation.backend import nobody
+from tertulia.errors import UnsupportedByBackend
+from tests.conversation.making import talk, terms
+
+
+def test_a_house_without_other_agents_says_so() -> None:
+    with pytest.raises(UnsupportedByBackend, match="there is no backend 'codex' here"):
+        nobody(talk(replace(terms(), backend="codex")))

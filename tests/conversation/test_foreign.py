@@ -1,0 +1,197 @@
+"""A task done by another agent, as far as no program is needed: see also `tests/session/test_backends.py`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Literal
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from tertulia.conversation.foreign import AgentFailed, ForeignAgent
+from tertulia.errors import UnsupportedByBackend
+from tertulia.executors.continuity_settings import Continuity
+from tertulia.executors.executor import (
+    AgentText,
+    Assignment,
+    Failed,
+    Finished,
+    Interrupted,
+    NativeId,
+    Resuming,
+    Step,
+    UsageReport,
+)
+from tertulia.policy.approval_policy import NEVER, UNTRUSTED
+from tertulia.policy.narrowing import TOP
+from tertulia.protocol.ids import new_item_id
+from tertulia.protocol.items import UserMessage, text_parts
+from tertulia.protocol.storage import HeadersOnly
+from tertulia.protocol.usage import Usage
+from tests.conversation.floors import Standing, standing
+
+RIGHTS = replace(TOP, approval_policy=NEVER)
+
+
+def calm(**given: Any) -> Standing:
+    """Where nobody has to be asked."""
+    return standing(**{"rights": RIGHTS, **given})
+
+
+class Order(msgspec.Struct, frozen=True):
+    """Implements `Commission`."""
+
+    input: tuple[UserMessage, ...]
+    base_instructions_override: str | None = None
+    output_schema: str | None = None
+    task_type: Literal["code", "chat"] | None = None
+    previous_result: Any = None
+
+
+class Actor:
+    """Implements `Executor` with steps that were written down before."""
+
+    name = "actor"
+    identity = ("actor",)
+    can_resume = True
+
+    def __init__(self, *runs: Sequence[Step], can_ask: bool = False) -> None:
+        self._runs = list(runs)
+        self.can_ask = can_ask
+        self.assignments: list[Assignment] = []
+
+    async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
+        self.assignments.append(assignment)
+        for step in self._runs.pop(0):
+            yield step
+
+
+def agent(actor: Actor, **resuming: Any) -> ForeignAgent:
+    return ForeignAgent(actor, Continuity(), Resuming(**resuming), roots=lambda _: ("/work",))
+
+
+async def ask(agent: ForeignAgent, stands: Standing, text: str = "hello", **fields: Any) -> None:
+    message = UserMessage(new_item_id(), text_parts(text))
+    stands.floor.say([message])
+    await agent.run(stands.floor, Order((message,), **fields))
+
+
+def answer(text: str, found: str | None = "t-1") -> list[Step]:
+    known: list[Step] = [] if found is None else [NativeId(found)]
+    return [*known, AgentText("m", text), Finished(text)]
+
+
+async def test_a_result_without_a_message_is_the_answer() -> None:
+    stands = calm()
+    await ask(agent(Actor([Finished("only the result")])), stands)
+    assert stands.floor.last_text == "only the result"
+    assert [item.text for item in stands.talk.history.messages()] == ["hello", "only the result"]
+
+
+async def test_of_several_messages_the_one_that_the_agent_calls_its_result_is_the_answer() -> None:
+    stands = calm()
+    steps = [AgentText("1", "first I look"), AgentText("2", "forty-two"), AgentText("3", "bye"), Finished("forty-two")]
+    await ask(agent(Actor(steps)), stands)
+    assert stands.floor.last_text == "forty-two"
+    assert [item.text for item in stands.talk.history.messages()][1:] == ["first I look", "forty-two", "bye"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"), [(Failed("no", "limit"), "limit"), (Interrupted(), "interrupted"), (None, "interrupted")]
+)
+async def test_an_agent_that_gives_up_fails_the_task(ending: Step | None, code: str) -> None:
+    """S003-30; an interrupted run gets its terminal event."""
+    stands = calm()
+    with pytest.raises(AgentFailed) as failed:
+        await ask(agent(Actor([ending] if ending else [])), stands)
+    assert failed.value.code == code
+
+
+async def test_what_it_cost_is_charged_and_handed_to_its_next_run() -> None:
+    """S003-26: the agent counts in all."""
+    stands, cost = calm(), Usage(10, 0, 5, 0, 15)
+    actor = Actor([NativeId("t-1"), UsageReport(cost, cost), Finished("a")], answer("b"))
+    doing = agent(actor)
+    await ask(doing, stands)
+    await ask(doing, stands)
+    assert stands.floor.spent == cost
+    assert [assignment.total for assignment in actor.assignments] == [Usage(0, 0, 0, 0, 0), cost]
+    assert [assignment.resume for assignment in actor.assignments] == [None, "t-1"]
+
+
+async def test_a_bond_is_made_anew_by_each_run() -> None:
+    """S003-32: re-captured every run."""
+    stands = calm()
+    actor = Actor(answer("a", "t-1"), answer("b", "t-2"), answer("c", None), answer("d"))
+    doing = agent(actor)
+    for _ in range(4):
+        await ask(doing, stands)
+    assert [assignment.resume for assignment in actor.assignments] == [None, "t-1", "t-2", None]
+
+
+async def test_a_run_that_may_leave_nothing_has_no_bond() -> None:
+    """DESIGN: any policy but full: a temporary HOME and no native resume."""
+    stands = calm(rights=replace(RIGHTS, storage_policy=HeadersOnly()))
+    actor = Actor(answer("a"), answer("b"))
+    doing = agent(actor)
+    await ask(doing, stands)
+    await ask(doing, stands)
+    assert [(assignment.private, assignment.resume) for assignment in actor.assignments] == [(True, None)] * 2
+    assert stands.talk.bond is None
+
+
+async def test_the_rights_of_the_chain_may_need_asking_although_its_own_do_not() -> None:
+    """No confused deputy: the strictest of the chain counts, at the task."""
+    stands = standing(rights=replace(TOP, approval_policy=UNTRUSTED))
+    actor = Actor(answer("a"), answer("b"))
+    with pytest.raises(UnsupportedByBackend, match="actor cannot ask anybody"):
+        await ask(agent(actor), stands)
+    assert actor.assignments == []
+    await ask(agent(Actor(answer("a"), can_ask=True)), stands)
+    assert stands.floor.last_text == "a"
+
+
+async def test_instructions_for_one_task_take_the_place_of_the_conversations() -> None:
+    stands = calm(base="usual", user="mine")
+    actor = Actor(answer("a"), answer("b"))
+    doing = agent(actor)
+    await ask(doing, stands)
+    await ask(doing, stands, base_instructions_override="for now", output_schema="{}")
+    first, second = (assignment.additions for assignment in actor.assignments)
+    assert first == ("usual", "mine")
+    assert second[:2] == ("for now", "mine")
+    assert second[2].endswith("{}")
+
+
+async def test_messages_that_wait_go_along_with_the_next_one() -> None:
+    stands = calm()
+    actor = Actor(answer("a"))
+    waiting = UserMessage(new_item_id(), text_parts("and this"))
+    stands.talk.queue_input(waiting)
+    await ask(agent(actor), stands)
+    assert actor.assignments[0].prompt == "hello\n\nand this"
+
+
+async def test_a_resume_that_is_refused_without_a_word_falls_back_too() -> None:
+    """X-58"""
+    stands = calm()
+    actor = Actor(answer("a"), [Interrupted()], answer("b"))
+    doing = agent(actor)
+    await ask(doing, stands)
+    stands.told()
+    await ask(doing, stands, "again")
+    assert [assignment.resume for assignment in actor.assignments] == [None, "t-1", None]
+    assert "Assistant: a" in actor.assignments[-1].prompt
+    assert stands.told()[0].data.message.endswith("(it did not say why)")
+
+
+async def test_a_resumed_run_that_fails_later_has_failed() -> None:
+    """Never both: one that had begun is not run a second time."""
+    stands = calm()
+    actor = Actor(answer("a"), [NativeId("t-1"), Failed("broke")])
+    doing = agent(actor)
+    await ask(doing, stands)
+    with pytest.raises(AgentFailed, match="broke"):
+        await ask(doing, stands)
+    assert len(actor.assignments) == 2

@@ -1,0 +1,86 @@
+"""Progress in batches, in order, with everything ended that was begun."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tertulia.conversation import progress
+from tertulia.conversation.progress import Progress
+from tertulia.executors.executor import AgentDelta, AgentText, Begun, Done, Finished, Notice, Step
+from tertulia.executors.news import Newsroom
+from tertulia.protocol.items import AssistantMessage
+from tests.conversation.floors import Standing
+
+
+def telling(standing: Standing) -> Progress:
+    return Progress(standing.floor, Newsroom("fake", "run", "/", standing.clock))
+
+
+async def test_five_events_are_told_at_once_and_not_before() -> None:
+    """S003-28: batches of five."""
+    standing = Standing()
+    told = telling(standing)
+    for number in range(4):
+        told.tell(Notice(f"{number}"))
+    assert standing.told() == []
+    told.tell(Notice("4"))
+    assert [event.data.message for event in standing.told()] == ["0", "1", "2", "3", "4"]
+
+
+async def test_what_came_is_told_after_a_fifth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S003-28: or 200 ms."""
+    assert progress.PERIOD_S == 0.2
+    monkeypatch.setattr(progress, "PERIOD_S", 0.0)
+    standing = Standing()
+    told = telling(standing)
+    told.tell(Notice("one"))
+    assert standing.told() == []
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert standing.types() == ["warning"]
+    told.tell(Notice("two"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert standing.types() == ["warning"]
+
+
+async def test_a_whole_answer_waits_for_nothing_and_joins_the_history() -> None:
+    """X-60: one history."""
+    standing = Standing()
+    told = telling(standing)
+    told.tell(AgentDelta("a", "hel"))
+    told.tell(AgentText("a", "hello"))
+    assert standing.types() == ["agent_message_delta", "agent_message"]
+    (item,) = standing.talk.history.snapshot()
+    assert isinstance(item, AssistantMessage)
+    assert (item.text, standing.floor.last_text) == ("hello", "hello")
+
+
+async def test_what_was_half_said_is_kept_at_an_end_that_nobody_planned() -> None:
+    """S003-29: the end erases nothing that was told."""
+    standing = Standing()
+    told = telling(standing)
+    told.tell(AgentDelta("a", "hel"))
+    standing.floor.tidy("interrupted")
+    assert standing.types() == ["agent_message_delta", "agent_message"]
+    assert standing.floor.last_text == "hel"
+
+
+@pytest.mark.parametrize(
+    "ends", [[], [Finished("x")], [Done("c", "ls", {}, None, True, "a")]], ids=["none", "run", "call"]
+)
+async def test_whatever_was_begun_is_ended_exactly_once(ends: list[Step]) -> None:
+    """Contract of Backend: exactly one end for each beginning, in every ending."""
+    standing = Standing()
+    told = telling(standing)
+    told.tell(Begun("c", "ls", {}))
+    for step in ends:
+        told.tell(step)
+    standing.floor.tidy("interrupted")
+    standing.floor.tidy("interrupted")
+    assert standing.types() == ["tool_call_begin", "tool_call_end"]
+    assert standing.tally.tool_calls == 1
+    standing.floor.revoke()
+    assert standing.floor.last_words is None

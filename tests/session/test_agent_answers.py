@@ -1,0 +1,85 @@
+"""`canvas/*` and `internal/*`: what operations answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tertulia.errors import AgentError, InvalidParams, NotFound
+from tertulia.session.host import Host
+from tertulia.session.operations import call as operate
+from tests.session.agents import EMPLOYEE, HTML
+from tests.session.staging import Stage, stage
+
+
+async def ask(acting: Stage, method: str, **params: Any) -> Any:
+    done = await operate(Host(acting.session._settings), acting.session, method, params)
+    return getattr(done, "answer", done)
+
+
+async def test_a_canvas_is_shown_listed_and_cleared() -> None:
+    """S001-49; DESIGN, Fine print, Injector."""
+    async with stage() as acting:
+        agent = await acting.session.open(agent=EMPLOYEE)
+        token = acting.parts.agency.token(agent.id)
+        assert (await ask(acting, "canvas/list")).canvases == []
+        with pytest.raises(NotFound, match="shows nothing"):
+            await ask(acting, "canvas/get", conversation_id=agent.id)
+        called = await ask(acting, "internal/call", token=token, tool="canvas_update", arguments={"html": HTML})
+        assert called.result == {"ok": True, "revision": 1}
+        shown = await ask(acting, "canvas/get", conversation_id=agent.id)
+        assert (shown.html, shown.title, shown.revision) == (HTML, None, 1)
+        (listed,) = (await ask(acting, "canvas/list")).canvases
+        assert (listed.conversation_id, listed.bytes, listed.revision) == (agent.id, len(HTML), 1)
+        assert [(await ask(acting, "canvas/clear", conversation_id=agent.id)).cleared for _ in range(2)] == [True, False]
+        assert (await ask(acting, "canvas/list")).canvases == []
+
+
+@pytest.mark.parametrize("method", ["canvas/get", "canvas/clear"])
+async def test_what_is_no_agent_has_no_canvas(method: str) -> None:
+    """Unknown: not found."""
+    async with stage() as acting:
+        for conversation in ("root", "nobody"):
+            with pytest.raises(NotFound):
+                await ask(acting, method, conversation_id=conversation)
+
+
+async def test_a_repo_agent_is_refused() -> None:
+    """S001-49: it has no such tool, and could not draw if it had."""
+    async with stage() as acting:
+        agent = await acting.session.open(agent={"name": "ada", "archetype": "repo"})
+        token = acting.parts.agency.token(agent.id)
+        with pytest.raises(NotFound, match="has no internal tool"):
+            await ask(acting, "internal/call", token=token, tool="canvas_update", arguments={"html": HTML})
+        with pytest.raises(InvalidParams, match="has no canvas"):
+            acting.parts.agency.canvases.update(agent.id, HTML)
+
+
+async def test_whose_a_token_is() -> None:
+    """S001-47."""
+    async with stage() as acting:
+        agent = await acting.session.open(agent=EMPLOYEE)
+        owner = await ask(acting, "internal/validate_token", token=acting.parts.agency.token(agent.id))
+        assert (owner.agent_name, owner.session_id, owner.pid) == ("ada", agent.id, None)
+        for token in ("", "0" * 64, 3, None):
+            with pytest.raises(InvalidParams):
+                await ask(acting, "internal/validate_token", token=token)
+        with pytest.raises(InvalidParams):
+            await ask(acting, "internal/validate_token")
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"html": 3}, {"html": None}, {}, {"html": "x" * (512 * 1024 + 1)}, {"html": "ü" * (256 * 1024 + 1)},
+                  {"html": "x", "title": 3}, {"html": "x", "title": "t" * 201}, {"html": "\ud800"}]
+)  # fmt: skip
+async def test_a_page_that_cannot_be_is_refused_and_the_one_before_stays(arguments: dict[str, Any]) -> None:
+    """S001-49; issue 9, bad input: in bytes of UTF-8."""
+    async with stage() as acting:
+        agent = await acting.session.open(agent=EMPLOYEE)
+        token = acting.parts.agency.token(agent.id)
+        await ask(acting, "internal/call", token=token, tool="canvas_update", arguments={"html": HTML})
+        with pytest.raises(AgentError):
+            await ask(acting, "internal/call", token=token, tool="canvas_update", arguments=arguments)
+        shown = await ask(acting, "canvas/get", conversation_id=agent.id)
+        assert (shown.html, shown.revision) == (HTML, 1)

@@ -1,0 +1,253 @@
+"""How long an agent's token is valid: exactly as long as its conversation, whichever way that ends."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tertulia
+from tertulia.context.tokens import SessionTokenStore
+from tertulia.errors import AgentError, InvalidParams, StorageError
+from tertulia.testing import FakeClock, call
+from tests.mcp.fakes import hostile
+from tests.session.agents import EMPLOYEE, Porter
+from tests.session.lives import Lives, until
+from tests.session.staging import Disk, Stage, stage
+
+
+@pytest.fixture
+def lives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lives:
+    return Lives(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every token that is ever made."""
+    tokens: list[str] = []
+    generate = SessionTokenStore.generate
+
+    def noting(store: SessionTokenStore, *args: Any) -> str:
+        tokens.append(generate(store, *args))
+        return tokens[-1]
+
+    monkeypatch.setattr(SessionTokenStore, "generate", noting)
+    return tokens
+
+
+def nothing_is_left(acting: Stage, *tokens: str | None) -> None:
+    agency = acting.parts.agency
+    assert agency.tokens == 0
+    assert len(acting.session.conversations()) == 1
+    for token in tokens:
+        assert token is not None
+        with pytest.raises(InvalidParams, match="the token is not valid"):
+            agency.internal.validate_token(token)
+    assert agency.canvases.list() == {}
+
+
+def slow_server() -> tertulia.McpServerStdio:
+    command, *args = hostile("slow-start")
+    return tertulia.McpServerStdio("slow", command, args)
+
+
+# ── endings ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_closing_the_conversation_ends_it() -> None:
+    """S001-44: stop."""
+    async with stage() as acting:
+        agent = await acting.session.open(agent=EMPLOYEE)
+        token = acting.parts.agency.token(agent.id)
+        assert acting.parts.agency.internal.validate_token(token).agent_name == "ada"
+        await agent.close()
+        nothing_is_left(acting, token)
+
+
+async def test_a_model_that_destroys_it_ends_it() -> None:
+    """S001-44: destroy."""
+    agents: list[str] = []
+    async with stage(lambda asked: call("conv_destroy", {"conversation_id": agents[0]}), "gone") as acting:
+        agent = await acting.session.open(agent=EMPLOYEE)
+        agents.append(agent.id)
+        token = acting.parts.agency.token(agent.id)
+        assert (await acting.root.message("go")).text == "gone"
+        assert acting.outputs(acting.root)[0].success
+        await agent.close()
+        nothing_is_left(acting, token)
+
+
+async def test_closing_the_session_ends_all_of_them(made: list[str]) -> None:
+    """S001-44."""
+    async with stage() as acting:
+        for name in ("ada", "eva"):
+            await acting.session.open(agent={"name": name, "archetype": "employee"})
+        agency = acting.parts.agency
+        assert (agency.tokens, len(made)) == (2, 2)
+        await acting.session.close()
+        assert agency.tokens == 0
+        for token in made:
+            with pytest.raises(InvalidParams):
+                agency.internal.validate_token(token)
+        assert not agency.door.path.exists()
+
+
+async def test_a_new_process_knows_no_token_of_an_old_one(lives: Lives, made: list[str]) -> None:
+    """S001-44: crash. What comes back gets a new one."""
+    async with lives.start("hi") as session:
+        agent = await session.open(agent=EMPLOYEE)
+        await agent.message("go")
+        lives.die()
+        async with lives.resumed(session.id) as second:
+            old, new = made
+            assert old != new
+            agency = second.parts.agency
+            assert agency.token(agent.id) == new
+            with pytest.raises(InvalidParams):
+                agency.internal.validate_token(old)
+
+
+async def test_one_that_is_not_used_for_a_day_expires_and_a_task_renews_it() -> None:
+    """S001-46."""
+    clock = FakeClock()
+    async with stage("hi", "again", clock=clock) as acting:
+        agent = await acting.session.open(agent=EMPLOYEE)
+        token = acting.parts.agency.token(agent.id)
+        clock.advance(23 * 3600)
+        await agent.message("go")
+        clock.advance(23 * 3600)
+        assert acting.parts.agency.internal.validate_token(token).agent_name == "ada"
+        clock.advance(2 * 3600)
+        with pytest.raises(InvalidParams, match="expired"):
+            acting.parts.agency.internal.validate_token(token)
+        assert acting.parts.agency.tokens == 0
+
+
+async def test_a_task_of_an_agent_whose_token_has_expired_has_its_tools_all_the_same() -> None:
+    """The token is for those outside; the house knows its own."""
+    clock = FakeClock()
+    async with stage(call("canvas_update", {"html": "x"}), "done", clock=clock) as acting:
+        agent = await acting.session.open(agent=EMPLOYEE)
+        clock.advance(48 * 3600)
+        assert (await agent.message("go")).text == "done"
+        assert acting.outputs(agent)[0].success
+
+
+# ── it never came to be ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_allowlist_that_names_nothing_leaves_no_token(made: list[str]) -> None:
+    """S001-44: failed start; what its own servers offer is known only after it was prepared."""
+    async with stage(providers=[Porter(servers=[slow_server()])]) as acting:
+        with pytest.raises(InvalidParams, match="nobody__x"):
+            await acting.session.open(agent=EMPLOYEE, mcp_tool_allowlist=["nobody__x"])
+        nothing_is_left(acting, *made)
+        assert len(made) == 1
+        await until(lambda: not acting.parts.servers._private)
+
+
+async def test_a_conversation_that_cannot_be_recorded_leaves_no_token(made: list[str]) -> None:
+    """S001-44, F: the journal refuses its birth."""
+    journal = Disk()
+    async with stage(journal=journal, invariants=False) as acting:
+        journal.holding = True
+        opening = acting.begin(acting.session.open(agent=EMPLOYEE))
+        await until(lambda: any(event.type == "conversation_opened" for event, _ in journal.open))
+        assert acting.parts.agency.tokens == 1
+        journal.fail(StorageError("the disk is full"))
+        with pytest.raises(StorageError):
+            await opening
+        nothing_is_left(acting, *made)
+        journal.holding = False
+
+
+@pytest.mark.parametrize("where", ["provider", "server"])
+async def test_an_open_that_is_cancelled_leaves_no_token(made: list[str], where: str) -> None:
+    """S001-44: while a provider is asked, and while a server starts."""
+    asked, never = asyncio.Event(), asyncio.Event()
+
+    def hang() -> Any:
+        asked.set()
+        return never.wait() if where == "provider" else None
+
+    porter = Porter(before=hang, servers=[slow_server()])
+    async with stage(providers=[porter]) as acting:
+        opening = acting.begin(acting.session.open(agent=EMPLOYEE))
+        await asyncio.wait_for(asked.wait(), 10)
+        if where == "server":
+            await until(lambda: bool(acting.parts.servers._private))
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        nothing_is_left(acting, *made)
+        assert len(made) == (where == "server")
+        await until(lambda: not acting.parts.servers._private)
+
+
+async def test_a_session_that_closes_while_an_agent_is_prepared_leaves_no_token(made: list[str]) -> None:
+    """S001-44."""
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    def wait() -> Any:
+        asked.set()
+        return go.wait()
+
+    async with stage(providers=[Porter(before=wait)]) as acting:
+        opening = acting.begin(acting.session.open(agent=EMPLOYEE))
+        await asyncio.wait_for(asked.wait(), 10)
+        agency = acting.parts.agency
+        await acting.session.close()
+        go.set()
+        with pytest.raises(AgentError, match="closed"):
+            await opening
+        assert agency.tokens == 0
+
+
+async def test_too_many_conversations_leave_no_token(made: list[str]) -> None:
+    """S001-44: refused before anybody is asked, and again if the last place went meanwhile."""
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    def wait() -> Any:
+        asked.set()
+        return go.wait()
+
+    async with stage(providers=[Porter(before=wait)], limits={"max_conversations": 1}) as acting:
+        opening = acting.begin(acting.session.open(agent=EMPLOYEE))
+        await asyncio.wait_for(asked.wait(), 10)
+        other = await acting.session.open()
+        go.set()
+        with pytest.raises(AgentError, match="max_conversations"):
+            await opening
+        assert len(made) == 1
+        await other.close()
+        nothing_is_left(acting, *made)
+
+
+# ── what is no token ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("spoilt", ["short", "long", "upper", "empty", "another", "none", "newline"])
+async def test_what_is_not_the_token_is_refused_and_changes_nothing(spoilt: str) -> None:
+    """HARDENING D6, S001-42, S001-47; issue 9, bad input; with an audit record each."""
+    async with stage() as acting, stage() as another:
+        agency = acting.parts.agency
+        agent = await acting.session.open(agent=EMPLOYEE)
+        stranger = await another.session.open(agent=EMPLOYEE)
+        token = str(agency.token(agent.id))
+        given: Any = {
+            "short": token[:63], "long": token + "0", "upper": token.upper(), "empty": "", "none": None,
+            "another": another.parts.agency.token(stranger.id), "newline": token + "\n",
+        }[spoilt]  # fmt: skip
+        if given == token:
+            pytest.skip("a token of digits only")
+        with pytest.raises(InvalidParams, match="the token is not valid"):
+            agency.internal.validate_token(given)
+        with pytest.raises(InvalidParams, match="the token is not valid"):
+            await agency.internal.call(given, "canvas_update", {"html": "x"}, source="rpc")
+        (record,) = agency.audit
+        assert (record.ok, record.result, record.agent_name) == (False, "invalid_params", None)
+        assert len(record.token_prefix) <= 8
+        assert agency.canvases.list() == {}
+        assert agency.internal.validate_token(token).session_id == agent.id

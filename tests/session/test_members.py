@@ -1,0 +1,38 @@
+"""Who is who in a session: the providers an agent hears from, and the tools made for definitions of others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tertulia.errors import InvalidParams
+from tertulia.session.internal_tool import InternalTool
+from tertulia.tools.mcp import McpTool
+from tests.mcp.fakes import bare
+from tests.session.agents import EMPLOYEE, Porter
+from tests.session.staging import stage
+
+
+async def test_ours_come_first_then_the_applications() -> None:
+    """S001-36, DESIGN, Fine print, Injector: the composition root only says the order."""
+    async with stage(providers=[Porter("mine"), Porter("canvas"), Porter("yours")]) as acting:
+        listed = acting.parts.agency._injector.list_providers()
+        assert listed == ["core-identity", "canvas", "workspace", "skills", "mine", "yours"]
+
+
+async def test_a_provider_without_a_name_is_refused_when_the_session_starts() -> None:
+    with pytest.raises(InvalidParams, match="name of a provider"):
+        async with stage(providers=[object()]):
+            pass
+
+
+async def test_a_tool_of_a_provider_and_one_of_a_server_are_made_for_the_conversation_that_calls() -> None:
+    command, *args = bare("--tools", "echo")
+    servers = {"fake": {"command": command, "args": args}}
+    async with stage(mcp_servers=servers) as acting:
+        agent = await acting.session.open(agent=EMPLOYEE)
+        talk = acting.parts.conversations.find(agent.id)
+        offered = acting.parts.toolbox.offered(talk.terms, talk.terms.rights)
+        reach = acting.parts.toolbox.reach(offered, talk.id)
+        assert isinstance(reach.get("canvas_update"), InternalTool)
+        assert isinstance(reach.get("fake__echo"), McpTool)
+        assert reach.get("nobody") is None
