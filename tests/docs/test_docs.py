@@ -20,6 +20,8 @@ import pytest
 import tertulia
 from tertulia import errors
 from tertulia.apps.cli import VERBS, program
+from tertulia.executors.continuity_settings import Telling
+from tertulia.executors.definition import KEYS
 from tertulia.mcp.definition import Http, ServerDefinition, Stdio
 from tertulia.mcp.named_view import NamedView
 from tertulia.mcp.servers import is_known
@@ -275,6 +277,14 @@ def test_every_key_of_an_mcp_server_and_of_a_view_is_listed() -> None:
         set(ServerDefinition.__struct_fields__) - {"name", "transport", "origin", "source"}
     )
     assert keys("key of a view", "default", "what it is") == set(NamedView.__struct_fields__) - {"name"}
+
+
+def test_every_key_of_an_executor_is_listed() -> None:
+    rows = table("executors.md", "key of an executor", "default", "what it is")
+    assert sorted(name for row in rows for name in names(row[0])) == sorted(KEYS)
+    rows = table("executors.md", "key of `history`", "default", "what it is")
+    shown = {names(row[0])[0]: names(row[1])[0] for row in rows}
+    assert shown == {name: str(value) for name, value in msgspec.structs.asdict(Telling()).items()}
 
 
 # ── the command line ─────────────────────────────────────────────────────────────────────────────────────────

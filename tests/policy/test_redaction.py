@@ -13,11 +13,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tertulia.policy.redaction import RedactingFilter, Redactor, for_the_log, secrets_of
+from tertulia.policy.redaction import RedactingFilter, Redactor, for_the_log, log_filter, secrets_of
+from tertulia.protocol.ids import CallId
 from tertulia.protocol.storage import Full, HeadersOnly
+from tertulia.protocol.tool_events import ToolCallBegin
 
 A40 = "aB3dE5gH7jK9mN1pQ3sT5vX7zA9cE1gH3kM5oQ7s"
 HEX = "0123456789abcdef" * 4
+TOKEN = "0f1e2d3c4b5a6978" * 4
 PEM = f"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{A40}\n{A40}==\n-----END RSA PRIVATE KEY-----"
 
 # Put together here, so that nobody who scans this file for keys finds any.
@@ -302,3 +305,30 @@ def test_an_error_for_the_log_has_neither_secrets_nor_texts_unless_they_may_be_s
 
     assert for_the_log(error) == for_the_log(error, HeadersOnly()) == "ValueError"
     assert for_the_log(error, Full()) == "ValueError: what the user wrote, [redacted:github-token]"
+
+
+def test_data_for_listeners_is_without_tokens_and_of_the_same_type() -> None:
+    """S001-45."""
+    redactor = Redactor()
+    redactor.register_token(TOKEN)
+    begin = ToolCallBegin(CallId("c"), "shell", {"command": ["echo", TOKEN], TOKEN: [TOKEN]})
+    cleaned = redactor.without_tokens(begin)
+    shown = f"{TOKEN[:8]}[redacted:token]"
+    assert cleaned == ToolCallBegin(CallId("c"), "shell", {"command": ["echo", shown], shown: [shown]})
+    other = ToolCallBegin(CallId("c"), "shell", {})
+    assert redactor.without_tokens(other) is other
+    for odd in ({"x": object()}, "\ud800"):
+        assert redactor.without_tokens(odd) is odd
+
+
+def test_a_log_knows_the_tokens_of_every_session_of_its_process() -> None:
+    """S001-45, E6: whoever logs an error does not know whose it is."""
+    redactor = Redactor()
+    redactor.register_token(TOKEN)
+    record = logging.LogRecord("x", logging.ERROR, "", 1, "said %s", (TOKEN,), None)
+    for _ in range(2):
+        assert log_filter().filter(record)
+        assert record.getMessage() == f"said {TOKEN[:8]}[redacted:token]"
+        assert TOKEN not in for_the_log(RuntimeError(TOKEN), Full())
+        redactor.retire_token(TOKEN)
+        record = logging.LogRecord("x", logging.ERROR, "", 1, "said %s", (TOKEN,), None)

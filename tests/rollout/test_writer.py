@@ -143,3 +143,31 @@ def test_a_loop_that_is_gone_is_not_waited_for(writer: Writer) -> None:
     thread.join(5)
     assert not thread.is_alive()
     assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_fault_of_ours_in_the_thread_leaves_nobody_waiting(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Invariant: whoever waits is told; what comes later is refused at once, and closing works."""
+    await asked(lambda done: writer.put(Claim(done)))
+    (thread,) = threads()
+    gate = threading.Event()
+
+    def breaks(rows: object) -> None:
+        gate.wait(5)
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(writer._file, "commit", breaks)
+    first: list[object] = []
+    writer.put(Append([row(1)], 0, first.append))
+    writer.put(Append([row(2)], 0, first.append))
+    gate.set()
+    refused = await asked(lambda done: writer.put(Append([row(3)], 0, done)))
+    assert isinstance(refused, StorageError)
+    assert "broke down" in refused.message
+    assert [type(error) for error in first] == [StorageError, StorageError]
+    thread.join(5)
+    assert isinstance(await asked(lambda done: writer.put(Append([row(4)], 0, done))), StorageError)
+    assert isinstance(await asked(lambda done: writer.put(Close(done))), StorageError)
+    assert threads() == []

@@ -134,6 +134,21 @@ class Desk:
             return await self.conn._conn.send_request(method, params)
 
 
+class Silence:
+    """A gate that never opens, and says when somebody stands before it."""
+
+    def __init__(self) -> None:
+        self._reached = asyncio.Event()
+
+    async def wait(self) -> None:
+        self._reached.set()
+        await asyncio.get_running_loop().create_future()
+
+    async def reached(self) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            await self._reached.wait()
+
+
 def scripted(*replies: ReplyLike, **settings: Any) -> Settings:
     return Settings(model=ScriptedModel(list(replies), repeat=False), close_timeout_s=5, **settings)
 

@@ -53,7 +53,7 @@ async def test_options_choose_the_mode_and_the_model_and_are_told_when_they_chan
         session = made.session_id
         assert [option.id for option in made.config_options] == ["mode", "model"]
         said = await at.conn.set_config_option(config_id="mode", session_id=session, value="read-only")
-        assert [option.current_value for option in said.config_options][0] == "read-only"
+        assert said.config_options[0].current_value == "read-only"
         said = await at.conn.set_config_option(config_id="model", session_id=session, value=f"scripted/{other}")
         assert said.config_options[1].current_value == f"scripted/{other}"
         await at.prompt(session, "who are you?")

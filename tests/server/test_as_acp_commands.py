@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tertulia.server.as_acp_commands import COMMANDS, find_command
 from tertulia.testing import ScriptedModel, say
-from tests.server.acp_editor import desk, scripted
+from tests.server.acp_editor import Silence, desk, scripted
 
 
 async def test_commands_are_announced_and_answered_without_the_model(tmp_path: Path) -> None:
@@ -55,16 +55,19 @@ async def test_choosing_by_command_is_told_like_any_other_choice(tmp_path: Path)
 
 async def test_compacting_is_done_by_the_model_and_can_be_cancelled(tmp_path: Path) -> None:
     """Issue 10 (4): /compact is a task like any other."""
-    gate = asyncio.Event()
-    script = scripted("word " * 400, "word " * 400, say("In short: words.", gate=gate), "still here")
+    silence = Silence()
+    script = scripted("word " * 400, "word " * 400, say("never", gate=silence), "In short: words.")
     async with desk(script, tmp_path) as at:
         session = await at.new()
         for number in range(2):
             await at.prompt(session, f"talk {number}")
         compacting = asyncio.create_task(at.prompt(session, "/compact"))
-        await at.editor.until(lambda: at.session(session).parts.registry.running() or None)
+        await silence.reached()
         await at.conn.cancel(session_id=session)
         assert (await compacting).stop_reason == "cancelled"
+        at.editor.updates.clear()
+        assert (await at.prompt(session, "/compact")).stop_reason == "end_turn"
+        assert "tokens are" in at.editor.said(session) or "Nothing was summarised" in at.editor.said(session)
 
 
 def test_what_only_looks_like_a_command_is_for_the_model() -> None:

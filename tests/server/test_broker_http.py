@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -17,11 +18,14 @@ from tertulia.mcp.named_view import NamedView
 from tertulia.server.broker_http import PATH, serve_http
 from tertulia.server.http_server import listen, url_of
 from tertulia.server.mcp_brokers import client_broker
+from tests.mcp.connected import recorded, until
 from tests.server.brokering import Person, bare_server, client, text
 
 eras = pytest.mark.parametrize("era", ["old", "new"])
 BODY = {
-    "jsonrpc": "2.0", "id": 1, "method": "initialize",
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
 }
 ACCEPT = {"accept": "application/json, text/event-stream"}
@@ -47,8 +51,8 @@ class Address:
 
 
 @asynccontextmanager
-async def address(**fields: Any) -> AsyncIterator[Address]:
-    settings = tertulia.Settings(model="scripted/tour", mcp_servers={"fake": bare_server(**fields)})
+async def address(*options: str, **fields: Any) -> AsyncIterator[Address]:
+    settings = tertulia.Settings(model="scripted/tour", mcp_servers={"fake": bare_server(*options, **fields)})
     token, stop = secrets.token_hex(32), asyncio.Event()
     with listen(0) as listening:
         async with (
@@ -86,7 +90,8 @@ async def test_one_who_cannot_be_asked_is_refused_though_another_could_be() -> N
     person = Person({"decision": "deny"})
     person.may_answer.clear()
     async with (
-        address(approval="prompt") as here, client(here.transport(), "old", elicitation_callback=person) as asked,
+        address(approval="prompt") as here,
+        client(here.transport(), "old", elicitation_callback=person) as asked,
         client(here.transport(), "old") as mute,
         asyncio.TaskGroup() as group,
     ):
@@ -117,4 +122,25 @@ async def test_pages_and_other_names_are_refused_with_the_token_too() -> None:
         assert await here.post(here.token, host="evil.example") == 421
         assert await here.post(here.token, origin="https://evil.example") == 403
         assert await here.post(here.token, origin="null") == 403
+        assert await here.post(here.token) == 200
+
+
+async def test_who_hangs_up_gives_up_its_call(tmp_path: Path) -> None:
+    """In the new era a connection is one request."""
+    record = tmp_path / "record"
+    async with address("--record", str(record)) as here, client(here.transport(), "new") as connected:
+        calling = asyncio.create_task(connected.call_tool("fake__slow", {"seconds": 30}))
+        await until(lambda: "call slow" in recorded(record))
+        calling.cancel()
+        await until(lambda: "cancelled slow" in recorded(record))
+
+
+async def test_a_body_that_is_none_or_too_much_is_refused() -> None:
+    async with address() as here, httpx2.AsyncClient(headers={"authorization": f"Bearer {here.token}"}) as http:
+        kind = {**ACCEPT, "content-type": "application/json"}
+        for body, status in ((b"{", 400), (b"[" * 100_000, 400), (b"\xff", 400), (b" " * (33 << 20), 413)):
+            assert (await http.post(here.url, content=body, headers=kind)).status_code == status
+        assert (
+            await http.post(here.url, content=b"{}", headers={**ACCEPT, "content-type": "text/plain"})
+        ).status_code == 415
         assert await here.post(here.token) == 200

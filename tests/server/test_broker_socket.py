@@ -21,6 +21,7 @@ from tertulia.session.session import Session
 from tests.mcp.connected import recorded, until
 from tests.server.brokering import bare_server, client, over_socket, text
 
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 eras = pytest.mark.parametrize("era", ["old", "new"])
 
 
@@ -112,6 +113,12 @@ async def test_what_is_no_greeting_is_told_so(tmp_path: Path, line: bytes, why: 
         assert len(here.session.conversations()) == 1
 
 
+@pytest.mark.parametrize("name", ["\x1b[31m", "\u202e", "a\nb", "\0", "🙂" * 300, ""])
+async def test_a_client_may_call_itself_anything(tmp_path: Path, name: str) -> None:
+    async with daemon(tmp_path) as here:
+        assert await here.greet(msgspec.json.encode({"client": name}) + b"\n") == {"ok": True}
+
+
 async def test_one_that_says_nothing_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_socket, "GREETING_S", 0.05)
     async with daemon(tmp_path) as here:
@@ -157,10 +164,9 @@ async def test_hundreds_of_programs_are_served_by_one_process(tmp_path: Path) ->
             writer.write(b"{}\n")
             assert (await asyncio.wait_for(reader.readline(), 10)) == b'{"ok":true}\n'
         assert (await here.greet(b"{}\n"))["ok"] is False
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
         for number, (_, writer) in enumerate(connections):
             for message in (
-                {"jsonrpc": "2.0", "id": "a", "method": "initialize", "params": hello},
+                {"jsonrpc": "2.0", "id": "a", "method": "initialize", "params": HELLO},
                 {"jsonrpc": "2.0", "method": "notifications/initialized"},
                 {"jsonrpc": "2.0", "id": "b", "method": "tools/call",
                  "params": {"name": "fake__echo", "arguments": {"text": f"I am {number}"}}},
@@ -233,9 +239,17 @@ async def test_stopping_lets_clients_go_and_ends_their_calls(tmp_path: Path) -> 
     record = tmp_path / "record"
     async with daemon(tmp_path, "--record", str(record)) as here:
         reader, writer = await here.connect()
+        slow = {"name": "fake__slow", "arguments": {"seconds": 30}}
         writer.write(b"{}\n")
-        assert await reader.readline() == b'{"ok":true}\n'
+        for message in (
+            {"id": "a", "method": "initialize", "params": HELLO},
+            {"method": "notifications/initialized"},
+            {"id": "b", "method": "tools/call", "params": slow},
+        ):
+            writer.write(msgspec.json.encode({"jsonrpc": "2.0", **message}) + b"\n")
+        await until(lambda: "call slow" in recorded(record))
         here.broker.stop()
         await asyncio.wait_for(here.serving, 5)
-        assert await reader.read() == b""
+        await until(lambda: "cancelled slow" in recorded(record))
+        assert (await reader.read()).startswith(b'{"ok":true}\n')
         writer.close()

@@ -19,7 +19,9 @@ from tests.server.brokering import alive, client, over_pipes, text
 
 eras = pytest.mark.parametrize("era", ["old", "new"])
 HELLO = {
-    "jsonrpc": "2.0", "id": 1, "method": "initialize",
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
 }
 

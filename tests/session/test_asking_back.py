@@ -229,5 +229,5 @@ async def test_behind_the_broker_it_is_the_client_who_asks_its_person(said: Any,
         async with asyncio.timeout(20):
             answer = await Brokerage(acting.parts, talk).call(calling)
         assert heard in answer.text
-        assert [asked.message for asked in questions] == ["May I?"]
+        assert [asked.message for asked in questions] == ["The MCP server fake asks: May I?"]
         assert acting.session.approvals.elicitations() == []

@@ -110,6 +110,17 @@ async def test_a_view_has_limits_of_its_own(era: str) -> None:
         assert text(await slow) == "done"
 
 
+async def test_a_view_has_a_rate_of_its_own() -> None:
+    """S002-39."""
+    view = NamedView(name="slow", limits=Limits(mcp_rate_per_s=0.01, mcp_wait_s=0.01))
+    async with session() as house, served_to(house, "new", view) as client, served_to(house, "new") as free:
+        assert text(await client.call_tool("fake__echo", {"text": "x"})) == "x"
+        refused = refusal(await client.call_tool("fake__echo", {"text": "x"}))
+        assert refused["code"] == "limit"
+        assert "mcp_rate_per_s" in refused["reason"]
+        assert text(await free.call_tool("fake__echo", {"text": "y"})) == "y"
+
+
 async def test_two_clients_take_turns() -> None:
     """C17: who asks for one thing does not wait for all that another has asked for before."""
     order: list[str] = []
@@ -187,6 +198,20 @@ async def test_a_yes_for_good_is_this_clients_and_for_the_same_call(era: str) ->
         assert house.approvals.grants() == []
 
 
+async def test_a_call_that_is_given_up_while_somebody_is_asked_asks_nobody_any_more() -> None:
+    person = Person({"decision": "allow"})
+    person.may_answer.clear()
+    servers = {"fake": bare_server(approval="prompt")}
+    async with session(mcp_servers=servers) as house, served_to(house, "old", elicitation_callback=person) as client:
+        calling = asyncio.create_task(client.call_tool("fake__echo", {"text": "hi"}))
+        await person.being_asked.wait()
+        assert len(house.approvals.pending()) == 1
+        calling.cancel()
+        await until(lambda: house.approvals.pending() == [])
+        person.may_answer.set()
+        assert house.metrics().session.mcp.calls == 0
+
+
 @eras
 async def test_where_the_client_cannot_ask_the_refusal_names_the_setting_at_once(era: str) -> None:
     """DESIGN, Fine print, MCP."""
@@ -230,6 +255,7 @@ async def test_what_a_server_asks_is_asked_by_the_client_of_that_call(era: str, 
             assert "decline" in text(await mute.call_tool("fake__ask", {"question": "May I?"}))
         assert house.approvals.elicitations() == []
     assert len(mine.asked) == 2
+    assert all(asked.message.startswith("The MCP server fake asks: ") for asked in mine.asked)
     assert others.asked == []
 
 

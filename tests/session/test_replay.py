@@ -64,8 +64,27 @@ async def test_every_prompt_of_a_long_life_comes_out_as_it_was_sent() -> None:
         await again.root.message("resumed")
         await again.conversation(fork.id).message("resumed as well")
     verdicts = list(verify(lines(session.id)))
-    assert outcomes(verdicts) == ["same"] * 11
+    assert outcomes(verdicts) == ["same"] * 12
     assert len({verdict.conversation_id for verdict in verdicts}) == 3
+
+
+async def test_a_request_for_notes_is_proved_like_any_other_and_a_changed_word_is_found_in_it() -> None:
+    """S002-15: compaction asks a model too."""
+    async with Session.start(settings("first", "second", "third", "notes", "after")) as session:
+        for word in ("alpha", "beta", "gamma"):
+            await session.root.message(word)
+        assert (await session.root.compact()).compacted
+        await session.root.message("delta")
+
+    def forged(line: Line) -> Line:
+        if isinstance(line.what, Said) and any(getattr(item, "text", "") == "alpha" for item in line.what.items):
+            return replace(line, what=replace(line.what, items=tuple(with_text(i, "omega") for i in line.what.items)))
+        return line
+
+    assert outcomes(list(verify(lines(session.id)))) == ["same"] * 5
+    (asked,) = [line.what for line in lines(session.id) if isinstance(line.what, Asked) and line.what.summarises]
+    assert asked.override is not None
+    assert outcomes(changed(session.id, forged))[3] == "different"
 
 
 async def test_a_session_in_which_nobody_was_asked_has_nothing_to_compare() -> None:

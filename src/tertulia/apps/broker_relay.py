@@ -115,10 +115,14 @@ def _greet(connection: socket.socket, view: str | None) -> Welcome | None:
     """What the broker says; None: nothing, and it is gone."""
     heard = b""
     connection.settimeout(START_S)
-    with suppress(OSError):
+    try:
         connection.sendall(msgspec.json.encode(Greeting(view, _parent())) + b"\n")
         while b"\n" not in heard and len(heard) < _MAX_WELCOME and (byte := connection.recv(1)):
             heard += byte
+    except TimeoutError:
+        raise McpError(f"the shared broker does not answer, for {START_S:g} s; `--alone` does without it") from None
+    except OSError:
+        return None
     connection.settimeout(None)
     try:
         return msgspec.json.decode(heard, type=Welcome)

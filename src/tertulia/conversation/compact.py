@@ -16,7 +16,9 @@ from tertulia.history.compaction import Compaction, compact
 from tertulia.history.sanitiser import mend
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.history.summariser import ExtractiveSummariser
+from tertulia.history.view import HistoryView
 from tertulia.prompt.assembly import Asking, build_request
+from tertulia.prompt.fingerprint import fingerprint
 from tertulia.prompt.instructions import builtin
 from tertulia.prompt.tool_list import NO_TOOLS
 from tertulia.protocol.events import TokenCount, Warning
@@ -35,9 +37,8 @@ class ModelSummariser:
     async def summarise(self, items: Sequence[Item], budget_tokens: int) -> str:
         """The notes. ModelError where the model has none."""
         floor, terms = self._floor, self._floor.talk.terms
-        older = HistoryStore(HistoryLimits())
+        older = older_part(items)
         older.kept_by = floor.talk.history.kept_by
-        older.append(mend(items, "no result was recorded"))
         question = UserMessage(new_item_id(), (TextPart(_ASK),), injected=True)
         asking = Asking(
             conversation_id=floor.talk.id,
@@ -47,10 +48,39 @@ class ModelSummariser:
             storage=floor.rights().storage_policy,
         )
         request = build_request(asking, older, [question])
+        floor.talk.note(
+            fingerprint(
+                (floor.talk.id, floor.task_id),
+                request.instructions,
+                request.tools_json,
+                older.snapshot(),
+                override=asking.override,
+                storage=floor.storage(),
+                summarises=_ranges(floor.talk.history.snapshot(), items),
+            )
+        )
         answer = await ask(floor, terms.wire, request, aloud=False)
         floor.charge(answer.finished.usage)
         floor.publish(TokenCount(answer.finished.usage, terms.wire.context_window, request.cache_key))
         return "\n\n".join(item.text for item in answer.items if isinstance(item, AssistantMessage))
+
+
+def older_part(items: Sequence[Item]) -> HistoryStore:
+    """What is to be summarised, as the model reads it."""
+    older = HistoryStore(HistoryLimits())
+    older.append(mend(items, "no result was recorded"))
+    return older
+
+
+def _ranges(history: HistoryView, items: Sequence[Item]) -> tuple[tuple[int, int], ...]:
+    """Where these items stand in the history."""
+    wanted = set(map(id, items))
+    ranges: list[tuple[int, int]] = []
+    for at, item in enumerate(item for segment in history.segments() for item in segment.items):
+        if id(item) in wanted:
+            begins = ranges.pop()[0] if ranges and ranges[-1][1] == at else at
+            ranges.append((begins, at + 1))
+    return tuple(ranges)
 
 
 async def compact_by_model(floor: Floor) -> Compaction:

@@ -23,6 +23,8 @@ BETWEEN_GETS_S = 0.25
 _CONNECTION_CLOSED = -32000
 _NOT_FOUND = 404
 _BAD_GATEWAY = 502
+_UNWELCOME = (401, 403)
+_CREDENTIALS = "it wants other credentials; see bearer_token_env_var, http_headers and env_http_headers"
 
 
 class Guard(httpx2.AsyncBaseTransport):
@@ -51,6 +53,10 @@ class Guard(httpx2.AsyncBaseTransport):
             return _failure(f"the request failed: {type(error).__name__}")
         if response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers:
             self._lost("it does not know our session any more")
+        if response.status_code in _UNWELCOME:
+            # Whatever it says about how to get in, we follow none of it.
+            await response.aclose()
+            return _failure(_CREDENTIALS, response.status_code, response.status_code)
         return await _bounded(response)
 
     async def aclose(self) -> None:
@@ -108,7 +114,7 @@ async def _bounded(response: httpx2.Response) -> httpx2.Response:
     return response
 
 
-def _failure(why: str) -> httpx2.Response:
-    error = {"code": _CONNECTION_CLOSED, "message": why}
+def _failure(why: str, code: int = _CONNECTION_CLOSED, status: int = _BAD_GATEWAY) -> httpx2.Response:
+    error = {"code": code, "message": why}
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error})
-    return httpx2.Response(_BAD_GATEWAY, headers={"content-type": "application/json"}, content=body)
+    return httpx2.Response(status, headers={"content-type": "application/json"}, content=body)

@@ -45,7 +45,6 @@ class SessionServers:
         """What holds for all servers in one conversation, instead of what each of them says."""
         self._listed: dict[ConversationId | None, tuple[ToolSpec, ...]] = {}
         self._listeners: list[Callable[[], None]] = []
-        self._unwatch: list[Callable[[], None]] = []
         self._grace_until = clock.monotonic() + GRACE_S
         self._closed = False
 
@@ -144,18 +143,23 @@ class SessionServers:
         own = [lease for m in self._members.values() if (lease := m.own.pop(conversation, None)) is not None]
         for lease in own:
             lease.release()
+        firsts = [member for member in self._members.values() if member.first == conversation]
+        for member in firsts:
+            member.first = None
+        # What it offers stays known, and the next conversation that calls it has it started anew.
+        await asyncio.gather(*(member.server.stop() for member in firsts if member.server is not None))
         if private or own:
             await self._pool.end(conversation)
+        for member in private.values():
+            member.unwatch()
 
     async def close(self, timeout_s: float) -> None:
         """The session is closed: nothing is used any more, and what was only its own ends. Twice does no harm."""
         self._closed = True
-        for unwatch in self._unwatch:
-            unwatch()
-        self._unwatch.clear()
         scopes = {self._scope, *self._private, *(own for member in self._members.values() for own in member.own)}
         for members in (self._members, *self._private.values()):
             for member in members.values():
+                member.unwatch()
                 member.release()
         await asyncio.gather(*(self._pool.end(scope, timeout_s) for scope in scopes))
 
@@ -168,7 +172,7 @@ class SessionServers:
         else:
             lease = self._pool.lease(definition, launch, _scope(definition, scope))
             member = Member(candidate, lease)
-            self._unwatch.append(lease.server.watch(lambda server: self._heard(member)))
+            member.unwatch = lease.server.watch(lambda server: self._heard(member))
         self._heard(member)
         return member
 
@@ -177,13 +181,14 @@ class SessionServers:
         self._listed.clear()
         for listener in list(self._listeners):
             listener()
-        report = member.report()
-        if self._closed or member.said == (report.status, report.error):
+        if self._closed:
             return
-        member.said = (report.status, report.error)
-        self._tell(McpServerStatus(report.name, report.status, report.error))
-        for refused in member.refused:
-            self._tell(Warning(refused, "mcp_tool"))
+        report = member.report()
+        if member.said != (report.status, report.error):
+            member.said = (report.status, report.error)
+            self._tell(McpServerStatus(report.name, report.status, report.error))
+        for left_out in member.news():
+            self._tell(Warning(left_out, "mcp_tool"))
 
     def _servers(self) -> Iterator[LiveServer]:
         for members in (self._members, *self._private.values()):

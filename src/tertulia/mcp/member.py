@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from tertulia.errors import AgentError
@@ -55,11 +57,13 @@ class Member:
         """Where each conversation has a server of its own: who got the one that was started for its list."""
         self.own: dict[ConversationId, Lease] = {}
         """Those of the others."""
+        self.unwatch: Callable[[], None] = _nothing
+        """Ends that anybody hears of its changes."""
+        self.said: tuple[Status, str | None] | None = None
         self._tools: tuple[RemoteTool, ...] | None = None
         self._current: dict[str, tuple[ToolSpec, RemoteTool]] = {}
-        self.refused: list[str] = []
-        """Tools that cannot be offered, and why."""
-        self.said: tuple[Status, str | None] | None = None
+        self._refused: list[str] = []
+        self._told: frozenset[str] = frozenset()
 
     @property
     def server(self) -> LiveServer | None:
@@ -71,8 +75,19 @@ class Member:
         tools = () if self.server is None else self.server.tools
         if tools is not self._tools:
             self._tools = tools
-            self._current, self.refused = _specs(self.candidate, tools)
+            self._current, self._refused = _specs(self.candidate, tools)
         return self._current
+
+    def news(self) -> list[str]:
+        """Which of its tools are left out or cut, and why, as far as that was not given out before."""
+        server = self.server
+        if server is None:
+            return []
+        cut = (f"MCP server {self.candidate.name!r}: {warning}" for warning in server.warnings)
+        now = [*cut, *self._refused]
+        new = [warning for warning in now if warning not in self._told]
+        self._told = frozenset(now)
+        return new
 
     @property
     def is_absent(self) -> bool:
@@ -96,6 +111,10 @@ class Member:
             if lease is not None:
                 lease.release()
         self.own.clear()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _specs(

@@ -167,8 +167,14 @@ class Redactor:
         _SHAPES._tokens.retire(token)
 
     def without_tokens(self, data: T) -> T:
-        """Data that crosses to listeners, without session tokens; the same object where there are none."""
-        body = msgspec.json.encode(data)
+        """Data that crosses to listeners, without session tokens; the same object where there are none.
+
+        What is no JSON is left as it is: it crosses to nobody.
+        """
+        try:
+            body = msgspec.json.encode(data)
+        except (TypeError, ValueError, RecursionError):
+            return data
         cleaned = self._tokens.json(body)
         return data if cleaned is body else msgspec.json.decode(cleaned, type=type(data))
 

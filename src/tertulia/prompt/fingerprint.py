@@ -22,6 +22,7 @@ def fingerprint(
     override: str | None = None,
     output_schema: str | None = None,
     storage: StoragePolicy | None = None,
+    summarises: tuple[tuple[int, int], ...] = (),
 ) -> Asked:
     """The record of one request. `override` is given where the instructions were those of this task only."""
     parts = (
@@ -43,4 +44,5 @@ def fingerprint(
         override=override,
         output_schema=output_schema,
         storage=storage,
+        summarises=summarises,
     )

@@ -105,6 +105,8 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     output_schema: str | None = None
     storage: StoragePolicy | None = None
     """The strictest policy of those on whose behalf it was asked, where that may be stricter than its own."""
+    summarises: tuple[tuple[int, int], ...] = ()
+    """Where notes were asked for instead of an answer: which items of the history, each range up to its end."""
 
 
 class Drawn(msgspec.Struct, frozen=True, gc=False):

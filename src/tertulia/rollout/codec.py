@@ -204,6 +204,8 @@ class Codec:
     def _asked(self, record: Asked, talk: NamedTalk, ts: float, policy: StoragePolicy) -> None:
         talk.offered = record.tools_json
         header: Json = {"items": record.items}
+        if record.summarises:
+            header["of"] = record.summarises
         body: Json = {}
         made_of = (record.instructions, record.tools)
         name = self._name(made_of, pack, talk, ts, policy)

@@ -240,6 +240,7 @@ class Reader:
             "tools_json": "",
             "override": given.get("override"),
             "output_schema": schema,
+            "summarises": header.get("of", ()),
         }
         asked = msgspec.convert(fields, Asked)
         if not packed:

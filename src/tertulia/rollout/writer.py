@@ -32,12 +32,16 @@ class Writer:
         self._bell: Bell | None = None
         self._started = False
         self._closing = False
+        self._broken: StorageError | None = None
 
     def put(self, job: Job) -> None:
         """Have it done after all others. Raises Closed after a `Close`."""
         if self._closing:
             raise Closed(f"the record {self._name} is closed")
         self._closing = isinstance(job, Close)
+        if self._broken is not None:
+            asyncio.get_running_loop().call_soon(job.done, self._broken)
+            return
         if self._started:
             self._jobs.put(job)
             return
@@ -63,16 +67,29 @@ class Writer:
             self._bell = Bell(loop, partial(self._give, loop))
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
-        open = True
-        while open:
-            jobs = self._take()
-            open = not isinstance(jobs[-1], Close)
-            self._answers += self._foreman.carry_out(jobs)
-            if open and self._bell is not None:
-                self._bell.ring()
-            else:
-                self._tell(loop, self._give if open else self._give_last)
-            self._file.checkpoint_if_grown()
+        open, jobs = True, list[Job]()
+        try:
+            while open:
+                jobs = self._take()
+                answers = self._foreman.carry_out(jobs)
+                open, jobs = not isinstance(jobs[-1], Close), []
+                self._answers += answers
+                if open and self._bell is not None:
+                    self._bell.ring()
+                else:
+                    self._tell(loop, self._give if open else self._give_last)
+                self._file.checkpoint_if_grown()
+        finally:
+            if open:
+                # A fault of ours, which the thread's own hook reports. Nobody may wait for ever on account of it.
+                self._fail(jobs, loop)
+
+    def _fail(self, jobs: list[Job], loop: asyncio.AbstractEventLoop) -> None:
+        self._broken = StorageError(f"the writer of {self._name} broke down; what it has not confirmed may be lost")
+        while not self._jobs.empty():
+            jobs.append(self._jobs.get())
+        self._answers += [partial(job.done, self._broken) for job in jobs]
+        self._tell(loop, self._give_last)
 
     def _take(self) -> list[Job]:
         queue = self._jobs

@@ -39,9 +39,15 @@ class Agent:
         self._editor: Editor | None = None
         self._tabs: dict[str, Tab] = {}
 
+    def leave(self) -> None:
+        """Nothing more comes from the client: prompts are cancelled, and questions count as answered with no."""
+        self.peer.forsake()
+        for tab in self._tabs.values():
+            tab.cancel()
+
     async def close(self, timeout_s: float) -> None:
         """Close the sessions that were opened here; what still runs is answered, at most so long later."""
-        self.peer.forsake()
+        self.leave()
         async with asyncio.TaskGroup() as group:
             for tab in list(self._tabs.values()):
                 group.create_task(self._let_go(tab))

@@ -78,6 +78,7 @@ async def _mode(session: Session, rest: str, models: Iterable[str]) -> str:
 
 
 async def _mcp(session: Session, rest: str, models: Iterable[str]) -> str:
+    await session.parts.servers.settle()
     rows = [
         f"- {server['name']}: {server['status']}, {server['tools']} tools"
         + (f" ({server['error']})" if server.get("error") else "")
@@ -87,6 +88,7 @@ async def _mcp(session: Session, rest: str, models: Iterable[str]) -> str:
 
 
 async def _tools(session: Session, rest: str, models: Iterable[str]) -> str:
+    await session.parts.servers.settle()
     return "\n".join(f"- `{tool.name}` ({tool.source})" for tool in session.root.tools())
 
 

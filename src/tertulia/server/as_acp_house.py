@@ -6,6 +6,7 @@ import asyncio
 import os.path
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -13,12 +14,14 @@ from msgspec.structs import replace
 from tertulia.errors import InvalidParams
 from tertulia.events.clock import SystemClock
 from tertulia.server.as_acp_choices import known_models
-from tertulia.server.as_acp_servers import Given, brought
 from tertulia.session.environment import Environment
 from tertulia.session.forking import fork_session
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings
+
+if TYPE_CHECKING:
+    from tertulia.server.as_acp_servers import Given
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -72,20 +75,22 @@ class House:
     async def bring_back(self, session_id: str, wish: Wish) -> Opened:
         """One of the past, or one that runs here already. NotFound, Busy, or StorageError."""
         settled = await self._settled(wish)
-        # Its own model answers, unless the command line names one.
-        settings = settled.settings if self._names_model else replace(settled.settings, model=None)
+        settings = settled.settings
+        if isinstance(settings.model, str) and not self._names_model:
+            # Its own model answers, unless the command line names one.
+            settings = replace(settings, model=None)
         session = await self.host.resume(session_id, settings)
         if session.parts.conversations.root.terms.cwd != settings.cwd:
             await session.root.set_context(cwd=settings.cwd)
         return Opened(session, settled.remarks)
 
-    async def fork(self, session_id: str, wish: Wish) -> Opened:
-        """A new one that begins with all that was said in another."""
+    async def fork(self, session_id: str, wish: Wish, at: int | None = None) -> Opened:
+        """A new one that begins with all that was said in another, or with its first `at` rounds."""
         settled = await self._settled(wish)
         for session in self.host.sessions():
             if session.id == session_id and not session.closed:
                 await session.parts.journal.settle()
-        fork = await fork_session(self.environment, settled.settings, SystemClock(), session_id)
+        fork = await fork_session(self.environment, settled.settings, SystemClock(), session_id, at=at)
         return await self.bring_back(fork, wish)
 
     async def _settled(self, wish: Wish) -> Settled:
@@ -95,9 +100,15 @@ class House:
         settings, remarks = settled.settings, list(settled.remarks)
         roots, refused = _roots(settings, cwd, extra)
         remarks += [f"{path} may be read and not written: your settings say writable_roots" for path in refused]
-        own = brought(wish.servers, settings.mcp_servers)
-        servers = {**own.servers, **settings.mcp_servers}
-        return Settled(replace(settings, cwd=cwd, writable_roots=roots, mcp_servers=servers), [*remarks, *own.refused])
+        servers = settings.mcp_servers
+        if wish.servers:
+            # Only ACP's clients bring servers along, and only they need its package.
+            from tertulia.server.as_acp_servers import brought
+
+            own = brought(wish.servers, servers)
+            servers = {**own.servers, **servers}
+            remarks += own.refused
+        return Settled(replace(settings, cwd=cwd, writable_roots=roots, mcp_servers=servers), remarks)
 
 
 def _directory(path: str, field: str) -> str:

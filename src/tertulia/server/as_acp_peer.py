@@ -6,7 +6,7 @@ Not the SDK's connection: that one drops in silence what it cannot read, and ans
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from itertools import count
 from typing import Any, cast
@@ -46,6 +46,7 @@ _NUMBERS: dict[type[AgentError], int] = {
 }
 """As ACP counts: -32000 would have an editor ask its user to log in, and -32002 is what is not there."""
 _OTHER = -32603
+_HEAD = b'{"jsonrpc":"2.0",'
 _encode = msgspec.json.Encoder().encode
 
 
@@ -64,7 +65,12 @@ Serve = Callable[[str, dict[str, Any]], Awaitable[Answered]]
 class Peer:
     """One client. Each of its requests gets exactly one answer; requests begin in the order they came."""
 
-    def __init__(self, sink: Sink, serve: Serve) -> None:
+    def __init__(
+        self, sink: Sink, serve: Serve, numbers: Mapping[type[AgentError], int] = _NUMBERS, *, bare: bool = False
+    ) -> None:
+        """`bare`: messages go without their `jsonrpc` member, and may come without it."""
+        self._numbers = numbers
+        self._bare = bare
         self._sink = sink
         self._serve = serve
         self._nursery = Nursery()
@@ -94,21 +100,23 @@ class Peer:
 
     async def refuse(self, error: AgentError) -> None:
         """Answer a message that cannot be read. Returns like `receive`."""
-        self._send(_refusal(None, error))
+        self._send(self._refusal(None, error))
         await self._sink.drain()
 
     def _begin(self, message: Any) -> None:
         if isinstance(message, list):
-            self._send(_refusal(None, InvalidRequest("ACP has no batches: send one object a line")))
+            self._send(self._refusal(None, InvalidRequest("ACP has no batches: send one object a line")))
             return
         try:
-            request = read_request(message)
+            request = read_request(_headed(message) if self._bare else message)
         except Refused as refused:
             if refused.line is not None:
                 self._send(refused.line)
             return
         if request.id is not None and len(self._jobs) >= MAX_REQUESTS:
-            self._send(_refusal(request.id, Busy("too many requests in flight on this connection", retry_after_s=1)))
+            self._send(
+                self._refusal(request.id, Busy("too many requests in flight on this connection", retry_after_s=1))
+            )
             return
         job = self._nursery.start(self._run(request), "an ACP request")
         self._jobs[job] = request
@@ -132,7 +140,7 @@ class Peer:
             done = job.result()
         if isinstance(done, AgentError):
             if request.id is not None:
-                self._send(_refusal(request.id, done))
+                self._send(self._refusal(request.id, done))
             return
         if request.id is not None:
             self._send(answer(request.id, done.result))
@@ -145,11 +153,15 @@ class Peer:
         """Tell it something."""
         self._send(notification(method, params))
 
-    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    def new_id(self) -> int:
+        """For a request to it."""
+        return next(self._ids)
+
+    async def ask(self, method: str, params: dict[str, Any], id: int | None = None) -> dict[str, Any] | None:
         """What it answers; None for a refusal, for nonsense, and where nobody is there any more."""
         if self._deaf:
             return None
-        id = next(self._ids)
+        id = self.new_id() if id is None else id
         future = self._asked[id] = asyncio.get_running_loop().create_future()
         self._send(_encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
         try:
@@ -167,7 +179,10 @@ class Peer:
 
     def _send(self, line: bytes) -> None:
         if not self._gone:
-            self._sink.send((line,))
+            self._sink.send((bare(line) if self._bare else line,))
+
+    def _refusal(self, id: RequestId | None, error: AgentError) -> bytes:
+        return refusal(id, error, self._numbers.get(type(error), _OTHER))
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -200,5 +215,10 @@ def notification(method: str, params: dict[str, Any]) -> bytes:
     return _encode({"jsonrpc": "2.0", "method": method, "params": params})
 
 
-def _refusal(id: RequestId | None, error: AgentError) -> bytes:
-    return refusal(id, error, _NUMBERS.get(type(error), _OTHER))
+def bare(line: bytes) -> bytes:
+    """A message of ours without its `jsonrpc` member, which always comes first."""
+    return b"{" + line.removeprefix(_HEAD) if line.startswith(_HEAD) else line
+
+
+def _headed(message: Any) -> Any:
+    return {"jsonrpc": "2.0", **cast("dict[str, Any]", message)} if isinstance(message, dict) else message

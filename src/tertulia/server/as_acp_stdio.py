@@ -39,8 +39,8 @@ async def serve_acp(house: Callable[[], House]) -> int:
 async def serve(house: House, source: int, target: int, stop: asyncio.Event) -> None:
     """Serve one client on a pair of descriptors, which stay open, until its input ends or `stop` is set.
 
-    When the input ends nothing can be asked any more, and what runs has the settings' close timeout to be answered.
-    In the end every session is closed, and every server that was started for them.
+    When the input ends every prompt is cancelled, since nobody could do that any more, and what was asked has the
+    settings' close timeout to be answered. In the end every session is closed, and every server that was started for them.
     """
     grace_s = house.host.settings.close_timeout_s
     sink = await open_sink(target, stop.set)
@@ -48,7 +48,7 @@ async def serve(house: House, source: int, target: int, stop: asyncio.Event) -> 
     reading = nursery.start(_read(source, agent.peer), "reader")
     stopping = nursery.start(stop.wait(), "stop")
     done, _ = await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
-    agent.peer.forsake()
+    agent.leave()
     if not stop.is_set():
         answered = nursery.start(agent.peer.idle(), "last answers")
         await asyncio.wait((answered, stopping), timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)

@@ -23,7 +23,7 @@ from tertulia.server.as_acp_prompt import Block, first_words, items_of
 from tertulia.server.as_acp_questions import Questions
 from tertulia.server.as_acp_titles import one_line
 from tertulia.server.as_acp_updates import Updates
-from tertulia.server.as_acp_words import Update, chunk, text_block
+from tertulia.server.as_acp_words import Update, beside, chunk, text_block
 from tertulia.server.feed import Feed, Sink
 from tertulia.session import submission
 from tertulia.session.conversations import ROOT
@@ -67,7 +67,7 @@ class Tab:
         """The client has been told of the session: from now on it hears of it."""
         self._tell({"sessionUpdate": "available_commands_update", "availableCommands": available()})
         for remark in self._remarks:
-            self._tell(chunk("agent_thought_chunk", text_block(remark)))
+            self._tell(beside(remark))
         self._remarks.clear()
         if not self._begun:
             self._begun = True
@@ -132,8 +132,10 @@ class Tab:
         await asyncio.wait((job,))
         if job.cancelled():
             return {"stopReason": "cancelled"}
-        await self._feed.sent(self.session.parts.bus.last_seq)
-        self._tell(chunk("agent_message_chunk", text_block(job.result())))
+        text, bus = job.result(), self.session.parts.bus
+        await bus.flush()
+        await self._feed.sent(bus.last_seq)
+        self._tell(chunk("agent_message_chunk", text_block(text)))
         return {"stopReason": "end_turn"}
 
     async def _words_of(self, command: Command, rest: str) -> str:

@@ -10,7 +10,7 @@ from tertulia.protocol import tool_events as t
 from tertulia.protocol.events import Event, EventData
 from tertulia.protocol.ids import ConversationId
 from tertulia.server.as_acp_calls import Calls
-from tertulia.server.as_acp_words import Update, Words, chunk, text_block
+from tertulia.server.as_acp_words import Update, Words, beside
 
 Told = Callable[["Updates", ConversationId, Any], Sequence[Update | None]]
 
@@ -60,22 +60,17 @@ class Updates:
         return ({"sessionUpdate": "usage_update", "used": used, "size": data.context_window},)
 
 
-def _remark(text: str) -> Update:
-    """Something beside the answer."""
-    return chunk("agent_thought_chunk", text_block(text))
-
-
 def _compacted(data: e.HistoryCompacted) -> Sequence[Update | None]:
     if data.trigger == "request" or not data.compacted:
         # Whoever asked for it gets an answer.
         return ()
-    return (_remark(f"The older part was summarised: {data.before_tokens:,} tokens are {data.after_tokens:,} now."),)
+    return (beside(f"The older part was summarised: {data.before_tokens:,} tokens are {data.after_tokens:,} now."),)
 
 
 def _server(data: t.McpServerStatus) -> Sequence[Update | None]:
     if data.status not in ("failed", "untrusted"):
         return ()
-    return (_remark(f"MCP server {data.name} is {data.status}: {data.error or 'no reason is known'}"),)
+    return (beside(f"MCP server {data.name} is {data.status}: {data.error or 'no reason is known'}"),)
 
 
 _TOLD: dict[type[EventData], Told] = {
@@ -86,7 +81,7 @@ _TOLD: dict[type[EventData], Told] = {
     e.BackgroundEvent: Updates.background,
     e.TokenCount: Updates.usage,
     e.HistoryCompacted: lambda updates, talk, data: _compacted(data),
-    e.Warning: lambda updates, talk, data: (_remark(f"Warning: {data.message}"),),
+    e.Warning: lambda updates, talk, data: (beside(f"Warning: {data.message}"),),
     t.PlanUpdate: Updates.plan,
     t.McpServerStatus: lambda updates, talk, data: _server(data),
     t.ToolCallBegin: lambda updates, talk, data: updates.calls.begin(talk, data),

@@ -23,6 +23,11 @@ def chunk(voice: Voice, content: dict[str, Any], item_id: ItemId | None = None) 
     return said if item_id is None else {**said, "messageId": item_id}
 
 
+def beside(text: str) -> Update:
+    """A remark of ours, which is not part of the answer."""
+    return chunk("agent_thought_chunk", text_block(f"{text}\n"))
+
+
 class Words:
     """Pieces come as they are said. Where one is missing the rest of that message waits until all of it is there."""
 
@@ -53,4 +58,4 @@ class Words:
     def begin_again(self) -> Update | None:
         """The model is asked anew. ACP cannot take back what was shown, so that is said."""
         shown, self._sent = bool(self._sent), {}
-        return chunk("agent_thought_chunk", text_block("The answer was cut off and begins again.")) if shown else None
+        return beside("The answer was cut off and begins again.") if shown else None

@@ -119,7 +119,9 @@ class Asking:
         """A server asks a person: the client asks its own, and what that says is checked as any other answer."""
         desk = self._parts.workshop.elicitations
         try:
-            said = await self._call.elicit(Elicitation(asked.server, asked.message, asked.schema, asked.url))
+            # The client knows only us. Its person must see that it is not we who ask.
+            message = f"The MCP server {asked.server} asks: {asked.message}"
+            said = await self._call.elicit(Elicitation(asked.server, message, asked.schema, asked.url))
             accepted = said.action == "accept"
             desk.resolve(asked.elicitation_id, "allow" if accepted else "deny", said.content if accepted else None)
         except AgentError:

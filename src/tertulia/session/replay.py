@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from tertulia.conversation.compact import older_part
 from tertulia.errors import AgentError
 from tertulia.history.segment import seal
 from tertulia.history.view import EMPTY, HistoryView, Tally
@@ -99,10 +100,17 @@ def _asked_again(asked: Asked, talk: PastTalk, history: _Rebuilt) -> Asked:
         (asked.conversation_id, asked.task_id),
         full_instructions(base, has_apply_patch=_PATCHES in asked.tools_json, family=family(name) or provider),
         asked.tools_json,
-        history.view(talk.pieces),
+        _view(asked, talk, history),
         override=asked.override,
         output_schema=asked.output_schema,
     )
+
+
+def _view(asked: Asked, talk: PastTalk, history: _Rebuilt) -> HistoryView:
+    if not asked.summarises:
+        return history.view(talk.pieces)
+    items = [item for piece in talk.pieces for item in piece.items]
+    return older_part([item for begin, end in asked.summarises for item in items[begin:end]]).snapshot()
 
 
 def _differing(asked: Asked, again: Asked) -> list[str]:

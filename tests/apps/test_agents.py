@@ -1,0 +1,84 @@
+"""`tertulia agents`: which there are, and whether one works."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.apps.running import Shell
+from tests.executors.agents import PROGRAM
+
+ECHO = f'executors.echo={{command=["python3", "-S", "{PROGRAM}", "echo"], sandbox={{workspace-write=[]}}}}'
+GONE = 'executors.gone={command=["no-such-agent"]}'
+OTHER = 'executors.other={command=["no-such-agent"], install="pip install other"}'
+
+
+@pytest.fixture
+def program(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A `codex` of our own, and nothing else that is called like an agent."""
+    place = tmp_path / "bin"
+    place.mkdir()
+    (place / "codex").write_text('#!/bin/sh\n[ "$1" = --version ] && echo codex-cli 9.9.9 && echo more\n')
+    (place / "codex").chmod(0o755)
+    (place / "broken").write_text("#!/bin/sh\nexit 3\n")
+    (place / "broken").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
+    return place / "codex"
+
+
+def test_the_list_shows_versions_and_how_to_get_what_is_missing(shell: Shell, program: Path) -> None:
+    """Issue 11, point 5; bad input: program missing (which one, how to install)."""
+    ran = shell.run("agents", "ls", "-c", GONE, "-c", OTHER, "-c", 'executors.broken={command=["broken"]}')
+    assert ran.code == 0
+    rows = [line.split(maxsplit=2) for line in ran.out.splitlines()[1:]]
+    assert [row[0] for row in rows] == ["codex", "claude", "command:gone", "command:other", "command:broken"]
+    assert f"codex-cli 9.9.9  {program}" in ran.out
+    assert "not installed; get it with `npm install -g @anthropic-ai/claude-code`" in ran.out
+    assert rows[2][1:] == ["-", "not installed"]
+    assert rows[4][1] == "?"
+
+
+def test_the_list_as_json(shell: Shell, program: Path) -> None:
+    ran = shell.run("agents", "ls", "--json")
+    first, second = json.loads(ran.out)
+    assert first == {
+        "backend": "codex", "program": str(program), "version": "codex-cli 9.9.9",
+        "install": "npm install -g @openai/codex",
+    }
+    assert (second["program"], second["version"]) == (None, None)
+
+
+def test_one_that_answers_works_and_leaves_no_session(shell: Shell) -> None:
+    ran = shell.run("agents", "test", "-c", ECHO, "command:echo", "parrot")
+    assert ran.code == 0
+    answer, verdict = ran.out.splitlines()
+    assert answer == "parrot"
+    assert verdict.startswith("command:echo works: ")
+    assert shell.run("sessions", "ls", "--json").out.strip() in ("", "[]")
+
+
+def test_one_that_does_not_is_named_with_the_reason(shell: Shell) -> None:
+    ran = shell.run("agents", "test", "-s", "danger-full-access", "-c", GONE, "command:gone")
+    assert ran.code == 1
+    assert ran.err == "command:gone does not work: command:gone is not installed: there is no `no-such-agent` in PATH\n"
+    ran = shell.run("agents", "test", "nobody")
+    assert (ran.code, ran.out) == (2, "")
+    assert "backend 'nobody' is unknown" in ran.err
+
+
+def test_without_a_verb_it_explains_itself(shell: Shell) -> None:
+    assert "Usage: tertulia agents" in shell.run("agents").out
+
+
+def test_exec_has_another_agent_do_the_task_and_resume_goes_on_with_it(shell: Shell) -> None:
+    """Issue 11, point 5: `tertulia exec --backend`."""
+    ran = shell.run("exec", "-c", ECHO, "--backend", "command:echo", "first")
+    assert (ran.code, ran.out) == (0, "first\n")
+    assert "no model is configured" not in ran.err
+    ran = shell.run("exec", "-c", ECHO, "resume", "--last", "second")
+    assert ran.code == 0
+    assert "User: first" in ran.out
+    ran = shell.run("exec", "-c", ECHO, "--backend", "command:ecko", "third")
+    assert (ran.code, ran.err) == (2, "tertulia: backend 'command:ecko' is unknown; did you mean command:echo?\n")

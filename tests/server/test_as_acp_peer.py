@@ -1,0 +1,166 @@
+"""JSON-RPC both ways with a client that may be slow, wrong or gone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tertulia.errors import (
+    AgentError,
+    Busy,
+    Closed,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ModelError,
+    NotFound,
+    NotInitialized,
+)
+from tertulia.server import as_acp_peer
+from tertulia.server.as_acp_peer import Answered, Peer
+from tests.server.client import MemorySink
+
+
+def line(method: str, id: Any = None, **params: Any) -> bytes:
+    return json.dumps(
+        {"jsonrpc": "2.0", "method": method, "params": params} | ({} if id is None else {"id": id})
+    ).encode()
+
+
+async def nothing(method: str, params: dict[str, Any]) -> Answered:
+    return Answered()
+
+
+@pytest.mark.parametrize(
+    ("error", "number"),
+    [
+        (InvalidRequest("x"), -32600),
+        (NotInitialized("x"), -32600),
+        (MethodNotFound("x"), -32601),
+        (InvalidParams("x"), -32602),
+        (Busy("x"), -32001),
+        (NotFound("x"), -32002),
+        (Closed("x"), -32002),
+        (ModelError("x"), -32603),
+    ],
+)
+async def test_each_refusal_has_its_number_and_its_code(error: AgentError, number: int) -> None:
+    """Issue 10 (4): errors as JSON-RPC errors with data.code, numbered as ACP does it."""
+
+    async def serve(method: str, params: dict[str, Any]) -> Answered:
+        raise error
+
+    sink = MemorySink()
+    peer = Peer(sink, serve)
+    await peer.receive(line("x", "an id"))
+    await peer.receive(line("x"))  # a notification is answered by nobody
+    await peer.idle()
+    (said,) = sink.messages
+    assert said == {
+        "jsonrpc": "2.0",
+        "id": "an id",
+        "error": {"code": number, "message": "x", "data": {"code": error.code}},
+    }
+
+
+async def test_a_fault_of_ours_is_answered_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
+    """Issue 10 (4): the log says why, the wire does not."""
+
+    async def serve(method: str, params: dict[str, Any]) -> Answered:
+        raise ZeroDivisionError("hunter2")
+
+    sink = MemorySink()
+    peer = Peer(sink, serve)
+    await peer.receive(line("x", 1))
+    await peer.idle()
+    (said,) = sink.messages
+    assert (said["error"]["code"], said["error"]["data"]["code"]) == (-32603, "internal")
+    assert "hunter2" not in json.dumps(said)
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_what_follows_an_answer_comes_after_it() -> None:
+    """Issue 10 (4): a client hears nothing of a session before it knows the session."""
+
+    async def serve(method: str, params: dict[str, Any]) -> Answered:
+        return Answered({"done": True}, lambda: peer.notify("news", {}))
+
+    sink = MemorySink()
+    peer = Peer(sink, serve)
+    await peer.receive(line("x", 1))
+    await peer.idle()
+    assert [message.get("method", message.get("id")) for message in sink.messages] == [1, "news"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "heard"),
+    [
+        ({"result": {"a": 1}}, {"a": 1}),
+        ({"result": 7}, None),
+        ({"result": {"a": "\ud800"}}, None),
+        ({"error": {"code": -1, "message": "no"}}, None),
+        ({}, None),
+    ],
+)
+async def test_a_question_gets_the_clients_answer_or_nothing(answer: dict[str, Any], heard: Any) -> None:
+    """HARDENING B6: refusals and nonsense are no answer; one that nobody waits for is dropped."""
+    sink = MemorySink()
+    peer = Peer(sink, nothing)
+    asking = asyncio.create_task(peer.ask("question", {"x": 1}))
+    asked = await sink.until(lambda message: message.get("method") == "question")
+    for id in (99, "no", None, asked["id"], asked["id"]):
+        await peer.receive(json.dumps({"jsonrpc": "2.0", "id": id, **answer}).encode())
+    assert await asking == heard
+    assert len(sink.sent) == 1
+
+
+async def test_a_client_that_is_gone_answers_nothing_before_and_after() -> None:
+    """HARDENING B9."""
+    sink = MemorySink()
+    peer = Peer(sink, nothing)
+    asking = asyncio.create_task(peer.ask("question", {}))
+    await sink.until(lambda message: True)
+    peer.forsake()
+    assert await asking is None
+    assert await peer.ask("another", {}) is None
+    assert len(sink.sent) == 1
+
+
+async def test_what_runs_at_the_end_is_answered_as_cancelled_and_then_nothing_is_said() -> None:
+    """HARDENING H7: each request has one answer, in every ending."""
+
+    async def serve(method: str, params: dict[str, Any]) -> Answered:
+        await asyncio.get_running_loop().create_future()
+        return Answered()
+
+    sink = MemorySink()
+    peer = Peer(sink, serve)
+    await peer.receive(line("x", 1))
+    await peer.close(0)
+    peer.notify("news", {})
+    (said,) = sink.messages
+    assert said["error"]["data"]["code"] == "cancelled"
+
+
+async def test_requests_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HARDENING D: the one too many is told when to try again."""
+    gate = asyncio.Event()
+
+    async def serve(method: str, params: dict[str, Any]) -> Answered:
+        await gate.wait()
+        return Answered()
+
+    monkeypatch.setattr(as_acp_peer, "MAX_REQUESTS", 2)
+    sink = MemorySink()
+    peer = Peer(sink, serve)
+    for id in range(3):
+        await peer.receive(line("x", id))
+    (refused,) = sink.messages
+    assert (refused["id"], refused["error"]["code"]) == (2, -32001)
+    assert refused["error"]["data"]["retry_after_s"] == 1
+    gate.set()
+    await peer.idle()
+    assert len(sink.sent) == 3

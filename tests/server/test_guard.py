@@ -1,0 +1,152 @@
+"""Who may talk to the server: every route, every way to get it wrong."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tertulia.server.guard import Hosts
+from tests.server.served import TOKEN, Place, served, status
+
+FOREIGN_HOSTS = [
+    *("evil.example", "127.evil.com", "127.0.0.1.evil.com", "localhost.", "127.0.0.1.", "localhost.evil", "0.0.0.0"),
+    *("[::ffff:127.0.0.1]", "[0:0:0:0:0:0:0:1]", "2130706433", "127.1", "user@127.0.0.1", "127.0.0.1:80:80", "", "::1"),
+]
+FOREIGN_ORIGINS = ["null", "http://evil.example", "http://127.0.0.1", "https://localhost.evil", "file://", "127.0.0.1"]
+WRONG_TOKENS = [
+    None,
+    "Bearer",
+    "Bearer ",
+    f"Bearer {TOKEN[:-1]}",
+    f"Bearer {TOKEN}0",
+    f"Bearer {TOKEN.upper()}",
+    f"Basic {TOKEN}",
+    TOKEN,
+    "Bearer ünïcode",
+    f"Bearer {TOKEN}, Bearer {TOKEN}",
+]
+
+
+def requests(place: Place, **headers: str | None) -> list[bytes]:
+    """One for each route and method there is, and for paths that there are not."""
+    found = [place.upgrade(**headers)]
+    for route in place.web.routes:
+        for method in sorted(getattr(route, "methods", None) or ()):
+            if method == "POST":
+                found.append(place.post(b"{}", route.path, **headers))
+            else:
+                found.append(place.head(method, route.path, **headers))
+    return [*found, place.head("GET", "/", **headers), place.head("GET", "/nothing", **headers)]
+
+
+async def test_every_route_is_closed_without_the_right_token() -> None:
+    """D1, D6, target 11: the list comes from the router."""
+    async with served() as place:
+        assert len(requests(place)) == 9
+        for token in WRONG_TOKENS:
+            for request in requests(place, Authorization=token):
+                answer = await place.raw(request)
+                assert status(answer) == 401, (token, request)
+                assert b"www-authenticate: Bearer" in answer
+        assert not place.host.sessions()
+        assert status(await place.raw(place.head("GET", "/health"))) == 200
+
+
+@pytest.mark.parametrize("host", FOREIGN_HOSTS)
+async def test_every_route_is_closed_to_those_who_call_us_by_another_name(host: str) -> None:
+    """D2: a page whose name was pointed at this machine."""
+    async with served() as place:
+        for request in requests(place, Host=host):
+            assert status(await place.raw(request)) in (400, 421), request
+
+
+async def test_a_host_that_is_missing_or_given_twice_is_refused() -> None:
+    """D2."""
+    async with served() as place:
+        twice = place.head("GET", "/health").replace(b"\r\n", b"\r\nHost: 127.0.0.1\r\n", 1)
+        assert status(await place.raw(twice)) == 400
+        assert status(await place.raw(place.head("GET", "/health", Host=None))) in (400, 421)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]", "127.0.0.1:1", "localhost:65535"])
+async def test_names_of_this_machine_are_known_on_every_port(name: str) -> None:
+    """D2: through a tunnel the port is another one."""
+    async with served() as place:
+        assert status(await place.raw(place.head("GET", "/health", Host=name))) == 200
+
+
+@pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
+async def test_every_route_is_closed_to_pages_of_other_places(origin: str) -> None:
+    """D3, D4."""
+    async with served() as place:
+        for request in requests(place, Origin=origin):
+            assert status(await place.raw(request)) == 403, request
+
+
+async def test_a_page_of_ours_may_talk_to_us() -> None:
+    """D3."""
+    async with served() as place:
+        origin = f"http://127.0.0.1:{place.port}"
+        assert status(await place.raw(place.head("GET", "/health", Origin=origin))) == 200
+
+
+async def test_a_page_brings_its_token_as_a_subprotocol_and_says_where_it_comes_from() -> None:
+    """D3: browsers always say it; a WebSocket that came from none has a better place for the token."""
+    async with served() as place:
+        offered = f"tertulia, bearer.{TOKEN}"
+        origin = f"http://127.0.0.1:{place.port}"
+        good = place.upgrade(Authorization=None, Sec_WebSocket_Protocol=offered, Origin=origin)
+        bad = place.upgrade(Authorization=None, Sec_WebSocket_Protocol=offered[:-1], Origin=origin)
+        homeless = place.upgrade(Authorization=None, Sec_WebSocket_Protocol=offered)
+        assert status(await place.raw(homeless)) == 403
+        assert status(await place.raw(bad)) == 401
+        async with place.socket(
+            additional_headers={"Origin": origin}, subprotocols=["tertulia", f"bearer.{TOKEN}"]
+        ) as talker:
+            assert talker.socket.subprotocol == "tertulia"
+            assert "result" in await talker.call("initialize")
+        assert TOKEN.encode() not in good.split(b"\r\n")[0]
+
+
+async def test_a_token_in_the_address_is_worth_nothing_and_is_written_nowhere(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """D5."""
+    caplog.set_level(logging.DEBUG)
+    async with served() as place:
+        for name in ("token", "access_token", "authorization"):
+            request = place.head("GET", f"/health?{name}={TOKEN}", Authorization=None)
+            assert status(await place.raw(request)) == 401
+        assert status(await place.raw(place.head("GET", "/health"))) == 200
+        async with place.socket() as talker:
+            await talker.call("initialize")
+    said = capfd.readouterr()
+    # The client of this test notes what it sends itself.
+    assert all(record.name == "websockets.client" for record in caplog.records if TOKEN in record.getMessage())
+    assert TOKEN not in said.out + said.err
+
+
+async def test_what_the_client_says_of_its_rights_is_not_looked_at() -> None:
+    """D7."""
+    async with served() as place:
+        request = place.head("GET", "/health", Authorization=None, X_Scopes="admin", X_User="root")
+        assert status(await place.raw(request)) == 401
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": None}], ids=["with a token", "without one"])
+async def test_every_answer_tells_browsers_to_keep_guess_and_frame_nothing(headers: dict[str, None]) -> None:
+    """D14: whatever would be shown."""
+    async with served() as place:
+        answer = await place.raw(place.head("GET", "/health", **headers))
+        for said in (b"cache-control: no-store", b"nosniff", b"frame-ancestors 'none'", b"referrer-policy: no-referrer"):
+            assert said in answer
+
+
+async def test_a_server_for_other_machines_is_called_by_address_or_by_its_names() -> None:
+    """D8: an address in numbers cannot be pointed at us by anybody."""
+    async with served(hosts=Hosts(frozenset({"box"}), addresses=True)) as place:
+        for name in ("box", "10.0.0.7:80", "[fe80::1]", "192.168.1.1"):
+            assert status(await place.raw(place.head("GET", "/health", Host=name))) == 200, name
+        for name in ("evil.example", "box.evil", "10.0.0.7.evil", "localhost"):
+            assert status(await place.raw(place.head("GET", "/health", Host=name))) == 421, name
