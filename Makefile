@@ -97,7 +97,7 @@ define npm-ci
 		&& PATH="$$wheel/bin:$$PATH" node "$$wheel/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund --loglevel=error; }
 endef
 
-node-tools: setup ## fetch the MCP servers and the conformance suite that tests run against (npm, 63 MB), once
+node-tools: setup ## fetch the MCP servers and the conformance suite that tests run against (npm, 164 MB), once
 	$(call npm-ci,tests/node,$(NODE_HOME))
 
 agents: setup ## fetch the other agents that tests run, offline (npm, 600 MB), once

@@ -35,7 +35,7 @@ DRAWERS = {"base", "common", "core", "helper", "helpers", "misc", "shared", "uti
 FRAMES = {
     "context": {
         *("agent", "budget", "canvas", "collected", "discovery", "injector", "internal_calls", "offers", "parameters"),
-        *("provider", "reading", "repository", "templates", "tokens", "tool_block"),
+        *("provider", "reading", "repository", "templates", "tokens", "tool_block", "updates"),
     },
     "executors": {
         *("clipping", "continuity", "continuity_settings", "executor", "fields", "headings", "lines", "news"),

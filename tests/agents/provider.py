@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 USAGE = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+
+
+Call = Callable[[str], dict[str, Any]]
 
 
 class Provider:
@@ -21,6 +24,8 @@ class Provider:
         self.going = threading.Event()
         self.going.set()
         self.url = ""
+        self.calls: list[Call] = []
+        """Tools that are asked for first, one in each answer: from the newest request to the tool and its arguments."""
         self.refuses = False
         """Whether nobody's key is good."""
 
@@ -35,7 +40,31 @@ class Provider:
             self.bodies.append(body)
         answer = self.answer
         self.going.wait(60)
+        if json.loads(body).get("tools") and self.calls:
+            return called(path, self.calls.pop(0)(body))
         return responses(answer) if path.startswith("/v1/responses") else messages(answer)
+
+
+def called(path: str, call: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """An answer that is one call: `name`, `arguments` and, of Responses, whatever else it needs."""
+    arguments = json.dumps(call["arguments"])
+    if path.startswith("/v1/responses"):
+        item = {"type": "function_call", "id": "fc-1", "call_id": "call-1", **call, "arguments": arguments}
+        return [
+            ("response.created", {"response": {"id": "r-1"}}),
+            ("response.output_item.done", {"output_index": 0, "item": item}),
+            ("response.completed", {"response": {"id": "r-1", "usage": USAGE}}),
+        ]
+    first, _, *rest = messages("msg-1")
+    block = {"type": "tool_use", "id": "call-1", "name": call["name"], "input": {}}
+    return [
+        first,
+        ("content_block_start", {"index": 0, "content_block": block}),
+        ("content_block_delta", {"index": 0, "delta": {"type": "input_json_delta", "partial_json": arguments}}),
+        rest[1],
+        ("message_delta", {"delta": {"stop_reason": "tool_use", "stop_sequence": None}, "usage": USAGE}),
+        rest[3],
+    ]
 
 
 def responses(answer: str) -> list[tuple[str, dict[str, Any]]]:

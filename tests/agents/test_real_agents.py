@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.executors.agents import until
 from tests.session.lives import Lives
 from tests.session.staging import Stage, stage
 
+BIN = Path(sys.executable).parent
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
@@ -53,7 +55,8 @@ def work(tmp_path: Path) -> Path:
 @asynccontextmanager
 async def session(agent: RealAgent, home: Path, work: Path, mock: Provider, **fields: Any) -> AsyncIterator[Stage]:
     own = {**agent.table(home, mock.url), **fields.pop("table", {})}
-    async with stage(executors={agent.backend: own}, cwd=str(work), sandbox="read-only", **fields) as acting:
+    fields = {"sandbox": "read-only", **fields}
+    async with stage(executors={agent.backend: own}, cwd=str(work), **fields) as acting:
         yield acting
 
 
@@ -222,10 +225,41 @@ async def test_no_mcp_server_but_ours_is_ever_started(
         (work / ".mcp.json").write_text(json.dumps(written))
         conversation = await acting.session.open(backend=agent.backend)
         talk = acting.parts.conversations.find(conversation.id)
-        acting.parts.scheduler._runner._find_backend(talk)._server = lambda _: ("touch", str(ours))
+        backend: Any = acting.parts.scheduler._runner._find_backend(talk)
+        backend._server = lambda _: nullcontext(("touch", str(ours)))
         assert (await conversation.message("hello")).status == "completed"
     assert ours.exists()
     assert not started.exists()
+
+
+def _tool(body: str) -> dict[str, Any]:
+    """How this agent calls our tool that tells the time."""
+    place = {"namespace": "mcp__tertulia"} if "input" in json.loads(body) else {}
+    name = "clock__get_current_time" if place else "mcp__tertulia__clock__get_current_time"
+    return {**place, "name": name, "arguments": {"timezone": "Asia/Tokyo"}}
+
+
+@pytest.mark.parametrize("sandbox", ["workspace-write", "read-only"])
+async def test_it_calls_a_tool_of_ours(agent: RealAgent, home: Path, work: Path, mock: Provider, sandbox: str) -> None:
+    """DESIGN: its one MCP server is ours, with the conversation's view; its rights narrow like anyone's.
+
+    Under read-only a server that is not itself confined is asked about, and here nobody is.
+    """
+    mock.calls.append(_tool)
+    server = {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"], "approval": "approve"}
+    async with session(agent, home, work, mock, mcp_servers={"clock": server}, sandbox=sandbox) as acting:
+        conversation = await acting.session.open(backend=agent.backend)
+        reply = await conversation.message("what time is it?")
+        assert reply.status == "completed", reply.error
+        told = [event.data for event in acting.events.drain() if event.type == "tool_call_end"]
+        assert [(end.name, end.success) for end in told] == [
+            ("clock__get_current_time", sandbox != "read-only"),
+            ("tertulia__clock__get_current_time", sandbox != "read-only"),
+        ]
+    assert ("no_approver" in _talk(mock.bodies[-1])) == (sandbox == "read-only")
+    assert "conv_list" in mock.bodies[-1]
+    assert '"conv_create"' not in mock.bodies[-1]
+    assert '"mcp__tertulia__conv_create"' not in mock.bodies[-1]
 
 
 def _running(agent: RealAgent) -> list[int]:

@@ -59,13 +59,16 @@ async def test_a_program_of_an_agent_draws_on_its_canvas(shell: Shell) -> None:
 async def test_each_agent_is_whom_its_token_says_and_the_socket_is_found(run: Any) -> None:
     """S001-48: without TERTULIA_SOCKET all sessions of this user are asked whose token it is."""
     specs = (EMPLOYEE, {"name": "eva", "archetype": "service"})
-    async with agents(*specs, providers=[Porter(tools=[bell()])]) as (_, [ada, eva]):
-        async with agents({"name": "bob"}, providers=[Porter(tools=[bell()])]) as (_, [bob]):
-            for variables, name in ((ada, "ada"), (eva, "eva"), (bob, "bob")):
-                token = {"TERTULIA_TOKEN": variables["TERTULIA_TOKEN"]}
-                for given in (variables, token):
-                    ran = await run(given, "ring", '{"times": 2}')
-                    assert (ran.code, ran.lines) == (0, [{"by": name, "with": {"times": 2}}])
+    porter = Porter(tools=[bell()])
+    async with (
+        agents(*specs, providers=[porter]) as (_, [ada, eva]),
+        agents({"name": "bob"}, providers=[porter]) as (_, [bob]),
+    ):
+        for variables, name in ((ada, "ada"), (eva, "eva"), (bob, "bob")):
+            token = {"TERTULIA_TOKEN": variables["TERTULIA_TOKEN"]}
+            for given in (variables, token):
+                ran = await run(given, "ring", '{"times": 2}')
+                assert (ran.code, ran.lines) == (0, [{"by": name, "with": {"times": 2}}])
 
 
 async def test_arguments_may_come_from_standard_input_and_may_be_left_out(
@@ -115,9 +118,7 @@ async def test_the_token_is_taken_from_nowhere_but_the_environment(run: Any) -> 
         ("canvas_update", '{"html": "x", "agent_name": "eva"}', "agent_name"),
     ],
 )
-async def test_what_is_refused_is_one_sentence_and_exit_code_1(
-    run: Any, tool: str, arguments: str, said: str
-) -> None:
+async def test_what_is_refused_is_one_sentence_and_exit_code_1(run: Any, tool: str, arguments: str, said: str) -> None:
     async with agents() as (session, [variables]):
         ran = await run(variables, tool, arguments)
         assert (ran.code, ran.out, len(ran.err.splitlines())) == (1, "", 1)

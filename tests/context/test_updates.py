@@ -1,43 +1,49 @@
-"""Of a context that has changed an agent is told what is new, and no more."""
+"""Of a context that has changed an agent is told what is new, and what it needs besides what it was told first."""
 
 from __future__ import annotations
 
 import pytest
 
-from tertulia.context.provider import Fragment
-from tertulia.context.updates import unheard, updates
-
-
-def fragments(**texts: str) -> list[Fragment]:
-    return [Fragment(name, text, 1) for name, text in texts.items()]
+from tertulia.context.updates import updates, withdrawn
 
 
 @pytest.mark.parametrize(
     ("before", "now", "news"),
     [
-        ({}, {}, []),
-        ({"a": "one"}, {"a": "one"}, []),
-        ({"a": "one"}, {"a": "two"}, ["two"]),
-        ({"a": "one"}, {"a": "one", "b": "two"}, ["two"]),
-        ({"a": "one", "b": "two"}, {"b": "two", "a": "one"}, []),
-        ({"a": "one", "b": "two"}, {"b": "two"}, ["What was said above by a no longer holds."]),
-        ({"a": "## x\n\n1\n\n## y\n\n2"}, {"a": "## x\n\n1\n\n## y\n\n3"}, ["## y\n\n3"]),
-        ({"a": "head\n## x\n1"}, {"a": "other\n## x\n1"}, ["other"]),
-        ({"a": "## x\n\n1"}, {"a": "## x\n\n1\n"}, []),
-        ({"a": "a # b\n### c"}, {"a": "a # b\n### d"}, ["a # b\n### d"]),
+        ([], [], []),
+        (["one"], ["one"], []),
+        (["one"], ["two"], ["two"]),
+        (["one"], ["one", "two"], ["two"]),
+        (["one", "two"], ["two", "one"], []),
+        (["one", "two"], ["two"], []),
+        (["## x\n\n1\n\n## y\n\n2"], ["## x\n\n1\n\n## y\n\n3"], ["## y\n\n3"]),
+        (["head\n## x\n1"], ["other\n## x\n1"], ["other"]),
+        (["## x\n\n1"], ["## x\n\n1\n"], []),
+        (["a # b\n### c"], ["a # b\n### d"], ["a # b\n### d"]),
+        (["one"], ["", "one"], []),
     ],
 )
 def test_sections_that_were_said_word_for_word_are_not_repeated(
-    before: dict[str, str], now: dict[str, str], news: list[str]
+    before: list[str], now: list[str], news: list[str]
 ) -> None:
     """Issue 9, item 1: dynamic refresh."""
-    assert updates(fragments(**before), fragments(**now)) == news
+    assert updates("\n".join(before), before, now) == news
 
 
-def test_where_somebody_did_not_answer_nothing_is_known_to_be_gone() -> None:
-    assert updates(fragments(a="one", b="two"), fragments(b="three"), complete=False) == ["three"]
+def test_the_last_update_is_enough() -> None:
+    """Earlier ones may be trimmed: whatever differs from the first message is in it."""
+    first, then, now = ["rain", "soup"], ["sun", "soup"], ["sun", "fish"]
+    assert updates("rain\nsoup", first, then) == ["sun"]
+    assert updates("rain\nsoup", then, now) == ["sun", "fish"]
+    assert updates("rain\nsoup", now, now) == []
 
 
-def test_what_stands_anywhere_in_what_was_heard_was_heard() -> None:
-    assert unheard("## x\n1\n## y\n2", "<tag>\n\n## x\n1\n\n</tag>") == ["## y\n2"]
-    assert unheard("", "x") == []
+def test_what_is_again_as_it_was_at_first_is_said_again_once() -> None:
+    assert updates("rain", ["sun"], ["rain"]) == ["rain"]
+    assert updates("rain\nsoup", ["rain", "soup"], ["rain", "fish"]) == ["fish"]
+
+
+def test_whose_text_is_gone_is_a_text_like_others() -> None:
+    gone = withdrawn("porter")
+    assert updates("rain", ["rain"], [gone]) == [gone]
+    assert updates("rain", [gone], [gone]) == []

@@ -217,21 +217,20 @@ def test_the_storage_policies_are_those_shown() -> None:
 
 
 def test_every_event_type_is_listed_once_with_its_data() -> None:
-    sent = [(kind, data) for kind, _, data in table("events.md", "type", "when", "data")]
-    reserved = table("events.md", "type", "data")
-    shown = {names(kind)[0]: ("~" in kind, names(data)) for kind, data in [*sent, *reserved]}
+    sent = table("events.md", "type", "when", "data")
+    shown = {names(kind)[0]: ("~" in kind, names(data)) for kind, _, data in sent}
     assert shown == {kind: (not data.durable, list(data.__struct_fields__)) for kind, data in EVENT_TYPES.items()}
-    assert len(shown) == len(sent) + len(reserved)
+    assert len(shown) == len(sent)
 
 
-def test_reserved_event_types_are_those_that_nothing_sends() -> None:
+def test_every_event_type_is_sent_by_something() -> None:
     source = "".join(
         path.read_text(encoding="utf-8")
         for path in (ROOT / "src" / "tertulia").rglob("*.py")
         if path.parent.name != "protocol"
     )
     unsent = {kind for kind, data in EVENT_TYPES.items() if not re.search(rf"\b{data.__name__}\(", source)}
-    assert {names(kind)[0] for kind, _ in table("events.md", "type", "data")} == unsent
+    assert unsent == set()
 
 
 def test_every_field_of_the_envelope_is_described() -> None:
@@ -350,6 +349,17 @@ async def settled_and_granted(session: tertulia.Session) -> tuple[ApprovalReques
     return waiting, session.approvals.grants()[0]
 
 
+async def of_an_agent(session: tertulia.Session) -> dict[str, dict[str, Any]]:
+    """The parameters of what only agents have; each draws before it is asked."""
+    agent = await session.open(agent={"name": "ada", "archetype": "employee"})
+    agency = session.parts.agency
+    agency.canvases.update(agent.id, "<p>")
+    token = {"token": agency.token(agent.id)}
+    shown = {name: {"conversation_id": agent.id} for name in ("canvas/get", "canvas/clear")}
+    draw = {**token, "tool": "canvas_update", "arguments": {"html": "<p>"}}
+    return {**shown, "internal/validate_token": token, "internal/call": draw}
+
+
 async def test_every_operation_answers_with_the_fields_shown() -> None:
     gate = asyncio.Event()
     model = ScriptedModel([say("Late.", gate=gate), say("Yes.", repeat=True)])
@@ -371,6 +381,7 @@ async def test_every_operation_answers_with_the_fields_shown() -> None:
             "session/resume": {"session_id": own.id},
             "approval/resolve": {"approval_id": settled.approval_id, "decision": "allow"},
             "approval/revoke": {"grant_id": grant.grant_id},
+            **await of_an_agent(own),
         }
         usual = {"conversation_id": conversation, "task_id": task}
         # Steering needs a task that runs; after closing there is nothing left to ask.

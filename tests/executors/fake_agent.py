@@ -115,8 +115,47 @@ def old(arguments: list[str]) -> NoReturn:
     sys.exit(2)
 
 
+def caller(arguments: list[str]) -> None:
+    """Calls the tools that its prompt names, at the MCP server that it was given."""
+    wanted = json.loads(sys.stdin.read())
+    if "--server" not in arguments:
+        tell(json.dumps({"tools": None}))
+        return
+    program, words = (json.loads(word) for word in arguments[arguments.index("--server") + 1 :][:2])
+    with subprocess.Popen([program, *words], stdin=-1, stdout=-1, text=True) as server:
+        ask = _Asking(server)
+        info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "fake", "version": "1"}}
+        ask("initialize", **info)
+        ask.notify("notifications/initialized")
+        tools = [tool["name"] for tool in ask("tools/list")["tools"]]
+        results = [ask("tools/call", **call)["content"][0]["text"] for call in wanted]
+        server.stdin.close()  # type: ignore[union-attr]
+        server.wait(10)
+    tell(json.dumps({"tools": tools, "results": results, "code": server.returncode}))
+
+
+class _Asking:
+    def __init__(self, server: Any) -> None:
+        self._server, self._number = server, 0
+
+    def __call__(self, method: str, **params: Any) -> Any:
+        self._number += 1
+        self.notify(method, id=self._number, **params)
+        while True:
+            line = json.loads(self._server.stdout.readline())
+            if line.get("id") == self._number and "method" not in line:
+                return line["result"]
+
+    def notify(self, method: str, id: int | None = None, **params: Any) -> None:
+        number = {} if id is None else {"id": id}
+        message = {"jsonrpc": "2.0", **number, "method": method, "params": params}
+        self._server.stdin.write(json.dumps(message) + "\n")
+        self._server.stdin.flush()
+
+
 MODES = {
     "at_once": lambda _: None,
+    "caller": caller,
     "codex": codex,
     "daemon": daemon,
     "echo": lambda _: tell(sys.stdin.read()),

@@ -108,6 +108,7 @@ def test_its_one_mcp_server_is_ours() -> None:
         {"mcp_servers": {"other": {"enabled": False}}},
         {"mcp_servers": {"tertulia": {"command": "/usr/bin/tertulia"}}},
         {"mcp_servers": {"tertulia": {"args": ["mcp-broker", 'a "b"']}}},
+        {"mcp_servers": {"tertulia": {"default_tools_approval_mode": "approve"}}},
     ]
     line = command_line("claude", CLAUDE, assignment)
     assert json.loads(line[line.index("--mcp-config") + 1]) == {

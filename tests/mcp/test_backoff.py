@@ -87,3 +87,12 @@ def test_a_server_that_fails_for_years_overflows_nothing() -> None:
     backoff.failures = 100_000
     backoff.failed()
     assert backoff.left_s() == LONGEST_S
+
+
+def test_who_insists_need_not_wait_but_the_count_goes_on() -> None:
+    backoff = Backoff(FakeClock())
+    backoff.failed()
+    backoff.waive()
+    assert (backoff.left_s(), backoff.failures) == (0.0, 1)
+    backoff.failed()
+    assert backoff.left_s() == 1.0

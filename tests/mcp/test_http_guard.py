@@ -49,6 +49,24 @@ async def test_a_session_that_is_not_found_is_lost(headers: dict[str, str], is_l
     assert bool(lost) is is_lost
 
 
+@pytest.mark.parametrize("status", [401, 403])
+async def test_who_is_not_let_in_is_told_which_settings_to_look_at(status: int) -> None:
+    """C15: whatever the answer says about how to get in, nothing of it is followed."""
+    headers = {"www-authenticate": 'Bearer resource_metadata="-oProxyCommand=x"', "location": "http://elsewhere/"}
+    seen: list[str] = []
+
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        seen.append(str(request.url))
+        return httpx2.Response(status, headers=headers, content=b"<html>")
+
+    response, lost = await asked(handle)
+    assert (response.status_code, lost, seen) == (status, [], ["http://x/"])
+    said = json.loads(response.content)["error"]
+    assert said["code"] == status
+    assert "bearer_token_env_var" in said["message"]
+    assert "www-authenticate" not in response.headers
+
+
 async def test_what_is_compressed_is_not_opened() -> None:
     response, _ = await asked(
         lambda _: httpx2.Response(200, headers={"content-encoding": "br"}, stream=Pieces(b"x")), method="POST"

@@ -204,6 +204,21 @@ async def test_a_call_on_a_failed_server_says_why_it_failed_and_when_it_will_be_
 
 
 @in_virtual_time
+async def test_who_asks_for_a_listing_has_a_failed_server_tried_at_once() -> None:
+    """Issue 8: `mcp/refresh` tries at once; a call waits for the back-off."""
+    async with house() as home:
+        home.twin.start_errors.extend(["no such program"] * 3)
+        server = home.lease(start="lazy").server
+        await server.settled()
+        began = now()
+        for _ in range(2):
+            with pytest.raises(McpError, match="no such program"):
+                await server.refresh()
+        await server.refresh()
+        assert (server.status, now(), len(home.twin.launches)) == ("ready", began, 4)
+
+
+@in_virtual_time
 async def test_a_connection_that_ends_by_itself_fails_the_calls_under_way_and_the_server() -> None:
     """C11: exits mid-call."""
     async with house() as home:

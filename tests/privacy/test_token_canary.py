@@ -38,7 +38,7 @@ class Ran:
             cwd=folder / "user", env=surroundings(folder), capture_output=True, timeout=100, check=False,
         )  # fmt: skip
         self.code, self.log = ran.returncode, ran.stderr
-        self.token, self.session_id, *_ = ran.stdout.decode().split("\n") + [""]
+        self.token, self.session_id, *_ = [*ran.stdout.decode().split("\n"), ""]
 
 
 @pytest.fixture(scope="module", params=["normal", "kill"])

@@ -66,7 +66,10 @@ def script(mouth: Mouth) -> list[Any]:
         shell(lambda m: [f"/no/such/{m.token}"]),
         one("update_plan", lambda m: {"explanation": m.all, "plan": [{"step": m.token, "status": "pending"}]}),
         one("update_plan", lambda m: {"plan": m.token}),
-        one("apply_patch", lambda m: {"input": f"*** Begin Patch\n*** Add File: {m.token}.txt\n+{m.token}\n*** End Patch"}),
+        one(
+            "apply_patch",
+            lambda m: {"input": f"*** Begin Patch\n*** Add File: {m.token}.txt\n+{m.token}\n*** End Patch"},
+        ),
         one("view_image", lambda m: {"path": m.token}),
         lambda asked: call(mouth.token, {"x": mouth.all}),
         lambda asked: call("update_plan", {"plan": []}, mouth.token),

@@ -152,6 +152,20 @@ async def test_a_form_of_an_mcp_server_is_filled_in_at_the_editor(tmp_path: Path
         assert heard in str(at.editor.call(session, "c1")["content"])
 
 
+@pytest.mark.parametrize(("action", "heard"), [("accept", "accept"), ("cancel", "decline")])
+async def test_a_page_of_an_mcp_server_is_visited_from_the_editor(tmp_path: Path, action: Any, heard: str) -> None:
+    """Issue 10: the other kind of elicitation."""
+    page = {"url": "https://example.com/login"}
+    script = asking(call("asker__visit", page, "c1"), say("asked", repeat=True))
+    async with desk(script, tmp_path, hello=False) as at:
+        await at.initialize(elicitation=s.ElicitationCapabilities(url=s.ElicitationUrlCapabilities()))
+        kinds = {"accept": s.AcceptElicitationResponse, "cancel": s.CancelElicitationResponse}
+        at.editor.forms = [kinds[action](action=action)]
+        session = await _asked_by_a_server(at)
+        assert at.editor.asked[-1]["mode"]["url"] == page["url"]
+        assert heard in str(at.editor.call(session, "c1")["content"])
+
+
 async def test_an_editor_without_forms_declines_at_once(tmp_path: Path) -> None:
     """Issue 10: nobody waits for an answer that cannot come."""
     async with desk(asking(call("asker__ask", {}, "c1"), say("asked", repeat=True)), tmp_path) as at:

@@ -9,6 +9,7 @@ import json
 import pytest
 
 from tertulia.server import bodies
+from tests.mcp.connected import until
 from tests.server.served import Place, served, status
 
 UNREADABLE = {
@@ -91,9 +92,7 @@ async def test_a_client_that_goes_away_after_any_byte_leaves_nothing_behind() ->
             writer.close()
             await writer.wait_closed()
         await _lives(place)
-        async with asyncio.timeout(20):
-            while len(asyncio.all_tasks()) > before + 1:
-                await asyncio.sleep(0)
+        await until(lambda: len(asyncio.all_tasks()) <= before + 1)
         assert not place.host.sessions()
 
 

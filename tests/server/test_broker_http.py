@@ -135,10 +135,10 @@ async def test_who_hangs_up_gives_up_its_call(tmp_path: Path) -> None:
         await until(lambda: "cancelled slow" in recorded(record))
 
 
-async def test_a_body_that_is_none_or_too_much_is_refused() -> None:
+async def test_a_body_that_is_none_is_refused() -> None:
     async with address() as here, httpx2.AsyncClient(headers={"authorization": f"Bearer {here.token}"}) as http:
         kind = {**ACCEPT, "content-type": "application/json"}
-        for body, status in ((b"{", 400), (b"[" * 100_000, 400), (b"\xff", 400), (b" " * (33 << 20), 413)):
+        for body, status in ((b"{", 400), (b"[" * 100_000, 400), (b"\xff", 400)):
             assert (await http.post(here.url, content=body, headers=kind)).status_code == status
         assert (
             await http.post(here.url, content=b"{}", headers={**ACCEPT, "content-type": "text/plain"})

@@ -139,7 +139,12 @@ async def test_every_answer_tells_browsers_to_keep_guess_and_frame_nothing(heade
     """D14: whatever would be shown."""
     async with served() as place:
         answer = await place.raw(place.head("GET", "/health", **headers))
-        for said in (b"cache-control: no-store", b"nosniff", b"frame-ancestors 'none'", b"referrer-policy: no-referrer"):
+        for said in (
+            b"cache-control: no-store",
+            b"nosniff",
+            b"frame-ancestors 'none'",
+            b"referrer-policy: no-referrer",
+        ):
             assert said in answer
 
 

@@ -168,3 +168,14 @@ async def test_a_file_that_cannot_be_written_counts_as_a_reader_that_left() -> N
     await sink.close(0)
     assert lost == [True]
     os.close(target)
+
+
+async def test_closing_without_any_patience_is_no_mistake() -> None:
+    """HARDENING H7: the reader takes the last of it in the very step in which the time is over."""
+    source, target = os.pipe()
+    sink = await open_sink(target, lambda: None)
+    sink.send([b"last words"])
+    await sink.close(0)
+    assert os.read(source, 100) == b"last words\n"
+    os.close(source)
+    os.close(target)

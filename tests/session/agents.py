@@ -44,7 +44,9 @@ def bell(name: str = "ring", scope: Any = "all") -> tertulia.ToolDefinition:
     def ring(call: InternalCall, arguments: dict[str, Any]) -> dict[str, Any]:
         return {"by": call.agent_name, "with": arguments}
 
-    return tertulia.ToolDefinition(name, "Rings a bell.", {"times": {"type": "integer"}}, "bell.ring", scope, None, ring)
+    return tertulia.ToolDefinition(
+        name, "Rings a bell.", {"times": {"type": "integer"}}, "bell.ring", scope, None, ring
+    )
 
 
 def told(acting: Stage, conversation: tertulia.Conversation) -> list[str]:

@@ -37,7 +37,9 @@ class Lives:
     def die(self) -> None:
         """As after `kill -9`, now: what the disk holds is all there is. The old life goes on elsewhere."""
         self.home = self._folder / f"afterlife-{next(_afterlives)}"
-        shutil.copytree(Path(os.environ["TERTULIA_HOME"]), self.home, ignore=shutil.ignore_patterns("*.lock", "*-shm", "*.sock"))
+        shutil.copytree(
+            Path(os.environ["TERTULIA_HOME"]), self.home, ignore=shutil.ignore_patterns("*.lock", "*-shm", "*.sock")
+        )
         self._settle()
 
     @asynccontextmanager

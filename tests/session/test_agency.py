@@ -70,9 +70,7 @@ async def test_without_agent_nothing_is_injected_and_a_history_is_the_same_to_th
             plain = await acting.session.open(user_instructions="Be kind.", agent=None)
             await plain.message("go")
             (request,) = acting.model.requests
-            histories.append(
-                (request.instructions, [item.text for item in request.items], request.tools)
-            )
+            histories.append((request.instructions, [item.text for item in request.items], request.tools))
             context = await plain.context()
             assert (context.additions, names(plain, "injector"), names(plain, "mcp")) == ([], [], [])
             for silent in (plain, acting.root):
@@ -322,5 +320,6 @@ async def test_an_agents_tool_is_called_as_any_other_and_its_canvas_shown() -> N
         assert [(event.conversation_id, event.data.revision, event.data.bytes) for event in updated] == [
             (agent.id, 1, len(HTML))
         ]
+        assert updated[0].task_id is not None, "it is part of the task that drew"
         (record,) = acting.parts.agency.audit
         assert (record.source, record.agent_name, record.tool, record.ok) == ("native", "ada", "canvas_update", True)

@@ -32,7 +32,10 @@ async def test_a_canvas_is_shown_listed_and_cleared() -> None:
         assert (shown.html, shown.title, shown.revision) == (HTML, None, 1)
         (listed,) = (await ask(acting, "canvas/list")).canvases
         assert (listed.conversation_id, listed.bytes, listed.revision) == (agent.id, len(HTML), 1)
-        assert [(await ask(acting, "canvas/clear", conversation_id=agent.id)).cleared for _ in range(2)] == [True, False]
+        assert [(await ask(acting, "canvas/clear", conversation_id=agent.id)).cleared for _ in range(2)] == [
+            True,
+            False,
+        ]
         assert (await ask(acting, "canvas/list")).canvases == []
 
 

@@ -224,3 +224,23 @@ async def test_many_agents_are_opened_at_once_and_each_is_itself() -> None:
         assert [(owner.agent_name, owner.session_id) for owner in owners] == [
             (f"agent-{number}", agent.id) for number, agent in enumerate(opened)
         ]
+
+
+async def test_what_changes_while_it_waits_for_another_is_told_after_the_answer() -> None:
+    """Between a call and its output some models accept nothing."""
+    porter = Porter(text="It rains.")
+
+    def change(asked: Any) -> Any:
+        porter.text = "The sun shines."
+        return "answered"
+
+    replies = [call("conv_create", {"user_instruction": "hello"}), change, "done", "and then"]
+    async with stage(*replies, providers=[porter], cwd="/") as acting:
+        agent = await acting.session.open(agent=EMPLOYEE)
+        assert (await agent.message("go")).text == "done"
+        assert (await agent.message("go")).text == "and then"
+        (news,) = updates(acting, agent)
+        assert "The sun shines." in news
+        kinds = [type(item).__name__ for item in acting.model.requests[-1].items]
+        at = kinds.index("ToolCall")
+        assert kinds[at + 1] == "ToolOutput"

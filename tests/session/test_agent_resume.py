@@ -134,7 +134,9 @@ async def session_of_secrets(lives: Lives, policy: Any, **settings: Any) -> tupl
     page = call("canvas_update", {"html": "<p>kaleidoscope</p>", "title": "headline"})
     porter = Porter(text="petrichor")
     async with lives.start(page, "done", providers=[porter], cwd="/", **settings) as session:
-        agent = await session.open(agent={"name": "zebulon", "backend_type": "wizardry", "archetype": "service"}, **policy)
+        agent = await session.open(
+            agent={"name": "zebulon", "backend_type": "wizardry", "archetype": "service"}, **policy
+        )
         await agent.message("go")
     return session.id, agent.id
 

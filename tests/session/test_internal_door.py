@@ -163,7 +163,7 @@ async def test_the_largest_page_passes_however_it_is_escaped() -> None:
 
 async def test_one_too_many_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(internal_door, "MAX_CLIENTS", 1)
-    async with opened() as (acting, door, token), calling(door) as first:
+    async with opened() as (_acting, door, token), calling(door) as first:
         await first.say({"token": token})
         async with calling(door) as second:
             assert error(await second.hear()) == "busy"
@@ -178,7 +178,7 @@ async def test_another_user_is_not_let_in(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_who_goes_away_in_the_middle_hurts_nobody() -> None:
-    async with opened() as (acting, door, token):
+    async with opened() as (_acting, door, token):
         async with calling(door) as caller:
             await caller.say({"token": token})
         async with calling(door):

@@ -27,7 +27,7 @@ def broker_of(acting: Stage, conversation: tertulia.Conversation) -> Broker:
 
 async def test_an_answer_that_is_a_text_is_given_as_it_is_and_all_else_as_json() -> None:
     class Answers:
-        async def call(self, conversation: Any, tool: str, arguments: Any, source: str, storage: Any) -> Any:
+        async def call(self, call: Any, tool: str, arguments: Any, source: str) -> Any:
             return arguments
 
     async with stage(lambda asked: call("plain", {}), "x") as acting:

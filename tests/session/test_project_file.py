@@ -71,7 +71,7 @@ def test_the_shell_can_be_taken_away_but_not_chosen() -> None:
         ("model", "evil/model"),
         ("model_providers", {"p": {"base_url": "https://evil.example", "wire": "chat"}}),
         ("notify", ["sh", "-c", "evil"]),
-        ("executors", {"codex": {"command": "evil"}}),
+        ("executors", {"codex": {"command": ["evil"]}}),
         ("acp", {"x": {"command": "evil"}}),
         ("shell_environment", {"set": {"LD_PRELOAD": "evil"}}),
         ("retention", {"max_age_days": 1}),

@@ -46,6 +46,7 @@ class Now(msgspec.Struct):
     definition: ServerDefinition
     tool: RemoteTool
     digest: str
+    shared: str | None = None
 
 
 Act = Callable[[dict[str, Any], Caller, OnProgress], Awaitable[Answer]]

@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from tertulia.apps.global_flags import Given, global_flags
+from tertulia.apps.houses import house_of
 from tertulia.apps.terminal import Terminal
 from tertulia.errors import InvalidParams
 from tertulia.policy.sandbox_mode import SANDBOX_ORDER, sandbox_from_wire, sandbox_to_wire
 from tertulia.session.host import Host
 from tertulia.session.members import Models
-from tertulia.session.settings import Loaded, load_settings
-
-if TYPE_CHECKING:
-    from tertulia.server.as_acp_house import House, Settled
+from tertulia.session.settings import Loaded
 
 _MORE = """
 \b
@@ -59,7 +55,7 @@ def command(given: Given, *, mode: str | None) -> int:
 
     from tertulia.server.as_acp_stdio import serve_acp
 
-    return asyncio.run(serve_acp(lambda: _house(given, loaded, begin_in)))
+    return asyncio.run(serve_acp(lambda: house_of(given, loaded, Host(loaded.settings), begin_in)))
 
 
 def _mode(mode: str, loaded: Loaded) -> str:
@@ -67,14 +63,3 @@ def _mode(mode: str, loaded: Loaded) -> str:
     if SANDBOX_ORDER.meet(asked, most) != asked:
         raise InvalidParams(f"--mode {mode} is more than the settings allow: {sandbox_to_wire(most)}")
     return sandbox_to_wire(asked)
-
-
-def _house(given: Given, loaded: Loaded, mode: str | None) -> House:
-    from tertulia.server.as_acp_house import House, Settled
-
-    def settle(cwd: Path) -> Settled:
-        there = load_settings(cwd=cwd, flags={**given.flags, "cwd": str(cwd)}, overrides=given.overrides)
-        return Settled(there.settings, there.warnings)
-
-    named = loaded.provenance.get("model", "").startswith(("flag", "-c"))
-    return House(Host(loaded.settings), settle, loaded.environment, mode=mode, model=named)

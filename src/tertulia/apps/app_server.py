@@ -10,27 +10,34 @@ import click
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.stored import Comeback, find_stored
 from tertulia.apps.terminal import Terminal
-from tertulia.server.stdio import serve_stdio
+from tertulia.server.jsonrpc import Connection
+from tertulia.server.stdio import Connect, serve_stdio
 from tertulia.session.members import Models
+from tertulia.session.settings import Loaded
 
 _MORE = """
 \b
 Examples:
   tertulia app-server -s read-only
   tertulia app-server --resume 3f2a
+  tertulia app-server --codex
   printf '%s\\n' '{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}' | tertulia app-server
 """
 
 
 @click.command("app-server", epilog=_MORE)
 @click.option("which", "--resume", metavar="ID", help="Serve a stored session instead of a new one.")
+@click.option("codex", "--codex", is_flag=True, help="Speak the protocol of `codex app-server` (experimental).")
 @global_flags
 @click.pass_obj
-def command(given: Given, *, which: str | None) -> int:
+def command(given: Given, *, which: str | None, codex: bool) -> int:
     """Serve a session as JSON-RPC over standard input and output.
 
-    One JSON object a line, both ways; standard error is for logs. Ends when standard input does.
+    One JSON object a line, both ways; standard error is for logs. Ends when standard input does. With --codex it
+    stands in for `codex app-server`, for clients of that.
     """
+    if codex and which is not None:
+        raise click.UsageError("--resume does not go with --codex: its clients say `thread/resume`")
     loaded = given.load()
     notes = Terminal(sys.stderr, loaded.environment.variables)
     for warning in loaded.warnings:
@@ -41,4 +48,12 @@ def command(given: Given, *, which: str | None) -> int:
     # A model that does not exist is told now, not to the first client.
     models = Models(loaded.settings, loaded.environment)
     models.find(models.choose(loaded.settings.model)[0])
-    return asyncio.run(serve_stdio(loaded.settings))
+    return asyncio.run(serve_stdio(loaded.settings, connect=_codex(given, loaded) if codex else Connection))
+
+
+def _codex(given: Given, loaded: Loaded) -> Connect:
+    # Only who asks for it pays for it.
+    from tertulia.apps.houses import house_of
+    from tertulia.server.as_codex import CodexServer
+
+    return lambda host, sink, _: CodexServer(house_of(given, loaded, host), sink)

@@ -29,7 +29,7 @@ VERBS = {
     "conv": "Open, ask, read and close conversations of a stored session.",
     "demo": "Watch two isolated conversations in one session; needs no key.",
     "models": "List models, fetch and remove the embedded one, try one out.",
-    "agents": "List other agents that can do the work (Codex, Claude Code), try one out.",
+    "agents": "List other agents that can do the work, try one out.",
     "app-server": "Serve a session as JSON-RPC over standard input and output.",
     "serve": "Serve sessions over WebSocket and MCP, on a port of this machine.",
     "mcp-server": "Be an MCP server: conversations as tools, over standard input and output.",

@@ -49,7 +49,14 @@ Exit codes:
 @click.command("exec", epilog=_MORE)
 @click.argument("words", nargs=-1, metavar="[resume ID] PROMPT|-")
 @click.option("--last", is_flag=True, help="After `resume`, instead of an ID: the session with the newest record.")
-@click.option("--json", "--experimental-json", "as_json", is_flag=True, help="Print events, one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print events, one JSON object a line.")
+@click.option(
+    "--experimental-json",
+    "for_sdk",
+    is_flag=True,
+    help="The same for the Codex SDK: without a PROMPT, standard input has it.",
+)
+@click.option("--skip-git-repo-check", is_flag=True, hidden=True, expose_value=False, help="Nothing to skip here.")
 @click.option(
     "answer_file",
     "-o",
@@ -72,6 +79,7 @@ def command(
     words: Sequence[str],
     last: bool,
     as_json: bool,
+    for_sdk: bool,
     answer_file: Path | None,
     schema_file: Path | None,
     images: Sequence[Path],
@@ -91,6 +99,10 @@ def command(
     schema = None if schema_file is None else _read_schema(schema_file)
     loaded = given.load()
     comeback, prompt = _split(given, loaded, words, last=last)
+    as_json = as_json or for_sdk
+    if for_sdk and not prompt:
+        # The SDK has no other way to say it.
+        prompt = ("-",)
     if comeback is not None and not prompt:
         return _look(comeback, loaded, as_json=as_json)
     items = (TextInput(read_prompt(prompt)), *(LocalImageInput(str(image)) for image in images))

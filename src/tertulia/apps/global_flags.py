@@ -48,7 +48,14 @@ def _flag(*names: str, **attributes: Any) -> Callable[[Any], Any]:
 _FLAGS = (
     _flag("model", "-m", "--model", metavar="PROVIDER/MODEL", help="Who answers; scripted/FILE plays a script."),
     _flag("cwd", "-C", "--cd", metavar="DIR", type=_DIRECTORY, help="Work in this directory."),
-    _flag("overrides", "-c", metavar="KEY=VALUE", multiple=True, help="Any setting of config.toml; repeatable."),
+    _flag(
+        "overrides",
+        "-c",
+        "--config",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="Any setting of config.toml; repeatable.",
+    ),
     _flag("sandbox", "-s", "--sandbox", metavar="MODE", help="read-only, workspace-write or danger-full-access."),
     _flag(
         "approval_policy",

@@ -1,30 +1,25 @@
-"""What an agent has to be told again when its context has changed: no more than is new."""
+"""What an agent has to be told when its context has changed: all that it needs besides what it was told first."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-
-from tertulia.context.provider import Fragment
+from collections.abc import Iterable, Sequence
 
 _HEADING = re.compile(r"(?m)^(?=## )")
 
 
-def updates(before: Sequence[Fragment], now: Sequence[Fragment], *, complete: bool = True) -> list[str]:
-    """Of each text what it says differently, section by section; and whose text is gone.
+def updates(first: str, before: Iterable[str], now: Sequence[str]) -> list[str]:
+    """Nothing if all of `now` was said word for word in `before`. Else what is new, section by section, and all that
+    was not said in `first`: of several updates the last is enough, and the others may be forgotten.
 
-    `complete`: every provider has answered. A text that is missing where one has not is not known to be gone.
+    A section begins with a heading.
     """
-    told = "\n".join(fragment.text for fragment in before)
-    news = [section for fragment in now for section in unheard(fragment.text, told)]
-    if complete:
-        speaking = {fragment.provider for fragment in now}
-        silent = dict.fromkeys(fragment.provider for fragment in before if fragment.provider not in speaking)
-        news += [f"What was said above by {name} no longer holds." for name in silent]
-    return news
+    told = "\n".join(before)
+    sections = [section for text in now for part in _HEADING.split(text) if (section := part.strip())]
+    news = [section for section in sections if section not in told]
+    return [section for section in sections if section in news or section not in first] if news else []
 
 
-def unheard(text: str, heard: str) -> list[str]:
-    """The sections of a text that were not said word for word. A section begins with a heading."""
-    sections = (section.strip() for section in _HEADING.split(text))
-    return [section for section in sections if section and section not in heard]
+def withdrawn(provider: str) -> str:
+    """What is said of a provider that says nothing any more."""
+    return f"What was said above by {provider} no longer holds."

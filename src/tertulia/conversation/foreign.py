@@ -5,8 +5,8 @@ One history: the agent's words join the conversation's own, and the transcript i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 
 from msgspec.structs import replace
 
@@ -29,6 +29,7 @@ from tertulia.executors.executor import (
     Resuming,
     UsageReport,
 )
+from tertulia.executors.host import Host
 from tertulia.executors.news import Newsroom
 from tertulia.executors.transcript import transcript
 from tertulia.policy.narrowing import Rights
@@ -47,8 +48,12 @@ SystemPart = Callable[[Talk], Sequence[str]]
 """What an agent is told beside the prompt in each run, after the conversation's instructions."""
 Roots = Callable[[Rights], tuple[str, ...]]
 """The directories that these rights let a task write, canonical."""
-Server = Callable[[Talk], tuple[str, ...]]
-"""The command of the one MCP server that the agent gets; empty for none."""
+Server = Callable[[Floor], AbstractAsyncContextManager[tuple[str, ...]]]
+"""The command of the one MCP server that the agent gets, while it works; empty for none."""
+Variables = Callable[[Talk], Mapping[str, str]]
+"""What the agent's environment, and its server's, says besides the usual."""
+Hosts = Callable[[Floor], Host | None]
+"""Whom the agent may ask while it works."""
 
 
 class AgentFailed(ModelError):
@@ -70,7 +75,9 @@ class ForeignAgent:
         *,
         roots: Roots,
         system: SystemPart = lambda _: (),
-        server: Server = lambda _: (),
+        server: Server = lambda _: nullcontext(()),
+        variables: Variables = lambda _: {},
+        host: Hosts = lambda _: None,
     ) -> None:
         self._executor = executor
         self._continuity = continuity
@@ -78,6 +85,8 @@ class ForeignAgent:
         self._roots = roots
         self._system = system
         self._server = server
+        self._variables = variables
+        self._host = host
 
     async def run(self, floor: Floor, commission: Commission) -> None:
         """See `Backend`. What is put in meanwhile is the agent's next message, in the same task."""
@@ -88,22 +97,23 @@ class ForeignAgent:
         trim_to_limits(floor)
         floor.take_pending()
         asked, previous = _asked_from(floor.talk, commission.input[0].id), commission.previous_result
-        while asked:
-            await self._answer(floor, commission, asked, previous)
-            await floor.commit()
-            newest = _newest(floor.talk)
-            floor.take_pending()
-            asked, previous = _asked_from(floor.talk, newest, beyond=True), None
+        async with self._server(floor) as server:
+            while asked:
+                assignment = self._assignment(floor, commission, server)
+                await self._answer(floor, assignment, asked, self._continuity.of(commission.task_type), previous)
+                await floor.commit()
+                newest = _newest(floor.talk)
+                floor.take_pending()
+                asked, previous = _asked_from(floor.talk, newest, beyond=True), None
 
     async def _answer(
-        self, floor: Floor, commission: Commission, asked: Sequence[UserMessage], previous: object
+        self, floor: Floor, assignment: Assignment, asked: Sequence[UserMessage], telling: Telling, previous: object
     ) -> None:
         """One answer: by the agent's own memory where that holds, else by the transcript; never by both."""
-        talk, telling = floor.talk, self._continuity.of(commission.task_type)
+        talk = floor.talk
         if any(isinstance(part, ImagePart) for item in asked for part in item.parts):
             floor.publish(Warning(f"{self._executor.name} is not shown the pictures of this message", "no_pictures"))
         message = _GAP.join(item.text for item in asked)
-        assignment = self._assignment(floor, commission)
         bond, talk.bond = talk.bond, None
         if bond is not None and self._may_resume(floor, telling, bond):
             prompt = telling.prompt((), message, previous)
@@ -128,7 +138,7 @@ class ForeignAgent:
             and bond.holds(executor.identity, talk.terms.cwd, talk.history.revision)
         )
 
-    def _assignment(self, floor: Floor, commission: Commission) -> Assignment:
+    def _assignment(self, floor: Floor, commission: Commission, server: tuple[str, ...]) -> Assignment:
         talk, context = floor.talk, floor.talk.terms.context
         override = commission.base_instructions_override
         base = context.base_instructions if override is None else override
@@ -141,7 +151,10 @@ class ForeignAgent:
             rights=floor.rights(),
             roots=self._roots(floor.rights()),
             private=_is_private(floor),
-            server=self._server(talk),
+            server=server,
+            variables=self._variables(talk),
+            conversation=talk.id,
+            host=self._host(floor),
         )
 
     async def _run(self, floor: Floor, assignment: Assignment) -> Ending:

@@ -179,7 +179,7 @@ class Talk:
         environment = environment_message(terms.cwd, terms.rights)
         if environment.parts != environment_message(before.cwd, before.rights).parts:
             news.append(environment)
-        self._instruct(news)
+        self.instruct(news)
         self.history.kept_by = still_binding(
             self.history.kept_by, before.rights.storage_policy, terms.rights.storage_policy
         )
@@ -198,8 +198,8 @@ class Talk:
             storage_policy=rights.storage_policy,
         )
 
-    def _instruct(self, messages: Sequence[UserMessage]) -> None:
-        """Pinned like the seeds it takes the place of: trimming must not leave only what no longer holds."""
+    def instruct(self, messages: Sequence[UserMessage]) -> None:
+        """Say something to the model that nobody asked. Pinned like the seeds it takes the place of: trimming must not leave only what no longer holds."""
         # Between a call and its output some models accept nothing: then it is read after the output.
         if self.history.open_calls:
             self.queue_input(*messages)

@@ -92,9 +92,11 @@ KEYS = (*_WORDS, *_TEXTS, *_SWITCHES, *_RESUMING, "output", "sandbox", "env")
 """What a table may say."""
 
 
-def executor_from_wire(name: str, table: Mapping[str, Any], below: ExecutorDefinition | None) -> ExecutorDefinition:
+def executor_from_wire(
+    name: str, table: Mapping[str, Any], below: ExecutorDefinition | None, *, family: str = "executors"
+) -> ExecutorDefinition:
     """Parse one table, over what a preset says. InvalidParams names the key; values of `env` are never shown."""
-    where = f"executors.{name}"
+    where = f"{family}.{name}"
     for key in table:
         if key not in KEYS:
             near = get_close_matches(key, KEYS, 1)

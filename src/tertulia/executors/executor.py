@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from tertulia.executors.host import Host
 from tertulia.policy.narrowing import TOP, Rights
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import NO_USAGE, Usage
@@ -210,7 +211,11 @@ class Assignment(msgspec.Struct, frozen=True):
     server: tuple[str, ...] = ()
     """The program that is its one MCP server; none, and it gets none."""
     variables: Mapping[str, str] = {}
-    """What its environment has in this run besides the usual."""
+    """What that server's environment has besides the usual, and the agent's own in this run."""
+    conversation: str = ""
+    """Whose task it is: an agent that lives longer than a run lives for one conversation."""
+    host: Host | None = None
+    """Whom it may ask while it works; None: nobody."""
 
 
 class Resuming(msgspec.Struct, frozen=True, kw_only=True):

@@ -62,10 +62,11 @@ def failure(name: str, definition: ExecutorDefinition, said: str, finished: Fini
         sentence = f"{name} exited with code {finished.exit_code}" + (f": {tail}" if tail else " and said nothing")
     else:
         sentence = f"the output of {name} ended before it said how the task did" + (f": {tail}" if tail else "")
-    return sentence + _advice(definition, f"{said}\n{tail}")
+    return sentence + advice(definition, f"{said}\n{tail}")
 
 
-def _advice(definition: ExecutorDefinition, said: str) -> str:
+def advice(definition: ExecutorDefinition, said: str) -> str:
+    """What can be done about what the agent says, in brackets; empty where nothing comes to mind."""
     if _UNKNOWN_WORD.search(said):
         newest = f"; the newest comes with `{definition.install}`" if definition.install else ""
         return f" (this version of `{definition.command[0]}` may not fit{newest})"

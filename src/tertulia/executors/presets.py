@@ -26,7 +26,11 @@ CODEX = ExecutorDefinition(
     system=("-c", "developer_instructions={json}"),
     # An empty table would not do: it is merged with the one in the user's file.
     servers=("-c", "mcp_servers.{name}.enabled=false"),
-    server=("-c", "mcp_servers.tertulia.command={command}", "-c", "mcp_servers.tertulia.args={args}"),
+    # What may be called is asked at our side of it.
+    server=(
+        *("-c", "mcp_servers.tertulia.command={command}", "-c", "mcp_servers.tertulia.args={args}"),
+        *("-c", 'mcp_servers.tertulia.default_tools_approval_mode="approve"'),
+    ),
     env_vars=("CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL", *_NETWORK),
     home=Home(variable="CODEX_HOME", folder=".codex", files=("auth.json", "config.toml"), servers="config.toml"),
     install="npm install -g @openai/codex",
@@ -51,7 +55,10 @@ CLAUDE = ExecutorDefinition(
     # What it was told first would otherwise be what it is told for ever.
     system=("--append-system-prompt", "{text}", "--system-prompt-snapshot", "off"),
     servers=("--strict-mcp-config",),
-    server=("--mcp-config", '{"mcpServers": {"tertulia": {"command": {command}, "args": {args}}}}'),
+    server=(
+        *("--mcp-config", '{"mcpServers": {"tertulia": {"command": {command}, "args": {args}}}}'),
+        *("--allowedTools", "mcp__tertulia"),
+    ),
     env_vars=(
         *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN"),
         *("CLAUDE_CONFIG_DIR", *_NETWORK),

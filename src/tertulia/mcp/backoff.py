@@ -35,6 +35,10 @@ class Backoff:
         self._until = now + min(LONGEST_S, FIRST_S * 2 ** min(self.failures, 10))
         self.failures += 1
 
+    def waive(self) -> None:
+        """A person asks for it: the next try need not wait. If it fails too, the one after that waits longer."""
+        self._until = self._clock.monotonic()
+
     @property
     def hopeless(self) -> bool:
         """Whether it is of no use to go on trying unasked."""

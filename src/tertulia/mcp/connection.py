@@ -18,12 +18,13 @@ from tertulia.mcp.answers import answer_of
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.http_transport import HttpTransport
 from tertulia.mcp.incoming import Incoming
-from tertulia.mcp.launch import Launch
+from tertulia.mcp.launch import Launch, secrets_given
 from tertulia.mcp.listing import list_all
 from tertulia.mcp.server import Answer, Caller, Listing, OnProgress, Spawn
 from tertulia.mcp.stdio_transport import StdioTransport
 from tertulia.mcp.trouble import explained, faults, trouble, words
 from tertulia.mcp.turns import Turn, Turns, nobodys
+from tertulia.policy.redaction import Redactor
 from tertulia.sandbox.runner import Runner
 from tertulia.version import __version__
 
@@ -91,6 +92,7 @@ class Link:
         self._runner, self._spawn, self._clock = means.runner, means.spawn, means.clock
         self._tools_changed = means.tools_changed
         self._faults = faults()
+        self._clean = Redactor(secrets_given(definition, launch)).text
         self._turns = Turns()
         self._incoming = Incoming(definition, launch.roots, self._turns, means.spawn)
         self._client: Client | None = None
@@ -284,7 +286,7 @@ class Link:
         reason, sentence = explained(error)
         if reason == "closed" and self.why is not None:
             sentence = self.why
-        return trouble(self._definition.name, reason, sentence)
+        return trouble(self._definition.name, reason, self._clean(sentence))
 
 
 def _trust_structure(client: Client) -> None:

@@ -6,7 +6,7 @@ The definition is what somebody wrote; this is what is done. It holds secrets, a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 from urllib.parse import parse_qsl, urlsplit
 
@@ -78,6 +78,18 @@ def secrets_in(definition: ServerDefinition, variables: Mapping[str, str]) -> li
             held = [variables[name] for name in (*named.values(), bearer) if name is not None and name in variables]
             found = [*(value for name, value in headers.items() if name.lower() not in PUBLIC_HEADERS), *held]
             found += _secret_queries(url)
+    return _spelled(found)
+
+
+def secrets_given(definition: ServerDefinition, launch: Launch) -> list[str]:
+    """The same, of one that is started: what must not be shown when it says it again."""
+    if launch.transport == "stdio":
+        return secrets_in(definition, launch.environment)
+    held = [value for name, value in launch.headers.items() if name.lower() not in PUBLIC_HEADERS]
+    return _spelled([*held, *_secret_queries(launch.url)])
+
+
+def _spelled(found: Iterable[str]) -> list[str]:
     # `Bearer x` in a header is `x` anywhere else.
     return sorted({part.strip() for value in found for part in (value, value.rpartition(" ")[2])} - {""})
 

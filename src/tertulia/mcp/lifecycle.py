@@ -60,8 +60,9 @@ class Lifecycle:
             self._own()
 
     async def list_again(self) -> None:
-        """Ask it what it offers; starts it if need be. McpError: that failed, and what was known stays."""
+        """Ask it what it offers; starts it if need be, and at once. McpError: that failed, and what was known stays."""
         if self.connection is None:
+            self._backoff.waive()
             await self.reach()
         else:
             await self._relisting.now()

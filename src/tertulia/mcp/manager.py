@@ -239,7 +239,8 @@ class Reached:
         approval = self._servers.approvals.get(self._conversation)
         if approval is not None:
             definition = replace(definition, approval=approval)
-        return Current(definition, found[1], found[0].digest)
+        launch = member.candidate.launch if definition.share == "host" else None
+        return Current(definition, found[1], found[0].digest, None if launch is None else launch.key)
 
     async def call(
         self,

@@ -45,6 +45,8 @@ class Current(msgspec.Struct, frozen=True):
     definition: ServerDefinition
     tool: RemoteTool
     digest: str
+    shared: str | None = None
+    """What the server is called among all sessions that share it; None: this one has it for itself."""
 
 
 class Member:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from tertulia.errors import AgentError, Closed
 from tertulia.mcp.definition import ServerDefinition
-from tertulia.mcp.launch import Launch
+from tertulia.mcp.launch import Launch, secrets_given
 from tertulia.mcp.lines import Lines
 from tertulia.mcp.server import Spawn
 from tertulia.mcp.trouble import trouble, words
+from tertulia.policy.redaction import Redactor
 from tertulia.sandbox.runner import Command, CommandLimits, Confinement, Finished, Runner, Running
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class StdioTransport:
             raise trouble(self._definition.name, "not_started", error.message) from None
         self._process = self._reads.process = process
         self._spawn(self._watch(process), f"mcp {self._definition.name} process")
-        return self._reads, _Writes(self.lines, process, self._broken)
+        return self._reads, _Writes(self.lines, process, self._broken, self._end_of)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -96,10 +97,12 @@ class StdioTransport:
         self.lines.modern = True
 
     def error_output(self) -> str:
-        """The last lines that it wrote to stderr, in one."""
+        """The last lines that it wrote to stderr, in one, without what it was given in confidence."""
         lines = [line.strip() for line in self._errors.decode("utf-8", "replace").splitlines()]
         last = " / ".join([line for line in lines if line][-_LAST_LINES:])
-        return words(last[-_LAST_CHARACTERS:])
+        # Before it is cut: half of a secret is nothing that could be found.
+        clean = Redactor(secrets_given(self._definition, self._launch)).text(last)
+        return words(clean[-_LAST_CHARACTERS:])
 
     def _command(self) -> Command:
         definition = self._definition
@@ -232,11 +235,11 @@ class _Reads:
 class _Writes:
     """The SDK's end of the server's stdin."""
 
-    def __init__(self, lines: Lines, process: Running, broken: Lost) -> None:
+    def __init__(self, lines: Lines, process: Running, broken: Lost, end_of: Callable[[Finished], str]) -> None:
         from anyio import ClosedResourceError
         from mcp_types import JSONRPCRequest
 
-        self._written, self._process, self._broken = lines.written, process, broken
+        self._written, self._process, self._broken, self._end_of = lines.written, process, broken, end_of
         self._closed_resource, self._request = ClosedResourceError, JSONRPCRequest
         self._owed = 0
 
@@ -254,8 +257,8 @@ class _Writes:
                 await self._process.write(data)
         except Closed:
             # Mostly it is about to end, and its end says more.
-            await self._process.wait(_LAST_WORDS_S)
-            self._broken("it takes no more input")
+            finished = await self._process.wait(_LAST_WORDS_S)
+            self._broken("it takes no more input" if finished is None else self._end_of(finished))
             raise self._closed_resource from None
         except TimeoutError:
             return

@@ -9,10 +9,11 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from tertulia.errors import Limit
 from tertulia.events.clock import Clock
+from tertulia.policy.doors import Doors
 from tertulia.policy.limits import Limits
 from tertulia.protocol.ids import ConversationId
 
@@ -21,8 +22,15 @@ K = TypeVar("K")
 _SESSION = ""
 """Counts all conversations together; no conversation is called so."""
 
-Gate = tuple[str, int | None]
-"""A server, and how many calls it gets at once."""
+
+class Gate(NamedTuple):
+    """A server."""
+
+    server: str
+    most: int | None
+    """How many calls it gets at once."""
+    shared: str | None
+    """What it is called where other sessions use it too; None: nobody else does."""
 
 
 class _Pace:
@@ -75,13 +83,17 @@ class Turnstile:
         *,
         ceiling: Limits,
         waited: Callable[[ConversationId, float], object] = lambda of, seconds: None,
+        doors: Doors | None = None,
     ) -> None:
-        """`ceiling` holds for all conversations together; `waited` is told of each wait that is over, and whose."""
+        """`ceiling` holds for all conversations together; `waited` is told of each wait that is over, and whose.
+
+        `doors`: of the servers that other sessions use too.
+        """
         self._clock = clock
         self._ceiling = ceiling
         self._waited = waited
+        self._own, self._shared = Doors(), doors or Doors()
         self._running: dict[str, int] = {}
-        self._served: dict[str, int] = {}
         self._paces: dict[str, _Pace] = {}
         # Both in the order of turns; the calls of a conversation as the keys of a dict, to leave from anywhere.
         self._waiting: dict[str, dict[_Call, None]] = {}
@@ -95,7 +107,7 @@ class Turnstile:
     @property
     def is_idle(self) -> bool:
         """Whether nothing runs, nothing waits, and nothing is left of either."""
-        return not (self._running or self._served or self._waiting or self._gates or self._alarm)
+        return self._own.is_idle and not (self._running or self._waiting or self._gates or self._alarm)
 
     @asynccontextmanager
     async def passage(
@@ -106,12 +118,13 @@ class Turnstile:
         *,
         server_concurrency: int | None,
         waits: Callable[[str], object],
+        shared: str | None = None,
     ) -> AsyncGenerator[float]:
         """The call runs inside; how many seconds it had waited.
 
-        `waits` is called once if it has to, with the reason. Limit after `limits.mcp_wait_s`.
+        `waits` is called once if it has to, with the reason. `shared`: see `Gate`. Limit after `limits.mcp_wait_s`.
         """
-        call, began = _Call(conversation, (server, server_concurrency), limits), self._clock.monotonic()
+        call, began = _Call(conversation, Gate(server, server_concurrency, shared), limits), self._clock.monotonic()
         self._line_up(call)
         self._serve()
         if not call.passed:
@@ -150,6 +163,8 @@ class Turnstile:
     def _line_up(self, call: _Call) -> None:
         self._waiting.setdefault(call.conversation, {})[call] = None
         self._gates[call.gate] = self._gates.get(call.gate, 0) + 1
+        if call.gate.shared is not None:
+            self._shared.wait(self._serve)
 
     def _step_out(self, call: _Call) -> None:
         own = self._waiting[call.conversation]
@@ -168,6 +183,8 @@ class Turnstile:
             if (rest := self._waiting.pop(call.conversation, None)) is not None:
                 # It had its turn; the others come first now.
                 self._waiting[call.conversation] = rest
+        if not any(gate.shared is not None for gate in self._gates):
+            self._shared.go_away(self._serve)
         if self._alarm is not None and not self._waiting:
             self._alarm.cancel()
             self._alarm = None
@@ -199,7 +216,8 @@ class Turnstile:
                 # The last to have started goes last, see `_sweep`.
                 pace = self._paces[of] = self._paces.pop(of, None) or _Pace()
                 pace.start(now, limits.mcp_rate_per_s)
-        self._served[call.gate[0]] = self._served.get(call.gate[0], 0) + 1
+        doors, server = self._door(call.gate)
+        doors.enter(server, self._serve)
         call.passed = True
         if call.turn is not None:
             call.turn.set_result(True)
@@ -208,7 +226,9 @@ class Turnstile:
         if call.passed:
             _count_down(self._running, _SESSION)
             _count_down(self._running, call.conversation)
-            _count_down(self._served, call.gate[0])
+            # Whoever else waits there has his turn, and we have ours.
+            doors, server = self._door(call.gate)
+            doors.leave(server)
         else:
             self._step_out(call)
         self._serve()
@@ -231,8 +251,14 @@ class Turnstile:
         return pace.free_at(self._clock.monotonic(), limits.mcp_rate_per_s)
 
     def _is_free(self, gate: Gate) -> bool:
-        server, most = gate
-        return most is None or self._served.get(server, 0) < most
+        return gate.most is None or self._under_way(gate) < gate.most
+
+    def _under_way(self, gate: Gate) -> int:
+        doors, server = self._door(gate)
+        return doors.under_way(server)
+
+    def _door(self, gate: Gate) -> tuple[Doors, str]:
+        return (self._own, gate.server) if gate.shared is None else (self._shared, gate.shared)
 
     def _wake(self, at: float) -> None:
         """Look again at that moment, or before."""
@@ -262,9 +288,9 @@ class Turnstile:
                 return f"{whose} has {self._running[of]} calls under way (mcp_concurrency)"
             if self._free_at(of, limits) is not None:
                 return f"{whose} may start {limits.mcp_rate_per_s:g} calls in a second (mcp_rate_per_s)"
-        server, most = call.gate
-        if not self._is_free(call.gate):
-            return f"the server {server} has {self._served[server]} calls under way (its concurrency is {most})"
+        if not self._is_free(gate := call.gate):
+            busy = self._under_way(gate)
+            return f"the server {gate.server} has {busy} calls under way (its concurrency is {gate.most})"
         return "others came before it"
 
 

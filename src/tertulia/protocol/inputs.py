@@ -5,12 +5,31 @@ A field that is absent and a field that is null are different things in an updat
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from tertulia.errors import InvalidParams
+
+ModelName = Annotated[
+    Any, Meta(description="provider/model; null: the default", extra_json_schema={"type": ["string", "null"]})
+]
+ApprovalName = Annotated[
+    Any,
+    Meta(
+        description="untrusted, on-request, on-failure or never, or its parts; null: the default",
+        extra_json_schema={"type": ["string", "object", "null"]},
+    ),
+]
+StorageName = Annotated[
+    Any,
+    Meta(
+        description="full, headers_only, none or {ttl: seconds}; null: the default",
+        extra_json_schema={"type": ["string", "object", "null"]},
+    ),
+]
+"""Checked when they are understood, so that a refusal can say what there is; the schema says what they look like."""
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
 
@@ -57,14 +76,14 @@ class ContextFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     include_conv_tools: bool | None | UnsetType = UNSET
     tools_web_search_request: bool | None | UnsetType = UNSET
     shell_mode: str | None | UnsetType = UNSET
-    model: Any = UNSET
+    model: ModelName = UNSET
     """`provider/model`; from Python also a Wire."""
     backend: str | None | UnsetType = UNSET
     agent: AgentSpec | None | UnsetType = UNSET
     cwd: str | None | UnsetType = UNSET
-    approval_policy: Any = UNSET
+    approval_policy: ApprovalName = UNSET
     sandbox: str | None | UnsetType = UNSET
-    storage_policy: Any = UNSET
+    storage_policy: StorageName = UNSET
     limits: dict[str, float | None] | None | UnsetType = UNSET
     title: str | None | UnsetType = UNSET
     visibility: str | None | UnsetType = UNSET
@@ -210,11 +229,11 @@ class SessionFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     model: str | None = None
     cwd: str | None = None
-    approval_policy: Any = None
+    approval_policy: ApprovalName = None
     sandbox: str | None = None
     network: bool | None = None
     writable_roots: list[str] | None = None
-    storage_policy: Any = None
+    storage_policy: StorageName = None
     limits: dict[str, float | None] | None = None
 
 

@@ -79,8 +79,7 @@ class Agent:
     async def load(self, asked: s.LoadSessionRequest) -> Answered:
         """`session/load`: all that was said is told again, then the answer comes."""
         tab = await self._back(asked.session_id, asked)
-        tab.retell()
-        await self._sink.drain()
+        await tab.retell()
         return Answered(tab.state(), tab.begin)
 
     async def resume(self, asked: s.ResumeSessionRequest) -> Answered:
@@ -140,10 +139,6 @@ class Agent:
                 raise InvalidParams(f"configId must be mode or model, not {other[:64]!r}")
         return Answered({"configOptions": tab.options()})
 
-    async def authenticate(self, asked: s.AuthenticateRequest) -> Answered:
-        """`authenticate`: keys are in the environment, and nobody has to log in here."""
-        raise InvalidParams("there is nothing to log in to: set your provider's key where the agent is started")
-
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _back(self, session_id: str, asked: s.LoadSessionRequest | s.ResumeSessionRequest) -> Tab:
@@ -175,13 +170,17 @@ class Agent:
         await tab.close(_GRACE_S)
 
 
+async def _authenticate(agent: Agent, asked: s.AuthenticateRequest) -> Answered:
+    raise InvalidParams("there is nothing to log in to: set your provider's key where the agent is started")
+
+
 class _Method(msgspec.Struct, frozen=True):
     reads: type[BaseModel]
     run: Callable[[Agent, Any], Awaitable[Answered]]
 
 
 _METHODS: dict[str, _Method] = {
-    AGENT_METHODS["authenticate"]: _Method(s.AuthenticateRequest, Agent.authenticate),
+    AGENT_METHODS["authenticate"]: _Method(s.AuthenticateRequest, _authenticate),
     AGENT_METHODS["session_new"]: _Method(s.NewSessionRequest, Agent.new),
     AGENT_METHODS["session_load"]: _Method(s.LoadSessionRequest, Agent.load),
     AGENT_METHODS["session_resume"]: _Method(s.ResumeSessionRequest, Agent.resume),

@@ -75,7 +75,8 @@ class Calls:
                 "title": self._label(talk) + seen.title,
                 "kind": seen.kind,
                 "status": "pending",
-                "rawInput": data.arguments,
+                # Changes say it already, and can be large.
+                **({} if seen.content else {"rawInput": data.arguments}),
                 **({"locations": seen.locations} if seen.locations else {}),
                 **({"content": seen.content} if seen.content else {}),
             }

@@ -6,6 +6,7 @@ Not the SDK's connection: that one drops in silence what it cannot read, and ans
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from itertools import count
@@ -47,7 +48,9 @@ _NUMBERS: dict[type[AgentError], int] = {
 """As ACP counts: -32000 would have an editor ask its user to log in, and -32002 is what is not there."""
 _OTHER = -32603
 _HEAD = b'{"jsonrpc":"2.0",'
+_TO_NOBODY = _HEAD + b'"id":null,'
 _encode = msgspec.json.Encoder().encode
+_log = logging.getLogger(__name__)
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -178,7 +181,10 @@ class Peer:
             future.set_result(cast("dict[str, Any]", result) if fit else None)
 
     def _send(self, line: bytes) -> None:
-        if not self._gone:
+        if self._bare and line.startswith(_TO_NOBODY):
+            # Whoever speaks so knows no answer without an id.
+            _log.warning("a message could not be read: %s", line[len(_TO_NOBODY) : 200].decode("utf-8", "replace"))
+        elif not self._gone:
             self._sink.send((bare(line) if self._bare else line,))
 
     def _refusal(self, id: RequestId | None, error: AgentError) -> bytes:

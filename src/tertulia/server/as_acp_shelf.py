@@ -23,7 +23,7 @@ def listed(home: Path, cwd: str | None, cursor: str | None) -> dict[str, Any]:
     page: list[dict[str, Any]] = []
     place: str | None = None
     wanted = None if cwd is None else os.path.realpath(cwd)
-    for entry in _after(list_sessions(home), cursor):
+    for entry in after(list_sessions(home), cursor):
         if len(page) == PAGE:
             return {"sessions": page, "nextCursor": place}
         place = f"{entry.updated!r}/{entry.id}"
@@ -48,7 +48,7 @@ def remove(home: Path, session_id: str) -> None:
             remove_session(home, session_id)
 
 
-def _after(entries: list[Entry], cursor: str | None) -> Iterator[Entry]:
+def after(entries: list[Entry], cursor: str | None) -> Iterator[Entry]:
     """Those behind the place where the last page ended; what is new or used meanwhile does not move it."""
     ordered = sorted(entries, key=_place, reverse=True)
     if cursor is None:

@@ -40,7 +40,7 @@ async def serve(house: House, source: int, target: int, stop: asyncio.Event) -> 
     """Serve one client on a pair of descriptors, which stay open, until its input ends or `stop` is set.
 
     When the input ends every prompt is cancelled, since nobody could do that any more, and what was asked has the
-    settings' close timeout to be answered. In the end every session is closed, and every server that was started for them.
+    settings' close timeout to be answered. In the end every session is closed, and every server that was started.
     """
     grace_s = house.host.settings.close_timeout_s
     sink = await open_sink(target, stop.set)
@@ -55,7 +55,7 @@ async def serve(house: House, source: int, target: int, stop: asyncio.Event) -> 
     await nursery.close(grace_s)
     await agent.close(grace_s)
     await house.host.close()
-    await sink.close(0 if stop.is_set() else grace_s)
+    await sink.close(grace_s)
     if reading in done:
         reading.result()
 

@@ -49,6 +49,7 @@ class Tab:
         """`models`: to choose from. `remarks`: what has to be said once, when the client knows the session."""
         self.session = session
         self._peer = peer
+        self._sink = sink
         self._models = models
         self._remarks = list(remarks)
         self._nursery = Nursery()
@@ -73,11 +74,12 @@ class Tab:
             self._begun = True
             self._nursery.start(self._feed.run(), "the news of an ACP session")
 
-    def retell(self) -> None:
-        """All that was said so far, once more."""
+    async def retell(self) -> None:
+        """All that was said so far, once more, as fast as the client takes it."""
         root = self.session.parts.conversations.root
         for update in retold(root.history.snapshot(), root.id, self._calls):
             self._tell(update)
+            await self._sink.drain()
 
     def state(self) -> dict[str, Any]:
         """What can be chosen and what is, as answers that open a session have it."""

@@ -11,7 +11,7 @@ from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Part, TextPart, UserMessage
 from tertulia.protocol.tool_events import ToolCallEnd
 from tertulia.tools.patch_command import patch_in_command
-from tertulia.tools.patch_text import AddFile, Hunk, UpdateFile, parse_patch
+from tertulia.tools.patch_text import AddFile, Chunk, Hunk, UpdateFile, parse_patch
 
 CodexItem = dict[str, Any]
 """One `item`, in Codex's spelling."""
@@ -53,21 +53,20 @@ def web_search(id: str, query: str) -> CodexItem:
 
 def call_item(id: str, name: str, arguments: Any, cwd: str) -> CodexItem:
     """A call, as it looks before anything of it has happened. Never fails: the model wrote it."""
-    given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    given: dict[str, Any] = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
     patch = _patch_text(name, arguments, given)
     if patch is not None:
         return {"type": "fileChange", "id": id, "changes": _changes(patch, cwd), "status": "inProgress"}
     if name in COMMANDS:
-        return _command(id, _words(given), os.path.join(cwd, _directory(given)))
+        return _command(id, _words(given), os.path.normpath(os.path.join(cwd, _directory(given))))
     if name == "view_image" and isinstance(path := given.get("path"), str):
         return {"type": "imageView", "id": id, "path": os.path.join(cwd, path)}
     server, split, tool = name.partition("__")
     if split:
-        outcome = {"result": None, "error": None, "durationMs": None}
-        called = {"server": server, "tool": tool, "arguments": arguments}
-        return {"type": "mcpToolCall", "id": id, **called, "status": "inProgress", **outcome}
-    outcome = {"contentItems": None, "success": None, "durationMs": None}
-    return {"type": "dynamicToolCall", "id": id, "tool": name, "arguments": arguments, "status": "inProgress"} | outcome
+        called: CodexItem = {"type": "mcpToolCall", "id": id, "server": server, "tool": tool, "arguments": arguments}
+        return {**called, "status": "inProgress", "result": None, "error": None, "durationMs": None}
+    called = {"type": "dynamicToolCall", "id": id, "tool": name, "arguments": arguments, "status": "inProgress"}
+    return {**called, "contentItems": None, "success": None, "durationMs": None}
 
 
 def running(item: CodexItem, command: list[str], cwd: str) -> CodexItem:
@@ -161,8 +160,12 @@ def _change(hunk: Hunk, cwd: str) -> dict[str, Any]:
     if not isinstance(hunk, UpdateFile):
         return {"path": path, "kind": {"type": "delete"}, "diff": ""}
     moved = None if hunk.move_to is None else os.path.join(cwd, hunk.move_to)
-    lines = [f"@@\n{''.join(f'{sign}{line}\n' for sign, line in chunk.lines)}" for chunk in hunk.chunks]
-    return {"path": path, "kind": {"type": "update", "move_path": moved}, "diff": "".join(lines)}
+    diff = "".join(_marked(chunk) for chunk in hunk.chunks)
+    return {"path": path, "kind": {"type": "update", "move_path": moved}, "diff": diff}
+
+
+def _marked(chunk: Chunk) -> str:
+    return "@@\n" + "".join(f"{sign}{line}\n" for sign, line in chunk.lines)
 
 
 def _content(part: Part) -> dict[str, Any]:

@@ -20,12 +20,16 @@ LOOPBACK = "127.0.0.1"
 BACKLOG = 4096
 PING_S = 30.0
 """Between two pings on a WebSocket, and how long an answer may take."""
+_LAST_PORT = 65_535
 GRACE_S = 2
 """For answers that are under way when it is to end."""
 
 
 def listen(port: int, host: str = LOOPBACK) -> socket.socket:
     """A socket that listens there; 0 chooses a free port. InvalidParams where that cannot be."""
+    if not 0 <= port <= _LAST_PORT:
+        # Else another one would be found for it, without a word.
+        raise InvalidParams(f"port {port}: there are ports from 0 to {_LAST_PORT}")
     try:
         kind, form, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
@@ -39,7 +43,7 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
         except BaseException:
             listening.close()
             raise
-    except (OSError, OverflowError, UnicodeError) as error:
+    except (OSError, UnicodeError) as error:
         raise InvalidParams(f"port {port} of {host}: {getattr(error, 'strerror', None) or error}") from None
     return listening
 

@@ -85,7 +85,9 @@ class PipeSink(asyncio.BaseProtocol):
             async with asyncio.timeout(timeout_s):
                 await self._lost.wait()
         except TimeoutError:
-            self._transport.abort()
+            # In the same step the reader may have taken the last of it.
+            if not self._lost.is_set():
+                self._transport.abort()
             await self._lost.wait()
 
 

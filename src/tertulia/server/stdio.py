@@ -9,9 +9,11 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import ExitStack, aclosing, contextmanager, redirect_stdout
+from typing import Protocol
 
-from tertulia.errors import InvalidRequest
+from tertulia.errors import AgentError, InvalidRequest
 from tertulia.scheduler.nursery import Nursery
+from tertulia.server.feed import Sink
 from tertulia.server.framing import MAX_LINE_BYTES, Lines, Oversized
 from tertulia.server.jsonrpc import Connection
 from tertulia.server.pipes import chunks, open_sink
@@ -23,10 +25,34 @@ _log = logging.getLogger(__name__)
 Begin = Callable[[Host], Awaitable[Session]]
 
 
-async def serve_stdio(settings: Settings, begin: Begin | None = None) -> int:
+class Client(Protocol):
+    """Whoever speaks a protocol with one client: see `Connection` for what is promised."""
+
+    async def receive(self, line: bytes) -> None:
+        """Take one message."""
+        ...
+
+    async def refuse(self, error: AgentError) -> None:
+        """Answer a message that cannot be read."""
+        ...
+
+    async def idle(self) -> None:
+        """Wait until every request that was received is answered."""
+        ...
+
+    async def close(self, timeout_s: float) -> bool:
+        """Close what was started here; whether the client took everything."""
+        ...
+
+
+Connect = Callable[[Host, Sink, Session | None], Client]
+
+
+async def serve_stdio(settings: Settings, begin: Begin | None = None, connect: Connect = Connection) -> int:
     """Serve until the input ends, the client is gone, or a SIGTERM or SIGINT comes. The exit code, which is 0.
 
     `begin` makes the session that the client gets, before anything is served; without it a new one is made for it.
+    `connect` says which protocol is spoken.
 
     While it runs nobody else can write to standard output or read from standard input: whoever tries, here or in a
     child process, writes to standard error and reads nothing.
@@ -42,11 +68,18 @@ async def serve_stdio(settings: Settings, begin: Begin | None = None) -> int:
             loop.add_signal_handler(number, stop.set)
             cleanup.callback(loop.remove_signal_handler, number)
         source, target = cleanup.enter_context(claimed())
-        await serve(settings, source, target, stop, begin)
+        await serve(settings, source, target, stop, begin, connect)
     return 0
 
 
-async def serve(settings: Settings, source: int, target: int, stop: asyncio.Event, begin: Begin | None = None) -> None:
+async def serve(
+    settings: Settings,
+    source: int,
+    target: int,
+    stop: asyncio.Event,
+    begin: Begin | None = None,
+    connect: Connect = Connection,
+) -> None:
     """Serve one client on a pair of descriptors, which stay open, until its input ends or `stop` is set.
 
     Requests that are under way when the input ends have the settings' close timeout to be answered. Sets `stop` when
@@ -56,7 +89,7 @@ async def serve(settings: Settings, source: int, target: int, stop: asyncio.Even
     host = Host(settings)
     own = None if begin is None else await begin(host)
     sink = await open_sink(target, stop.set)
-    connection = Connection(host, sink, own)
+    connection = connect(host, sink, own)
     nursery = Nursery()
     reading = nursery.start(_read(source, connection), "reader")
     stopping = nursery.start(stop.wait(), "stop")
@@ -73,7 +106,7 @@ async def serve(settings: Settings, source: int, target: int, stop: asyncio.Even
         reading.result()
 
 
-async def _read(source: int, connection: Connection) -> None:
+async def _read(source: int, connection: Client) -> None:
     lines = Lines()
     async with aclosing(chunks(source)) as incoming:
         async for chunk in incoming:
@@ -83,7 +116,7 @@ async def _read(source: int, connection: Connection) -> None:
         await _receive(connection, line)
 
 
-async def _receive(connection: Connection, line: bytes | Oversized) -> None:
+async def _receive(connection: Client, line: bytes | Oversized) -> None:
     if isinstance(line, bytes):
         await connection.receive(line)
     else:

@@ -36,6 +36,11 @@ class Web:
         routed.router.redirect_slashes = False
         self.app: App = Guard(routed, token, hosts)
 
+    @property
+    def clients(self) -> int:
+        """How many WebSockets are open."""
+        return len(self._sockets)
+
     async def close(self, timeout_s: float) -> None:
         """Give up what is left."""
         await self._mcp.close()
@@ -43,5 +48,5 @@ class Web:
 
     async def _health(self, request: Request) -> JSONResponse:
         return JSONResponse(
-            {"status": "ok", "version": __version__, "sessions": len(self._host), "clients": len(self._sockets)}
+            {"status": "ok", "version": __version__, "sessions": len(self._host), "clients": self.clients}
         )

@@ -25,7 +25,7 @@ from tertulia.context.internal_calls import AuditRecord, InternalTools
 from tertulia.context.offers import McpServer, McpServerStdio
 from tertulia.context.provider import SessionContext
 from tertulia.context.tokens import SessionTokenStore
-from tertulia.context.updates import unheard, updates
+from tertulia.context.updates import updates, withdrawn
 from tertulia.conversation.agent import Addition, Agent
 from tertulia.conversation.talk import Talk
 from tertulia.errors import AgentError, McpError, StorageError
@@ -47,13 +47,24 @@ from tertulia.protocol.tool_events import CanvasUpdated
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.internal_door import InternalDoor
 from tertulia.session.notary import Arrival
+from tertulia.tools.tool import CallContext
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _KEPT_AUDITS = 1_000
 
-_STORAGE: ContextVar[StoragePolicy | None] = ContextVar("storage", default=None)
-"""By which policy is kept what happens now on behalf of an agent, where it may be stricter than its own."""
+
+class _Cause(msgspec.Struct, frozen=True):
+    """On whose behalf something happens now."""
+
+    storage: StoragePolicy | None = None
+    """By which policy it is kept, where that may be stricter than the agent's own."""
+    publish: Callable[[EventData], object] | None = None
+    """Tells it as part of the call that caused it."""
+
+
+_NOTHING = _Cause()
+_CAUSE: ContextVar[_Cause] = ContextVar("cause", default=_NOTHING)
 
 
 class _Present(msgspec.Struct, frozen=True, eq=False):
@@ -61,6 +72,20 @@ class _Present(msgspec.Struct, frozen=True, eq=False):
 
     meta: AgentInstanceMeta
     context: SessionContext
+    silent: tuple[str, ...] = ()
+    """Providers that had something to say, and have not any more."""
+
+    @property
+    def said(self) -> list[str]:
+        """All that holds now."""
+        return [*self.context.system_context_additions, *map(withdrawn, self.silent)]
+
+    def followed_by(self, context: SessionContext) -> _Present:
+        """The same agent with what its providers say now. One that did not answer may have taken nothing back."""
+        speaking = {fragment.provider for fragment in context.fragments}
+        spoken = () if context.warnings else (fragment.provider for fragment in self.context.fragments)
+        silent = dict.fromkeys((*self.silent, *spoken))
+        return _Present(self.meta, context, tuple(name for name in silent if name not in speaking))
 
 
 class Agency:
@@ -107,13 +132,12 @@ class Agency:
 
         `storage`: the policy that its conversation will have. What is told of it obeys that already.
         """
-        self._find_installed()
-        await self._open_door()
+        await self._get_ready()
         meta = AgentInstanceMeta.of({**msgspec.to_builtins(spec), "cwd": cwd})
-        with _under(storage):
+        with _because(_Cause(storage)):
             context = await self._injector.prepare(meta.name, meta, conversation, token_in_prompt=False)
             try:
-                self._admit(conversation, meta, context)
+                self._admit(conversation, _Present(meta, context))
                 await self._servers.settle()
             except BaseException:
                 self.dismiss(conversation)
@@ -140,10 +164,7 @@ class Agency:
             self._bus.publish(told, Scope("", talk.id))
             return
         talk.terms = replace(talk.terms, agent=arrival.agent)
-        heard = "\n".join(
-            item.text for item in talk.history.snapshot() if isinstance(item, UserMessage) and item.injected
-        )
-        _tell_again(talk, [section for each in arrival.agent.additions for section in unheard(each.text, heard)])
+        _tell_news(talk, _injected(talk), [addition.text for addition in arrival.agent.additions])
 
     async def refresh(self, talk: Talk) -> None:
         """Between two tasks: what providers say differently now is told, and their tools are those of now."""
@@ -154,16 +175,15 @@ class Agency:
             # It has expired, for those outside. The house knows its own.
             token = self._tokens.generate(present.meta.name, talk.id)
             present = self._present[talk.id] = replace(present, context=replace(present.context, token=token))
-        with _under(talk.storage):
+        with _because(_Cause(talk.storage)):
             context = await self._injector.refresh(
                 present.meta.name, present.meta, present.context, token_in_prompt=False
             )
             if context == present.context or self._present.get(talk.id) is not present:
                 return
-            self._admit(talk.id, present.meta, context)
-        news = updates(present.context.fragments, context.fragments, complete=not context.warnings)
-        talk.terms = replace(talk.terms, agent=_agent(present.meta, context))
-        _tell_again(talk, news)
+            now = self._admit(talk.id, present.followed_by(context))
+        talk.terms = replace(talk.terms, agent=_agent(now.meta, context))
+        _tell_news(talk, present.said, now.said)
 
     def dismiss(self, conversation: ConversationId) -> None:
         """The conversation is gone, or never came to be. Twice does no harm."""
@@ -206,38 +226,35 @@ class Agency:
         """How many are valid."""
         return self._tokens.size
 
-    async def call(
-        self, conversation: ConversationId, tool: str, arguments: Any, source: str, storage: StoragePolicy
-    ) -> Any:
-        """An internal tool, called by the agent that this conversation is, on behalf of those with that policy."""
-        with _under(storage):
-            return await self.internal.call(self.token(conversation), tool, arguments, source=source)
+    async def call(self, call: CallContext, tool: str, arguments: Any, source: str) -> Any:
+        """An internal tool, called by the agent that the call's conversation is."""
+        with _because(_Cause(call.rights.storage_policy, call.publish)):
+            return await self.internal.call(self.token(call.conversation_id), tool, arguments, source=source)
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _find_installed(self) -> None:
-        """Other packages' providers, with the first agent: looking for them costs more than a session."""
+    async def _get_ready(self) -> None:
+        """With the first agent: other packages' providers, which cost more to find than a session; and the door."""
         discover, self._discover = self._discover, None
         for problem in () if discover is None else self._injector.register_each(discover()):
             self._bus.publish(Warning(problem, "provider"))
-
-    async def _open_door(self) -> None:
         try:
             await self.door.open()
         except (OSError, StorageError) as error:
-            told = f"`tertulia internal` cannot reach this session: {error}"
-            self._bus.publish(Warning(told, "internal"))
+            self._bus.publish(Warning(f"`tertulia internal` cannot reach this session: {error}", "internal"))
 
-    def _admit(self, conversation: ConversationId, meta: AgentInstanceMeta, context: SessionContext) -> None:
+    def _admit(self, conversation: ConversationId, present: _Present) -> _Present:
+        meta, context = present.meta, present.context
         if conversation not in self._present:
             former = self._former.pop(conversation, None)
             self.canvases.open(conversation, meta.archetype, *_shown(former))
         # Only from the first token on: most sessions have none, and every event would pay for it.
         self._bus.clean = self._tokens.redactor.without_tokens
-        self._present[conversation] = _Present(meta, context)
+        self._present[conversation] = present
         self.internal.admit(conversation, meta, context.tools)
         if self.starts_servers:
             self._servers.add_private(conversation, self._candidates(context.mcp_servers, meta.cwd))
+        return present
 
     def _candidates(self, servers: Sequence[McpServer], cwd: str | None) -> Iterable[Candidate]:
         for server in servers:
@@ -252,7 +269,7 @@ class Agency:
     def _drawn(self, conversation: str, data: CanvasUpdated) -> None:
         canvas, of = self.canvases.peek(conversation), ConversationId(conversation)
         page = (None, None, None) if canvas is None else (canvas.html, canvas.title, canvas.updated_at)
-        self._keep(Drawn(of, data.revision, *page, storage=_STORAGE.get()))
+        self._keep(Drawn(of, data.revision, *page, storage=_CAUSE.get().storage))
         self._tell(conversation, data)
 
     def _note(self, record: AuditRecord) -> None:
@@ -264,8 +281,12 @@ class Agency:
         self._tell(record.session_id, BackgroundEvent(said))
 
     def _tell(self, conversation: str | None, data: EventData) -> None:
+        cause = _CAUSE.get()
+        if cause.publish is not None:
+            cause.publish(data)
+            return
         scope = None if conversation is None else Scope("", ConversationId(conversation))
-        self._bus.publish(data, scope, _STORAGE.get())
+        self._bus.publish(data, scope, cause.storage)
 
 
 class _Policed:
@@ -275,21 +296,26 @@ class _Policed:
         self._bus = bus
 
     def publish(self, event: EventData, /) -> object:
-        return self._bus.publish(event, None, _STORAGE.get())
+        return self._bus.publish(event, None, _CAUSE.get().storage)
 
 
 @contextmanager
-def _under(storage: StoragePolicy | None) -> Generator[None]:
-    former = _STORAGE.set(storage)
+def _because(cause: _Cause) -> Generator[None]:
+    former = _CAUSE.set(cause)
     try:
         yield
     finally:
-        _STORAGE.reset(former)
+        _CAUSE.reset(former)
 
 
-def _tell_again(talk: Talk, news: Sequence[str]) -> None:
-    if news:
-        talk.say([additions_message(news, "context_update")], pinned=True)
+def _injected(talk: Talk) -> list[str]:
+    return [item.text for item in talk.history.snapshot() if isinstance(item, UserMessage) and item.injected]
+
+
+def _tell_news(talk: Talk, before: Iterable[str], now: Sequence[str]) -> None:
+    first = next((text for text in _injected(talk) if text.startswith("<context_additions>")), "")
+    if news := updates(first, before, now):
+        talk.instruct([additions_message(news, "context_update")])
 
 
 def _shown(drawn: Drawn | None) -> tuple[Canvas | None, int]:

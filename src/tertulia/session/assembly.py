@@ -67,7 +67,8 @@ def assemble(
     wire, below = wires.find(model), basement or Basement(settings, base.environment, base.clock, nursery)
     servers = SessionServers(below.pool, base.session_id, base.clock, bus.publish)
     agency = agency_for(base, servers, workshop)
-    toolbox = toolbox_for(settings, directory, workshop, remote_tools(base, servers, agency, workshop))
+    remote = remote_tools(base, servers, agency, workshop, below.doors)
+    toolbox = toolbox_for(settings, directory, workshop, remote)
     backends = backends_for(settings, base.environment, workshop, nursery)
     notary = _notary(settings, wires, wire, toolbox, servers, backends)
     views = Views(servers, notary, bus, agency)
@@ -97,6 +98,7 @@ def assemble(
         began_after=0 if past is None else past.last_seq,
     )
     directory.serve(parts)
+    backends.door.serve(parts)
     bus.metrics.knows = toolbox.knows
     _begin(parts, notary, past, untold)
     servers.begin(candidates(_listed(base), settings, base.environment))

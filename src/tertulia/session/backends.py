@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import partial
 
 from tertulia.conversation.backend import Backend
 from tertulia.conversation.context import NATIVE
 from tertulia.conversation.foreign import ForeignAgent
 from tertulia.conversation.talk import Talk
 from tertulia.errors import InvalidParams
+from tertulia.executors.acp_presets import acp_agents_from_wire
 from tertulia.executors.claude_stream import ClaudeStream
 from tertulia.executors.codex_jsonl import CodexJsonl
 from tertulia.executors.command import CommandExecutor, MakeParser
@@ -19,6 +21,8 @@ from tertulia.executors.plain_text import PlainText
 from tertulia.executors.presets import executors_from_wire
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.scheduler.nursery import Nursery
+from tertulia.session.acp_backends import AcpBackends
+from tertulia.session.agent_door import AgentDoor
 from tertulia.session.environment import Environment
 from tertulia.session.settings import Settings
 from tertulia.session.workshop import Workshop
@@ -36,6 +40,8 @@ class Backends:
     """All that a session has, and whether each can ask a person."""
 
     def __init__(self) -> None:
+        self.door = AgentDoor()
+        """Where agents find the tools of the conversation that they work for."""
         self.can_ask: dict[str, bool] = {NATIVE: True}
         """By name; in the order in which they are listed."""
         self._makers: dict[str, MakeBackend] = {}
@@ -80,10 +86,15 @@ def backends_for(settings: Settings, environment: Environment, workshop: Worksho
             definition.resuming,
             roots=lambda rights: workshop.place.confinement(rights).writable_roots,
             system=_additions,
+            **({"server": backends.door.open} if definition.server else {}),
         )
 
     for name, definition in executors_from_wire(settings.executors).items():
         backends.add(name, lambda name=name, definition=definition: agent(name, definition), can_ask=definition.can_ask)
+    acp = AcpBackends(environment, workshop, nursery, continuity, backends.door)
+    for name, described in acp_agents_from_wire(settings.acp).items():
+        make = partial(acp.make, name, described, _additions)
+        backends.add(name, make, can_ask=described.program.can_ask)
     return backends
 
 

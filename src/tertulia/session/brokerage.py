@@ -6,7 +6,7 @@ person asks through the client, if that can ask; else it is denied at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,6 +17,7 @@ from tertulia.errors import AgentError, McpError
 from tertulia.mcp.server import Answer, Elicitation, Hints
 from tertulia.mcp.serving import ServedCall, ServedTool
 from tertulia.policy.approval_request import Scope
+from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import EventData
 from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest, McpToolCallProgress
 from tertulia.protocol.tool_spec import ToolSpec
@@ -32,9 +33,19 @@ _ALLOW: dict[str, Scope] = {"allow": "once", "allow always, until this client is
 class Brokerage:
     """Implements `Served` for one conversation."""
 
-    def __init__(self, parts: Parts, talk: Talk) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        talk: Talk,
+        *,
+        rights: Callable[[], Rights] | None = None,
+        sources: Collection[str] = _SERVED,
+    ) -> None:
+        """`rights`: of whoever calls, asked for at each use, where they may be fewer than the conversation's."""
         self._parts = parts
         self._talk = talk
+        self._rights = rights or (lambda: talk.terms.rights)
+        self._sources = sources
 
     async def tools(self) -> Sequence[ServedTool]:
         """What the conversation sees now."""
@@ -42,8 +53,8 @@ class Brokerage:
         await parts.servers.settle()
         await parts.servers.catch_up()
         parts.views.look(talk)
-        offered = parts.toolbox.offered(talk.terms, talk.terms.rights, delegating=False)
-        return [self._served(spec) for spec in offered.specs if spec.source in _SERVED]
+        offered = parts.toolbox.offered(talk.terms, self._rights(), delegating=False)
+        return [self._served(spec) for spec in offered.specs if spec.source in self._sources]
 
     async def call(self, call: ServedCall) -> Answer:
         """As the conversation's model would call it."""
@@ -51,7 +62,9 @@ class Brokerage:
         parts.views.look(talk)
         with Asking(parts, talk, call) as asking:
             arguments = msgspec.json.encode(call.arguments).decode()
-            result = await call_from_outside(parts, talk, call.tool, arguments, _SERVED, asking.hear)
+            result = await call_from_outside(
+                parts, talk, call.tool, arguments, self._sources, asking.hear, rights=self._rights()
+            )
         return Answer(result.text, not result.success, result.parts, result.structured)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:

@@ -6,8 +6,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.session.outside_calls import is_from_outside
 from tertulia.tools.tool import CallContext, Result
@@ -16,10 +14,8 @@ from tertulia.tools.tool import CallContext, Result
 class Answering(Protocol):
     """Who answers for agents."""
 
-    async def call(
-        self, conversation: ConversationId, tool: str, arguments: Any, source: str, storage: StoragePolicy
-    ) -> Any:
-        """In the name of the agent that this conversation is; the scope is checked now."""
+    async def call(self, call: CallContext, tool: str, arguments: Any, source: str) -> Any:
+        """In the name of the agent that the call's conversation is; the scope is checked now."""
         ...
 
 
@@ -41,6 +37,5 @@ class InternalTool:
     async def run(self, arguments: Any, call: CallContext) -> Result:
         """As the agent that this conversation is."""
         source = "mcp" if is_from_outside(call) else "native"
-        storage = call.rights.storage_policy
-        answer = await self._agency.call(call.conversation_id, self.spec.name, arguments, source, storage)
+        answer = await self._agency.call(call, self.spec.name, arguments, source)
         return Result(answer if isinstance(answer, str) else msgspec.json.encode(answer).decode())

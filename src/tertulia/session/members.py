@@ -29,6 +29,7 @@ from tertulia.models.messages import MessagesWire
 from tertulia.models.responses import ResponsesWire
 from tertulia.models.scripted import ScriptedModel
 from tertulia.models.wire import Wire
+from tertulia.policy.doors import Doors
 from tertulia.policy.redaction import Redactor
 from tertulia.policy.turnstile import Turnstile
 from tertulia.protocol.ids import ConversationId, SessionId
@@ -109,11 +110,11 @@ class Foundation(msgspec.Struct, frozen=True, eq=False):
 
 
 def remote_tools(
-    base: Foundation, servers: SessionServers, agency: Agency, workshop: Workshop
+    base: Foundation, servers: SessionServers, agency: Agency, workshop: Workshop, doors: Doors
 ) -> Callable[[ToolSpec, ConversationId], Tool]:
     """Makes the tool behind a definition of an MCP server or of a context provider, for one conversation."""
     limits, timeout_s = base.settings.rights().limits, base.settings.tool_timeout_s
-    turnstile = Turnstile(base.clock, ceiling=limits, waited=base.bus.metrics.waited)
+    turnstile = Turnstile(base.clock, ceiling=limits, waited=base.bus.metrics.waited, doors=doors)
     asker = AskingBack(workshop.desk, workshop.elicitations)
 
     def tool(spec: ToolSpec, conversation: ConversationId) -> Tool:

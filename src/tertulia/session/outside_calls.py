@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 
 from tertulia.conversation.talk import Talk
 from tertulia.events.bus import Scope
+from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, new_item_id, new_span_id, new_task_id, new_trace_id
 from tertulia.protocol.items import ToolCall, readable_arguments
@@ -32,17 +33,21 @@ async def call_from_outside(
     arguments: str,
     sources: Collection[str],
     heard: Callable[[EventData], None],
+    *,
+    rights: Rights | None = None,
 ) -> Result:
     """What the tool answers; a refusal is an answer. A tool that comes from none of these sources is not there.
 
-    `heard` is told of everything that the call publishes.
+    `heard` is told of everything that the call publishes. `rights`: of the caller, where they are fewer than those of
+    the conversation.
     """
+    rights = rights or talk.terms.rights
     call = ToolCall(new_item_id(), CallId(f"{_OUTSIDE}{new_item_id()}"), name, arguments)
     task = new_task_id()
     scope = Scope(f"outside/{task}", talk.id, task, new_trace_id(), new_span_id())
 
     def publish(data: EventData) -> None:
-        parts.bus.publish(data, scope, talk.storage)
+        parts.bus.publish(data, scope, rights.storage_policy)
         heard(data)
 
     def context(call: ToolCall) -> CallContext:
@@ -51,7 +56,7 @@ async def call_from_outside(
             task_id=task,
             call_id=call.call_id,
             cwd=talk.terms.cwd,
-            rights=talk.terms.rights,
+            rights=rights,
             publish=publish,
             clock=parts.clock,
         )
@@ -60,7 +65,7 @@ async def call_from_outside(
         said = end.result
         publish(ToolCallEnd(call.call_id, name, said.success, said.text, end.truncated, end.duration_ms))
 
-    offered = parts.toolbox.offered(talk.terms, talk.terms.rights, delegating=False)
+    offered = parts.toolbox.offered(talk.terms, rights, delegating=False)
     reachable = {spec.name for spec in offered.specs if spec.source in sources}
     checked, _ = check_calls([call], parts.toolbox.reach(offered, talk.id), reachable, context)
     dispatch = Dispatch(

@@ -10,6 +10,7 @@ from tertulia.mcp.connection import connect
 from tertulia.mcp.launch import launch_of
 from tertulia.mcp.member import Candidate
 from tertulia.mcp.pool import ServerPool
+from tertulia.policy.doors import Doors
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.environment import Environment
@@ -25,6 +26,7 @@ class Basement:
 
     def __init__(self, settings: Settings, environment: Environment, clock: Clock, nursery: Nursery) -> None:
         self._runner = Sandbox(tier=settings.sandbox_tier, clock=clock)
+        self.doors = Doors()
         self.pool = ServerPool(
             spawn=nursery.start, clock=clock, runner=lambda: self._runner, home=environment.home, connect=connect
         )

@@ -21,6 +21,7 @@ from tertulia.sandbox.stubs import sweep
 from tertulia.session.attendance import Attendance
 from tertulia.session.elicitations import Elicitations
 from tertulia.session.environment import Environment
+from tertulia.session.guests import Guests
 from tertulia.session.settings import Settings
 from tertulia.tools.terminals import Terminals
 from tertulia.tools.workplace import Workplace, described_environment
@@ -35,11 +36,13 @@ class Workshop(msgspec.Struct, frozen=True, eq=False):
     attendance: Attendance
     terminals: Terminals
     place: Workplace
+    guests: Guests
 
     async def forget(self, conversation: ConversationId) -> None:
         """A conversation is closed: nothing of it waits, runs, or is allowed any more."""
         self.desk.forget(conversation)
         self.elicitations.forget(conversation)
+        await self.guests.forget(conversation)
         await self.terminals.forget(conversation)
 
     async def close(self) -> None:
@@ -47,6 +50,7 @@ class Workshop(msgspec.Struct, frozen=True, eq=False):
         self.desk.close()
         self.elicitations.close()
         try:
+            await self.guests.close()
             await self.terminals.close()
         finally:
             await self.sandbox.close()
@@ -77,7 +81,7 @@ def open_workshop(settings: Settings, environment: Environment, clock: Clock, bu
         timeout_s=settings.tool_timeout_s,
     )
     elicitations = Elicitations(timeout_s=settings.approval_timeout_s)
-    return Workshop(sandbox, desk, elicitations, attendance, Terminals(_teller(bus)), place)
+    return Workshop(sandbox, desk, elicitations, attendance, Terminals(_teller(bus)), place, Guests())
 
 
 def workspace_of(settings: Settings) -> str:

@@ -66,6 +66,7 @@ class McpTool:
                 definition.name,
                 call.rights.limits,
                 server_concurrency=definition.concurrency,
+                shared=current.shared,
                 waits=lambda why: call.publish(BackgroundEvent(f"{self.spec.name} waits for its turn: {why}")),
             ):
                 # That may have taken minutes, and what was allowed was this and nothing else.

@@ -28,6 +28,11 @@ class Current(Protocol):
         """Comparable with the one that a spec carries."""
         ...
 
+    @property
+    def shared(self) -> str | None:
+        """What its server is called among all sessions that share it; None: this one has it for itself."""
+        ...
+
 
 class Servers(Protocol):
     """The session's MCP servers.

@@ -1,0 +1,165 @@
+"""What the house does for an agent that works for one of its conversations: as if the conversation's own model asked.
+
+Files are read and written, and commands run, in the sandbox of the strictest rights of the chain; what has to be
+asked is asked at the session's desk.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os.path
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tertulia.conversation.floor import Floor
+from tertulia.errors import AgentError, InvalidParams, NotFound, SandboxError
+from tertulia.executors.host import Consent, Question
+from tertulia.policy.approval_request import ApprovalKind, Request
+from tertulia.policy.commands import read_command
+from tertulia.protocol.ids import CallId, new_item_id
+from tertulia.sandbox.nested import protected_part
+from tertulia.sandbox.runner import Confinement, OnOutput, Running
+from tertulia.tools.apply_patch import DISK_COMMAND, MAX_ANSWER_BYTES
+from tertulia.tools.clearance import Order, check_argv, clear
+from tertulia.tools.tool import CallContext
+from tertulia.tools.workplace import Workplace
+
+_LOOKING = ("read", "search", "think")
+_CHANGING = ("edit", "delete", "move")
+
+
+class GuestHost:
+    """Implements `Host` for one run. `backend`: what the agent is called."""
+
+    def __init__(self, floor: Floor, place: Workplace, backend: str) -> None:
+        self._floor = floor
+        self._place = place
+        self._backend = backend
+
+    async def permit(self, question: Question) -> Consent:
+        """By the policy of the chain, or by a person."""
+        floor, place = self._floor, self._place
+        rights, cwd = floor.rights(), os.path.realpath(floor.talk.terms.cwd)
+        confinement = place.confinement(rights)
+        kind = _kind(question, confinement, cwd)
+        request = Request(
+            kind=kind,
+            conversation_id=floor.talk.id,
+            chain=floor.chain().callers,
+            title=f"{self._backend}: {question.title}",
+            detail=question.detail,
+            subject=place.subject(question.words, cwd, confinement, outside=kind == "escalation"),
+        )
+        safe = question.doing in _LOOKING or (kind == "exec" and read_command(question.words).known_safe)
+        try:
+            granted = await place.desk.ask(request, rights.approval_policy, floor.publish, known_safe=safe)
+        except AgentError:
+            return Consent(allowed=False)
+        return Consent(allowed=True, lasting=granted.by == "grant" or granted.scope in ("conversation", "session"))
+
+    async def read(self, path: str) -> str:
+        """As a command would see it."""
+        call, name = self._at(path)
+        content = await self._content(call, name)
+        if content is None:
+            raise NotFound(f"there is no file {path!r:.200}")
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            raise InvalidParams(f"{path!r:.200} is not a text in UTF-8") from None
+
+    async def write(self, path: str, text: str) -> None:
+        """As a patch would change it."""
+        call, name = self._at(path)
+        if call.rights.sandbox != "danger_full_access" and (part := protected_part(name)) is not None:
+            raise InvalidParams(f"{path!r:.200} lies in or is '{part}', which is protected from changes")
+        old = await self._content(call, name)
+        await self._place.approve_patch(f"*** Write File: {path}\n{text}", 1, call)
+        change = {
+            "path": name,
+            "old": None if old is None else hashlib.sha256(old).hexdigest(),
+            "new": base64.b64encode(text.encode("utf-8", "replace")).decode(),
+            "like": None,
+        }
+        await self._on_disk({"verb": "apply", "changes": [change]}, call)
+
+    async def start(
+        self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput
+    ) -> Running:
+        """As the shell tool would run it."""
+        # As words of the command: what is asked about, and what counts as harmless, must know of them.
+        words = ("env", *(f"{name}={value}" for name, value in variables.items()), *argv) if variables else argv
+        check_argv(words)
+        call = self._call(self._floor.talk.terms.cwd)
+        order = Order(argv=words, cwd=self._place.directory(cwd, call))
+        return await self._place.runner.start(await clear(self._place, order, call), heard)
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _call(self, cwd: str) -> CallContext:
+        floor = self._floor
+        return CallContext(
+            conversation_id=floor.talk.id,
+            task_id=floor.task_id,
+            call_id=CallId(new_item_id()),
+            cwd=cwd,
+            rights=floor.rights(),
+            publish=floor.publish,
+            clock=floor.around.clock,
+            chain=floor.chain(),
+        )
+
+    def _at(self, path: str) -> tuple[CallContext, str]:
+        """(a call that stands in the nearest directory there is, the rest of the path)."""
+        if "\0" in path or not os.path.isabs(path):
+            raise InvalidParams(f"{path!r:.200} must be an absolute path")
+        folder, name = os.path.split(os.path.normpath(path))
+        while not os.path.isdir(folder):
+            folder, above = os.path.split(folder)
+            name = os.path.join(above, name)
+        return self._call(os.path.realpath(folder)), name
+
+    async def _content(self, call: CallContext, name: str) -> bytes | None:
+        answer = await self._on_disk({"verb": "read", "paths": [name]}, call)
+        encoded: str | None = answer["files"][name]
+        return None if encoded is None else base64.b64decode(encoded)
+
+    async def _on_disk(self, request: dict[str, Any], call: CallContext) -> dict[str, Any]:
+        said = await self._place.confined(DISK_COMMAND, msgspec.json.encode(request), MAX_ANSWER_BYTES, call)
+        try:
+            answer = msgspec.json.decode(said, type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise SandboxError(f"it was not done: {said[-500:].decode('utf-8', 'replace')!r}") from None
+        if not answer["ok"]:
+            raise InvalidParams(f"{answer['path']}: {answer['reason']}")
+        return answer
+
+
+def _kind(question: Question, confinement: Confinement, cwd: str) -> ApprovalKind:
+    """What a yes would mean.
+
+    The agent's sandbox is its own, and what it asks for may lie outside of it: that is no command in a sandbox, but
+    one that leaves it. A change of files within what may be written is a patch like any other.
+    """
+    unbounded = confinement.mode == "danger_full_access"
+    if question.doing in _LOOKING:
+        return "tool"
+    if question.doing in _CHANGING and (unbounded or _within(question.paths, confinement, cwd)):
+        return "patch"
+    if question.doing == "execute" and unbounded:
+        return "exec"
+    return "tool" if unbounded else "escalation"
+
+
+def _within(paths: tuple[str, ...], confinement: Confinement, cwd: str) -> bool:
+    if confinement.mode != "workspace_write" or not paths or any("\0" in path for path in paths):
+        return False
+    return all(_is_writable(os.path.realpath(os.path.join(cwd, path)), confinement) for path in paths)
+
+
+def _is_writable(path: str, confinement: Confinement) -> bool:
+    inside = [os.path.relpath(path, root) for root in confinement.writable_roots]
+    return any(each.split("/")[0] != ".." and protected_part(each) is None for each in inside)

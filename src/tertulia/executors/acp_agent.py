@@ -1,0 +1,232 @@
+"""Agents that speak the Agent Client Protocol: one long-lived program for each conversation that they work for.
+
+It runs unconfined by us, in its own sandbox; what it asks us to do for it is done in ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+
+import msgspec
+
+from tertulia.errors import AgentError, ModelError
+from tertulia.executors.acp_definition import AcpDefinition, Hold
+from tertulia.executors.acp_process import GRACE_S, START_S, AcpProcess, Spawn, load_sdk
+from tertulia.executors.acp_session import hold_of, prompt_of, session_of, told_in, variables_of
+from tertulia.executors.acp_task import AcpTask
+from tertulia.executors.command_line import system_part
+from tertulia.executors.executor import Assignment, Failed, NativeId, Step
+from tertulia.executors.foreign_servers import servers_in_toml
+from tertulia.executors.last_words import advice, failure, not_started
+from tertulia.executors.temporary_home import TemporaryHome, usual_place
+from tertulia.sandbox.runner import Command, CommandLimits, Confinement, Runner
+
+
+class _Seat(msgspec.Struct, frozen=True, eq=False):
+    """An agent at work for one conversation, and what it was started with."""
+
+    process: AcpProcess
+    cwd: str
+    hold: Hold
+    in_variable: str | None
+    home: TemporaryHome | None = None
+
+    def fits(self, assignment: Assignment, hold: Hold) -> bool:
+        """Whether it can be given this, or another has to be started."""
+        return self.process.is_alive and (self.cwd, self.hold.meta) == (assignment.cwd, hold.meta)
+
+
+class AcpExecutor:
+    """Implements `Executor`. What it keeps from run to run is the program: `forget` ends it with its conversation."""
+
+    can_ask = True
+    can_resume = True
+
+    def __init__(
+        self,
+        name: str,
+        definition: AcpDefinition,
+        runner: Runner,
+        environment: Mapping[str, str],
+        spawn: Spawn,
+        *,
+        grace_s: float = GRACE_S,
+        start_s: float = START_S,
+    ) -> None:
+        """`environment`: all that the program gets, its keys included, and nothing else that is ours."""
+        program = definition.program
+        self.name = name
+        self.identity = (name, *program.command, usual_place(program.home, environment))
+        self._definition = definition
+        self._runner, self._environment, self._spawn = runner, environment, spawn
+        self._grace_s, self._start_s = grace_s, start_s
+        self._seats: dict[str, _Seat] = {}
+
+    async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
+        """See `Executor`. Cancelled, the agent is asked to stop, and killed if it does not."""
+        try:
+            async with aclosing(self._run(assignment)) as steps:
+                async for step in steps:
+                    yield step
+        except AgentError as error:
+            yield Failed(error.message, error.code)
+
+    async def forget(self, conversation: str) -> None:
+        """The conversation is closed, or has another agent now. Again is nothing."""
+        seat = self._seats.pop(conversation, None)
+        if seat is not None:
+            await self._dismiss(seat)
+
+    async def close(self) -> None:
+        """None of them runs any more."""
+        await asyncio.gather(*map(self.forget, list(self._seats)))
+
+    # ── one task ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
+        hold = hold_of(self.name, self._definition, assignment)
+        await asyncio.to_thread(load_sdk)
+        seat = await self._seat(assignment, hold)
+        task: AcpTask | None = None
+        try:
+            try:
+                session = await self._session(seat, assignment, hold)
+            except ModelError as error:
+                yield await self._failed(seat, error)
+                return
+            yield NativeId(session)
+            task = AcpTask(assignment.host)
+            prompt = prompt_of(assignment, seat.process.told or "")
+            seat.process.told = system_part(assignment) or seat.process.told
+            self._spawn(seat.process.work(task, prompt), f"task of {self.name}")
+            async for step in _steps(task):
+                yield step
+            yield task.ending or await self._failed(seat, task.failure or ModelError(""))
+        finally:
+            await self._leave(seat, assignment, task)
+
+    async def _leave(self, seat: _Seat, assignment: Assignment, task: AcpTask | None) -> None:
+        """After a task, however it ended: what still runs of it is stopped."""
+        stopped = task is not None and (task.is_over or await self._stop(seat, task))
+        if task is not None:
+            await task.close()
+        if assignment.private or not stopped or not seat.process.is_alive:
+            self._seats.pop(assignment.conversation, None)
+            await self._dismiss(seat)
+
+    async def _stop(self, seat: _Seat, task: AcpTask) -> bool:
+        """Whether the agent stopped when it was asked to."""
+        task.give_up()
+        await seat.process.cancel()
+        try:
+            async with asyncio.timeout(self._grace_s):
+                await task.settle()
+        except TimeoutError:
+            return False
+        return True
+
+    # ── the program ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _seat(self, assignment: Assignment, hold: Hold) -> _Seat:
+        """The agent of this conversation, started if it has to be."""
+        seat = self._seats.get(assignment.conversation)
+        if seat is not None and (assignment.private or seat.home is not None or not seat.fits(assignment, hold)):
+            await self.forget(assignment.conversation)
+            seat = None
+        if seat is None:
+            home = TemporaryHome() if assignment.private else None
+            variables, in_variable = variables_of(self._definition, assignment, self._others(assignment.cwd))
+            process = AcpProcess(self.name, self._runner, self._spawn, start_s=self._start_s)
+            seat = _Seat(process, assignment.cwd, hold, in_variable, home)
+            self._seats[assignment.conversation] = seat
+            await self._start(seat, self._command(assignment, home, variables))
+        return seat
+
+    async def _start(self, seat: _Seat, command: Command) -> None:
+        try:
+            await seat.process.start(command)
+        except ModelError as error:
+            failed = await self._failed(seat, error)
+            raise ModelError(failed.message) from None
+        finally:
+            if not seat.process.is_alive:
+                await self._dismiss(seat)
+
+    async def _session(self, seat: _Seat, assignment: Assignment, hold: Hold) -> str:
+        """Have the agent in the session that is meant; its id."""
+        process, resume = seat.process, assignment.resume
+        if resume is None or resume != process.session:
+            params = session_of(self._definition, hold, assignment)
+            if resume is None:
+                await process.begin(params)
+            else:
+                await process.take_up(resume, params)
+            process.told = told_in(self._definition, assignment, seat.in_variable)
+        if hold.mode is not None:
+            # Each time: it may have changed it by itself.
+            await process.set_mode(hold.mode)
+        assert process.session is not None
+        return process.session
+
+    def _command(self, assignment: Assignment, home: TemporaryHome | None, variables: Mapping[str, str]) -> Command:
+        program = self._definition.program
+        environment = {**self._environment, **variables}
+        if home is not None:
+            environment = home.furnish(program.home, environment)
+        return Command(
+            argv=(*program.command, *program.args),
+            cwd=assignment.cwd,
+            # Two sandboxes, one in the other, mostly means that the inner one does not work.
+            confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
+            environment=environment,
+            keep_stdin=True,
+            kept_output_bytes=0,
+            temporary=None if home is None else home.path,
+        )
+
+    def _others(self, cwd: str) -> tuple[str, ...]:
+        """MCP servers that the agent would start by itself."""
+        home = self._definition.program.home
+        if self._definition.quiet is None or home is None or home.servers is None:
+            return ()
+        return servers_in_toml(usual_place(home, self._environment), home.servers, home.folder, cwd)
+
+    async def _failed(self, seat: _Seat, error: AgentError) -> Failed:
+        """Why, in one sentence: what the agent said, or how its program ended, and what can be done."""
+        pipe, program = seat.process.pipe, self._definition.program
+        if not error.message:
+            # Its end says more, and comes in a moment.
+            await seat.process.close(0)
+        exited = pipe.exited
+        if exited is not None and (never := not_started(self.name, program, exited)) is not None:
+            return Failed(never)
+        if pipe.broken is not None:
+            return Failed(f"{self.name} was stopped: {pipe.broken}", "limit")
+        if not error.message and exited is not None:
+            nonsense = f"; {pipe.passed_over:,} lines of its output made no sense" if pipe.passed_over else ""
+            return Failed(failure(self.name, program, "", exited, pipe.errors) + nonsense)
+        tail = pipe.errors.last_lines()
+        said = f"{error.message} ({tail})" if tail and seat.process.session is None else error.message
+        return Failed(said + advice(program, f"log in {said}" if error.detail.get("log_in") else said), error.code)
+
+    async def _dismiss(self, seat: _Seat) -> None:
+        try:
+            await seat.process.close(self._grace_s)
+        finally:
+            if seat.home is not None:
+                seat.home.remove()
+
+
+async def _steps(task: AcpTask) -> AsyncGenerator[Step, None]:
+    """All of a task, until it is over and what was started for it has ended."""
+    while True:
+        while task.steps:
+            yield task.steps.popleft()
+        if task.is_over:
+            break
+        await task.more()
+    await task.close()
+    while task.steps:
+        yield task.steps.popleft()

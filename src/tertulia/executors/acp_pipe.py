@@ -1,0 +1,129 @@
+"""The pipes of an ACP agent as the SDK's `Transport`: one JSON text a line, bounded both ways.
+
+It runs below the sandbox's runner, like any command: when we are killed, so is its whole tree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from tertulia.errors import Closed
+from tertulia.executors.last_words import ErrorOutput
+from tertulia.executors.lines import MAX_LINE_BYTES, JsonLines, Line, TooLong
+from tertulia.sandbox.runner import Command, Finished, Runner, Running
+
+MAX_UNREAD = 1_000
+"""Messages that wait for us to look at them; the agent waits too, then."""
+MAX_OUTPUT_BYTES = 512 * 1024 * 1024
+"""Of one task."""
+_LAST_WORDS_S = 0.5
+
+_encode = msgspec.json.Encoder().encode
+
+
+class AcpPipe:
+    """One running program. It is over when the program is, or when it says what nobody can want to hear."""
+
+    def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        self.errors = ErrorOutput()
+        self.broken: str | None = None
+        """Why nothing more is to be had from it, where it did not just exit."""
+        self.held_back = asyncio.Event()
+        """Set while messages may be handed on: whoever reads steps too slowly clears it."""
+        self.held_back.set()
+        self._lines = JsonLines(max_line_bytes)
+        self._messages: deque[Line] = deque()
+        self._something = asyncio.Event()
+        self._over = False
+        self._bytes = 0
+        self._process: Running | None = None
+
+    @property
+    def passed_over(self) -> int:
+        """How many lines made no sense."""
+        return self._lines.passed_over
+
+    @property
+    def exited(self) -> Finished | None:
+        """How the program ended, as soon as it has."""
+        return None if self._process is None else self._process.finished
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to be had from it."""
+        return self._over
+
+    async def start(self, runner: Runner, command: Command) -> Running:
+        """Start the program. Whoever did sees to its end: `watch`, and `kill` of what it returns."""
+        self._process = await runner.start(command, self._feed, self.errors.hear)
+        return self._process
+
+    async def watch(self) -> None:
+        """Until it has ended. To be run beside everything else."""
+        assert self._process is not None
+        await self._process.wait()
+        self._end()
+
+    def begin_task(self) -> None:
+        """What it said before counts no longer."""
+        self._bytes = 0
+
+    # ── the SDK's side ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Write it, and wait while the agent does not read. ConnectionError when it is gone."""
+        assert self._process is not None
+        try:
+            await self._process.write(_encode(message) + b"\n")
+        except Closed:
+            # Mostly it is about to end, and its end says more.
+            await self._process.wait(_LAST_WORDS_S)
+            raise ConnectionError("the agent takes no more input") from None
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message; None when there will be none."""
+        while True:
+            await self.held_back.wait()
+            if self._messages:
+                return self._messages.popleft()
+            if self._over:
+                return None
+            assert self._process is not None
+            self._process.resume()
+            self._something.clear()
+            await self._something.wait()
+
+    async def close(self) -> None:
+        """The program is ended by whoever started it."""
+        self._end()
+
+    # ── the program's side ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _feed(self, data: bytes) -> None:
+        if self._over:
+            return
+        self._bytes += len(data)
+        for line in self._lines.feed(data):
+            if isinstance(line, TooLong):
+                self._break(f"it sent a line of {line.bytes:,} bytes")
+                return
+            self._messages.append(line)
+        if self._bytes > MAX_OUTPUT_BYTES:
+            self._break(f"it wrote more than {MAX_OUTPUT_BYTES:,} bytes in one task")
+        elif len(self._messages) > MAX_UNREAD and self._process is not None:
+            self._process.pause()
+        self._something.set()
+
+    def _break(self, why: str) -> None:
+        self.broken = why
+        self._messages.clear()
+        self._end()
+
+    def _end(self) -> None:
+        self._over = True
+        self.held_back.set()
+        self._something.set()

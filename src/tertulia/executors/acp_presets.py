@@ -1,0 +1,98 @@
+"""ACP agents that need no table, as data. Each was driven with the version that its line names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tertulia.errors import InvalidParams
+from tertulia.executors.acp_definition import AcpDefinition, Hold, acp_from_wire
+from tertulia.executors.definition import ExecutorDefinition
+from tertulia.executors.presets import CLAUDE, CODEX
+
+ACP = "acp:"
+"""Before the name of every one."""
+_KEYS = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
+_OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL")
+
+
+def _program(command: tuple[str, ...], install: str, *variables: str, login: str = "") -> ExecutorDefinition:
+    return ExecutorDefinition(
+        command=command, install=install, login=login, env_vars=(*variables, *_KEYS), can_ask=True
+    )
+
+
+# 2.6.0. It asks when it wants to leave its sandbox.
+_CODEX = AcpDefinition(
+    program=ExecutorDefinition(
+        command=("codex-acp",),
+        env_vars=(*CODEX.env_vars, "CODEX_PATH"),
+        home=CODEX.home,
+        can_ask=True,
+        install="npm install -g @agentclientprotocol/codex-acp",
+        login="codex login",
+    ),
+    sandbox={
+        "read_only": Hold(mode="read-only"),
+        "workspace_write": Hold(mode="workspace-write"),
+        "danger_full_access": Hold(mode="agent-full-access"),
+    },
+    config=("CODEX_CONFIG", {"developer_instructions": "{text}"}),
+    quiet="mcp_servers.{name}.enabled",
+)
+
+_CLAUDE_SANDBOX = {"enabled": True, "autoAllowBashIfSandboxed": True, "allowUnsandboxedCommands": False}
+
+# 0.99.1. It asks before it changes anything; commands run in its own sandbox.
+_CLAUDE = AcpDefinition(
+    program=ExecutorDefinition(
+        command=("claude-agent-acp",),
+        env_vars=(*CLAUDE.env_vars, "CLAUDE_CODE_EXECUTABLE"),
+        home=CLAUDE.home,
+        can_ask=True,
+        install="npm install -g @agentclientprotocol/claude-agent-acp",
+        login="claude auth login",
+    ),
+    sandbox={
+        "read_only": Hold(mode="default", meta={"claudeCode": {"options": {"tools": ["Read", "Glob", "Grep"]}}}),
+        "workspace_write": Hold(mode="default", meta={"claudeCode": {"options": {"sandbox": _CLAUDE_SANDBOX}}}),
+        "danger_full_access": Hold(mode="default"),
+    },
+    meta={"systemPrompt": {"append": "{text}"}, "claudeCode": {"options": {"strictMcpConfig": True}}},
+)
+
+PRESETS: Mapping[str, AcpDefinition] = {
+    "codex": _CODEX,
+    "claude": _CLAUDE,
+    # 1.18.33
+    "opencode": AcpDefinition(
+        program=_program(("opencode", "acp"), "npm install -g opencode-ai", *_OPENAI, login="opencode auth login")
+    ),
+    # 0.61.0. Without a model its router wants answers in JSON from whatever it is pointed at.
+    "gemini": AcpDefinition(
+        program=_program(
+            ("gemini", "--acp"), "npm install -g @google/gemini-cli", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL",
+            login="gemini",
+        )
+    ),
+    # 0.24.4
+    "qwen": AcpDefinition(
+        program=_program(("qwen", "--acp"), "npm install -g @qwen-code/qwen-code", *_OPENAI, login="qwen")
+    ),
+    # 0.10
+    "fast-agent": AcpDefinition(program=_program(("fast-agent-acp",), "pip install fast-agent-acp", *_OPENAI)),
+    # 3.0
+    "vibe": AcpDefinition(program=_program(("vibe-acp",), "pip install mistral-vibe", "MISTRAL_API_KEY")),
+}  # fmt: skip
+
+
+def acp_agents_from_wire(tables: Mapping[str, Any]) -> dict[str, AcpDefinition]:
+    """All that there are, by backend: the presets as their tables change them, and the user's own."""
+    found = {ACP + name: acp_from_wire(name, tables.get(name, {}), preset) for name, preset in PRESETS.items()}
+    for name, table in tables.items():
+        if name in PRESETS:
+            continue
+        if not name or not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
+            raise InvalidParams(f"acp.{name:.80}: a name has letters, digits, `-` and `_` only")
+        found[ACP + name] = acp_from_wire(name, table, None)
+    return found

@@ -1,0 +1,223 @@
+"""What an ACP agent asks of its client in the middle of a task: permission, files, terminals.
+
+Here the words of ACP become the house's, and back. What may be done is decided there. Everything that is done for the
+agent is told as a step, whether or not the agent tells of it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
+from typing import Any, ClassVar, cast, get_args
+
+import msgspec
+
+from tertulia.errors import InvalidParams, MethodNotFound, NoApprover, NotFound
+from tertulia.executors.acp_updates import act_of, arguments_of, paths_of
+from tertulia.executors.clipping import clip
+from tertulia.executors.executor import Begun, Change, Command, Done, Patch, Step
+from tertulia.executors.fields import identity, table, tables, text
+from tertulia.executors.host import Doing, Host, Question
+from tertulia.sandbox.runner import Finished, Running
+
+MAX_TERMINALS = 32
+"""Of one task, at once."""
+MAX_KEPT = 1024 * 1024
+"""Bytes of a terminal's output, and what an agent gets that names no limit."""
+_MAX_TITLE = 300
+_MAX_DETAIL = 20_000
+
+Params = Mapping[str, Any]
+Tell = Callable[[Step], object]
+
+
+class Terminal:
+    """A command that the agent had us start; the end of its output."""
+
+    def __init__(self, argv: tuple[str, ...], limit: int) -> None:
+        self.argv = argv
+        self.running: Running
+        self._limit = limit
+        self._kept = bytearray()
+        self._cut = False
+
+    def hear(self, data: bytes) -> None:
+        """More of it. The oldest goes."""
+        self._kept += data
+        if len(self._kept) > self._limit:
+            del self._kept[: len(self._kept) - self._limit]
+            self._cut = True
+
+    def shown(self) -> tuple[str, bool]:
+        """(the output, whether something is missing); no character is cut in two."""
+        kept = bytes(self._kept)
+        if self._cut:
+            kept = kept.lstrip(bytes(range(0x80, 0xC0)))
+        return kept.decode("utf-8", "replace"), self._cut
+
+
+class AcpRequests:
+    """The requests of one task. `close` when it is over: nothing that was started goes on."""
+
+    def __init__(self, host: Host | None, tell: Tell) -> None:
+        self._host = host
+        self._tell = tell
+        self._numbers = count(1)
+        self._terminals: dict[str, Terminal] = {}
+
+    async def serve(self, method: str, params: Params) -> dict[str, Any]:
+        """The answer; an AgentError refuses."""
+        handler = self._handlers.get(method)
+        if handler is None:
+            raise MethodNotFound(f"there is no {method:.80}")
+        return await handler(self, params)
+
+    async def close(self) -> None:
+        """Nothing of it runs any more."""
+        for name in list(self._terminals):
+            await self._end(name)
+
+    @property
+    def _house(self) -> Host:
+        if self._host is None:
+            raise NoApprover("nobody is there who could be asked")
+        return self._host
+
+    # ── permission ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _permission(self, params: Params) -> dict[str, Any]:
+        call, options = table(params.get("toolCall")), tables(params.get("options"))
+        consent = await self._house.permit(question_of(call))
+        # Always once: for how long a yes holds is remembered by our desk, and by nobody else.
+        wanted = ["allow_once"] if consent.allowed else ["reject_once", "reject_always"]
+        if consent.lasting:
+            wanted.append("allow_always")
+        for kind in wanted:
+            for option in options:
+                if option.get("kind") == kind and (chosen := identity(option.get("optionId"))) is not None:
+                    return {"outcome": {"outcome": "selected", "optionId": chosen}}
+        return {"outcome": {"outcome": "cancelled"}}
+
+    # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _read(self, params: Params) -> dict[str, Any]:
+        said = await self._house.read(_required(params, "path"))
+        line, limit = _number(params, "line"), _number(params, "limit")
+        if line is not None or limit is not None:
+            lines = said.splitlines(keepends=True)
+            first = max(0, (line or 1) - 1)
+            said = "".join(lines[first : None if limit is None else first + limit])
+        return {"content": said}
+
+    async def _write(self, params: Params) -> dict[str, Any]:
+        path, new = _required(params, "path"), _required(params, "content")
+        name, done = f"write-{next(self._numbers)}", False
+        act = Patch((Change(path, "update"),))
+        self._tell(Begun(name, "write_text_file", {"path": path}, act))
+        try:
+            await self._house.write(path, new)
+            done = True
+        finally:
+            said = f"{len(new):,} characters written" if done else "not written"
+            self._tell(Done(name, "write_text_file", {"path": path}, act, success=done, output=said))
+        return {}
+
+    # ── terminals ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _create(self, params: Params) -> dict[str, Any]:
+        if len(self._terminals) >= MAX_TERMINALS:
+            raise InvalidParams(f"{MAX_TERMINALS} terminals are open already; release one")
+        words = _words(params)
+        limit = min(_number(params, "outputByteLimit") or MAX_KEPT, MAX_KEPT)
+        variables = {
+            name: value for entry in tables(params.get("env"))
+            if (name := text(entry.get("name"))) and (value := text(entry.get("value"))) is not None
+        }  # fmt: skip
+        terminal = Terminal(words, limit)
+        terminal.running = await self._house.start(words, text(params.get("cwd")), variables, terminal.hear)
+        name = f"terminal-{next(self._numbers)}"
+        self._terminals[name] = terminal
+        self._tell(Begun(name, "terminal", {"command": list(words)}, Command(words)))
+        return {"terminalId": name}
+
+    async def _output(self, params: Params) -> dict[str, Any]:
+        terminal = self._terminal(params)
+        said, cut = terminal.shown()
+        finished = terminal.running.finished
+        answer: dict[str, Any] = {"output": said, "truncated": cut}
+        return answer if finished is None else answer | {"exitStatus": _status(finished)}
+
+    async def _wait(self, params: Params) -> dict[str, Any]:
+        finished = await self._terminal(params).running.wait()
+        assert finished is not None
+        return _status(finished)
+
+    async def _kill(self, params: Params) -> dict[str, Any]:
+        await self._terminal(params).running.kill()
+        return {}
+
+    async def _release(self, params: Params) -> dict[str, Any]:
+        self._terminal(params)
+        await self._end(cast(str, params["terminalId"]))
+        return {}
+
+    def _terminal(self, params: Params) -> Terminal:
+        found = self._terminals.get(text(params.get("terminalId")) or "")
+        if found is None:
+            raise NotFound("there is no such terminal")
+        return found
+
+    async def _end(self, name: str) -> None:
+        terminal = self._terminals.pop(name)
+        finished = await terminal.running.kill()
+        said, act = terminal.shown()[0], Command(terminal.argv)
+        code = finished.exit_code
+        told = {"command": list(terminal.argv)}
+        self._tell(Done(name, "terminal", told, act, success=code == 0, output=said, exit_code=code))
+
+    _handlers: ClassVar[Mapping[str, Callable[..., Awaitable[dict[str, Any]]]]] = {
+        "session/request_permission": _permission,
+        "fs/read_text_file": _read,
+        "fs/write_text_file": _write,
+        "terminal/create": _create,
+        "terminal/output": _output,
+        "terminal/wait_for_exit": _wait,
+        "terminal/kill": _kill,
+        "terminal/release": _release,
+    }
+
+
+def question_of(call: Params) -> Question:
+    """What a person, or the policy, is asked."""
+    kind, title = call.get("kind"), clip(text(call.get("title")) or "use a tool", _MAX_TITLE)
+    doing = cast(Doing, kind) if kind in get_args(Doing) else "other"
+    act, told = act_of(call), msgspec.json.encode(arguments_of(call)).decode()
+    words = act.argv if isinstance(act, Command) else (doing, told)
+    return Question(doing=doing, title=title, detail=clip(told, _MAX_DETAIL), words=words, paths=paths_of(call))
+
+
+def _words(params: Params) -> tuple[str, ...]:
+    program, arguments = _required(params, "command"), params.get("args")
+    words = cast("list[object]", arguments) if isinstance(arguments, list) else []
+    if not all(isinstance(word, str) for word in words):
+        raise InvalidParams("args must be a list of texts")
+    if words or len(program.split()) < 2:
+        return (program, *cast("list[str]", words))
+    # A whole line in one word: many agents mean it for a shell.
+    return ("/bin/sh", "-c", program)
+
+
+def _status(finished: Finished) -> dict[str, Any]:
+    return {"exitCode": finished.exit_code} if finished.reason is None else {"exitCode": 127}
+
+
+def _required(params: Params, name: str) -> str:
+    said = text(params.get(name))
+    if said is None:
+        raise InvalidParams(f"{name} must be a text")
+    return said
+
+
+def _number(params: Params, name: str) -> int | None:
+    value = params.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -1,0 +1,90 @@
+"""What an ACP agent is started with and told when a session begins: pure, and the place where one that cannot be held
+to its rights is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os.path
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tertulia.errors import UnsupportedByBackend
+from tertulia.executors.acp_definition import AcpDefinition, Hold, filled, merged
+from tertulia.executors.command_line import system_part
+from tertulia.executors.executor import Assignment
+from tertulia.policy.sandbox_mode import sandbox_to_wire
+
+SERVER = "tertulia"
+"""What our MCP server is called."""
+_MAX_VARIABLE = 100_000
+"""The kernel's limit for one variable is a little higher."""
+_GAP = "\n\n"
+_HELD = Hold()
+
+
+def hold_of(name: str, definition: AcpDefinition, assignment: Assignment) -> Hold:
+    """What keeps it within its rights; UnsupportedByBackend where nothing does."""
+    mode = assignment.rights.sandbox
+    hold = definition.sandbox.get(mode)
+    if hold is None and mode != "danger_full_access":
+        raise UnsupportedByBackend(
+            f"{name} does not say how it is held to the sandbox mode {sandbox_to_wire(mode)}; say so in the table "
+            "`sandbox` of its agent, or run it under danger-full-access"
+        )
+    cwd = os.path.realpath(assignment.cwd)
+    if mode == "workspace_write" and not any(_is_below(cwd, root) for root in assignment.roots):
+        raise UnsupportedByBackend(
+            f"{name} writes where it works, and {assignment.cwd} is outside of what may be written; "
+            "open the conversation in a writable directory, or read-only"
+        )
+    return hold or _HELD
+
+
+def variables_of(
+    definition: AcpDefinition, assignment: Assignment, servers: Iterable[str]
+) -> tuple[dict[str, str], str | None]:
+    """(what its environment says besides the usual, the system part that stands there)."""
+    if definition.config is None:
+        return {}, None
+    variable, template = definition.config
+    said = system_part(assignment)
+    if len(json.dumps(said).encode("utf-8", "replace")) > _MAX_VARIABLE:
+        said = ""
+    settings = filled(template, said)
+    if definition.quiet is not None:
+        settings |= {definition.quiet.replace("{name}", name): False for name in servers if name != SERVER}
+    return {variable: json.dumps(settings)}, said
+
+
+def session_of(definition: AcpDefinition, hold: Hold, assignment: Assignment) -> dict[str, Any]:
+    """What session/new is given, and session/load."""
+    params: dict[str, Any] = {"cwd": assignment.cwd, "mcpServers": _servers(assignment)}
+    meta = merged(filled(definition.meta, system_part(assignment)), hold.meta)
+    return params | ({"_meta": meta} if meta else {})
+
+
+def told_in(definition: AcpDefinition, assignment: Assignment, in_variable: str | None) -> str:
+    """The system part that such a session has been told beside any prompt."""
+    if definition.config is None:
+        return system_part(assignment) if definition.hears_system else ""
+    return in_variable or ""
+
+
+def prompt_of(assignment: Assignment, told: str) -> str:
+    """The prompt, after the system part where the session has not been told that already."""
+    said = system_part(assignment)
+    return assignment.prompt if said in ("", told) else f"{said}{_GAP}{assignment.prompt}"
+
+
+def _servers(assignment: Assignment) -> list[Mapping[str, Any]]:
+    """Exactly one, ours, or none."""
+    if not assignment.server:
+        return []
+    program, *arguments = assignment.server
+    variables = [{"name": name, "value": value} for name, value in assignment.variables.items()]
+    return [{"name": SERVER, "command": program, "args": arguments, "env": variables}]
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")

@@ -1,0 +1,134 @@
+"""One task of an ACP agent: what it reports becomes steps, what it asks is answered, and it has one end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from tertulia.errors import AgentError, Cancelled
+from tertulia.executors.acp_pipe import AcpPipe
+from tertulia.executors.acp_requests import AcpRequests
+from tertulia.executors.acp_updates import Updates
+from tertulia.executors.executor import Ending, Failed, Finished, Interrupted, Step, UsageReport
+from tertulia.executors.fields import table
+from tertulia.executors.host import Host
+from tertulia.models.reading import count
+from tertulia.protocol.usage import Usage
+
+MAX_UNREAD = 1_000
+"""Steps that wait for us; the agent's messages wait too, then."""
+_STOPPED = {
+    "max_tokens": "the agent ran into its limit of tokens",
+    "max_turn_requests": "the agent ran into its limit of requests for one task",
+}
+
+
+class AcpTask:
+    """Fed by the connection, read by the one who runs it."""
+
+    def __init__(self, host: Host | None) -> None:
+        self.pipe: AcpPipe | None = None
+        self.steps: deque[Step] = deque()
+        self.ending: Ending | None = None
+        self.failure: AgentError | None = None
+        """Why there is no ending, where there will be none."""
+        self._updates = Updates()
+        self._requests = AcpRequests(host, self._tell)
+        self._given_up = False
+        self._news = asyncio.Event()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the agent has said how it ended, or never will."""
+        return self.ending is not None or self.failure is not None
+
+    def hear(self, update: Mapping[str, Any]) -> None:
+        """The agent reports something."""
+        for step in self._updates.understand(update):
+            self._tell(step)
+
+    async def serve(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The agent asks something."""
+        if self._given_up:
+            if method == "session/request_permission":
+                return {"outcome": {"outcome": "cancelled"}}
+            raise Cancelled("the task was cancelled")
+        return await self._requests.serve(method, params)
+
+    def end(self, said: Mapping[str, Any]) -> None:
+        """The agent has said how it ended."""
+        for step in self._updates.end():
+            self._tell(step)
+        used = _usage(table(said.get("usage")))
+        if used is not None:
+            self._tell(UsageReport(used))
+        self.ending = self._ended(said.get("stopReason"))
+        self._news.set()
+
+    def fail(self, error: AgentError) -> None:
+        """It never will."""
+        for step in self._updates.end():
+            self._tell(step)
+        self.failure = error
+        self._news.set()
+
+    def give_up(self) -> None:
+        """Nobody reads on. What still comes is thrown away, and what is asked is denied."""
+        self._given_up = True
+        self.steps.clear()
+        self._let_on()
+
+    async def more(self) -> None:
+        """Until something came since the last time."""
+        self._let_on()
+        await self._news.wait()
+        self._news.clear()
+
+    async def settle(self) -> None:
+        """Until it is over."""
+        while not self.is_over:
+            await self.more()
+
+    async def close(self) -> None:
+        """Nothing that was started for it runs any more."""
+        await self._requests.close()
+
+    def _tell(self, step: Step) -> None:
+        if self._given_up:
+            return
+        self.steps.append(step)
+        if len(self.steps) > MAX_UNREAD and self.pipe is not None:
+            self.pipe.held_back.clear()
+        self._news.set()
+
+    def _let_on(self) -> None:
+        if self.pipe is not None:
+            self.pipe.held_back.set()
+
+    def _ended(self, reason: object) -> Ending:
+        match reason:
+            case "end_turn":
+                return Finished(self._updates.last_text)
+            case "cancelled":
+                return Interrupted()
+            case "refusal":
+                return Failed("the agent refused to go on")
+            case str() if reason in _STOPPED:
+                return Failed(_STOPPED[reason], "limit")
+            case _:
+                return Failed(f"the agent stopped for an unknown reason: {reason!r:.80}")
+
+
+def _usage(said: Mapping[str, Any]) -> Usage | None:
+    if not said:
+        return None
+    read, thought = count(said.get("cachedReadTokens")), count(said.get("thoughtTokens"))
+    return Usage(
+        input_tokens=count(said.get("inputTokens")),
+        cached_input_tokens=read,
+        output_tokens=count(said.get("outputTokens")),
+        reasoning_output_tokens=thought,
+        total_tokens=count(said.get("totalTokens")),
+    )

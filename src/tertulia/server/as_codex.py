@@ -1,0 +1,151 @@
+"""Tertulia in the place of `codex app-server`, for one client: Codex's methods, and the threads that it opened.
+
+Experimental, and the part of Codex that clients use: what is not in the table below is answered by its name. Thin: what
+a method does is done by the Host, a Session and its root conversation.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from tertulia.errors import (
+    AgentError,
+    Busy,
+    Closed,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    NotFound,
+    NotInitialized,
+    NotRunning,
+    ParseError,
+)
+from tertulia.server import as_codex_params as p
+from tertulia.server.as_acp_house import House
+from tertulia.server.as_acp_peer import Answered, Peer
+from tertulia.server.as_codex_threads import Threads
+from tertulia.server.feed import Sink
+from tertulia.version import __version__
+
+_NUMBERS: dict[type[AgentError], int] = {
+    ParseError: -32700,
+    MethodNotFound: -32601,
+    Busy: -32001,
+    **dict.fromkeys((InvalidRequest, InvalidParams, NotInitialized, NotFound, Closed, NotRunning), -32600),
+}
+"""As Codex counts: whatever the client did wrong is an invalid request."""
+
+
+class CodexServer:
+    """One client, from its `initialize` to its end."""
+
+    def __init__(self, house: House, sink: Sink) -> None:
+        self._house = house
+        self._peer = Peer(sink, self._serve, _NUMBERS, bare=True)
+        self.threads = Threads(house, self._peer, sink)
+        self._is_initialized = False
+        self.receive = self._peer.receive
+        self.refuse = self._peer.refuse
+        self.idle = self._peer.idle
+
+    async def close(self, timeout_s: float) -> bool:
+        """Close the threads that were opened here; what still runs is answered, at most so long later."""
+        self._peer.forsake()
+        await self.threads.close()
+        await self._peer.close(timeout_s)
+        return True
+
+    async def _serve(self, method: str, params: dict[str, Any]) -> Answered:
+        if method == "initialize":
+            return self._initialize(p.read(p.Initialize, params))
+        if not self._is_initialized:
+            raise NotInitialized("Not initialized")
+        if method == "initialized":
+            return Answered()
+        entry = METHODS.get(method)
+        if entry is None:
+            raise MethodNotFound(f"`{method[:64]}` is not supported here")
+        return await entry.run(self, p.read(entry.reads, params))
+
+    def _initialize(self, asked: p.Initialize) -> Answered:
+        if self._is_initialized:
+            raise InvalidRequest("Already initialized")
+        able = asked.capabilities or p.Capabilities()
+        self._is_initialized = True
+        self.threads.muted = frozenset(able.opt_out_notification_methods or ())
+        return Answered(
+            {
+                "userAgent": f"tertulia/{__version__} ({asked.client_info.name}; {asked.client_info.version})",
+                "codexHome": str(self._house.environment.home),
+                "platformFamily": "unix",
+                "platformOs": "macos" if sys.platform == "darwin" else sys.platform,
+            }
+        )
+
+    # ── turns ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def compact(self, asked: p.OfThread) -> Answered:
+        """`thread/compact/start`: answered at once, and told as a turn."""
+        thread = self.threads.find(asked.thread_id)
+        return Answered({}, thread.compact)
+
+    async def start_turn(self, asked: p.StartTurn) -> Answered:
+        """`turn/start`."""
+        return Answered(await self.threads.find(asked.thread_id).start(asked))
+
+    async def steer_turn(self, asked: p.SteerTurn) -> Answered:
+        """`turn/steer`."""
+        return Answered(await self.threads.find(asked.thread_id).steer(asked))
+
+    async def interrupt_turn(self, asked: p.OfTurn) -> Answered:
+        """`turn/interrupt`."""
+        self.threads.find(asked.thread_id).interrupt(asked.turn_id)
+        return Answered({})
+
+    async def models(self, asked: p.Nothing) -> Answered:
+        """`model/list`: those that could answer without anything being set up, the settings' own first."""
+        own = self._house.host.settings.model
+        named = [own] if isinstance(own, str) else []
+        models = [_model(name, first=not at) for at, name in enumerate(dict.fromkeys([*named, *self._house.models]))]
+        return Answered({"data": models, "nextCursor": None})
+
+
+class _Method(msgspec.Struct, frozen=True):
+    reads: type[msgspec.Struct]
+    run: Callable[[CodexServer, Any], Awaitable[Answered]]
+
+
+METHODS: dict[str, _Method] = {
+    "thread/start": _Method(p.StartThread, lambda server, asked: server.threads.start(asked)),
+    "thread/resume": _Method(p.ResumeThread, lambda server, asked: server.threads.resume(asked)),
+    "thread/fork": _Method(p.ForkThread, lambda server, asked: server.threads.fork(asked)),
+    "thread/list": _Method(p.ListThreads, lambda server, asked: server.threads.list(asked)),
+    "thread/loaded/list": _Method(p.Nothing, lambda server, asked: server.threads.loaded(asked)),
+    "thread/read": _Method(p.ReadThread, lambda server, asked: server.threads.read(asked)),
+    "thread/archive": _Method(p.OfThread, lambda server, asked: server.threads.archive(asked)),
+    "thread/unarchive": _Method(p.OfThread, lambda server, asked: server.threads.unarchive(asked)),
+    "thread/compact/start": _Method(p.OfThread, CodexServer.compact),
+    "turn/start": _Method(p.StartTurn, CodexServer.start_turn),
+    "turn/steer": _Method(p.SteerTurn, CodexServer.steer_turn),
+    "turn/interrupt": _Method(p.OfTurn, CodexServer.interrupt_turn),
+    "model/list": _Method(p.Nothing, CodexServer.models),
+}
+"""All that are answered, but for `initialize` and `initialized`."""
+
+
+def _model(name: str, *, first: bool) -> dict[str, Any]:
+    return {
+        "id": name,
+        "model": name,
+        "displayName": name,
+        "description": "",
+        "hidden": False,
+        "isDefault": first,
+        "supportedReasoningEfforts": [],
+        "defaultReasoningEffort": "medium",
+        "inputModalities": ["text", "image"],
+    }

@@ -1,0 +1,166 @@
+"""Threads as Codex clients see them: what is known of one, and the turns in it, from a history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from tertulia.errors import NotFound
+from tertulia.history.segment import is_asked
+from tertulia.policy.approval_policy import ApprovalPolicy
+from tertulia.policy.narrowing import Rights
+from tertulia.protocol.items import (
+    AssistantMessage,
+    Item,
+    Reasoning,
+    Summary,
+    ToolCall,
+    ToolOutput,
+    UserMessage,
+    readable_arguments,
+)
+from tertulia.protocol.tool_events import ToolCallEnd
+from tertulia.server import as_codex_items as i
+from tertulia.server.as_codex_items import CodexItem
+from tertulia.server.as_codex_turn import turn
+from tertulia.version import __version__
+
+PREVIEW = 200
+_NO_IDS: Mapping[str, str] = MappingProxyType({})
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a thread without its turns."""
+
+    id: str
+    model: str
+    cwd: str
+    created: float
+    updated: float
+    preview: str = ""
+    name: str | None = None
+    forked_from: str | None = None
+    ephemeral: bool = False
+    status: dict[str, Any]
+
+
+def thread(about: About, turns: Iterable[dict[str, Any]] = ()) -> dict[str, Any]:
+    """A thread, in Codex's spelling."""
+    return {
+        "id": about.id,
+        "sessionId": about.id,
+        "forkedFromId": about.forked_from,
+        "parentThreadId": None,
+        "preview": about.preview,
+        "name": about.name,
+        "ephemeral": about.ephemeral,
+        "historyMode": "legacy",
+        "projectId": None,
+        "model": about.model,
+        "modelProvider": provider_of(about.model),
+        "createdAt": int(about.created),
+        "updatedAt": int(about.updated),
+        "status": about.status,
+        "path": None,
+        "cwd": about.cwd,
+        "cliVersion": __version__,
+        "source": "appServer",
+        "gitInfo": None,
+        "turns": list(turns),
+    }
+
+
+def turns_of(items: Iterable[Item], cwd: str, ids: Mapping[str, str] = _NO_IDS) -> list[dict[str, Any]]:
+    """Each message of a person, and all that followed it.
+
+    A turn is named by its message, unless `ids` has another name for that.
+    """
+    turns: list[dict[str, Any]] = []
+    calls: dict[str, tuple[list[CodexItem], int]] = {}
+    for item in items:
+        if is_asked(item) or (not turns and _shows(item)):
+            turns.append({**turn(ids.get(item.id, item.id), "completed"), "itemsView": "full"})
+        if not turns:
+            continue
+        told: list[CodexItem] = turns[-1]["items"]
+        if isinstance(item, ToolCall):
+            calls[item.call_id] = told, len(told)
+            told.append(i.call_item(item.call_id, item.name, readable_arguments(item), cwd))
+        elif isinstance(item, ToolOutput):
+            if (found := calls.pop(item.call_id, None)) is not None:
+                where, at = found
+                where[at] = i.ended(where[at], _end(item))
+        else:
+            told.extend(_said(item))
+    return turns
+
+
+def round_of(items: Iterable[Item], turn_id: str, ids: Mapping[str, str] = _NO_IDS) -> int:
+    """The number of a turn among all messages of a person, from 1. NotFound where there is none of that name."""
+    named = [ids.get(item.id, item.id) for item in items if is_asked(item)]
+    if turn_id not in named:
+        raise NotFound(f"there is no turn {turn_id[:64]!r} in this thread")
+    return named.index(turn_id) + 1
+
+
+def first_words(items: Iterable[Item]) -> str:
+    """What a thread began with."""
+    said = (item.text for item in items if isinstance(item, UserMessage) and is_asked(item))
+    return " ".join(next(said, "")[: PREVIEW * 4].split())[:PREVIEW]
+
+
+def provider_of(model: str) -> str:
+    """Who has the model."""
+    return model.partition("/")[0]
+
+
+def rights_of(rights: Rights) -> dict[str, Any]:
+    """What a thread may do, as answers that open one have it."""
+    return {
+        "approvalPolicy": _approval(rights.approval_policy),
+        "approvalsReviewer": "user",
+        "sandbox": _sandbox(rights),
+    }
+
+
+def _approval(policy: ApprovalPolicy) -> str:
+    """The nearest name that Codex still has."""
+    if not policy.may_ask:
+        return "never"
+    return "untrusted" if policy.auto_run == "trusted" else "on-request"
+
+
+def _sandbox(rights: Rights) -> dict[str, Any]:
+    match rights.sandbox:
+        case "read_only":
+            return {"type": "readOnly", "networkAccess": rights.network}
+        case "workspace_write":
+            roots = list(rights.writable_roots or ())
+            return {"type": "workspaceWrite", "writableRoots": roots, "networkAccess": rights.network}
+        case "danger_full_access":
+            return {"type": "dangerFullAccess"}
+
+
+def _said(item: Item) -> list[CodexItem]:
+    match item:
+        case UserMessage():
+            return [] if item.injected else [i.user_message(item)]
+        case AssistantMessage():
+            return [i.agent_message(item.id, item.text)]
+        case Reasoning():
+            return [i.reasoning(item.id, item.text)] if item.text else []
+        case Summary():
+            return [i.compaction(item.id)]
+        case _:
+            return []
+
+
+def _shows(item: Item) -> bool:
+    return isinstance(item, ToolCall) or bool(_said(item))
+
+
+def _end(item: ToolOutput) -> ToolCallEnd:
+    return ToolCallEnd(item.call_id, "", item.success, item.text, truncated=False, duration_ms=0)

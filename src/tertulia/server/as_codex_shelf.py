@@ -1,0 +1,113 @@
+"""Stored sessions as a Codex client lists and reads them, and which of them are put away. Reads files: use a thread.
+
+Codex keeps archived threads apart. Here they stay where they are, and one file names them: `archived-threads`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from tertulia.protocol.items import Item
+from tertulia.rollout.files import create_private
+from tertulia.rollout.index import find_session, list_sessions
+from tertulia.rollout.summaries import Summary, summary, summary_of
+from tertulia.server.as_acp_shelf import after
+from tertulia.server.as_codex_history import About, round_of, thread, turns_of
+from tertulia.server.as_codex_params import ListThreads
+from tertulia.session.forking import recollect
+
+PAGE = 25
+MAX_PAGE = 100
+NAME = "archived-threads"
+NOT_LOADED = {"type": "notLoaded"}
+
+
+class Shelf:
+    """The threads below one home."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def listed(self, asked: ListThreads, states: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        """One page, the newest first: threads in which something was said. `states`: of those that run."""
+        size = min(max(asked.limit or PAGE, 1), MAX_PAGE)
+        away = self.archived()
+        page: list[dict[str, Any]] = []
+        place: str | None = None
+        for entry in after(list_sessions(self._home), asked.cursor):
+            if len(page) == size:
+                return {"data": page, "nextCursor": place}
+            place = f"{entry.updated!r}/{entry.id}"
+            if (entry.id in away) is not bool(asked.archived):
+                continue
+            about = summary_of(self._home, entry)
+            if about.preview is not None and _is_in(about.cwd, asked.cwd):
+                page.append(thread(_about(about, states.get(entry.id, NOT_LOADED))))
+        return {"data": page, "nextCursor": None}
+
+    def read(self, id: str, *, turns: bool) -> dict[str, Any]:
+        """One that does not run. NotFound, or StorageError."""
+        about = _about(summary(self._home, id), NOT_LOADED)
+        return thread(about, turns_of(self.items(id), about.cwd) if turns else ())
+
+    def items(self, id: str) -> list[Item]:
+        """All that was said in one. NotFound, or StorageError."""
+        past = recollect(self._home, id)
+        _, root = past.identity()
+        return [item for talk in past.talks.values() if talk.id == root for item in talk.items]
+
+    def round_of(self, id: str, turn_id: str) -> int:
+        """Which round of its history a turn is. NotFound, or StorageError."""
+        return round_of(self.items(id), turn_id)
+
+    def cwd(self, id: str) -> str | None:
+        """Where one worked. NotFound, or StorageError."""
+        return summary(self._home, id).cwd
+
+    def created(self, id: str, otherwise: float) -> float:
+        """When one began."""
+        stored = self._home / "sessions" / f"{id}.db"
+        return find_session(self._home, id).created if stored.exists() else otherwise
+
+    # ── put away ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def archived(self) -> set[str]:
+        """Those that were put away."""
+        try:
+            return set((self._home / NAME).read_text(encoding="ascii").split())
+        except FileNotFoundError:
+            return set()
+
+    def archive(self, id: str, *, away: bool) -> None:
+        """Put one away, or take it out again. NotFound where there is none."""
+        find_session(self._home, id)
+        # Of those that were removed since nobody has to know.
+        there = {entry.id for entry in list_sessions(self._home)}
+        named = (self.archived() & there) | {id} if away else (self.archived() & there) - {id}
+        draft = self._home / f"{NAME}.{os.getpid()}"
+        draft.unlink(missing_ok=True)
+        create_private(draft, "".join(f"{name}\n" for name in sorted(named)).encode())
+        draft.replace(self._home / NAME)
+
+
+def _about(known: Summary, status: dict[str, Any]) -> About:
+    entry = known.entry
+    return About(
+        id=entry.id,
+        model=entry.model or "",
+        cwd=known.cwd or "/",
+        created=entry.created,
+        updated=entry.updated,
+        preview=known.preview or "",
+        name=known.title,
+        status=status,
+    )
+
+
+def _is_in(cwd: str | None, wanted: str | list[str] | None) -> bool:
+    if wanted is None:
+        return True
+    folders = [wanted] if isinstance(wanted, str) else wanted
+    return cwd is not None and os.path.realpath(cwd) in map(os.path.realpath, folders)

@@ -1,0 +1,183 @@
+"""One thread of a Codex client: a Session of its own, so that no thread waits for another. Its root has the turns."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from tertulia.errors import AgentError, InvalidRequest, NotRunning
+from tertulia.protocol.events import Event
+from tertulia.protocol.ids import ConversationId, TaskId, new_item_id
+from tertulia.protocol.inputs import Message
+from tertulia.protocol.items import UserMessage, text_parts
+from tertulia.protocol.storage import NoStorage
+from tertulia.scheduler.nursery import Nursery
+from tertulia.scheduler.plan import Chain
+from tertulia.server.as_acp_peer import Peer, bare, notification
+from tertulia.server.as_codex_calls import Calls
+from tertulia.server.as_codex_history import About, first_words, provider_of, rights_of, round_of, thread, turns_of
+from tertulia.server.as_codex_items import CodexItem, user_message
+from tertulia.server.as_codex_news import News
+from tertulia.server.as_codex_params import StartTurn, SteerTurn, items_of, text_of
+from tertulia.server.as_codex_questions import Questions
+from tertulia.server.as_codex_turn import Moment, Note, turn
+from tertulia.server.feed import Feed, Sink
+from tertulia.session import submission
+from tertulia.session.conversations import ROOT
+from tertulia.session.inputs import parse
+from tertulia.session.session import Session
+
+
+class Thread:
+    """Follows its session for the client, and takes its turns."""
+
+    def __init__(
+        self, session: Session, peer: Peer, sink: Sink, *, muted: frozenset[str], created: float, origin: str | None
+    ) -> None:
+        """`muted`: methods that the client does not want to hear. `origin`: the thread that it is a fork of."""
+        self.session = session
+        self._peer = peer
+        self._muted = muted
+        self._created = created
+        self._origin = origin
+        self._nursery = Nursery()
+        root = session.parts.conversations.root_id
+        self._moment = Moment(session.id)
+        calls = Calls(self._moment, root, self._cwd)
+        self._said: dict[TaskId, CodexItem] = {}
+        """What was said in turns that have not begun."""
+        self._turn_ids: dict[str, str] = {}
+        """By the message that a turn began with."""
+        self._news = News(self._moment, calls, root, lambda task: self._said.pop(task, None))
+        self._questions = Questions(session, peer, self._moment, calls, self._nursery)
+        self._feed = Feed(session.events(session.parts.began_after), sink, self._messages)
+        self._begun = False
+
+    # ── its life ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, *, new: bool) -> None:
+        """The client has been told of the thread: from now on it hears of it."""
+        if new:
+            self._tell("thread/started", {"thread": self.shown(turns=False)})
+        if not self._begun:
+            self._begun = True
+            self._nursery.start(self._feed.run(), "the news of a Codex thread")
+
+    async def close(self, timeout_s: float) -> None:
+        """Follow it no more. The session itself is closed by whoever holds it."""
+        self._feed.close()
+        await self._nursery.close(timeout_s)
+
+    def state(self) -> dict[str, Any]:
+        """What it does now."""
+        return self._moment.state()
+
+    def opened(self, *, turns: bool) -> dict[str, Any]:
+        """The answer to whatever opens it."""
+        terms = self.session.parts.conversations.root.terms
+        return {
+            "thread": self.shown(turns=turns),
+            "model": terms.wire.name,
+            "modelProvider": provider_of(terms.wire.name),
+            "cwd": terms.cwd,
+            "reasoningEffort": None,
+            **rights_of(terms.rights),
+        }
+
+    def shown(self, *, turns: bool) -> dict[str, Any]:
+        """The thread as it is now."""
+        root = self.session.parts.conversations.root
+        items = list(root.history.snapshot())
+        about = About(
+            id=self.session.id,
+            model=root.terms.wire.name,
+            cwd=root.terms.cwd,
+            created=self._created,
+            updated=root.last_active,
+            preview=first_words(items),
+            name=root.title,
+            forked_from=self._origin,
+            ephemeral=isinstance(root.storage, NoStorage),
+            status=self.state(),
+        )
+        return thread(about, turns_of(items, root.terms.cwd, self._turn_ids) if turns else ())
+
+    def round_of(self, turn_id: str) -> int:
+        """Which round of its history a turn is. NotFound."""
+        return round_of(self.session.parts.conversations.root.history.snapshot(), turn_id, self._turn_ids)
+
+    # ── turns ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def start(self, asked: StartTurn) -> dict[str, Any]:
+        """A turn. It waits for the one that runs; what it changes holds from then on too."""
+        items = items_of(asked.input)
+        if changes := asked.changes():
+            await self.session.root.set_context(**changes)
+        parts = self.session.parts
+        message = parse(Message, {"conversation_id": ROOT, "items": items, "output_schema": asked.output_schema})
+        chain = submission.submit(parts.scheduler, parts.conversations.root, message)
+        said = chain.frames[0].plan.input[0]
+        self._said[chain.task_id] = user_message(said, asked.client_user_message_id)
+        self._turn_ids[said.id] = chain.task_id
+        self._nursery.start(self._see_through(chain), "a turn")
+        return {"turn": turn(chain.task_id)}
+
+    async def _see_through(self, chain: Chain) -> None:
+        # Whoever asks for a turn waits for it: nobody else's giving up may stop it.
+        chain.waiters += 1
+        reply = await asyncio.shield(chain.answer)
+        await self._feed.sent(reply.last_seq)
+        if self._said.pop(chain.task_id, None) is not None:
+            # It was stopped before it began, so no event tells of it.
+            ended = turn(chain.task_id, "interrupted")
+            self._tell("turn/completed", {"threadId": self.session.id, "turn": ended})
+
+    async def steer(self, asked: SteerTurn) -> dict[str, Any]:
+        """Put a word into the turn that runs. InvalidRequest where another one does, NotRunning where none does."""
+        chain = self.session.parts.scheduler.current
+        if chain is None or chain.answer.done():
+            raise NotRunning("no active turn to steer")
+        if chain.task_id != asked.expected_turn_id:
+            expected = asked.expected_turn_id[:64]
+            raise InvalidRequest(f"expected active turn id `{expected}` but found `{chain.task_id}`")
+        text = text_of(asked.input)
+        await self.session.root.steer(text)
+        now_ms = int(self.session.parts.clock.now() * 1000)
+        item = user_message(UserMessage(new_item_id(), text_parts(text)), asked.client_user_message_id)
+        place = {"threadId": self.session.id, "turnId": chain.task_id, "item": item}
+        self._tell("item/started", {**place, "startedAtMs": now_ms})
+        self._tell("item/completed", {**place, "completedAtMs": now_ms})
+        return {"turnId": chain.task_id}
+
+    def interrupt(self, turn_id: str) -> None:
+        """Stop a turn, whether it runs or still waits. NotRunning where it does neither."""
+        if not self.session.parts.scheduler.cancel(TaskId(turn_id)):
+            raise NotRunning(f"there is no running turn {turn_id[:64]!r} to interrupt")
+
+    def compact(self) -> None:
+        """Have the older part of the history replaced by notes, as a turn of its own."""
+        self._nursery.start(self._compact(), "a compaction")
+
+    async def _compact(self) -> None:
+        with suppress(AgentError):
+            await self.session.root.compact()
+
+    # ── news ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _messages(self, event: Event) -> list[bytes]:
+        notes = self._news.of(event)
+        self._questions.hear(event)
+        return [_message(note) for note in notes if note[0] not in self._muted]
+
+    def _tell(self, method: str, params: dict[str, Any]) -> None:
+        if method not in self._muted:
+            self._peer.notify(method, params)
+
+    def _cwd(self, talk: ConversationId) -> str:
+        conversations = self.session.parts.conversations
+        return (conversations.peek(talk) or conversations.root).terms.cwd
+
+
+def _message(note: Note) -> bytes:
+    return bare(notification(*note))

@@ -1,0 +1,53 @@
+"""Conversations that ACP agents work for: who there is, and what each is connected with. Made when first needed."""
+
+from __future__ import annotations
+
+from tertulia.conversation.backend import Backend
+from tertulia.conversation.foreign import ForeignAgent, SystemPart
+from tertulia.conversation.guest_host import GuestHost
+from tertulia.executors.acp_agent import AcpExecutor
+from tertulia.executors.acp_definition import AcpDefinition
+from tertulia.executors.continuity_settings import Continuity
+from tertulia.scheduler.nursery import Nursery
+from tertulia.session.agent_door import AgentDoor
+from tertulia.session.child_environment import child_environment
+from tertulia.session.environment import Environment
+from tertulia.session.standing_door import StandingDoor
+from tertulia.session.workshop import Workshop
+
+
+class AcpBackends:
+    """Makes them."""
+
+    def __init__(
+        self, environment: Environment, workshop: Workshop, nursery: Nursery, continuity: Continuity, door: AgentDoor
+    ) -> None:
+        self._environment = environment
+        self._workshop = workshop
+        self._nursery = nursery
+        self._continuity = continuity
+        self._door = door
+        self._standing = StandingDoor(lambda: door.parts)
+        workshop.guests.add(self._standing)
+
+    def make(self, name: str, definition: AcpDefinition, system: SystemPart) -> Backend:
+        """One of them, for all conversations of the session."""
+        place, door = self._workshop.place, self._door
+        executor = AcpExecutor(
+            name,
+            definition,
+            self._workshop.sandbox,
+            child_environment(definition.program, self._environment.variables),
+            self._nursery.start,
+        )
+        self._workshop.guests.add(executor)
+        return ForeignAgent(
+            executor,
+            self._continuity,
+            definition.program.resuming,
+            roots=lambda rights: place.confinement(rights).writable_roots,
+            system=system,
+            server=self._standing.open,
+            variables=lambda talk: {} if door.parts is None else door.parts.agency.environment(talk.id),
+            host=lambda floor: GuestHost(floor, place, name),
+        )

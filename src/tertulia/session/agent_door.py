@@ -1,0 +1,187 @@
+"""The one MCP server that another agent gets: its conversation's tools, with the rights of its task, while it works.
+
+A socket that only this user can reach, made for one task and gone with it. The agent starts `agent_relay`, which copies
+bytes; everything is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tertulia.conversation.floor import Floor
+from tertulia.errors import UnsupportedByBackend
+from tertulia.mcp.broker import Broker, load_sdk
+from tertulia.mcp.lines import Lines
+from tertulia.mcp.server import Answer
+from tertulia.mcp.serving import ServedCall, ServedTool
+from tertulia.protocol.events import EventData
+from tertulia.protocol.tool_events import McpToolCallProgress
+from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.session import agent_relay
+from tertulia.session.brokerage import Brokerage
+from tertulia.session.outside_calls import call_from_outside
+from tertulia.session.parts import Parts
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.shared.message import SessionMessage
+
+_WORTH_IT = ("mcp", "injector")
+_SOURCES = (*_WORTH_IT, "conv")
+_LOOKING = frozenset({"conv_list", "conv_history"})
+MAX_LINE = 16 * 1024 * 1024
+_PARTING_S = 1.0
+INSTRUCTIONS = "The tools of the conversation that you work for. A refusal is JSON with `code` and `reason`."
+
+
+class AgentDoor:
+    """Opened for one task at a time. Serves nothing before it is told of the session."""
+
+    def __init__(self) -> None:
+        self.parts: Parts | None = None
+
+    def serve(self, parts: Parts) -> None:
+        """The session stands."""
+        self.parts = parts
+
+    @asynccontextmanager
+    async def open(self, floor: Floor) -> AsyncGenerator[tuple[str, ...]]:
+        """The command of the server, as long as the block lasts; empty where there is nothing worth serving."""
+        parts, talk = self.parts, floor.talk
+        rights = floor.rights()
+        specs = () if parts is None else parts.toolbox.offered(talk.terms, rights, delegating=False).specs
+        if parts is None or not any(spec.source in _WORTH_IT for spec in specs):
+            yield ()
+            return
+        await asyncio.to_thread(load_sdk)
+        folder = tempfile.mkdtemp(prefix="tertulia-door-")
+        served = AgentTools(parts, floor)
+        broker = Broker(served, name="tertulia", spawn=parts.nursery.start, instructions=INSTRUCTIONS)
+        clients = Clients(broker)
+        path = str(Path(folder) / "door")
+        try:
+            server = await asyncio.start_unix_server(clients.serve, path=path, limit=MAX_LINE)
+            try:
+                yield (sys.executable, "-I", "-S", agent_relay.__file__, path)
+            finally:
+                server.close()
+                await clients.close()
+        finally:
+            broker.close()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class AgentTools:
+    """Implements `Served` for one task.
+
+    Of the conversation tools it has only those that look: nobody here can be made to wait. What has to be asked is
+    asked of the session's own people, and not of the agent.
+    """
+
+    def __init__(self, parts: Parts, floor: Floor) -> None:
+        self._parts = parts
+        self._floor = floor
+        self._served = Brokerage(parts, floor.talk, rights=floor.rights, sources=_SOURCES)
+
+    async def tools(self) -> Sequence[ServedTool]:
+        """What the task may use, of what is served."""
+        return [tool for tool in await self._served.tools() if tool.name not in CONV_TOOLS or tool.name in _LOOKING]
+
+    async def call(self, call: ServedCall) -> Answer:
+        """With the rights of the task, at this moment."""
+        if call.tool in CONV_TOOLS and call.tool not in _LOOKING:
+            raise UnsupportedByBackend(f"{call.tool} is not for an agent that works for a conversation")
+        parts, floor = self._parts, self._floor
+
+        def heard(data: EventData) -> None:
+            if isinstance(data, McpToolCallProgress):
+                call.progress(data.progress, data.total, data.message)
+
+        arguments, rights = msgspec.json.encode(call.arguments).decode(), floor.rights()
+        result = await call_from_outside(parts, floor.talk, call.tool, arguments, _SOURCES, heard, rights=rights)
+        return Answer(result.text, not result.success, result.parts, result.structured)
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Whenever a server's tools may have changed."""
+        return self._served.watch(changed)
+
+
+class Clients:
+    """Those who are connected: mostly one."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One of them, until it is gone."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await _serve(self._broker, reader, writer)
+        except asyncio.CancelledError:
+            # By `close`, and by nobody else: asyncio's streams make a noise about a task of theirs that ends so.
+            pass
+        finally:
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def close(self) -> None:
+        """Nobody is served any more."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_PARTING_S)
+
+
+async def _serve(broker: Broker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    import anyio
+    from mcp.shared.message import SessionMessage
+
+    to_us, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    said, from_us = anyio.create_memory_object_stream[SessionMessage](0)
+    lines = Lines("an agent")
+    async with asyncio.TaskGroup() as group:
+        writing = group.create_task(_write(lines, from_us, writer))
+        reading = group.create_task(_read(lines, reader, to_us))
+        await broker.serve(heard, said)
+        reading.cancel()
+        said.close()
+        await asyncio.wait((writing,), timeout=_PARTING_S)
+        writing.cancel()
+
+
+async def _read(
+    lines: Lines, reader: asyncio.StreamReader, to_us: MemoryObjectSendStream[SessionMessage | Exception]
+) -> None:
+    from anyio import BrokenResourceError
+    from mcp.shared.message import SessionMessage
+
+    # A line that is too long is a ValueError; either way this client is done.
+    with suppress(BrokenResourceError, OSError, ValueError):
+        async with to_us:
+            while line := await reader.readline():
+                message = lines.read(line)
+                if message is not None:
+                    await to_us.send(SessionMessage(message))
+
+
+async def _write(
+    lines: Lines, from_us: MemoryObjectReceiveStream[SessionMessage], writer: asyncio.StreamWriter
+) -> None:
+    async with from_us:
+        async for each in from_us:
+            writer.write(lines.written(each.message))
+            with suppress(OSError):
+                await writer.drain()

@@ -1,0 +1,45 @@
+"""Run by its path, by another agent, as its MCP server: it copies bytes between that agent and our socket.
+
+Standard library only, and nothing of ours: it starts with every run of an agent.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+_CHUNK = 65_536
+
+
+def relay(path: str) -> None:
+    """Until the socket's side is done; the end of our input is passed on to it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.connect(path)
+        # A daemon: it may be left waiting for input that never comes.
+        threading.Thread(target=_up, args=(line,), daemon=True).start()
+        _copy(lambda: line.recv(_CHUNK), _write)
+
+
+def _up(line: socket.socket) -> None:
+    _copy(lambda: os.read(0, _CHUNK), line.sendall)
+    with suppress(OSError):
+        line.shutdown(socket.SHUT_WR)
+
+
+def _copy(read: Callable[[], bytes], write: Callable[[bytes], object]) -> None:
+    with suppress(OSError):
+        while data := read():
+            write(data)
+
+
+def _write(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]
+
+
+if __name__ == "__main__":
+    relay(sys.argv[1])

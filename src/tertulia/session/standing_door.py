@@ -1,0 +1,124 @@
+"""The one MCP server of an agent that stays for many tasks: one socket for a conversation, and whose task it is now.
+
+Between two tasks nobody may call anything: there are no rights to call it with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from tertulia.conversation.floor import Floor
+from tertulia.errors import McpError, NotRunning
+from tertulia.mcp.broker import Broker, load_sdk
+from tertulia.mcp.server import Answer
+from tertulia.mcp.serving import ServedCall, ServedTool
+from tertulia.protocol.ids import ConversationId
+from tertulia.session import agent_relay
+from tertulia.session.agent_door import INSTRUCTIONS, MAX_LINE, AgentTools, Clients
+from tertulia.session.parts import Parts
+
+
+class StandingDoor:
+    """Made with the first task of a conversation, kept until `forget`."""
+
+    def __init__(self, parts: Callable[[], Parts | None]) -> None:
+        """`parts`: the session, as soon as it stands."""
+        self._parts = parts
+        self._rooms: dict[ConversationId, _Room] = {}
+
+    @asynccontextmanager
+    async def open(self, floor: Floor) -> AsyncGenerator[tuple[str, ...]]:
+        """The command of the server; calls are served as long as the block lasts. Empty where MCP is not installed."""
+        parts = self._parts()
+        room = None if parts is None else await self._room(parts, floor)
+        if room is None:
+            yield ()
+            return
+        with room.tools.for_task(floor):
+            yield room.words
+
+    async def forget(self, conversation: ConversationId) -> None:
+        """The conversation is closed. Again is nothing."""
+        room = self._rooms.pop(conversation, None)
+        if room is not None:
+            await room.close()
+
+    async def close(self) -> None:
+        """All of them are."""
+        await asyncio.gather(*map(self.forget, list(self._rooms)))
+
+    async def _room(self, parts: Parts, floor: Floor) -> _Room | None:
+        conversation = floor.talk.id
+        if conversation not in self._rooms:
+            try:
+                await asyncio.to_thread(load_sdk)
+            except McpError:
+                # Without that extra there are no servers either, and nothing to serve.
+                return None
+            self._rooms[conversation] = await _Room.make(parts, floor)
+        return self._rooms[conversation]
+
+
+class _Room:
+    """A socket, and what is served there."""
+
+    def __init__(self, parts: Parts, floor: Floor, folder: str) -> None:
+        self.tools = _TaskTools(parts, floor)
+        self.path = str(Path(folder) / "door")
+        self.words = (sys.executable, "-I", "-S", agent_relay.__file__, self.path)
+        self._folder = folder
+        self._broker = Broker(self.tools, name="tertulia", spawn=parts.nursery.start, instructions=INSTRUCTIONS)
+        self._clients = Clients(self._broker)
+        self._server: asyncio.Server | None = None
+
+    @classmethod
+    async def make(cls, parts: Parts, floor: Floor) -> _Room:
+        """Listening, in a directory that only this user can enter."""
+        room = cls(parts, floor, tempfile.mkdtemp(prefix="tertulia-door-"))
+        try:
+            room._server = await asyncio.start_unix_server(room._clients.serve, path=room.path, limit=MAX_LINE)
+        except BaseException:
+            await room.close()
+            raise
+        return room
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        await self._clients.close()
+        self._broker.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class _TaskTools:
+    """Implements `Served` for whichever task runs now. What could be called in the last one can be looked at."""
+
+    def __init__(self, parts: Parts, floor: Floor) -> None:
+        self._parts = parts
+        self._last = AgentTools(parts, floor)
+        self._running = False
+
+    @contextmanager
+    def for_task(self, floor: Floor) -> Generator[None]:
+        self._last, self._running = AgentTools(self._parts, floor), True
+        try:
+            yield
+        finally:
+            self._running = False
+
+    async def tools(self) -> Sequence[ServedTool]:
+        return await self._last.tools()
+
+    async def call(self, call: ServedCall) -> Answer:
+        if not self._running:
+            raise NotRunning("no task of this conversation runs, and nothing can be called")
+        return await self._last.call(call)
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        return self._last.watch(changed)

@@ -1,0 +1,74 @@
+"""Our MCP server in this process, and the SDK's own client to it, in either era."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcp import Client
+
+from tertulia.mcp.broker import load_sdk
+from tertulia.scheduler.nursery import Nursery
+from tertulia.server.as_mcp import as_mcp
+from tertulia.session.host import Host
+from tertulia.session.settings import Settings
+from tests.server.client import model
+
+ERAS = ("legacy", "auto")
+"""Of the handshake, and without one."""
+
+
+class Stage:
+    """A client, the host behind its server, and what it was asked and told."""
+
+    def __init__(self, client: Client, host: Host) -> None:
+        self.client = client
+        self.host = host
+        self.asked: list[Any] = []
+        self.progress: list[tuple[float, str | None]] = []
+
+    async def call(self, tool: str, **arguments: Any) -> Any:
+        """Its structured content; a refusal is an assertion."""
+        answer = await self.client.call_tool(tool, arguments, progress_callback=self._heard)
+        assert not answer.is_error, answer
+        return answer.structured_content
+
+    async def refused(self, tool: str, **arguments: Any) -> str:
+        """The words of a refusal."""
+        answer = await self.client.call_tool(tool, arguments)
+        assert answer.is_error
+        return answer.content[0].text  # type: ignore[union-attr]
+
+    async def _heard(self, done: float, total: float | None, message: str | None) -> None:
+        self.progress.append((done, message))
+
+
+@asynccontextmanager
+async def mcp_stage(
+    era: str = "auto",
+    replies: Any = ("hello",),
+    answer: Callable[[Any], Any] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Stage]:
+    """`answer` says what the client's person says when asked."""
+    load_sdk()
+    host, nursery = Host(Settings(model=model(replies), **settings)), Nursery()
+    broker = as_mcp(host, nursery.start)
+    asked: list[Any] = []
+
+    async def elicit(context: Any, params: Any) -> Any:
+        asked.append(params)
+        assert answer is not None
+        return answer(params)
+
+    try:
+        handler = {} if answer is None else {"elicitation_callback": elicit}
+        async with Client(broker.server, mode=era, **handler) as client:  # type: ignore[arg-type]
+            stage = Stage(client, host)
+            stage.asked = asked
+            yield stage
+    finally:
+        broker.close()
+        await host.close()
+        await nursery.close(2)

@@ -1,0 +1,70 @@
+"""One tab: its title, its news, and a reader that does not keep up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tertulia.protocol.ids import ConversationId
+from tertulia.scheduler.reply import Failure
+from tertulia.server.as_acp_abilities import Editor
+from tertulia.server.as_acp_peer import Answered, Peer
+from tertulia.server.as_acp_tab import Tab, _failed
+from tertulia.session.host import Host
+from tertulia.testing import call, say
+from tests.server.acp_editor import desk, scripted
+from tests.server.client import MemorySink
+
+
+async def test_the_title_is_told_once_with_the_first_prompt(tmp_path: Path) -> None:
+    """Issue 10 (4)."""
+    async with desk(scripted("one", "two"), tmp_path) as at:
+        session = await at.new()
+        await at.prompt(session, "word " * 100)
+        await at.prompt(session, "again")
+        (told,) = at.editor.of(session, "session_info_update")
+        assert len(told["title"]) == 80
+
+
+async def test_nothing_is_told_before_the_client_knows_the_session() -> None:
+    """Issue 10 (4): and what has to be said about it is said once."""
+
+    async def serve(method: str, params: object) -> Answered:
+        return Answered()
+
+    host, sink = Host(scripted("hi")), MemorySink()
+    session = await host.start()
+    peer = Peer(sink, serve)
+    tab = Tab(session, peer, sink, editor=Editor(), remarks=["a remark"])
+    assert not sink.sent
+    tab.begin()
+    tab.begin()
+    told = [message["params"]["update"] for message in sink.messages]
+    assert [update["sessionUpdate"] for update in told].count("agent_thought_chunk") == 1
+    assert tab._label(session.root.id) == ""
+    assert tab._label(ConversationId("0123456789")) == "[01234567] "
+    await host.close()
+    await tab.close(1)
+
+
+async def test_what_a_child_does_carries_its_name(tmp_path: Path) -> None:
+    """Issue 10 (4): calls of other conversations of the session are shown, with whose they are."""
+    script = scripted(
+        call("conv_create", {"user_instruction": "help"}, "c1"),
+        say("", call("nothing_of_the_kind", {}, "c1"), match="help"),
+        "child done",
+        "root done",
+    )
+    async with desk(script, tmp_path) as at:
+        session = await at.new()
+        await at.prompt(session, "delegate")
+        first, second = at.editor.of(session, "tool_call")
+        assert (first["toolCallId"], second["toolCallId"]) == ("c1", "c1#2")
+        assert second["title"].startswith("[")
+        assert second["title"].endswith("] nothing_of_the_kind")
+        assert at.editor.said(session) == "root done"
+
+
+def test_a_failure_keeps_its_code() -> None:
+    """Issue 10 (4): data.code."""
+    assert _failed(Failure("timeout", "too slow")).code == "timeout"
+    assert (_failed(None).code, _failed(None).message) == ("internal", "the task failed")

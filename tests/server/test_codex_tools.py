@@ -1,0 +1,100 @@
+"""`codex` and `codex-reply`, as programs that know them call them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tertulia.models.script import fail, say
+from tests.mcp.connected import until
+from tests.server.mcp_stage import ERAS, mcp_stage
+
+
+async def test_their_schemas_are_those_that_hosts_know() -> None:
+    """Kebab-case, nothing unknown, {threadId, content} back."""
+    async with mcp_stage() as stage:
+        tools = {tool.name: tool for tool in (await stage.client.list_tools()).tools}
+        asked = tools["codex"].input_schema
+        assert set(asked["properties"]) == {
+            *("prompt", "model", "cwd", "approval-policy", "sandbox", "config", "base-instructions"),
+            *("developer-instructions", "compact-prompt"),
+        }
+        assert asked["required"] == ["prompt"]
+        assert asked["additionalProperties"] is False
+        assert set(tools["codex-reply"].input_schema["properties"]) == {"prompt", "threadId", "conversationId"}
+        for name in ("codex", "codex-reply"):
+            given = tools[name].output_schema
+            assert given is not None
+            assert set(given["properties"]) == set(given["required"]) == {"threadId", "content"}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_thread_goes_on_where_it_was(era: str, tmp_path: Path) -> None:
+    async with mcp_stage(era, ["one", "two", "three"]) as stage:
+        begun = await stage.call(
+            "codex", prompt="hi", sandbox="read-only", cwd=str(tmp_path), **{"base-instructions": "Be brief."}
+        )
+        assert begun["content"] == "one"
+        (session,) = stage.host.sessions()
+        assert session.id == begun["threadId"]
+        assert session.info.policy["sandbox"] == "read-only"
+        assert (await session.root.context()).base_instructions == "Be brief."
+        assert (await stage.call("codex-reply", prompt="go on", threadId=begun["threadId"]))["content"] == "two"
+        older = await stage.call("codex-reply", prompt="go on", conversationId=begun["threadId"])
+        assert older == {"threadId": begun["threadId"], "content": "three"}
+        assert len(await session.root.history()) == 6
+
+
+async def test_a_thread_that_was_closed_is_gone_on_with_from_its_record() -> None:
+    """What Codex's own server cannot."""
+    async with mcp_stage("auto", ["one", "two"]) as stage:
+        thread = (await stage.call("codex", prompt="hi"))["threadId"]
+        await stage.host.close_session(stage.host.find(thread))
+        assert (await stage.call("codex-reply", prompt="go on", threadId=thread))["content"] == "two"
+
+
+async def test_two_threads_do_not_wait_for_each_other() -> None:
+    """DESIGN, nouns: a thread is a session."""
+    gate = asyncio.Event()
+    async with mcp_stage("auto", [say("late", gate=gate), "quick"]) as stage:
+        slow = asyncio.ensure_future(stage.call("codex", prompt="slow"))
+        await until(lambda: bool(stage.progress))
+        assert (await stage.call("codex", prompt="quick"))["content"] == "quick"
+        assert not slow.done()
+        gate.set()
+        assert (await slow)["content"] == "late"
+
+
+async def test_a_thread_never_gets_more_than_the_server_has() -> None:
+    async with mcp_stage("auto", sandbox="read-only") as stage:
+        thread = (await stage.call("codex", prompt="hi", sandbox="danger-full-access"))["threadId"]
+        assert stage.host.find(thread).info.policy["sandbox"] == "read-only"
+
+
+async def test_a_task_that_fails_says_why_as_its_content() -> None:
+    async with mcp_stage("auto", [fail("the model is away")]) as stage:
+        assert "the model is away" in (await stage.call("codex", prompt="hi"))["content"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code"),
+    [
+        ("codex", {}, "invalid_params"),
+        ("codex", {"prompt": 7}, "invalid_params"),
+        ("codex", {"prompt": "x", "approval_policy": "never"}, "invalid_params"),
+        ("codex", {"prompt": "x", "sandbox": "none"}, "invalid_params"),
+        ("codex-reply", {"prompt": "x"}, "invalid_params"),
+        ("codex-reply", {"prompt": "x", "threadId": "6b1ab4f8-0c9e-4b52-8d2a-4be0a2a35a05"}, "not_found"),
+        ("codex-reply", {"prompt": "x", "threadId": "../x"}, "invalid_params"),
+    ],
+)
+async def test_what_is_wrong_is_refused_and_leaves_nothing_behind(
+    tool: str, arguments: dict[str, object], code: str
+) -> None:
+    async with mcp_stage() as stage:
+        said = json.loads(await stage.refused(tool, **arguments))
+        assert said["code"] == code
+        assert not stage.host.sessions()
