@@ -121,7 +121,9 @@ def provider() -> Iterator[Provider]:
                 self.send_header("content-type", "text/event-stream")
                 self.end_headers()
                 for kind, data in events:
-                    self.wfile.write(f"event: {kind}\ndata: {json.dumps({'type': kind, **data})}\n\n".encode())
+                    named = f"event: {kind}\n" if kind else ""
+                    told = {"type": kind, **data} if kind else data
+                    self.wfile.write(f"{named}data: {json.dumps(told)}\n\n".encode())
             except OSError:
                 # Whoever asked was stopped.
                 self.close_connection = True

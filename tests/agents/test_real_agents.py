@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.installed import REAL, RealAgent
+from tests.agents.installed import AGENTS, REAL, RealAgent
 from tests.agents.provider import Provider, provider
 from tests.executors.agents import until
 from tests.session.lives import Lives
@@ -260,6 +260,55 @@ async def test_it_calls_a_tool_of_ours(agent: RealAgent, home: Path, work: Path,
     assert "conv_list" in mock.bodies[-1]
     assert '"conv_create"' not in mock.bodies[-1]
     assert '"mcp__tertulia__conv_create"' not in mock.bodies[-1]
+
+
+@pytest.mark.parametrize("sandbox", ["danger-full-access", "workspace-write", "read-only"])
+async def test_its_own_sandbox_holds_it_to_our_rights(
+    agent: RealAgent, home: Path, work: Path, mock: Provider, sandbox: str
+) -> None:
+    """DESIGN fine print: they run in their own sandbox, started with the flags that match ours.
+
+    Outside of the workspace nothing is written, whether the command ran confined or, for want of a sandbox, not at all;
+    without limits it is.
+    """
+    if sandbox == "danger-full-access" and agent.backend == "claude" and os.geteuid() == 0:
+        pytest.skip("Claude Code refuses to work for root without limits")
+    # Not below the temporary directory, which both sandboxes let commands write.
+    outside = AGENTS.parent / f"written-by-{agent.backend}-{os.getpid()}"
+    mock.calls.append(lambda body: _command(body, f"touch {outside}"))
+    async with session(agent, home, work, mock, sandbox=sandbox) as acting:
+        conversation = await acting.session.open(backend=agent.backend)
+        reply = await conversation.message("please write")
+        assert reply.status == "completed", reply.error
+    assert "call-1" in _talk(mock.bodies[-1])
+    assert outside.exists() == (sandbox == "danger-full-access")
+    outside.unlink(missing_ok=True)
+
+
+async def test_without_the_right_to_a_shell_or_a_search_it_is_offered_none(
+    agent: RealAgent, home: Path, work: Path, mock: Provider
+) -> None:
+    """Rights only narrow, whoever does the work."""
+    async with session(agent, home, work, mock, sandbox="workspace-write") as acting:
+        conversation = await acting.session.open(backend=agent.backend)
+        assert (await conversation.message("hello")).status == "completed"
+        await conversation.set_context(shell_mode="none")
+        assert (await conversation.message("hello")).status == "completed"
+    before, after = (_tools(body) for body in mock.bodies)
+    assert before & {"exec_command", "Bash"}
+    assert not after & {"exec_command", "write_stdin", "Bash"}
+    assert not (before | after) & {"web_search", "WebSearch"}
+
+
+def _tools(body: str) -> set[str]:
+    return {tool.get("name") or tool["type"] for tool in json.loads(body)["tools"]}
+
+
+def _command(body: str, command: str) -> dict[str, Any]:
+    """How this agent runs a command."""
+    if "input" in json.loads(body):
+        return {"name": "exec_command", "arguments": {"cmd": command}}
+    return {"name": "Bash", "arguments": {"command": command, "description": "write"}}
 
 
 def _running(agent: RealAgent) -> list[int]:

@@ -44,7 +44,9 @@ def test_the_list_as_json(shell: Shell, program: Path) -> None:
     ran = shell.run("agents", "ls", "--json")
     first, second = json.loads(ran.out)
     assert first == {
-        "backend": "codex", "program": str(program), "version": "codex-cli 9.9.9",
+        "backend": "codex",
+        "program": str(program),
+        "version": "codex-cli 9.9.9",
         "install": "npm install -g @openai/codex",
     }
     assert (second["program"], second["version"]) == (None, None)

@@ -36,3 +36,29 @@ def test_warnings_of_the_configuration_go_to_standard_error(shell: Shell) -> Non
 def test_a_mistake_is_told_before_anything_is_served(shell: Shell) -> None:
     ran = shell.run("app-server", "-s", "loose")
     assert (ran.code, ran.out) == (2, "")
+
+
+def test_with_codex_it_speaks_that_protocol(shell: Shell) -> None:
+    """Issue 10 (5): `tertulia app-server --codex` stands in for `codex app-server`."""
+    lines = [
+        {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "test", "version": "1"}}},
+        {"method": "initialized"},
+        {"id": 2, "method": "thread/start", "params": {"sandbox": "danger-full-access"}},
+        {"id": 3, "method": "session/info"},
+        {"id": 4, "method": "model/list", "params": {}},
+    ]
+    sent = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    ran = shell.spawn("-s", "read-only", "app-server", "--codex", "-m", shell.script("fine"), input=sent)
+    assert (ran.code, ran.err) == (0, "")
+    answers = {line["id"]: line for line in ran.lines if "id" in line}
+    assert not any("jsonrpc" in line for line in ran.lines)
+    assert answers[2]["result"]["sandbox"]["type"] == "readOnly"
+    assert answers[2]["result"]["cwd"] == str(shell.folder)
+    assert answers[3]["error"]["code"] == -32601
+    assert [model["id"] for model in answers[4]["result"]["data"] if model["isDefault"]] == ["scripted/script.json"]
+
+
+def test_codex_and_resume_do_not_go_together(shell: Shell) -> None:
+    ran = shell.run("app-server", "--codex", "--resume", "3f2a")
+    assert (ran.code, ran.out) == (2, "")
+    assert "thread/resume" in ran.err

@@ -28,7 +28,10 @@ def broker(shell: Shell, *arguments: str) -> Iterator[tuple[subprocess.Popen[byt
     with shell.start("mcp-broker", "--http", "0", *arguments) as process:
         try:
             assert process.stdout is not None
-            yield process, json.loads(process.stdout.readline())
+            assert process.stderr is not None
+            said = process.stdout.readline()
+            assert said, process.stderr.read().decode()
+            yield process, json.loads(said)
         finally:
             process.kill()
 

@@ -167,3 +167,20 @@ def test_main_reads_the_command_line_of_the_process(
     monkeypatch.setattr(sys, "argv", ["tertulia", "--version"])
     assert main() == 0
     assert capsys.readouterr().out == f"tertulia {__version__}\n"
+
+
+def test_what_is_logged_where_nobody_set_up_a_log_shows_no_secret(shell: Shell) -> None:
+    """S001-45, E6: it goes to standard error."""
+    program = (
+        "import logging; from tertulia.apps.cli import main; from tertulia.policy.redaction import Redactor;"
+        "main(['--version']); main(['--version']); token = '0123456789abcdef' * 4; Redactor().register_token(token);"
+        "logging.getLogger('x').error('said %s', token)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    assert ran.stderr.decode() == "said 01234567[redacted:token]\n"

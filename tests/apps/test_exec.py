@@ -220,6 +220,20 @@ def test_json_lines_come_in_order_and_each_is_whole(shell: Shell, flag: str) -> 
     assert ran.err == ""
 
 
+def test_the_codex_sdk_gives_its_prompt_on_standard_input(shell: Shell) -> None:
+    """Issue 10 (5): `exec --experimental-json` as the SDK calls it, in a new thread and in a stored one."""
+    model = shell.script("one", "two", repeat=True)
+    flags = ("exec", "--experimental-json", "--skip-git-repo-check", "--config", 'approval_policy="never"')
+    first = shell.spawn(*flags, "--model", model, input=b"hello")
+    assert (first.code, first.err) == (0, "")
+    thread = first.lines[0]["thread_id"]
+    again = shell.spawn(*flags, "--model", model, "resume", thread, input=b"again")
+    assert (again.code, again.lines[0]["thread_id"]) == (0, thread)
+    assert [line["type"] for line in again.lines][-1] == "turn.completed"
+    assert shell.spawn(*flags, "--model", model, input=b"").code == 2
+    assert shell.spawn("exec", "--json", "-m", model, input=b"hello").code == 2, "only the SDK's own flag reads it"
+
+
 def test_what_a_project_asks_for_in_vain_is_told_in_both_ways(shell: Shell) -> None:
     config = shell.folder / "project" / ".tertulia" / "config.toml"
     config.parent.mkdir(parents=True)

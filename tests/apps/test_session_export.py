@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import tracemalloc
@@ -9,11 +10,13 @@ import tracemalloc
 import msgspec
 import pytest
 
+import tertulia
 from tertulia.apps import session_export
 from tertulia.apps.session_export import FORMAT, VERSION, PassingReader, exported
 from tertulia.rollout.compact import pack
 from tertulia.rollout.lines import Line
 from tertulia.rollout.store import Stored
+from tertulia.testing import ScriptedModel, call
 from tests.apps.keeping import DELEGATING, talk
 from tests.apps.running import Shell
 
@@ -55,6 +58,20 @@ def test_one_record_is_one_line_for_every_reader(shell: Shell) -> None:
     texts = [part["text"] for line in ran.lines if line.get("kind") == "said"
              for item in line["record"]["items"] for part in item["parts"]]  # fmt: skip
     assert texts.count(AWKWARD) == 2
+
+
+async def test_a_canvas_is_exported_with_its_page(shell: Shell) -> None:
+    """Issue 9, item 7."""
+    draw = call("canvas_update", {"html": "<p>Hello</p>", "title": "Hi"})
+    settings = tertulia.Settings(model=ScriptedModel([draw, "done"]))
+    async with tertulia.Session.start(settings) as session:
+        agent = await session.open(agent={"name": "ada", "archetype": "service"})
+        await agent.message("go")
+    ran = await asyncio.to_thread(shell.run, "sessions", "export", session.id)
+    (drawn,) = [each["record"] for each in ran.lines if each.get("kind") == "drawn"]
+    assert (drawn["html"], drawn["title"], drawn["revision"]) == ("<p>Hello</p>", "Hi", 1)
+    shown = await asyncio.to_thread(shell.run, "sessions", "replay", session.id, "--verify")
+    assert shown.code == 0, shown.err
 
 
 @pytest.mark.parametrize("policy", ["headers-only", "none"])

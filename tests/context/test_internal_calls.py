@@ -22,13 +22,13 @@ EMPLOYEE = AgentInstanceMeta(name="ada", archetype="employee")
 class House:
     """A dispatcher with one agent in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_s: float = 20.0) -> None:
         self.clock = FakeClock(1_700_000_000.0)
         self.tokens = SessionTokenStore(self.clock, ttl_s=60)
         self.canvases = CanvasStore()
         self.records: list[AuditRecord] = []
         handlers = {**self.canvases.handlers(), "bell.ring": self.ring, "bell.break": self.breaks, "bell.odd": self.odd}
-        self.internal = InternalTools(self.tokens, self.records.append, handlers, clock=self.clock, timeout_s=0.05)
+        self.internal = InternalTools(self.tokens, self.records.append, handlers, clock=self.clock, timeout_s=timeout_s)
         self.rung: list[tuple[InternalCall, Any]] = []
         self.token = self.enter("ada", "c1", "employee", 4711)
 
@@ -131,6 +131,10 @@ def dismiss(house: House) -> None:
     house.internal.dismiss("c1")
 
 
+def impatient(house: House) -> None:
+    house.internal._timeout_s = 0.05
+
+
 def nothing(house: House) -> None:
     pass
 
@@ -158,7 +162,7 @@ def nothing(house: House) -> None:
         (nothing, str, "canvas_update", {"html": 5}, "invalid_params"),
         (nothing, str, "canvas_update", {"html": "x" * 524_289}, "invalid_params"),
         (nothing, str, "odd", {}, "internal"),
-        (nothing, str, "odd", {"hang": True}, "timeout"),
+        (impatient, str, "odd", {"hang": True}, "timeout"),
     ],
 )
 async def test_a_call_that_is_refused_does_nothing_and_is_recorded(

@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from tests.contract.talking import DEADLINE_S, past
 from tests.mcp.fakes import bare, hostile, plain
 
 OBJECT = {"type": "object"}
+
+# The first server of a process waits for this, which on a busy machine takes longer than the grace of a session.
+import_module("mcp.client.streamable_http")
 
 
 def table(*options: str, **fields: Any) -> dict[str, Any]:

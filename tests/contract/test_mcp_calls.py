@@ -185,13 +185,16 @@ def peak_kib() -> int:
     "habit", ["wrong-ids", "twice", "bad-utf8", "chatty", "loud", "storm", "duplicate-tools", "slow-start", "strict"]
 )
 async def test_a_server_with_a_bad_habit_is_still_used(habit: str) -> None:
-    """C7, C9, C12: dropped, drained, coalesced; the answer is the right one."""
+    """C7, C9, C12: dropped with an event, drained, coalesced; the answer is the right one."""
     voice = Voice()
     async with voice.house({"a": spoilt(habit)}) as house:
         for text in ("one", "two"):
             voice.calls("a__echo", text=text)
             await soon(house.root.message("go"))
         assert await ends(house) == [(True, "one"), (True, "two")]
+        amiss = [data.message for data in await kinds(house, "warning") if "dropped" in data.message]
+        assert len(amiss) == len(set(amiss)), "each kind is told once"
+        assert bool(amiss) == (habit in ("wrong-ids", "twice", "bad-utf8", "chatty")), amiss
 
 
 @pytest.mark.parametrize("habit", ["dies-in-call", "closes-stdout", "sloppy", "deep", "bomb"])

@@ -387,6 +387,36 @@ async def test_elicitation_over_http_reaches_the_right_one_of_two_sessions() -> 
             await host.close()
 
 
+async def test_on_an_old_connection_that_is_shared_a_question_never_reaches_a_stranger(tmp_path: Path) -> None:
+    """C16, DESIGN: where it cannot be told who is asked, one conversation is in flight at a time."""
+    voice = Voice()
+    server = offering("ask", "echo", share="host", parallel=True)
+    host = tertulia.Host(tertulia.Settings(model=voice.model, mcp_servers={"a": server}))
+    try:
+        one, two = await host.start(), await host.start()
+        for house in (one, two):
+            await soon(house.root.message("hello"))
+        async with one.events() as first, two.events() as second:
+            voice.calls("a__ask", question="Of one?")
+            asked = asyncio.ensure_future(one.root.message("go"))
+            question = await until(first, "elicitation_request")
+            voice.calls("a__ask", question="Of two?")
+            other = asyncio.ensure_future(two.root.message("go"))
+            await until(second, "mcp_tool_call_begin")
+            assert not two.approvals.elicitations()
+            await one.approvals.resolve(question.data.elicitation_id, "allow", content={"ok": True})
+            await soon(asked)
+            question = await until(second, "elicitation_request")
+            assert question.data.message == "Of two?"
+            await two.approvals.resolve(question.data.elicitation_id, "deny")
+            await soon(other)
+        assert '"accept"' in (await ends(one))[0][1]
+        assert '"decline"' in (await ends(two))[0][1]
+        assert len(await kinds(one, "elicitation_request")) == len(await kinds(two, "elicitation_request")) == 1
+    finally:
+        await host.close()
+
+
 @pytest.mark.parametrize(
     "url", ["ftp://x/", "javascript:alert(1)", "-oProxyCommand=x", "http://", "http://a b/", "", "//x", "file:///etc"]
 )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import tertulia
 from tertulia import errors
 from tertulia.testing import call
-from tests.contract.serving_tools import Voice, define, ends, kinds, offered, offering, spoilt, table, tool
+from tests.contract.serving_tools import Voice, define, ends, kinds, modern, offered, offering, spoilt, table, tool
 from tests.contract.talking import past, session, soon
 
 NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
@@ -147,6 +147,27 @@ async def test_a_child_never_sees_more_than_its_caller_and_may_see_less() -> Non
         assert "a__pid" not in offered(made), "null returns to the ceiling, not to everything"
 
 
+@pytest.mark.parametrize(
+    ("caller", "asked", "given"),
+    [
+        (["a__*"], ["a__echo"], ["a__echo"]),
+        (["a__echo"], ["a__*"], ["a__echo"]),
+        (["a__*", "b__pid"], ["b__*", "a__pid"], ["a__pid", "b__pid"]),
+        (["a__*"], ["b__*"], []),
+        ([], ["a__*"], []),
+    ],
+)
+async def test_whole_servers_and_single_tools_intersect(caller: list[str], asked: list[str], given: list[str]) -> None:
+    """Narrowing: MCP allowlists intersect by what they stand for, not by how they are written."""
+    voice = Voice()
+    async with voice.house({"a": offering("echo", "pid"), "b": offering("echo", "pid")}) as house:
+        talk = await house.open(mcp_tool_allowlist=caller)
+        voice.calls("conv_create", user_instruction="go", mcp_allowlist=asked)
+        await soon(talk.message("go"))
+        (made,) = [each for each in house.conversations() if each not in (house.root, talk)]
+        assert offered(made) == given
+
+
 async def test_an_unknown_name_in_conv_create_is_an_output_and_makes_no_child() -> None:
     """S000-29 from the model's side."""
     voice = Voice()
@@ -220,6 +241,50 @@ async def test_a_definition_that_changes_inside_a_task_is_not_called_in_it(tmp_p
         assert offers == {("a__define", "a__echo")}, "never inside a task"
         assert outcomes == sorted(outcomes, reverse=True), "once refused it stays refused"
         await _sees(house, house.root, ["a__define"])
+
+
+async def test_a_list_that_runs_out_is_asked_for_again_between_tasks(tmp_path: Path) -> None:
+    """X-23: `ttlMs`. A new tool appears, a changed one is withheld."""
+    file = tmp_path / "tools.json"
+    option = define(file, tool("echo", "Says."), ttlMs=1)
+    async with Voice().house({"a": modern("--define", option)}) as house:
+        assert offered(house.root) == ["a__echo"]
+        define(file, tool("echo", "Deletes."), tool("version"), ttlMs=1)
+        await _sees(house, house.root, ["a__version"])
+
+
+async def test_a_server_of_the_new_era_tells_of_changes_too() -> None:
+    """X-23: whoever listens hears of it."""
+    voice = Voice()
+    async with voice.house({"a": modern()}) as house:
+        before = offered(house.root)
+        voice.calls("a__change")
+        await soon(house.root.message("go"))
+        await _sees(house, house.root, sorted([*before, "a__new8"]))
+
+
+async def test_a_listing_that_fails_keeps_the_view(tmp_path: Path) -> None:
+    """X-23: failed listing keeps the old view."""
+    file = tmp_path / "tools.json"
+    voice = Voice()
+    async with voice.house({"a": table("--define", define(file, tool("echo"), tool("define")))}) as house:
+        file.write_text('{"tools": 7}')
+        voice.calls("a__define", tools=[])
+        await soon(house.root.message("go"))
+        for _ in range(5):
+            await soon(house.root.message("and now?"))
+        assert offered(house.root) == ["a__define", "a__echo"]
+        voice.calls("a__echo", text="still")
+        await soon(house.root.message("go"))
+        assert (await ends(house))[-1] == (True, "still")
+
+
+async def test_too_many_tools_are_cut_aloud(tmp_path: Path) -> None:
+    """C14 in spirit: bounded, and not in silence."""
+    option = define(tmp_path / "t", *(tool(f"t{number:05}") for number in range(3_000)))
+    async with Voice().house({"a": table("--define", option)}) as house:
+        assert len(offered(house.root)) == 1_000
+        assert any("3,000" in data.message for data in await kinds(house, "warning"))
 
 
 @pytest.mark.parametrize("how", ["description", "schema", "hint"])
@@ -311,7 +376,7 @@ WORDS = st.text(
 )
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(["a", "A", "a_", "a__b", "b"]), st.lists(WORDS, max_size=6), min_size=1))
 async def test_names_are_legal_unique_and_never_shadow(tmp_path: Path, servers: dict[str, list[str]]) -> None:
     """C4: collisions, case, Unicode. Whatever they are called, what is offered is legal, unique and always the same."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Literal
 
@@ -195,3 +196,20 @@ async def test_a_resumed_run_that_fails_later_has_failed() -> None:
     with pytest.raises(AgentFailed, match="broke"):
         await ask(doing, stands)
     assert len(actor.assignments) == 2
+
+
+async def test_an_agent_that_goes_on_after_its_task_was_given_up_is_heard_no_more() -> None:
+    """HARDENING I6: what comes late is discarded."""
+    stands = calm()
+    actor = Actor([AgentText("1", "in time"), AgentText("2", "too late"), Finished("too late")])
+    real = actor.run
+
+    async def run(assignment: Assignment) -> AsyncGenerator[Step, None]:
+        async for step in real(assignment):
+            yield step
+            stands.floor.revoke()
+
+    actor.run = run  # type: ignore[method-assign]
+    with pytest.raises(asyncio.CancelledError):
+        await ask(agent(actor), stands)
+    assert [item.text for item in stands.talk.history.messages()] == ["hello", "in time"]

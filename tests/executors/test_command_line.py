@@ -77,6 +77,20 @@ def test_a_mode_without_words_is_refused_but_full_access() -> None:
         command_line("mine", definition, asked(rights=READ_ONLY))
 
 
+def test_tools_that_the_conversation_has_no_right_to_are_taken_from_it() -> None:
+    """Rights only narrow, whoever does the work: no shell, no search."""
+    less = replace(TOP, shell=False, tools_web_search_request=False)
+    for definition in (CODEX, CLAUDE):
+        assert definition.no_shell is not None
+        taken = (*definition.no_shell, *definition.no_search)
+        assert " ".join(taken) in " ".join(command_line("x", definition, asked(rights=less)))
+        assert " ".join(definition.no_shell) not in " ".join(command_line("x", definition, asked()))
+    bare = ExecutorDefinition(command=("mine",))
+    with pytest.raises(UnsupportedByBackend, match="does not say how its shell is taken away"):
+        command_line("mine", bare, asked(rights=less))
+    assert command_line("mine", replace(bare, no_shell=()), asked(rights=less)) == ("mine",)
+
+
 def test_the_system_part_goes_in_each_run_in_the_agents_own_way() -> None:
     """X-63: in each run, resumed ones too; what is told may contain anything."""
     told = ('say "hi"\n{json} {text} {id} 😀', "", "more\0")

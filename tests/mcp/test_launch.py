@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tertulia.errors import McpError
-from tertulia.mcp.launch import USUAL, Launch, is_secret, launch_of, secrets_in
+from tertulia.mcp.launch import USUAL, Launch, is_secret, launch_of, secrets_given, secrets_in
 from tertulia.mcp.servers import server_from_wire
 
 VARIABLES = {
@@ -160,3 +160,18 @@ def test_names_tell_secrets() -> None:
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"command": "x", "args": ["--token=def"], "env": {"API_TOKEN": "word"}, "env_vars": ["GH_TOKEN"]},
+        {"url": "https://x/?api_key=qqq", "http_headers": {"X-Key": "zzz"}, "bearer_token_env_var": "GH_TOKEN"},
+        {"url": "https://x/", "env_http_headers": {"X-Key": "GH_TOKEN"}, "http_headers": {"Accept": "no-secret"}},
+    ],
+)
+def test_what_is_started_knows_its_secrets_too(table: dict[str, Any]) -> None:
+    definition = server_from_wire("x", table, origin="user")
+    given = set(secrets_given(definition, launch_of(definition, VARIABLES)))
+    assert given >= set(secrets_in(definition, VARIABLES))
+    assert "no-secret" not in given

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
-from tertulia.mcp.lines import Lines
+from tertulia.mcp.lines import Lines, mended
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
@@ -139,6 +139,31 @@ def test_in_the_modern_era_an_answer_that_does_not_say_whether_it_is_complete_is
     assert isinstance(old, JSONRPCResponse)
     assert isinstance(new, JSONRPCResponse)
     assert (old.result, new.result) == ({}, {"resultType": "complete"})
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (rb"a\ud83d!", "a\ufffd!"),
+        (rb"a\uDE00!", "a\ufffd!"),
+        (rb"\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
+        (rb"\\ud83d \ud83d", "\\ud83d \ufffd"),
+        (rb"\"\n\ud83d", '"\n\ufffd'),
+    ],
+)
+def test_half_a_character_does_not_cost_the_answer(raw: bytes, text: str) -> None:
+    """Texts are cut in the middle of a character every day, and who waits for the answer would wait for its timeout."""
+    lines = asking(1)
+    heard = lines.read(b'{"jsonrpc": "2.0", "id": 1, "result": {"text": "' + raw + b'"}}')
+    assert isinstance(heard, JSONRPCResponse)
+    assert heard.result == {"text": text}
+    assert not lines.dropped
+
+
+@given(text=st.text())
+def test_what_is_whole_is_not_mended(text: str) -> None:
+    for spelled in (json.dumps(text).encode(), msgspec.json.encode(text.encode("utf-8", "replace").decode())):
+        assert json.loads(mended(spelled)) == json.loads(spelled)
 
 
 @given(data=st.binary(max_size=40) | JSON.map(msgspec.json.encode))

@@ -12,6 +12,7 @@ import pytest
 from tertulia.errors import McpError, NotFound
 from tertulia.mcp.manager import GRACE_S, REFRESH_GRACE_S, SessionServers
 from tertulia.mcp.member import Candidate
+from tertulia.mcp.server import Answer
 from tertulia.mcp.twin import twin_tool
 from tertulia.protocol.events import EventData, Warning
 from tertulia.protocol.ids import ConversationId
@@ -265,3 +266,22 @@ async def test_nothing_is_told_of_a_session_that_is_over() -> None:
         await steps()
         assert on.told == before
         assert on.home.twin.open == 0
+
+
+@in_virtual_time
+async def test_what_a_server_sent_amiss_is_told_after_the_call() -> None:
+    """C7: dropped, and an event; the call has its answer."""
+    async with office(candidate()) as on:
+        await on.servers.settle()
+
+        async def odd(*_: object) -> Answer:
+            on.home.twin.connections[-1].dropped["an answer that nobody waits for"] += 1
+            return Answer("fine")
+
+        on.home.twin.handlers["echo"] = odd
+        for _ in range(2):
+            assert await on.call("fs__echo", A) == "fine"
+        warnings = [told for told in on.told if isinstance(told, Warning)]
+        assert [(told.code, told.message) for told in warnings] == [
+            ("mcp_server", "MCP server 'fs' sent an answer that nobody waits for; it was dropped")
+        ]

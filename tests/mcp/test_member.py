@@ -89,3 +89,17 @@ async def test_releasing_it_gives_back_what_conversations_had_of_their_own() -> 
         member.release()
         member.release()
         assert (home.pool.leases(), member.own) == (0, {})
+
+
+@in_virtual_time
+async def test_what_a_server_sends_amiss_is_told_once_however_often_it_starts() -> None:
+    """C7: dropped, and an event."""
+    async with house() as home:
+        lease = home.lease(start="lazy")
+        member = Member(candidate(), lease)
+        for turn in range(3):
+            await lease.server.refresh()
+            home.twin.connections[-1].dropped["an answer that nobody waits for"] += 2
+            assert len(member.news()) == (turn == 0)
+            await lease.server.stop()
+            assert member.news() == []

@@ -10,12 +10,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest
 
-from tertulia.errors import McpError
+from tertulia.errors import Closed, McpError
 from tertulia.mcp import stdio_transport
 from tertulia.mcp.definition import ServerDefinition, Stdio
 from tertulia.mcp.launch import launch_of
+from tertulia.mcp.lines import Lines
+from tertulia.sandbox.runner import Finished, Output
 from tests.mcp.connected import Asked, Reach, call, recorded, until
 from tests.mcp.fakes import VARIABLES, bare, by_stdio, hostile
 from tests.sandbox.confined import need, tagged
@@ -125,9 +130,54 @@ async def test_a18_nothing_of_a_server_survives_the_product_that_is_killed() -> 
 
 
 async def test_c9_600_kb_on_stderr_hinder_nobody(reach: Reach) -> None:
+    """And no more than the end of it is kept."""
     link = await reach(by_stdio(hostile("loud")))
     for n in range(3):
         assert (await call(link, "echo", text=str(n))).text == str(n)
+    kept = link._transport._errors  # type: ignore[union-attr]
+    assert 0 < len(kept) <= 2 * stdio_transport.MAX_ERROR_OUTPUT
+
+
+SECRET = "not-to-be-shown-4711"
+
+
+async def test_one_that_ends_before_it_reads_still_has_its_last_words_without_its_secrets(reach: Reach) -> None:
+    """C11: its end says more than that it takes no input. Secrets are taken out before the words are cut."""
+    shouts = f'echo "$API_TOKEN {"x" * 285}" >&2; exit 3'
+    with pytest.raises(McpError) as refused:
+        await reach(by_stdio(("/bin/sh", "-c", shouts), env={"API_TOKEN": SECRET}))
+    assert "it exited with code 3; its last words: " in refused.value.message
+    assert "x" * 285 in refused.value.message
+    assert "4711" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("finished", "why"),
+    [(Finished(3, "exited", Output(b"", b"", 0), 0.1), "it exited with 3"), (None, "it takes no more input")],
+)
+async def test_the_end_of_a_server_is_why_it_takes_no_more_input(finished: Finished | None, why: str) -> None:
+    """C11: whoever writes first to one that has ended knows as much as whoever waits for its end."""
+
+    class Ended:
+        async def write(self, data: bytes) -> None:
+            raise Closed("its input is closed")
+
+        async def wait(self, seconds: float) -> Finished | None:
+            return finished
+
+    told: list[str] = []
+    end_of = lambda ended: f"it exited with {ended.exit_code}"  # noqa: E731
+    writes = stdio_transport._Writes(Lines("fake"), Ended(), told.append, end_of)  # type: ignore[arg-type]
+    ping = SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
+    with pytest.raises(anyio.ClosedResourceError):
+        await writes.send(ping)
+    assert told == [why]
+
+
+async def test_what_a_server_was_given_in_confidence_is_not_in_its_errors(reach: Reach) -> None:
+    link = await reach(by_stdio(bare(), env={"API_TOKEN": SECRET}))
+    with pytest.raises(McpError, match=r"no tool \[redacted:secret\]"):
+        await call(link, SECRET)
 
 
 @pytest.mark.parametrize("size", [65_537, 1 << 20])

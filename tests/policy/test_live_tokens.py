@@ -60,6 +60,15 @@ def test_no_text_around_it_and_no_cut_hides_a_token(before: str, after: str, cut
         assert cleaned == before + piece + after
 
 
+@pytest.mark.parametrize("length", [12, 13, 20, 40])
+def test_a_piece_of_its_middle_is_taken_out_too(length: int) -> None:
+    """S001-45: a text may come in pieces."""
+    secret, tokens = token(1), holding(1, 2)
+    for at in range(1, 64 - length):
+        assert tokens.text(f"x{secret[at : at + length]}x") == "x[redacted:token]x"
+    assert tokens.text(secret[20:31]) == secret[20:31], "less than twelve is found by chance"
+
+
 def test_two_tokens_in_one_run_of_digits_are_both_found() -> None:
     one, two = token(1), token(2)
     cleaned = holding(1, 2).text(f"00{one}{two}ff{one[:30]}")

@@ -14,13 +14,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tertulia.policy.redaction import RedactingFilter, Redactor, for_the_log, log_filter, secrets_of
-from tertulia.protocol.ids import CallId
+from tertulia.protocol.events import AgentMessageDelta
+from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.storage import Full, HeadersOnly
 from tertulia.protocol.tool_events import ToolCallBegin
 
 A40 = "aB3dE5gH7jK9mN1pQ3sT5vX7zA9cE1gH3kM5oQ7s"
 HEX = "0123456789abcdef" * 4
-TOKEN = "0f1e2d3c4b5a6978" * 4
+TOKEN = "0f1e2d3c4b5a69788796a5b4c3d2e1f00123456789abcdeffedcba9876543210"
 PEM = f"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{A40}\n{A40}==\n-----END RSA PRIVATE KEY-----"
 
 # Put together here, so that nobody who scans this file for keys finds any.
@@ -319,6 +320,16 @@ def test_data_for_listeners_is_without_tokens_and_of_the_same_type() -> None:
     assert redactor.without_tokens(other) is other
     for odd in ({"x": object()}, "\ud800"):
         assert redactor.without_tokens(odd) is odd
+
+
+def test_a_token_in_pieces_is_taken_out_of_the_events_of_a_session() -> None:
+    """S001-45."""
+    redactor = Redactor()
+    redactor.register_token(TOKEN)
+    clean = redactor.event_cleaner()
+    pieces = [TOKEN[at : at + 4] for at in range(0, 64, 4)]
+    said = [clean(AgentMessageDelta(piece, ItemId("i"), 4 * at)) for at, piece in enumerate(pieces)]
+    assert "".join(data["text"] for data in said) == f"{TOKEN[:8]}[redacted:token]"
 
 
 def test_a_log_knows_the_tokens_of_every_session_of_its_process() -> None:

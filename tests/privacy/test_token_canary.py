@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -65,6 +66,19 @@ def test_it_was_said_everywhere(ran: Ran) -> None:
 def test_nobody_was_told_more_than_its_beginning(ran: Ran, where: str) -> None:
     """S001-45, X-44: events as subscribers get them, answers of operations, the audit."""
     assert leaks((ran.folder / "user" / where).read_bytes(), ran.token) == []
+
+
+def test_nobody_can_put_it_together_from_pieces(ran: Ran) -> None:
+    """S001-45: texts of the model come twenty characters at a time, output of commands as it comes."""
+    texts: dict[str, str] = {}
+    for line in (ran.folder / "user" / "told" / "events").read_bytes().splitlines():
+        event = json.loads(line)
+        if event["type"].endswith("_delta"):
+            item = event["data"]["item_id"]
+            assert event["data"]["offset"] == len(texts.get(item, ""))
+            texts[item] = texts.get(item, "") + event["data"]["text"]
+    assert sum(f"{ran.token[:SHOWN]}[redacted:token]" in text for text in texts.values()) >= 4
+    assert leaks("\n".join(texts.values()).encode(), ran.token) == []
 
 
 def test_no_more_of_it_is_in_the_log(ran: Ran) -> None:

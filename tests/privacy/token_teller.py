@@ -114,7 +114,7 @@ async def tell(end: str) -> None:
         raise RuntimeError(mouth.all)
 
     again = [lambda asked: ScriptedReply(text=mouth.all)] * 3
-    model = ScriptedModel([*script(mouth), *again, lambda asked: fail(mouth.all), explode])
+    model = ScriptedModel([*script(mouth), *again, lambda asked: fail(mouth.all), explode], chunk=20)
     settings = tertulia.Settings(
         model=model, providers=[porter], sandbox="danger-full-access", approval_policy="untrusted", network=True
     )

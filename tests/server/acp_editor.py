@@ -119,7 +119,12 @@ class Desk:
         )
 
     async def new(self, **fields: Any) -> str:
-        return (await self.conn.new_session(cwd=str(self.cwd), **fields)).session_id
+        made = (await self.conn.new_session(cwd=str(self.cwd), **fields)).session_id
+        # A busy machine may need longer for a server than a first turn waits for it.
+        async with asyncio.timeout(DEADLINE_S):
+            for server in self.session(made).parts.servers._servers():
+                await server.settled()
+        return made
 
     async def prompt(self, session_id: str, *blocks: Any) -> Any:
         content = [acp.text_block(block) if isinstance(block, str) else block for block in blocks]

@@ -53,7 +53,9 @@ class CodexClient:
             if "id" in message and "method" in message:
                 said = self.decisions.pop(0) if self.decisions else {"decision": "accept"}
                 if said is not None:
-                    self.send({"id": message["id"], **({"result": said} if isinstance(said, dict) else {"error": said})})
+                    self.send(
+                        {"id": message["id"], **({"result": said} if isinstance(said, dict) else {"error": said})}
+                    )
             self._news.set()
 
     def send(self, message: Any) -> None:
@@ -135,14 +137,15 @@ def scripted(*replies: ReplyLike, **settings: Any) -> Settings:
     return Settings(model=ScriptedModel(list(replies), repeat=False), close_timeout_s=5, **settings)
 
 
-
 @asynccontextmanager
 async def desk(settings: Settings, cwd: Path, *, hello: bool = True, mute: Iterable[str] = ()) -> AsyncIterator[Desk]:
     """A client that has said `initialize`. In the end nothing of it is left."""
     hosts: list[Host] = []
+    connected = asyncio.Event()
 
     def connect(host: Host, sink: Sink, ready: Session | None) -> Client:
         hosts.append(host)
+        connected.set()
 
         def settle(where: Path) -> Settled:
             return Settled(replace(settings, cwd=str(where)))
@@ -163,8 +166,7 @@ async def desk(settings: Settings, cwd: Path, *, hello: bool = True, mute: Itera
             await client.call("initialize", clientInfo={"name": "test", "version": "1"}, capabilities=able)
             client.send({"method": "initialized"})
         else:
-            while not hosts:
-                await asyncio.sleep(0)
+            await connected.wait()
         at = Desk(client, hosts[0])
         at.hang_up = writer.transport.abort
         yield at

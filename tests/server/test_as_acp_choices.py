@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from tertulia.server.as_acp_choices import known_models
 from tertulia.session.environment import Environment
+from tertulia.testing import call
 from tests.server.acp_editor import desk, scripted
 from tests.server.test_as_acp import refused
 
@@ -64,6 +66,23 @@ async def test_options_choose_the_mode_and_the_model_and_are_told_when_they_chan
         for config, value in (("model", "nobody/knows"), ("colour", "blue"), ("mode", "yolo")):
             wrong: Any = at.conn.set_config_option(config_id=config, session_id=session, value=value)
             assert (await refused(wrong))[1] == "invalid_params"
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+async def test_a_mode_really_holds_for_the_next_command(tmp_path: Path) -> None:
+    """Issue 10 (4): the sandbox of a command is that of the mode that the editor shows."""
+    touch = {"command": ["touch", "made"]}
+    script = scripted(*[call("shell", touch), "tried"] * 2, approval_policy="never")
+    async with desk(script, tmp_path) as at:
+        session = await at.new()
+        await at.conn.set_session_mode(session_id=session, mode_id="read-only")
+        await at.prompt(session, "touch it")
+        assert not (tmp_path / "made").exists()
+        await at.conn.set_session_mode(session_id=session, mode_id="workspace-write")
+        await at.prompt(session, "touch it")
+        assert (tmp_path / "made").exists()
+        ends = [update["status"] for update in at.editor.of(session, "tool_call_update") if "rawOutput" in update]
+        assert ends == ["failed", "completed"]
 
 
 def test_only_models_are_offered_whose_key_is_there(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from acp import schema as s
 from tertulia.server.as_acp_house import House, Settled
 from tertulia.server.as_acp_stdio import serve
 from tertulia.session.host import Host
+from tertulia.session.session import Session
 from tertulia.session.settings import Settings, current_environment
 from tertulia.testing import ScriptedModel, call, say
 from tests.server.acp_editor import DEADLINE_S, Desk, Silence, desk, scripted
@@ -87,6 +88,28 @@ async def test_leaving_while_an_mcp_server_works_ends_the_server(tmp_path: Path)
         (pid,) = pids(record)
         await left(at, running)
         assert not is_alive(pid)
+
+
+async def test_leaving_while_a_session_is_being_made_leaves_neither_it_nor_its_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 10 (4): the answer to `session/new` finds nobody."""
+    record = tmp_path / "record"
+    args = [FAKE, "stdio", "--record", str(record)]
+    server = s.McpServerStdio(name="fake", command=sys.executable, args=args, env=[])
+    async with desk(scripted("hi"), tmp_path) as at:
+        begun, start = asyncio.Event(), at.host.start
+
+        async def starting(settings: Settings | None = None) -> Session:
+            begun.set()
+            return await start(settings)
+
+        monkeypatch.setattr(at.host, "start", starting)
+        making = asyncio.create_task(at.new(mcp_servers=[server]))
+        await begun.wait()
+        await left(at, making)
+        assert not at.host.sessions()
+        assert not [pid for pid in (pids(record) if record.exists() else []) if is_alive(pid)]
 
 
 # ── bytes ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -13,6 +13,7 @@ from tertulia.session.host import Host
 from tertulia.testing import call, say
 from tests.server.acp_editor import desk, scripted
 from tests.server.client import MemorySink
+from tests.server.test_as_acp import refused
 
 
 async def test_the_title_is_told_once_with_the_first_prompt(tmp_path: Path) -> None:
@@ -68,3 +69,13 @@ def test_a_failure_keeps_its_code() -> None:
     """Issue 10 (4): data.code."""
     assert _failed(Failure("timeout", "too slow")).code == "timeout"
     assert (_failed(None).code, _failed(None).message) == ("internal", "the task failed")
+
+
+async def test_a_prompt_that_is_refused_leaves_neither_a_title_nor_a_word(tmp_path: Path) -> None:
+    """Issue 10 (4): an empty one, and one that is too long."""
+    async with desk(scripted("hi"), tmp_path) as at:
+        session = await at.new()
+        for blocks in ((), ("",), ("x" * (16 * 1024 * 1024 + 1),)):
+            assert (await refused(at.prompt(session, *blocks)))[:2] == (-32602, "invalid_params")
+        assert not at.editor.of(session, "session_info_update")
+        assert (await at.prompt(session, "hello")).stop_reason == "end_turn"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
-from tertulia.server.guard import Hosts
+from tertulia.server.guard import Guard, Hosts
 from tests.server.served import TOKEN, Place, served, status
 
 FOREIGN_HOSTS = [
@@ -155,3 +156,30 @@ async def test_a_server_for_other_machines_is_called_by_address_or_by_its_names(
             assert status(await place.raw(place.head("GET", "/health", Host=name))) == 200, name
         for name in ("evil.example", "box.evil", "10.0.0.7.evil", "localhost"):
             assert status(await place.raw(place.head("GET", "/health", Host=name))) == 421, name
+
+
+async def test_files_for_everybody_need_no_token_and_every_other_check() -> None:
+    """DESIGN, Servers: only static files need none."""
+    reached: list[str] = []
+
+    async def files(scope: Any, receive: Any, send: Any) -> None:
+        reached.append(scope["path"])
+
+    guard = Guard(files, TOKEN, public=lambda path: path == "/logo.svg")
+
+    async def ask(path: str, kind: str = "http", **headers: str) -> int:
+        pairs = [(name.encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()]
+        said: list[Any] = []
+
+        async def send(message: Any) -> None:
+            said.append(message)
+
+        await guard({"type": kind, "path": path, "method": "GET", "headers": pairs}, files, send)  # type: ignore[arg-type]
+        return said[0].get("status", 0) if said else 200
+
+    assert await ask("/logo.svg") == 200
+    assert await ask("/other") == 401
+    assert await ask("/logo.svg", host="evil.example") == 421
+    assert await ask("/logo.svg", origin="http://evil.example") == 403
+    assert await ask("/logo.svg", kind="websocket") == 0
+    assert reached == ["/logo.svg"]

@@ -38,6 +38,22 @@ async def test_one_that_nobody_follows_is_closed_after_a_while_and_can_be_resume
     assert (await host.resume(session.id)).id == session.id
 
 
+async def test_one_whose_words_would_be_lost_stays_a_day() -> None:
+    """What a client finds when it comes back is what it left."""
+    clock = FakeClock()
+    host = Host(Settings(model=model(), storage_policy="headers_only"))
+    session = await host.start()
+    idle = IdleSessions(host, clock, idle_s=100)
+    await idle.look()
+    clock.advance(2_399)
+    await idle.look()
+    assert host.sessions() == [session]
+    clock.advance(1)
+    await idle.look()
+    assert not host.sessions()
+    await host.close()
+
+
 async def test_whatever_happens_in_it_begins_the_wait_again(host: Host) -> None:
     clock = FakeClock()
     session = await host.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tertulia.protocol.events import AgentMessage, AgentMessageDelta, TaskStarted
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.tool_events import PlanUpdate, ToolCallBegin, ToolCallEnd
+from tertulia.protocol.tool_events import McpToolCallProgress, PlanUpdate, ToolCallBegin, ToolCallEnd
 from tertulia.server.mcp_progress import Progress
 
 
@@ -33,6 +33,15 @@ def test_each_event_that_a_person_would_want_to_see_is_a_step_in_a_few_words() -
         (5.0, None, "has a new plan"),
         (6.0, None, "all done"),
     ]
+
+
+def test_how_far_a_tool_has_come_is_a_step_where_it_says_so_in_words() -> None:
+    """What a client is told only ever grows, whatever a server counts."""
+    half = McpToolCallProgress(
+        CallId("c"), progress=0.5, total=1.0, message="half of it", item_id=ItemId("i"), offset=0
+    )
+    silent = McpToolCallProgress(CallId("c"), progress=0.1, total=1.0, message=None, item_id=ItemId("i"), offset=0)
+    assert told(TaskStarted("user"), half, silent) == [(1.0, None, "the agent begins"), (2.0, None, "half of it")]
 
 
 def test_pieces_of_a_text_are_no_steps() -> None:

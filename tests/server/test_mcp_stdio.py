@@ -52,6 +52,8 @@ def start(shell: Shell, record: Path, **options: Any) -> subprocess.Popen[bytes]
     broker.stdin.write(json.dumps(HELLO).encode() + b"\n")
     broker.stdin.flush()
     assert json.loads(broker.stdout.readline())["id"] == 1
+    # It serves whether or not its servers are up; what a test asks is what becomes of one that is.
+    asyncio.run(until(lambda: any(line.startswith("start") for line in recorded(record))))
     return broker
 
 

@@ -57,6 +57,16 @@ async def test_what_is_no_request_is_answered_as_json_rpc_says_and_the_connectio
         assert "result" in await talker.call("initialize")
 
 
+async def test_a_batch_is_answered_as_one() -> None:
+    """D10: as many as there may be."""
+    async with served() as place, place.socket() as talker:
+        await talker.call("initialize")
+        asked = [{"jsonrpc": "2.0", "id": number, "method": "session/info"} for number in range(100)]
+        await talker.socket.send(json.dumps(asked))
+        answers = await talker.answer("batch")
+        assert sorted(answer["id"] for answer in answers) == list(range(100))
+
+
 @pytest.mark.parametrize("id", [0, -1, 1.5, 2**70, "", "ä", "x" * 1_000])
 async def test_an_id_comes_back_as_it_was(id: Any) -> None:
     """D10."""

@@ -10,14 +10,22 @@ import msgspec
 import pytest
 
 import tertulia
+from tertulia.context.offers import McpServerHttp
 from tertulia.errors import Closed, InvalidParams, NotFound
 from tertulia.protocol.items import ToolOutput
 from tertulia.testing import call
 from tests.mcp.fakes import bare
 from tests.session.agents import EMPLOYEE, HTML, Porter, bell, names, providers_of, told
+from tests.session.lives import Lives
 from tests.session.staging import BUILT_IN, Stage, stage
+from tests.session.stored import stored_bytes
 
 CONV = ["conv_create", "conv_send", "conv_list", "conv_history", "conv_destroy"]
+
+
+@pytest.fixture
+def lives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lives:
+    return Lives(monkeypatch, tmp_path)
 
 
 def clock_server(*tools: str, name: str = "clock") -> tertulia.McpServerStdio:
@@ -323,3 +331,46 @@ async def test_an_agents_tool_is_called_as_any_other_and_its_canvas_shown() -> N
         assert updated[0].task_id is not None, "it is part of the task that drew"
         (record,) = acting.parts.agency.audit
         assert (record.source, record.agent_name, record.tool, record.ok) == ("native", "ada", "canvas_update", True)
+
+
+async def test_a_secret_of_a_providers_server_is_in_no_record(lives: Lives) -> None:
+    """E6: as those of the configuration."""
+    command, *args = bare("--tools", "env")
+    server = tertulia.McpServerStdio("clock", command, args, {"API_KEY": "correct-horse-battery"})
+    replies = (call("clock__env", {"name": "API_KEY"}), "done")
+    async with lives.start(*replies, providers=[Porter(servers=[server])], approval_policy="never") as session:
+        agent = await session.open(agent=EMPLOYEE)
+        session.parts.servers.approvals[agent.id] = "approve"
+        await agent.message("go")
+        talk = session.parts.conversations.find(agent.id)
+        assert "correct-horse-battery" in str(list(talk.history.snapshot())), "the server has it, and says so"
+    assert b"correct-horse-battery" not in stored_bytes(session.id)
+
+
+async def test_a_server_may_be_one_that_runs_already() -> None:
+    """X-51: reached by its address, with headers; nobody is there."""
+    porter = Porter(servers=[McpServerHttp("far", "http://127.0.0.1:9/mcp", {"X-Key": "correct-horse"})])
+    async with stage("hi", providers=[porter]) as acting:
+        agent = await acting.session.open(agent=EMPLOYEE)
+        assert (await agent.message("go")).text == "hi"
+        states = [event.data for event in acting.events.drain() if event.type == "mcp_server_status"]
+        assert states[-1].name == "far"
+        assert not any("correct-horse" in str(state) for state in states)
+
+
+async def test_a_package_whose_provider_cannot_be_loaded_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S001-39: looked for with the first agent, and no session fails for it."""
+
+    def broken() -> object:
+        raise ImportError("no such module")
+
+    found = [("the entry point lobby", lambda: Porter("lobby", text="Welcome.")), ("the entry point bad", broken)]
+    monkeypatch.setattr("tertulia.session.members.installed_providers", lambda: found)
+    async with stage(cwd="/") as acting:
+        assert "lobby" not in acting.parts.agency._injector.list_providers()
+        for name in ("ada", "eva"):
+            agent = await acting.session.open(agent={"name": name})
+            assert "Welcome." in told(acting, agent)[0]
+        warnings = [event.data.message for event in acting.events.drain() if event.type == "warning"]
+        assert len(warnings) == 1
+        assert "the entry point bad" in warnings[0]

@@ -172,7 +172,7 @@ async def test_what_was_cut_is_said_over_the_wire_too() -> None:
         assert [text for text in answer.warnings if "'talker' was cut" in text]
 
 
-@pytest.mark.parametrize("how", ["raises", "exits", "wrong", "cancels"])
+@pytest.mark.parametrize("how", ["raises", "scope", "wrong", "cancels"])
 async def test_a_provider_that_fails_is_left_out_and_named(how: str) -> None:
     """S001-27, X-45: the agent starts, and whoever opened it is told."""
 
@@ -188,7 +188,7 @@ async def test_a_provider_that_fails_is_left_out_and_named(how: str) -> None:
     porter = Porter("bad", before=trouble, text="x")
     if how == "wrong":
         porter.tools, porter.text = ["no tool"], "fine"
-    if how == "exits":
+    if how == "scope":
         porter.tools = [{"name": "x", "scope": "galaxy", "description": "", "rpc_method": "x"}]
     async with stage("hi", providers=[porter, Porter("good", text="still here")], cwd="/") as acting:
         agent = await acting.session.open(agent=EMPLOYEE)

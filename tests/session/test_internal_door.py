@@ -223,3 +223,16 @@ async def test_where_no_socket_can_be_an_agent_starts_all_the_same() -> None:
         warnings = [event.data.message for event in acting.events.drain() if event.type == "warning"]
         assert len(warnings) == 1
         assert "`tertulia internal` cannot reach this session" in warnings[0]
+
+
+async def test_what_a_killed_process_left_of_this_very_session_is_in_nobodys_way() -> None:
+    """S001-44, crash: the session is resumed under the same id."""
+    async with stage() as acting:
+        door = acting.parts.agency.door
+        door.path.parent.mkdir(parents=True)
+        with socket.socket(socket.AF_UNIX) as left, short_path(door.path) as address:
+            left.bind(address)
+        agent = await acting.session.open(agent=EMPLOYEE)
+        async with calling(door) as caller:
+            token = acting.parts.agency.token(agent.id)
+            assert (await caller.say({"token": token}))["error"] is None

@@ -161,3 +161,32 @@ def test_a_file_holds_no_objects_no_place_and_no_instructions(name) -> None:
     """S000-02: a session has no instructions."""
     with pytest.raises(InvalidParams, match="there is no setting"):
         check_name(name, "f.toml")
+
+
+# ---- executors
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ({"mine": {"comand": ["x"]}}, "executors.mine has no 'comand'; did you mean command?"),
+        ({"mine": {}}, "executors.mine.command is missing: the program and its first arguments, as a list"),
+        ({"mine": ["x"]}, "executors.mine must be a table"),
+        ({"codex": {"output": "xml"}}, "executors.codex.output must be one of text, codex-jsonl, claude-stream-json"),
+        ({"history": {"mode": "loud"}}, "executors.history.mode must be one of full"),
+        ({"history": {"max_chars": -1}}, "executors.history.max_chars must be a whole number of at least 0"),
+    ],
+)
+def test_an_executor_that_makes_no_sense_is_refused_when_the_settings_are_made(
+    table: dict[str, object], sentence: str
+) -> None:
+    """DESIGN fine print, executors: what was wrong, where, and what to do."""
+    with pytest.raises(InvalidParams) as refused:
+        parse("executors", table)
+    assert refused.value.message.startswith(sentence)
+
+
+def test_executors_are_kept_as_they_were_said() -> None:
+    """A later layer may add to a table."""
+    table = {"mine": {"command": ["x"]}, "codex": {"args": ["-m", "y"]}, "history": {"mode": "off"}}
+    assert parse("executors", table) == table

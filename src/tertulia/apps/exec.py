@@ -56,7 +56,7 @@ Exit codes:
     is_flag=True,
     help="The same for the Codex SDK: without a PROMPT, standard input has it.",
 )
-@click.option("--skip-git-repo-check", is_flag=True, hidden=True, expose_value=False, help="Nothing to skip here.")
+@click.option("--skip-git-repo-check", is_flag=True, hidden=True, expose_value=False, help="Nothing: the SDK says it.")
 @click.option(
     "answer_file",
     "-o",

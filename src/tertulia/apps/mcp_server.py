@@ -10,9 +10,11 @@ import click
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.stop_signals import on_stop_signal
 from tertulia.apps.terminal import Terminal
+from tertulia.events.clock import SystemClock
 from tertulia.mcp.broker import load_sdk
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.as_mcp import as_mcp
+from tertulia.server.idle_sessions import IdleSessions
 from tertulia.server.mcp_stdio import serve_standard_streams
 from tertulia.session.host import Host
 from tertulia.session.members import Models
@@ -53,6 +55,7 @@ def command(given: Given) -> int:
 async def _serve(settings: Settings) -> int:
     host, nursery, stop = Host(settings), Nursery(), asyncio.Event()
     broker = as_mcp(host, nursery.start)
+    nursery.start(IdleSessions(host, SystemClock()).keep_looking(), "idle sessions")
     try:
         with on_stop_signal(stop.set):
             await serve_standard_streams(broker, stop)

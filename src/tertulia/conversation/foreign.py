@@ -56,6 +56,11 @@ Hosts = Callable[[Floor], Host | None]
 """Whom the agent may ask while it works."""
 
 
+def no_server(floor: Floor) -> AbstractAsyncContextManager[tuple[str, ...]]:
+    """For an agent that cannot be told of any."""
+    return nullcontext(())
+
+
 class AgentFailed(ModelError):
     """The agent gave up, or its program did."""
 
@@ -75,7 +80,7 @@ class ForeignAgent:
         *,
         roots: Roots,
         system: SystemPart = lambda _: (),
-        server: Server = lambda _: nullcontext(()),
+        server: Server = no_server,
         variables: Variables = lambda _: {},
         host: Hosts = lambda _: None,
     ) -> None:
@@ -167,6 +172,8 @@ class ForeignAgent:
         try:
             async with aclosing(executor.run(assignment)) as steps:
                 async for step in steps:
+                    # An agent that goes on although it was stopped says nothing more.
+                    floor.check_wanted()
                     progress.tell(step)
                     match step:
                         case NativeId(found):

@@ -42,7 +42,7 @@ class GuestHost:
     async def permit(self, question: Question) -> Consent:
         """By the policy of the chain, or by a person."""
         floor, place = self._floor, self._place
-        rights, cwd = floor.rights(), os.path.realpath(floor.talk.terms.cwd)
+        rights, cwd = floor.rights(), place.directory(None, self._call(floor.talk.terms.cwd))
         confinement = place.confinement(rights)
         kind = _kind(question, confinement, cwd)
         request = Request(

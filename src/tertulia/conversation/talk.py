@@ -199,7 +199,9 @@ class Talk:
         )
 
     def instruct(self, messages: Sequence[UserMessage]) -> None:
-        """Say something to the model that nobody asked. Pinned like the seeds it takes the place of: trimming must not leave only what no longer holds."""
+        """Say something of ours. Pinned like the seeds it takes the place of: trimming must not leave only what no
+        longer holds.
+        """
         # Between a call and its output some models accept nothing: then it is read after the output.
         if self.history.open_calls:
             self.queue_input(*messages)

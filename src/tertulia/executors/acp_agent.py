@@ -21,6 +21,7 @@ from tertulia.executors.executor import Assignment, Failed, NativeId, Step
 from tertulia.executors.foreign_servers import servers_in_toml
 from tertulia.executors.last_words import advice, failure, not_started
 from tertulia.executors.temporary_home import TemporaryHome, usual_place
+from tertulia.executors.without_servers import check_project, strip_servers
 from tertulia.sandbox.runner import Command, CommandLimits, Confinement, Runner
 
 
@@ -63,6 +64,7 @@ class AcpExecutor:
         self._runner, self._environment, self._spawn = runner, environment, spawn
         self._grace_s, self._start_s = grace_s, start_s
         self._seats: dict[str, _Seat] = {}
+        """Those who wait for their next task. One that works is nobody else's: a task that was given up may last."""
 
     async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
         """See `Executor`. Cancelled, the agent is asked to stop, and killed if it does not."""
@@ -77,7 +79,7 @@ class AcpExecutor:
         """The conversation is closed, or has another agent now. Again is nothing."""
         seat = self._seats.pop(conversation, None)
         if seat is not None:
-            await self._dismiss(seat)
+            await self._dismiss(seat, self._grace_s)
 
     async def close(self) -> None:
         """None of them runs any more."""
@@ -109,12 +111,21 @@ class AcpExecutor:
 
     async def _leave(self, seat: _Seat, assignment: Assignment, task: AcpTask | None) -> None:
         """After a task, however it ended: what still runs of it is stopped."""
-        stopped = task is not None and (task.is_over or await self._stop(seat, task))
+        stopped = False
+        try:
+            stopped = task is not None and (task.is_over or await self._stop(seat, task))
+        finally:
+            await self._let_go(seat, assignment, task, stopped)
+
+    async def _let_go(self, seat: _Seat, assignment: Assignment, task: AcpTask | None, stopped: bool) -> None:
         if task is not None:
             await task.close()
-        if assignment.private or not stopped or not seat.process.is_alive:
-            self._seats.pop(assignment.conversation, None)
-            await self._dismiss(seat)
+        kept = stopped and seat.process.is_alive and not assignment.private
+        if kept and assignment.conversation not in self._seats:
+            self._seats[assignment.conversation] = seat
+        else:
+            # One that did not stop when it was asked to has had its time.
+            await self._dismiss(seat, self._grace_s if task is None or stopped else 0)
 
     async def _stop(self, seat: _Seat, task: AcpTask) -> bool:
         """Whether the agent stopped when it was asked to."""
@@ -131,28 +142,27 @@ class AcpExecutor:
 
     async def _seat(self, assignment: Assignment, hold: Hold) -> _Seat:
         """The agent of this conversation, started if it has to be."""
-        seat = self._seats.get(assignment.conversation)
-        if seat is not None and (assignment.private or seat.home is not None or not seat.fits(assignment, hold)):
-            await self.forget(assignment.conversation)
-            seat = None
-        if seat is None:
-            home = TemporaryHome() if assignment.private else None
-            variables, in_variable = variables_of(self._definition, assignment, self._others(assignment.cwd))
-            process = AcpProcess(self.name, self._runner, self._spawn, start_s=self._start_s)
-            seat = _Seat(process, assignment.cwd, hold, in_variable, home)
-            self._seats[assignment.conversation] = seat
-            await self._start(seat, self._command(assignment, home, variables))
+        seat = self._seats.pop(assignment.conversation, None)
+        if seat is not None:
+            if seat.fits(assignment, hold) and not assignment.private:
+                return seat
+            await self._dismiss(seat, self._grace_s)
+        home = TemporaryHome() if assignment.private or self._others(assignment.cwd) else None
+        variables, in_variable = variables_of(self._definition, assignment)
+        process = AcpProcess(self.name, self._runner, self._spawn, start_s=self._start_s)
+        seat = _Seat(process, assignment.cwd, hold, in_variable, home)
+        await self._start(seat, assignment, variables)
         return seat
 
-    async def _start(self, seat: _Seat, command: Command) -> None:
+    async def _start(self, seat: _Seat, assignment: Assignment, variables: Mapping[str, str]) -> None:
         try:
-            await seat.process.start(command)
+            await seat.process.start(self._command(assignment, seat.home, variables))
         except ModelError as error:
             failed = await self._failed(seat, error)
             raise ModelError(failed.message) from None
         finally:
-            if not seat.process.is_alive:
-                await self._dismiss(seat)
+            if not seat.process.is_ready:
+                await self._dismiss(seat, 0)
 
     async def _session(self, seat: _Seat, assignment: Assignment, hold: Hold) -> str:
         """Have the agent in the session that is meant; its id."""
@@ -172,9 +182,11 @@ class AcpExecutor:
 
     def _command(self, assignment: Assignment, home: TemporaryHome | None, variables: Mapping[str, str]) -> Command:
         program = self._definition.program
-        environment = {**self._environment, **variables}
+        environment = {**self._environment, **assignment.variables, **variables}
         if home is not None:
             environment = home.furnish(program.home, environment)
+            if self._definition.starts_own_servers and program.home is not None:
+                strip_servers(environment[program.home.variable], program.home)
         return Command(
             argv=(*program.command, *program.args),
             cwd=assignment.cwd,
@@ -186,12 +198,13 @@ class AcpExecutor:
             temporary=None if home is None else home.path,
         )
 
-    def _others(self, cwd: str) -> tuple[str, ...]:
-        """MCP servers that the agent would start by itself."""
+    def _others(self, cwd: str) -> bool:
+        """Whether there are MCP servers that the agent would start by itself. It gets a home without them."""
         home = self._definition.program.home
-        if self._definition.quiet is None or home is None or home.servers is None:
-            return ()
-        return servers_in_toml(usual_place(home, self._environment), home.servers, home.folder, cwd)
+        if not self._definition.starts_own_servers or home is None or home.servers is None:
+            return False
+        check_project(cwd, home)
+        return bool(servers_in_toml(usual_place(home, self._environment), home.servers, home.folder, cwd))
 
     async def _failed(self, seat: _Seat, error: AgentError) -> Failed:
         """Why, in one sentence: what the agent said, or how its program ended, and what can be done."""
@@ -211,9 +224,9 @@ class AcpExecutor:
         said = f"{error.message} ({tail})" if tail and seat.process.session is None else error.message
         return Failed(said + advice(program, f"log in {said}" if error.detail.get("log_in") else said), error.code)
 
-    async def _dismiss(self, seat: _Seat) -> None:
+    async def _dismiss(self, seat: _Seat, grace_s: float) -> None:
         try:
-            await seat.process.close(self._grace_s)
+            await seat.process.close(grace_s)
         finally:
             if seat.home is not None:
                 seat.home.remove()

@@ -40,8 +40,8 @@ class AcpDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """The `_meta` of session/new; with `{text}` for the system part."""
     config: tuple[str, Template] | None = None
     """A variable that it reads settings from as JSON, and these, with `{text}` likewise."""
-    quiet: str | None = None
-    """The setting there, with `{name}`, that turns off an MCP server which its own settings name."""
+    starts_own_servers: bool = False
+    """Whether nothing keeps it from the MCP servers that its own settings name but settings without them."""
 
     @property
     def hears_system(self) -> bool:
@@ -68,6 +68,8 @@ def acp_from_wire(name: str, table: object, below: AcpDefinition | None) -> AcpD
     if isinstance(said.get("command"), str):
         # As editors write it, with the arguments beside it.
         of_program["command"] = [said["command"]]
+    if below is not None and isinstance(said.get("env"), Mapping):
+        of_program["env"] = {**below.program.env, **said["env"]}
     program = executor_from_wire(name, of_program, None if below is None else below.program, family="acp")
     made = AcpDefinition(program=program) if below is None else msgspec.structs.replace(below, program=program)
     changes: dict[str, Any] = {}

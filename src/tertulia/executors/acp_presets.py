@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from tertulia.errors import InvalidParams
 from tertulia.executors.acp_definition import AcpDefinition, Hold, acp_from_wire
 from tertulia.executors.definition import ExecutorDefinition
@@ -13,6 +15,7 @@ from tertulia.executors.presets import CLAUDE, CODEX
 ACP = "acp:"
 """Before the name of every one."""
 _KEYS = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
+_ONLY_OURS = ("--allowed-mcp-server-names", "tertulia")
 _OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL")
 
 
@@ -38,7 +41,8 @@ _CODEX = AcpDefinition(
         "danger_full_access": Hold(mode="agent-full-access"),
     },
     config=("CODEX_CONFIG", {"developer_instructions": "{text}"}),
-    quiet="mcp_servers.{name}.enabled",
+    # Whatever it is told: they are started before its first session.
+    starts_own_servers=True,
 )
 
 _CLAUDE_SANDBOX = {"enabled": True, "autoAllowBashIfSandboxed": True, "allowUnsandboxedCommands": False}
@@ -68,16 +72,19 @@ PRESETS: Mapping[str, AcpDefinition] = {
     "opencode": AcpDefinition(
         program=_program(("opencode", "acp"), "npm install -g opencode-ai", *_OPENAI, login="opencode auth login")
     ),
-    # 0.61.0. Without a model its router wants answers in JSON from whatever it is pointed at.
+    # 0.61.0. In a directory that it does not trust it starts no MCP server, not even ours; of others it is kept.
     "gemini": AcpDefinition(
-        program=_program(
-            ("gemini", "--acp"), "npm install -g @google/gemini-cli", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL",
-            login="gemini",
+        program=replace(
+            _program(
+                ("gemini", "--acp", *_ONLY_OURS), "npm install -g @google/gemini-cli", "GEMINI_API_KEY",
+                "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL", login="gemini",
+            ),
+            env={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
         )
     ),
     # 0.24.4
     "qwen": AcpDefinition(
-        program=_program(("qwen", "--acp"), "npm install -g @qwen-code/qwen-code", *_OPENAI, login="qwen")
+        program=_program(("qwen", "--acp", *_ONLY_OURS), "npm install -g @qwen-code/qwen-code", *_OPENAI, login="qwen")
     ),
     # 0.10
     "fast-agent": AcpDefinition(program=_program(("fast-agent-acp",), "pip install fast-agent-acp", *_OPENAI)),

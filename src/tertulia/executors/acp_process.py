@@ -54,13 +54,22 @@ class AcpProcess:
         self._runner, self._spawn, self._start_s = runner, spawn, start_s
         self._running: Running | None = None
         self._connection: Connection | None = None
-        self._can: dict[str, Any] = {}
+        self._can: dict[str, Any] | None = None
         self._task: AcpTask | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has said who it is."""
+        return self._can is not None
 
     @property
     def is_alive(self) -> bool:
         """Whether it can be given a task."""
-        return self._connection is not None and not self.pipe.is_over
+        return self.is_ready and self._connection is not None and not self.pipe.is_over
+
+    @property
+    def _abilities(self) -> dict[str, Any]:
+        return self._can or {}
 
     async def start(self, command: Command) -> None:
         """Have it run, and say who we are."""
@@ -94,10 +103,10 @@ class AcpProcess:
 
     async def take_up(self, session: str, params: Mapping[str, Any]) -> None:
         """A talk of an earlier life of the agent; ModelError where it does not remember, or cannot."""
-        offered = table(self._can.get("sessionCapabilities"))
+        offered = table(self._abilities.get("sessionCapabilities"))
         method = (
             "session/resume" if offered.get("resume") is not None
-            else "session/load" if self._can.get("loadSession") is True
+            else "session/load" if self._abilities.get("loadSession") is True
             else None
         )  # fmt: skip
         if method is None:
@@ -155,7 +164,7 @@ class AcpProcess:
     async def _leave(self) -> None:
         """The talk before this one is over."""
         session, self.session = self.session, None
-        if session is not None and table(self._can.get("sessionCapabilities")).get("close") is not None:
+        if session is not None and table(self._abilities.get("sessionCapabilities")).get("close") is not None:
             await self._ask("session/close", {"sessionId": session})
 
     async def _ask(self, method: str, params: dict[str, Any], patience_s: float | None = -1.0) -> dict[str, Any]:

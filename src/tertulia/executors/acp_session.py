@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import os.path
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tertulia.errors import UnsupportedByBackend
@@ -41,9 +41,7 @@ def hold_of(name: str, definition: AcpDefinition, assignment: Assignment) -> Hol
     return hold or _HELD
 
 
-def variables_of(
-    definition: AcpDefinition, assignment: Assignment, servers: Iterable[str]
-) -> tuple[dict[str, str], str | None]:
+def variables_of(definition: AcpDefinition, assignment: Assignment) -> tuple[dict[str, str], str | None]:
     """(what its environment says besides the usual, the system part that stands there)."""
     if definition.config is None:
         return {}, None
@@ -51,10 +49,7 @@ def variables_of(
     said = system_part(assignment)
     if len(json.dumps(said).encode("utf-8", "replace")) > _MAX_VARIABLE:
         said = ""
-    settings = filled(template, said)
-    if definition.quiet is not None:
-        settings |= {definition.quiet.replace("{name}", name): False for name in servers if name != SERVER}
-    return {variable: json.dumps(settings)}, said
+    return {variable: json.dumps(filled(template, said))}, said
 
 
 def session_of(definition: AcpDefinition, hold: Hold, assignment: Assignment) -> dict[str, Any]:

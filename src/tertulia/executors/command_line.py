@@ -76,6 +76,7 @@ def _sandbox(name: str, definition: ExecutorDefinition, assignment: Assignment) 
             "`sandbox` of its executor, or run it under danger-full-access"
         )
     yield from words or ()
+    yield from _tools(name, definition, assignment)
     if mode != "workspace_write":
         return
     cwd = os.path.realpath(assignment.cwd)
@@ -89,6 +90,20 @@ def _sandbox(name: str, definition: ExecutorDefinition, assignment: Assignment) 
     for root in assignment.roots:
         if root != cwd:
             yield from _filled(definition.root, root=root)
+
+
+def _tools(name: str, definition: ExecutorDefinition, assignment: Assignment) -> Iterator[str]:
+    """What takes tools of its own from it that the conversation has no right to."""
+    rights = assignment.rights
+    if not rights.shell:
+        if definition.no_shell is None:
+            raise UnsupportedByBackend(
+                f"{name} does not say how its shell is taken away, and this conversation may have none; set the "
+                "arguments for it as `no_shell` of its executor"
+            )
+        yield from definition.no_shell
+    if not rights.tools_web_search_request:
+        yield from definition.no_search
 
 
 def _is_below(path: str, root: str) -> bool:

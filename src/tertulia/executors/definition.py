@@ -54,6 +54,10 @@ class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"res
     """Its own words for each mode. Where it has none it is refused, but under danger-full-access."""
     network: Words = ()
     """What lets its commands reach the network in workspace-write; none: they do not."""
+    no_shell: Words | None = None
+    """What takes its shell away; None: where that is needed it is refused."""
+    no_search: Words = ()
+    """What keeps it from searching the web."""
     root: Words = ()
     """What lets it write one more directory, `{root}`; none: it does not."""
     system: Words = ()
@@ -80,7 +84,21 @@ class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"res
         return f"ExecutorDefinition(command={self.command!r}, env=<{', '.join(self.env)}>)"
 
 
-_WORDS = ("command", "args", "start", "resume", "network", "root", "system", "servers", "server", "env_vars", "version")
+_WORDS = (
+    "command",
+    "args",
+    "start",
+    "resume",
+    "network",
+    "no_shell",
+    "no_search",
+    "root",
+    "system",
+    "servers",
+    "server",
+    "env_vars",
+    "version",
+)
 _TEXTS = ("install", "login")
 _SWITCHES = ("can_ask", "isolated_home")
 _RESUMING: Mapping[str, Words] = {

@@ -22,6 +22,8 @@ CODEX = ExecutorDefinition(
         "danger_full_access": ("--sandbox", "danger-full-access"),
     },
     network=("-c", "sandbox_workspace_write.network_access=true"),
+    no_shell=("-c", "features.shell_tool=false"),
+    no_search=("-c", 'web_search="disabled"'),
     root=("--add-dir", "{root}"),
     system=("-c", "developer_instructions={json}"),
     # An empty table would not do: it is merged with the one in the user's file.
@@ -51,6 +53,8 @@ CLAUDE = ExecutorDefinition(
         ),
         "danger_full_access": ("--dangerously-skip-permissions",),
     },
+    no_shell=("--disallowedTools", "Bash"),
+    no_search=("--disallowedTools", "WebSearch"),
     root=("--add-dir", "{root}"),
     # What it was told first would otherwise be what it is told for ever.
     system=("--append-system-prompt", "{text}", "--system-prompt-snapshot", "off"),

@@ -7,6 +7,7 @@ answer to what was never asked.
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
 
 COMPLETE = ("resultType", "complete")
 _log = logging.getLogger(__name__)
+
+_LOST = rb"\ufffd"
+_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)")
+"""An escaped character: a pair of halves, (one alone), or any other."""
+
+
+def mended(line: bytes) -> bytes:
+    """JSON in which every escaped half of a character is the sign for one that was lost."""
+    return _ESCAPE.sub(lambda found: _LOST if found[1] else found[0], line)
 
 
 class _Error(msgspec.Struct):
@@ -54,7 +64,7 @@ class Lines:
     def read(self, line: bytes) -> JSONRPCMessage | None:
         """The message; None when it was dropped."""
         try:
-            heard = self._decode(line)
+            heard = self._heard(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._drop("a line that is no message")
         # `model_construct`: every field has its type already.
@@ -93,6 +103,17 @@ class Lines:
         else:
             fields = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
         return msgspec.json.encode(fields) + b"\n"
+
+    def _heard(self, line: bytes) -> _Line:
+        try:
+            return self._decode(line)
+        except msgspec.DecodeError:
+            # It is JSON by its grammar, and texts are cut in the middle of a character every day. Whoever waits for
+            # this answer would wait until its timeout.
+            whole = mended(line)
+            if whole == line:
+                raise
+            return self._decode(whole)
 
     def _drop(self, what: str) -> None:
         self.dropped[what] += 1

@@ -56,6 +56,11 @@ class LiveServer:
         """What was agreed on; None: it does not run."""
         return None if self._life.connection is None else self._life.connection.protocol_version
 
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """What it sent, since it was started, that nobody asked for; each kind once."""
+        return () if self._life.connection is None else tuple(self._life.connection.dropped)
+
     def watch(self, listener: Callable[[LiveServer], None]) -> Callable[[], None]:
         """Call this on the loop after any change of status, error or tools. The answer ends it."""
         return self._life.standing.watch(lambda: listener(self))

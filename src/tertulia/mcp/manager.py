@@ -97,7 +97,7 @@ class SessionServers:
 
     def reached_from(self, conversation: ConversationId) -> Reached:
         """The servers as one conversation reaches them."""
-        return Reached(self, conversation)
+        return Reached(self, conversation, self._tell)
 
     # ── what is done with them ───────────────────────────────────────────────────────────────────────────────
 
@@ -187,8 +187,7 @@ class SessionServers:
         if member.said != (report.status, report.error):
             member.said = (report.status, report.error)
             self._tell(McpServerStatus(report.name, report.status, report.error))
-        for left_out in member.news():
-            self._tell(Warning(left_out, "mcp_tool"))
+        member.tell_news(self._tell)
 
     def _servers(self) -> Iterator[LiveServer]:
         for members in (self._members, *self._private.values()):
@@ -223,11 +222,14 @@ class SessionServers:
 class Reached:
     """The servers as one conversation reaches them: whatever is only its own comes first."""
 
-    __slots__ = ("_conversation", "_servers")
+    __slots__ = ("_conversation", "_servers", "_tell")
 
-    def __init__(self, servers: SessionServers, conversation: ConversationId) -> None:
+    def __init__(
+        self, servers: SessionServers, conversation: ConversationId, tell: Callable[[EventData], object]
+    ) -> None:
         self._servers = servers
         self._conversation = conversation
+        self._tell = tell
 
     def current(self, spec: ToolSpec) -> Current:
         """What stands behind that name now; McpError where there is nothing, or no such server."""
@@ -253,12 +255,14 @@ class Reached:
     ) -> Answer:
         """One call of the tool as it is now; a server that has to be started first must then offer the same."""
         now = self.current(spec)
-        server = self._servers.server_for(
-            self._servers.member(spec.server or "", self._conversation), self._conversation
-        )
-        return await server.call(
-            now.tool.name, arguments, caller, timeout_s=timeout_s, on_progress=on_progress, pinned=now.tool
-        )
+        member = self._servers.member(spec.server or "", self._conversation)
+        server = self._servers.server_for(member, self._conversation)
+        try:
+            return await server.call(
+                now.tool.name, arguments, caller, timeout_s=timeout_s, on_progress=on_progress, pinned=now.tool
+            )
+        finally:
+            member.tell_news(self._tell)
 
 
 def _scope(definition: ServerDefinition, scope: str) -> str:

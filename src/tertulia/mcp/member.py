@@ -12,6 +12,7 @@ from tertulia.mcp.launch import Launch
 from tertulia.mcp.live_server import LiveServer
 from tertulia.mcp.pool import Lease
 from tertulia.mcp.server import RemoteTool, Status
+from tertulia.protocol.events import EventData, Warning
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_names import fqn
 from tertulia.protocol.tool_spec import ToolSpec
@@ -66,6 +67,7 @@ class Member:
         self._current: dict[str, tuple[ToolSpec, RemoteTool]] = {}
         self._refused: list[str] = []
         self._told: frozenset[str] = frozenset()
+        self._amiss: frozenset[str] = frozenset()
 
     @property
     def server(self) -> LiveServer | None:
@@ -81,15 +83,23 @@ class Member:
         return self._current
 
     def news(self) -> list[str]:
-        """Which of its tools are left out or cut, and why, as far as that was not given out before."""
+        """Which of its tools are left out or cut, and what it sent amiss, as far as that was not given out before."""
         server = self.server
         if server is None:
             return []
         cut = (f"MCP server {self.candidate.name!r}: {warning}" for warning in server.warnings)
-        now = [*cut, *self._refused]
-        new = [warning for warning in now if warning not in self._told]
+        amiss = [f"MCP server {self.candidate.name!r} sent {what}; it was dropped" for what in server.dropped]
+        now = [*cut, *self._refused, *amiss]
+        new = [warning for warning in now if warning not in self._told | self._amiss]
         self._told = frozenset(now)
+        # A server that does it does it after every start.
+        self._amiss |= frozenset(amiss)
         return new
+
+    def tell_news(self, tell: Callable[[EventData], object]) -> None:
+        """Each as a warning."""
+        for news in self.news():
+            tell(Warning(news, "mcp_server"))
 
     @property
     def is_absent(self) -> bool:

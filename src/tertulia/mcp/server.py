@@ -7,7 +7,7 @@ is known here either; whoever calls says in whose name, and is asked back throug
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -112,7 +112,7 @@ class Connection(Protocol):
     """A connection that is open. Any number of calls run through it at once.
 
     Contract: every method raises McpError (`closed` among the reasons) and nothing else but a cancellation; a cancelled
-    or timed-out call is cancelled at the server too. What a server sends that nobody asked for is dropped and logged.
+    or timed-out call is cancelled at the server too. What a server sends that nobody asked for is dropped and counted.
     A request of the server goes to the caller whose call caused it. Where that cannot be told (the old era) and calls
     of more than one conversation are under way it is refused, and from then on the calls of two conversations never
     overlap on this connection.
@@ -131,6 +131,11 @@ class Connection(Protocol):
     @property
     def why(self) -> str | None:
         """Why it ended by itself: the exit code, the last words of stderr."""
+        ...
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """What it sent that nobody asked for or that is no message: in words, and how often."""
         ...
 
     async def list_tools(self) -> Listing:

@@ -7,7 +7,7 @@ what has to wait, waits for an event that the test sets.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
@@ -126,6 +126,7 @@ class TwinConnection:
         self.why: str | None = None
         self.tools_changed = tools_changed
         self.under_way = 0
+        self.dropped: Counter[str] = Counter()
         """Calls that have not come back."""
         self._server = server
 

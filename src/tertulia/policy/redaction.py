@@ -16,6 +16,8 @@ import msgspec
 
 from tertulia.policy.error_text import described
 from tertulia.policy.live_tokens import LiveTokens
+from tertulia.policy.token_streams import TokenStreams
+from tertulia.protocol.events import EventData
 from tertulia.protocol.storage import HeadersOnly, StoragePolicy
 
 T = TypeVar("T")
@@ -177,6 +179,11 @@ class Redactor:
             return data
         cleaned = self._tokens.json(body)
         return data if cleaned is body else msgspec.json.decode(cleaned, type=type(data))
+
+    def event_cleaner(self) -> Callable[[EventData], EventData]:
+        """The same for the events of one session, in which texts come piece by piece."""
+        streams = TokenStreams(self._tokens)
+        return lambda data: self.without_tokens(streams.clean(data))
 
     def text(self, text: str) -> str:
         """The text without secrets."""

@@ -24,13 +24,17 @@ _SESSION = ""
 
 
 class Gate(NamedTuple):
-    """A server."""
+    """A server, under the name that its calls are counted by."""
 
     server: str
     most: int | None
     """How many calls it gets at once."""
-    shared: str | None
-    """What it is called where other sessions use it too; None: nobody else does."""
+    doors: Doors
+    key: str
+
+    @property
+    def is_free(self) -> bool:
+        return self.most is None or self.doors.under_way(self.key) < self.most
 
 
 class _Pace:
@@ -122,9 +126,11 @@ class Turnstile:
     ) -> AsyncGenerator[float]:
         """The call runs inside; how many seconds it had waited.
 
-        `waits` is called once if it has to, with the reason. `shared`: see `Gate`. Limit after `limits.mcp_wait_s`.
+        `waits` is called once if it has to, with the reason. Limit after `limits.mcp_wait_s`. `shared`: what the server
+        is called where other sessions use it too; None: nobody else does.
         """
-        call, began = _Call(conversation, Gate(server, server_concurrency, shared), limits), self._clock.monotonic()
+        doors, key = (self._own, server) if shared is None else (self._shared, shared)
+        call, began = _Call(conversation, Gate(server, server_concurrency, doors, key), limits), self._clock.monotonic()
         self._line_up(call)
         self._serve()
         if not call.passed:
@@ -163,8 +169,7 @@ class Turnstile:
     def _line_up(self, call: _Call) -> None:
         self._waiting.setdefault(call.conversation, {})[call] = None
         self._gates[call.gate] = self._gates.get(call.gate, 0) + 1
-        if call.gate.shared is not None:
-            self._shared.wait(self._serve)
+        call.gate.doors.wait(self._serve)
 
     def _step_out(self, call: _Call) -> None:
         own = self._waiting[call.conversation]
@@ -183,8 +188,9 @@ class Turnstile:
             if (rest := self._waiting.pop(call.conversation, None)) is not None:
                 # It had its turn; the others come first now.
                 self._waiting[call.conversation] = rest
-        if not any(gate.shared is not None for gate in self._gates):
-            self._shared.go_away(self._serve)
+        for doors in (self._own, self._shared):
+            if not any(gate.doors is doors for gate in self._gates):
+                doors.go_away(self._serve)
         if self._alarm is not None and not self._waiting:
             self._alarm.cancel()
             self._alarm = None
@@ -193,7 +199,7 @@ class Turnstile:
         if not self._has_room(_SESSION, self._ceiling):
             return None
         # Most wait for a server that is full: then there is nobody to look at.
-        free = {gate for gate in self._gates if self._is_free(gate)}
+        free = {gate for gate in self._gates if gate.is_free}
         if not free:
             return None
         for calls in self._waiting.values():
@@ -216,8 +222,7 @@ class Turnstile:
                 # The last to have started goes last, see `_sweep`.
                 pace = self._paces[of] = self._paces.pop(of, None) or _Pace()
                 pace.start(now, limits.mcp_rate_per_s)
-        doors, server = self._door(call.gate)
-        doors.enter(server, self._serve)
+        call.gate.doors.enter(call.gate.key, self._serve)
         call.passed = True
         if call.turn is not None:
             call.turn.set_result(True)
@@ -226,9 +231,8 @@ class Turnstile:
         if call.passed:
             _count_down(self._running, _SESSION)
             _count_down(self._running, call.conversation)
-            # Whoever else waits there has his turn, and we have ours.
-            doors, server = self._door(call.gate)
-            doors.leave(server)
+            # Whoever waits there may look in: others as well as we.
+            call.gate.doors.leave(call.gate.key)
         else:
             self._step_out(call)
         self._serve()
@@ -249,16 +253,6 @@ class Turnstile:
         if pace is None or limits.mcp_rate_per_s is None:
             return None
         return pace.free_at(self._clock.monotonic(), limits.mcp_rate_per_s)
-
-    def _is_free(self, gate: Gate) -> bool:
-        return gate.most is None or self._under_way(gate) < gate.most
-
-    def _under_way(self, gate: Gate) -> int:
-        doors, server = self._door(gate)
-        return doors.under_way(server)
-
-    def _door(self, gate: Gate) -> tuple[Doors, str]:
-        return (self._own, gate.server) if gate.shared is None else (self._shared, gate.shared)
 
     def _wake(self, at: float) -> None:
         """Look again at that moment, or before."""
@@ -288,8 +282,8 @@ class Turnstile:
                 return f"{whose} has {self._running[of]} calls under way (mcp_concurrency)"
             if self._free_at(of, limits) is not None:
                 return f"{whose} may start {limits.mcp_rate_per_s:g} calls in a second (mcp_rate_per_s)"
-        if not self._is_free(gate := call.gate):
-            busy = self._under_way(gate)
+        if not (gate := call.gate).is_free:
+            busy = gate.doors.under_way(gate.key)
             return f"the server {gate.server} has {busy} calls under way (its concurrency is {gate.most})"
         return "others came before it"
 

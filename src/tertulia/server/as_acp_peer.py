@@ -182,8 +182,8 @@ class Peer:
 
     def _send(self, line: bytes) -> None:
         if self._bare and line.startswith(_TO_NOBODY):
-            # Whoever speaks so knows no answer without an id.
-            _log.warning("a message could not be read: %s", line[len(_TO_NOBODY) : 200].decode("utf-8", "replace"))
+            # Whoever speaks so knows no answer without an id. What was wrong with it may be the client's own words.
+            _log.warning("a message could not be read, and nobody was answered")
         elif not self._gone:
             self._sink.send((bare(line) if self._bare else line,))
 

@@ -115,10 +115,11 @@ class Tab:
         parts = self.session.parts
         message = parse(Message, {"conversation_id": ROOT, "items": items_of(blocks)})
         talk = parts.conversations.root
-        if not talk.history.message_count and (title := one_line(first_words(blocks))[:MAX_TITLE]):
-            self._tell({"sessionUpdate": "session_info_update", "title": title})
+        is_first = not talk.history.message_count
         chain = submission.submit(parts.scheduler, talk, message)
         self._stop = lambda: parts.scheduler.stop(chain)
+        if is_first and (title := one_line(first_words(blocks))[:MAX_TITLE]):
+            self._tell({"sessionUpdate": "session_info_update", "title": title})
         reply = await submission.answer(parts.scheduler, chain)
         await self._feed.sent(reply.last_seq)
         for update in self._calls.abandon():

@@ -32,11 +32,13 @@ class News:
     def __init__(
         self, moment: Moment, calls: Calls, root: ConversationId, said: Callable[[TaskId], CodexItem | None]
     ) -> None:
-        """`said`: the message that a task begins with, asked for once."""
+        """`said`: the message that a task of ours begins with, given once."""
         self.moment = moment
         self.calls = calls
         self._root = root
         self._said = said
+        self._task: TaskId | None = None
+        """The root's own, the last that began."""
         self._began_ms = 0
         self._error: e.Error | None = None
         self._answer: CodexItem | None = None
@@ -53,7 +55,10 @@ class News:
 
     def begin(self, event: e.Event, data: e.TaskStarted) -> Notes:
         """By `of`."""
-        if event.conversation_id != self._root or data.kind == "continuation" or event.task_id is None:
+        if event.conversation_id != self._root or event.task_id is None:
+            return
+        self._task = event.task_id
+        if data.kind == "continuation":
             return
         self.moment.turn_id, self._began_ms = event.task_id, milliseconds(event)
         self._error = self._answer = None
@@ -69,17 +74,28 @@ class News:
 
     def complete(self, event: e.Event, data: e.TaskComplete) -> Notes:
         """By `of`."""
-        if event.conversation_id == self._root:
+        if event.task_id == self._task:
             error = self._error or e.Error("internal", "the turn failed")
             yield from self._end(event, None if data.status == "completed" else error, data.status)
+        else:
+            yield from self._end_unseen(event, data.status)
 
     def abort(self, event: e.Event, data: e.TurnAborted) -> Notes:
         """By `of`."""
-        if event.conversation_id != self._root or data.reason == "replaced":
+        if event.task_id is None or data.reason == "replaced":
             return
-        failed = _FAILED.get(data.reason)
-        error = None if failed is None else e.Error(data.reason, failed)
-        yield from self._end(event, error, "interrupted" if error is None else "failed")
+        if event.task_id == self._task:
+            failed = _FAILED.get(data.reason)
+            error = None if failed is None else e.Error(data.reason, failed)
+            yield from self._end(event, error, "interrupted" if error is None else "failed")
+        else:
+            yield from self._end_unseen(event, "interrupted")
+
+    def _end_unseen(self, event: e.Event, status: str) -> Notes:
+        """Of a turn that was stopped while it waited, or whose beginning got lost on the way."""
+        if event.task_id is not None and self._said(event.task_id) is not None:
+            ended = turn(event.task_id, status, ended_ms=milliseconds(event))
+            yield "turn/completed", {"threadId": self.moment.thread_id, "turn": ended}
 
     def _end(self, event: e.Event, error: e.Error | None, status: str) -> Notes:
         if self.moment.turn_id is None:

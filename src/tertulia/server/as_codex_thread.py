@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +12,6 @@ from tertulia.protocol.inputs import Message
 from tertulia.protocol.items import UserMessage, text_parts
 from tertulia.protocol.storage import NoStorage
 from tertulia.scheduler.nursery import Nursery
-from tertulia.scheduler.plan import Chain
 from tertulia.server.as_acp_peer import Peer, bare, notification
 from tertulia.server.as_codex_calls import Calls
 from tertulia.server.as_codex_history import About, first_words, provider_of, rights_of, round_of, thread, turns_of
@@ -112,26 +110,16 @@ class Thread:
     async def start(self, asked: StartTurn) -> dict[str, Any]:
         """A turn. It waits for the one that runs; what it changes holds from then on too."""
         items = items_of(asked.input)
-        if changes := asked.changes():
-            await self.session.root.set_context(**changes)
+        await change(self.session, asked.changes())
         parts = self.session.parts
         message = parse(Message, {"conversation_id": ROOT, "items": items, "output_schema": asked.output_schema})
         chain = submission.submit(parts.scheduler, parts.conversations.root, message)
         said = chain.frames[0].plan.input[0]
         self._said[chain.task_id] = user_message(said, asked.client_user_message_id)
         self._turn_ids[said.id] = chain.task_id
-        self._nursery.start(self._see_through(chain), "a turn")
-        return {"turn": turn(chain.task_id)}
-
-    async def _see_through(self, chain: Chain) -> None:
         # Whoever asks for a turn waits for it: nobody else's giving up may stop it.
         chain.waiters += 1
-        reply = await asyncio.shield(chain.answer)
-        await self._feed.sent(reply.last_seq)
-        if self._said.pop(chain.task_id, None) is not None:
-            # It was stopped before it began, so no event tells of it.
-            ended = turn(chain.task_id, "interrupted")
-            self._tell("turn/completed", {"threadId": self.session.id, "turn": ended})
+        return {"turn": turn(chain.task_id)}
 
     async def steer(self, asked: SteerTurn) -> dict[str, Any]:
         """Put a word into the turn that runs. InvalidRequest where another one does, NotRunning where none does."""
@@ -177,6 +165,16 @@ class Thread:
     def _cwd(self, talk: ConversationId) -> str:
         conversations = self.session.parts.conversations
         return (conversations.peek(talk) or conversations.root).terms.cwd
+
+
+async def change(session: Session, changes: dict[str, Any]) -> None:
+    """New terms for a thread. A model without a provider is one of the provider that it has."""
+    model = changes.get("model")
+    if model is not None and "/" not in model:
+        provider = provider_of(session.parts.conversations.root.terms.wire.name)
+        changes = {**changes, "model": f"{provider}/{model}"}
+    if changes:
+        await session.root.set_context(**changes)
 
 
 def _message(note: Note) -> bytes:

@@ -10,7 +10,7 @@ from tertulia.server import as_codex_params as p
 from tertulia.server.as_acp_house import House, Opened, Wish
 from tertulia.server.as_acp_peer import Answered, Peer
 from tertulia.server.as_codex_shelf import Shelf
-from tertulia.server.as_codex_thread import Thread
+from tertulia.server.as_codex_thread import Thread, change
 from tertulia.server.feed import Sink
 from tertulia.session.session import Session
 
@@ -96,8 +96,7 @@ class Threads:
         self, opened: Opened, asked: p.Wanted, *, origin: str | None, turns: bool, new: bool
     ) -> Answered:
         try:
-            if changes := asked.changes():
-                await opened.session.root.set_context(**changes)
+            await change(opened.session, asked.changes())
         except AgentError:
             # A thread that the client was never told of.
             if opened.session.id not in self._open:
@@ -116,8 +115,11 @@ class Threads:
     async def _add(self, session: Session, origin: str | None) -> Thread:
         now = session.parts.clock.now()
         created = await asyncio.to_thread(self._shelf.created, session.id, now)
-        made = Thread(session, self._peer, self._sink, muted=self.muted, created=created, origin=origin)
-        return self._open.setdefault(session.id, made)
+        if session.id not in self._open:
+            self._open[session.id] = Thread(
+                session, self._peer, self._sink, muted=self.muted, created=created, origin=origin
+            )
+        return self._open[session.id]
 
     async def _refuse_archived(self, thread_id: str) -> None:
         if thread_id in await asyncio.to_thread(self._shelf.archived):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from tertulia.mcp.serving import ServedCall
 from tertulia.protocol.events import Event
 from tertulia.protocol.inputs import Message
@@ -17,10 +19,15 @@ async def attended_message(session: Session, message: Message, call: ServedCall)
     parts = session.parts
     talk = parts.conversations.find(message.conversation_id)
     progress = Progress(call.progress)
-    with Asking(parts, talk, call) as asking:
+    # How far one of its tools has come is a step of ours at most: what a client is told must only ever grow.
+    with Asking(parts, talk, replace(call, progress=_unheard)) as asking:
 
         def hear(event: Event) -> None:
             asking.hear(event.data)
             progress.hear(event.data)
 
         return await accompany(parts.scheduler, parts.bus, talk, message, hear)
+
+
+def _unheard(done: float, total: float | None, message: str | None) -> None:
+    """Told by `Progress`, in its own count."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from tertulia.events.clock import Clock
+from tertulia.protocol.storage import Full
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 
 IDLE_S = 3_600.0
+_LONGER = 24
+"""So many times as long where not everything is stored: what was said there is lost with the session."""
 LOOK_EVERY_S = 60.0
 
 
@@ -38,10 +41,14 @@ class IdleSessions:
             last = session.parts.bus.last_seq
             seq, since = before.get(session.id, (last, now))
             self._still[session.id] = (last, since if seq == last else now)
-            if now - self._still[session.id][1] >= self._idle_s:
+            if now - self._still[session.id][1] >= self._idle_s * (1 if _is_stored(session) else _LONGER):
                 await self._host.close_session(session)
 
 
 def _is_quiet(session: Session) -> bool:
     parts = session.parts
     return not (session.closed or parts.bus.followed or parts.registry.running() or parts.scheduler.queued())
+
+
+def _is_stored(session: Session) -> bool:
+    return all(isinstance(talk.storage, Full) for talk in session.parts.conversations)

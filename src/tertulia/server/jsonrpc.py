@@ -29,9 +29,10 @@ from tertulia.protocol.inputs import Initialize, Subscribe
 from tertulia.protocol.storage import Full, StoragePolicy, strictest
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.envelopes import Refused, Request, answer, batch, read_request, refusal
-from tertulia.server.feed import Feed, Sink
+from tertulia.server.feed import Sink
+from tertulia.server.following import Following
 from tertulia.server.strict_json import decode
-from tertulia.session.answers import Initialized, ServerInfo, Subscribed
+from tertulia.session.answers import Initialized, ServerInfo
 from tertulia.session.host import Host
 from tertulia.session.inputs import parse, snake
 from tertulia.session.operations import Done, call
@@ -71,18 +72,12 @@ class Connection:
         self._jobs: set[asyncio.Task[None]] = set()
         """Requests and feeds."""
         self._own: Session | None = None
-        self._sessions: list[Session] = []
-        """Those that were started here."""
-        self._feeds: dict[str, Feed] = {}
-        """By session, also of sessions that others started."""
+        self._following = Following(host, sink, self._nursery, self._start)
         self._requests = 0
         self._long = 0
         self._all_answered = asyncio.Event()
         self._all_answered.set()
         self._request_bytes = 0
-        self._closing = False
-        self._leaving = False
-        """Its sessions stay."""
 
     # ── lines come in ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -108,15 +103,18 @@ class Connection:
         self._send(refusal(None, error))
         await self._sink.drain()
 
+    @property
+    def is_initialized(self) -> bool:
+        """Whether the client has a session."""
+        return self._own is not None
+
     async def idle(self) -> None:
         """Wait until every request that was received is answered."""
         await self._all_answered.wait()
 
     async def leave(self) -> None:
         """The client is gone: nothing more is sent to it, nothing stops. Returns when all it asked for has ended."""
-        self._closing = self._leaving = True
-        for feed in list(self._feeds.values()):
-            feed.close()
+        self._following.leave()
         while self._jobs:
             await asyncio.wait(self._jobs)
 
@@ -125,13 +123,7 @@ class Connection:
 
         Whether it took everything. The sink is left open; nothing is sent to it any more.
         """
-        self._closing = True
-        for session in self._host.sessions():
-            if session not in self._sessions and (feed := self._feeds.get(session.id)) is not None:
-                feed.close()
-        closing = [self._close(session) for session in self._sessions if not session.closed]
-        if closing:
-            await asyncio.wait(closing)
+        await self._following.close()
         if self._jobs:
             await asyncio.wait(self._jobs, timeout=timeout_s)
         taken = not self._jobs
@@ -207,7 +199,9 @@ class Connection:
             case _ if own is None:
                 raise NotInitialized("say `initialize` first")
             case "events/subscribe":
-                return Done(self._subscribe(own, request.params))
+                session = self._session(own, request.params)
+                params = {name: value for name, value in snake(request.params).items() if name != "session_id"}
+                return Done(self._following.subscribe(session, parse(Subscribe, params)))
             case _:
                 return await self._operate(own, request)
 
@@ -217,34 +211,17 @@ class Connection:
         asked = parse(Initialize, params)
         if asked.session_id is None:
             self._own = session = self._ready or await self._host.start()
-            self._adopt(session)
+            self._following.adopt(session)
         else:
-            self._own = session = await self._join(asked.session_id)
+            self._own = session = await self._following.join(asked.session_id)
         return Initialized(**asdict(session.info), server=ServerInfo("tertulia", __version__))
-
-    async def _join(self, session_id: str) -> Session:
-        """One that runs goes on as it is, and is heard of from now on; one that is stored is brought back."""
-        running = any(session.id == session_id for session in self._host.sessions())
-        session = await self._host.resume(session_id)
-        if running:
-            self._listen(session, None)
-        else:
-            self._adopt(session)
-        return session
-
-    @property
-    def is_initialized(self) -> bool:
-        """Whether the client has a session."""
-        return self._own is not None
 
     async def _operate(self, own: Session, request: Request) -> Done:
         done = await call(self._host, own, request.method, request.params)
         if request.method in ("session/start", "session/resume"):
-            session = self._host.find(done.answer.session_id)
-            if session not in self._sessions:
-                self._adopt(session)
-        elif done.after_seq and (feed := self._feeds.get(_named(request.params) or own.id)) is not None:
-            await feed.sent(done.after_seq)
+            self._following.adopt(self._host.find(done.answer.session_id))
+        elif done.after_seq:
+            await self._following.sent(_named(request.params) or own.id, done.after_seq)
         return done
 
     def _session(self, own: Session, params: dict[str, Any]) -> Session:
@@ -257,48 +234,6 @@ class Connection:
         if own.closed:
             raise Closed("this connection's own session is closed; name another one, or start one")
         return own
-
-    # ── events and answers go out ────────────────────────────────────────────────────────────────────────────
-
-    def _subscribe(self, own: Session, params: dict[str, Any]) -> Subscribed:
-        """Replaces what the client heard of the session. The answer goes out at once, a replay follows it."""
-        session = self._session(own, params)
-        asked = parse(Subscribe, {name: value for name, value in snake(params).items() if name != "session_id"})
-        bus, conversations = session.parts.bus, session.parts.conversations
-        conversation = None if asked.conversation_id is None else conversations.find(asked.conversation_id).id
-        if asked.after_seq is not None and not 0 <= asked.after_seq <= bus.last_seq:
-            raise InvalidParams(f"after_seq must be between 0 and {bus.last_seq}, the last event so far")
-        news = bus.subscribe(after=asked.after_seq, conversation=conversation)
-        session.parts.workshop.attendance.add(news, conversation)
-        former = self._feeds.get(session.id)
-        self._follow(session, Feed(news, self._sink) if former is None else former.replace(news))
-        return Subscribed(subscribed=True, last_seq=bus.last_seq)
-
-    def _adopt(self, session: Session) -> None:
-        """The client hears of it from its first event on, and it ends with the connection."""
-        self._sessions = [*(other for other in self._sessions if not other.closed), session]
-        self._listen(session, session.parts.began_after)
-        if self._closing and not self._leaving:
-            self._close(session)
-
-    def _listen(self, session: Session, after: int | None) -> None:
-        news = session.parts.bus.subscribe(after=after)
-        session.parts.workshop.attendance.add(news, None)
-        self._follow(session, Feed(news, self._sink))
-
-    def _close(self, session: Session) -> asyncio.Task[bool]:
-        return self._nursery.start(self._host.close_session(session), "close session")
-
-    def _follow(self, session: Session, feed: Feed) -> None:
-        async def run() -> None:
-            await feed.run()
-            if self._feeds.get(session.id) is feed:
-                del self._feeds[session.id]
-
-        self._feeds[session.id] = feed
-        if self._leaving:
-            feed.close()
-        self._start(run(), "feed")
 
     def _send(self, line: bytes | None) -> None:
         if line is not None:

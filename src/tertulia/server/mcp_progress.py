@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tertulia.policy.shown import shown
 from tertulia.protocol.events import AgentMessage, EventData, TaskStarted
-from tertulia.protocol.tool_events import PlanUpdate, ToolCallBegin, ToolCallEnd
+from tertulia.protocol.tool_events import McpToolCallProgress, PlanUpdate, ToolCallBegin, ToolCallEnd
 
 _MAX = 200
 
@@ -35,6 +35,8 @@ def _in_words(data: EventData) -> str | None:
             return f"calls {data.name}"
         case ToolCallEnd():
             return f"{data.name} {'answered' if data.success else 'failed'}"
+        case McpToolCallProgress():
+            return data.message
         case PlanUpdate():
             return "has a new plan"
         case AgentMessage():

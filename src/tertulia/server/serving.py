@@ -34,5 +34,8 @@ async def serve(
         server.stop()
         await web.close(_LAST_S)
         await asyncio.wait((serving,))
+        if len(host):
+            # Somebody was quick enough to begin one more.
+            await host.close()
         await nursery.close(_LAST_S)
     serving.result()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tertulia.conversation.backend import Backend
 from tertulia.conversation.foreign import ForeignAgent, SystemPart
 from tertulia.conversation.guest_host import GuestHost
@@ -10,8 +12,6 @@ from tertulia.executors.acp_definition import AcpDefinition
 from tertulia.executors.continuity_settings import Continuity
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.agent_door import AgentDoor
-from tertulia.session.child_environment import child_environment
-from tertulia.session.environment import Environment
 from tertulia.session.standing_door import StandingDoor
 from tertulia.session.workshop import Workshop
 
@@ -19,10 +19,7 @@ from tertulia.session.workshop import Workshop
 class AcpBackends:
     """Makes them."""
 
-    def __init__(
-        self, environment: Environment, workshop: Workshop, nursery: Nursery, continuity: Continuity, door: AgentDoor
-    ) -> None:
-        self._environment = environment
+    def __init__(self, workshop: Workshop, nursery: Nursery, continuity: Continuity, door: AgentDoor) -> None:
         self._workshop = workshop
         self._nursery = nursery
         self._continuity = continuity
@@ -30,16 +27,10 @@ class AcpBackends:
         self._standing = StandingDoor(lambda: door.parts)
         workshop.guests.add(self._standing)
 
-    def make(self, name: str, definition: AcpDefinition, system: SystemPart) -> Backend:
-        """One of them, for all conversations of the session."""
+    def make(self, name: str, definition: AcpDefinition, environment: Mapping[str, str], system: SystemPart) -> Backend:
+        """One of them, for all conversations of the session. `environment`: all that its program gets."""
         place, door = self._workshop.place, self._door
-        executor = AcpExecutor(
-            name,
-            definition,
-            self._workshop.sandbox,
-            child_environment(definition.program, self._environment.variables),
-            self._nursery.start,
-        )
+        executor = AcpExecutor(name, definition, self._workshop.sandbox, environment, self._nursery.start)
         self._workshop.guests.add(executor)
         return ForeignAgent(
             executor,

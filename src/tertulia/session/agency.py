@@ -25,7 +25,6 @@ from tertulia.context.internal_calls import AuditRecord, InternalTools
 from tertulia.context.offers import McpServer, McpServerStdio
 from tertulia.context.provider import SessionContext
 from tertulia.context.tokens import SessionTokenStore
-from tertulia.context.updates import updates, withdrawn
 from tertulia.conversation.agent import Addition, Agent
 from tertulia.conversation.talk import Talk
 from tertulia.errors import AgentError, McpError, StorageError
@@ -36,17 +35,16 @@ from tertulia.mcp.manager import SessionServers
 from tertulia.mcp.member import Candidate
 from tertulia.mcp.servers import server_from_wire
 from tertulia.policy.redaction import Redactor
-from tertulia.prompt.seeds import additions_message
 from tertulia.protocol.events import BackgroundEvent, EventData, Warning
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import AgentSpec
-from tertulia.protocol.items import UserMessage
 from tertulia.protocol.records import Drawn
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_events import CanvasUpdated
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.internal_door import InternalDoor
 from tertulia.session.notary import Arrival
+from tertulia.session.present_agent import PresentAgent, injected, tell_news
 from tertulia.tools.tool import CallContext
 
 T = TypeVar("T")
@@ -65,27 +63,6 @@ class _Cause(msgspec.Struct, frozen=True):
 
 _NOTHING = _Cause()
 _CAUSE: ContextVar[_Cause] = ContextVar("cause", default=_NOTHING)
-
-
-class _Present(msgspec.Struct, frozen=True, eq=False):
-    """An agent that is there."""
-
-    meta: AgentInstanceMeta
-    context: SessionContext
-    silent: tuple[str, ...] = ()
-    """Providers that had something to say, and have not any more."""
-
-    @property
-    def said(self) -> list[str]:
-        """All that holds now."""
-        return [*self.context.system_context_additions, *map(withdrawn, self.silent)]
-
-    def followed_by(self, context: SessionContext) -> _Present:
-        """The same agent with what its providers say now. One that did not answer may have taken nothing back."""
-        speaking = {fragment.provider for fragment in context.fragments}
-        spoken = () if context.warnings else (fragment.provider for fragment in self.context.fragments)
-        silent = dict.fromkeys((*self.silent, *spoken))
-        return _Present(self.meta, context, tuple(name for name in silent if name not in speaking))
 
 
 class Agency:
@@ -113,6 +90,7 @@ class Agency:
         self._keep = keep
         self._discover: Callable[[], list[tuple[str, Callable[[], object]]]] | None = discover
         self._tokens = SessionTokenStore(clock, redactor=redactor)
+        self._clean_event = redactor.event_cleaner()
         self.canvases = CanvasStore(self._drawn, clock, redactor.without_tokens)
         self.internal = InternalTools(self._tokens, self._note, self.canvases.handlers(), clock=clock)
         self.door = InternalDoor(door_at, self.internal, nursery)
@@ -120,7 +98,7 @@ class Agency:
         """The last calls of internal tools, oldest first."""
         self.starts_servers = True
         """Whether agents get the MCP servers that providers describe."""
-        self._present: dict[ConversationId, _Present] = {}
+        self._present: dict[ConversationId, PresentAgent] = {}
         self._former: dict[ConversationId, Drawn] = {}
         injector.set_token_store(self._tokens)
         injector.set_event_bus(_Policed(bus))
@@ -137,7 +115,7 @@ class Agency:
         with _because(_Cause(storage)):
             context = await self._injector.prepare(meta.name, meta, conversation, token_in_prompt=False)
             try:
-                self._admit(conversation, _Present(meta, context))
+                self._admit(conversation, PresentAgent(meta, context))
                 await self._servers.settle()
             except BaseException:
                 self.dismiss(conversation)
@@ -164,7 +142,7 @@ class Agency:
             self._bus.publish(told, Scope("", talk.id))
             return
         talk.terms = replace(talk.terms, agent=arrival.agent)
-        _tell_news(talk, _injected(talk), [addition.text for addition in arrival.agent.additions])
+        tell_news(talk, injected(talk), [addition.text for addition in arrival.agent.additions])
 
     async def refresh(self, talk: Talk) -> None:
         """Between two tasks: what providers say differently now is told, and their tools are those of now."""
@@ -183,7 +161,7 @@ class Agency:
                 return
             now = self._admit(talk.id, present.followed_by(context))
         talk.terms = replace(talk.terms, agent=_agent(now.meta, context))
-        _tell_news(talk, present.said, now.said)
+        tell_news(talk, present.said, now.said)
 
     def dismiss(self, conversation: ConversationId) -> None:
         """The conversation is gone, or never came to be. Twice does no harm."""
@@ -243,13 +221,13 @@ class Agency:
         except (OSError, StorageError) as error:
             self._bus.publish(Warning(f"`tertulia internal` cannot reach this session: {error}", "internal"))
 
-    def _admit(self, conversation: ConversationId, present: _Present) -> _Present:
+    def _admit(self, conversation: ConversationId, present: PresentAgent) -> PresentAgent:
         meta, context = present.meta, present.context
         if conversation not in self._present:
             former = self._former.pop(conversation, None)
             self.canvases.open(conversation, meta.archetype, *_shown(former))
         # Only from the first token on: most sessions have none, and every event would pay for it.
-        self._bus.clean = self._tokens.redactor.without_tokens
+        self._bus.clean = self._clean_event
         self._present[conversation] = present
         self.internal.admit(conversation, meta, context.tools)
         if self.starts_servers:
@@ -306,16 +284,6 @@ def _because(cause: _Cause) -> Generator[None]:
         yield
     finally:
         _CAUSE.reset(former)
-
-
-def _injected(talk: Talk) -> list[str]:
-    return [item.text for item in talk.history.snapshot() if isinstance(item, UserMessage) and item.injected]
-
-
-def _tell_news(talk: Talk, before: Iterable[str], now: Sequence[str]) -> None:
-    first = next((text for text in _injected(talk) if text.startswith("<context_additions>")), "")
-    if news := updates(first, before, now):
-        talk.instruct([additions_message(news, "context_update")])
 
 
 def _shown(drawn: Drawn | None) -> tuple[Canvas | None, int]:

@@ -54,27 +54,20 @@ def assemble(
 ) -> Parts:
     """All parts of a session, connected, with its conversations. Needs a running loop; waits for nothing.
 
-    A new session with its root, recorded in the user's data directory unless a journal is given; or, with the
-    journal that `recall` gave along, one of the past as its record says.
+    A new one, recorded in the user's data directory unless a journal is given; or one of the past, with its journal.
     """
     base = _foundation(settings, clock, journal, environment, past, redactor)
-    bus, nursery = base.bus, base.nursery
-    models = Models(settings, base.environment)
-    model, untold = models.choose(settings.model or (past.model if past else None) or None)
-    wires = WireShelf(models.find, nursery)
+    bus, nursery, (wires, model, untold) = base.bus, base.nursery, _models(base, past)
     directory, workshop = SessionDirectory(), open_workshop(settings, base.environment, base.clock, bus)
     # What may be refused comes first: nothing was started yet.
     wire, below = wires.find(model), basement or Basement(settings, base.environment, base.clock, nursery)
     servers = SessionServers(below.pool, base.session_id, base.clock, bus.publish)
     agency = agency_for(base, servers, workshop)
-    remote = remote_tools(base, servers, agency, workshop, below.doors)
-    toolbox = toolbox_for(settings, directory, workshop, remote)
+    toolbox = toolbox_for(settings, directory, workshop, remote_tools(base, servers, agency, workshop, below.doors))
     backends = backends_for(settings, base.environment, workshop, nursery)
     notary = _notary(settings, wires, wire, toolbox, servers, backends)
-    views = Views(servers, notary, bus, agency)
+    views, registry = Views(servers, notary, bus, agency), TaskRegistry()
     conversations = Conversations(base.root_id, notary, bus=bus, clock=base.clock, journal=base.journal)
-    conversations.departed = agency.dismiss
-    registry = TaskRegistry()
     parts = Parts(
         session_id=base.session_id,
         settings=settings,
@@ -84,9 +77,7 @@ def assemble(
         journal=base.journal,
         toolbox=toolbox,
         conversations=conversations,
-        scheduler=_scheduler(
-            settings, conversations, bus, base.clock, (toolbox, nursery, registry), views, backends=backends
-        ),
+        scheduler=_scheduler(base, conversations, toolbox, registry, views, backends),
         registry=registry,
         nursery=nursery,
         wires=wires,
@@ -97,12 +88,17 @@ def assemble(
         basement=below if basement is None else None,
         began_after=0 if past is None else past.last_seq,
     )
-    directory.serve(parts)
-    backends.door.serve(parts)
-    bus.metrics.knows = toolbox.knows
-    _begin(parts, notary, past, untold)
-    servers.begin(candidates(_listed(base), settings, base.environment))
+    for served in (directory, backends.door):
+        served.serve(parts)
+    _begin(base, parts, notary, past, untold)
     return parts
+
+
+def _models(base: Foundation, past: Recollection | None) -> tuple[WireShelf, object, str | None]:
+    """The session's wires, which model it speaks with, and a sentence where nobody named one."""
+    models = Models(base.settings, base.environment)
+    model, untold = models.choose(base.settings.model or (past.model if past else None) or None)
+    return WireShelf(models.find, base.nursery), model, untold
 
 
 def _foundation(
@@ -130,8 +126,10 @@ def _listed(base: Foundation) -> ServerList:
     return listed
 
 
-def _begin(parts: Parts, notary: Notary, past: Recollection | None, untold: str | None) -> None:
+def _begin(base: Foundation, parts: Parts, notary: Notary, past: Recollection | None, untold: str | None) -> None:
     """Say that the session is there, and who is in it. Whatever can be refused was refused before: it left no trace."""
+    parts.bus.metrics.knows = parts.toolbox.knows
+    parts.conversations.departed = parts.agency.dismiss
     root_id = parts.conversations.root_id
     policy = describe.policy(parts.settings.rights())
     model = notary.default.wire.name
@@ -143,6 +141,7 @@ def _begin(parts: Parts, notary: Notary, past: Recollection | None, untold: str 
     _announce(parts, untold)
     parts.nursery.start(parts.workshop.desk.keep_clean(), "approvals")
     keep_swept(parts)
+    parts.servers.begin(candidates(_listed(base), parts.settings, base.environment))
 
 
 def _notary(
@@ -160,16 +159,14 @@ def _notary(
 
 
 def _scheduler(
-    settings: Settings,
+    base: Foundation,
     conversations: Conversations,
-    bus: EventBus,
-    clock: Clock,
-    shared: tuple[Toolbox, Nursery, TaskRegistry],
+    toolbox: Toolbox,
+    registry: TaskRegistry,
     views: Views,
-    *,
     backends: Backends,
 ) -> Scheduler:
-    toolbox, nursery, registry = shared
+    settings, bus, clock, nursery = base.settings, base.bus, base.clock, base.nursery
     grace = settings.close_timeout_s
     environment = dict(settings.shell_environment)
     around = Surroundings(bus, clock, toolbox, settings.tool_timeout_s, environment, views.make_ready)

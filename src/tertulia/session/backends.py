@@ -8,9 +8,10 @@ from functools import partial
 
 from tertulia.conversation.backend import Backend
 from tertulia.conversation.context import NATIVE
-from tertulia.conversation.foreign import ForeignAgent
+from tertulia.conversation.foreign import ForeignAgent, no_server
 from tertulia.conversation.talk import Talk
 from tertulia.errors import InvalidParams
+from tertulia.executors.acp_definition import AcpDefinition
 from tertulia.executors.acp_presets import acp_agents_from_wire
 from tertulia.executors.claude_stream import ClaudeStream
 from tertulia.executors.codex_jsonl import CodexJsonl
@@ -86,15 +87,18 @@ def backends_for(settings: Settings, environment: Environment, workshop: Worksho
             definition.resuming,
             roots=lambda rights: workshop.place.confinement(rights).writable_roots,
             system=_additions,
-            **({"server": backends.door.open} if definition.server else {}),
+            server=backends.door.open if definition.server else no_server,
         )
 
     for name, definition in executors_from_wire(settings.executors).items():
         backends.add(name, lambda name=name, definition=definition: agent(name, definition), can_ask=definition.can_ask)
-    acp = AcpBackends(environment, workshop, nursery, continuity, backends.door)
+    acp = AcpBackends(workshop, nursery, continuity, backends.door)
+
+    def guest(name: str, described: AcpDefinition) -> Backend:
+        return acp.make(name, described, child_environment(described.program, environment.variables), _additions)
+
     for name, described in acp_agents_from_wire(settings.acp).items():
-        make = partial(acp.make, name, described, _additions)
-        backends.add(name, make, can_ask=described.program.can_ask)
+        backends.add(name, partial(guest, name, described), can_ask=True)
     return backends
 
 

@@ -15,7 +15,7 @@ from tertulia.protocol.ids import CallId, new_item_id, new_span_id, new_task_id,
 from tertulia.protocol.items import ToolCall, readable_arguments
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.session.parts import Parts
-from tertulia.tools.dispatch import Dispatch, Ended, check_calls
+from tertulia.tools.dispatch import Checked, Dispatch, Ended, check_calls
 from tertulia.tools.tool import CallContext, Result
 
 _OUTSIDE = "outside-"
@@ -38,8 +38,7 @@ async def call_from_outside(
 ) -> Result:
     """What the tool answers; a refusal is an answer. A tool that comes from none of these sources is not there.
 
-    `heard` is told of everything that the call publishes. `rights`: of the caller, where they are fewer than those of
-    the conversation.
+    `heard` is told of everything that the call publishes. `rights` may be fewer than the conversation's own.
     """
     rights = rights or talk.terms.rights
     call = ToolCall(new_item_id(), CallId(f"{_OUTSIDE}{new_item_id()}"), name, arguments)
@@ -65,11 +64,8 @@ async def call_from_outside(
         said = end.result
         publish(ToolCallEnd(call.call_id, name, said.success, said.text, end.truncated, end.duration_ms))
 
-    offered = parts.toolbox.offered(talk.terms, rights, delegating=False)
-    reachable = {spec.name for spec in offered.specs if spec.source in sources}
-    checked, _ = check_calls([call], parts.toolbox.reach(offered, talk.id), reachable, context)
     dispatch = Dispatch(
-        checked,
+        _checked(parts, talk, call, sources, context),
         context,
         began=lambda call: publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call))),
         ended=ended,
@@ -79,3 +75,11 @@ async def call_from_outside(
     await dispatch.run()
     await parts.bus.flush()
     return dispatch.outputs[0].result
+
+
+def _checked(
+    parts: Parts, talk: Talk, call: ToolCall, sources: Collection[str], context: Callable[[ToolCall], CallContext]
+) -> list[Checked]:
+    offered = parts.toolbox.offered(talk.terms, context(call).rights, delegating=False)
+    reachable = {spec.name for spec in offered.specs if spec.source in sources}
+    return check_calls([call], parts.toolbox.reach(offered, talk.id), reachable, context)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.talk import Talk
@@ -33,12 +34,16 @@ class Views:
     def begin(self, talks: Iterable[Talk]) -> None:
         """The session has just begun: whatever is there already is no news."""
         for talk in talks:
-            self._catch_up(talk, lambda data: self._tell(talk, data) if isinstance(data, Warning) else None)
+            self._catch_up(talk, partial(self._warn, talk))
 
     def look(self, talk: Talk) -> None:
         """Somebody looks at a conversation: what it shows is what its next task would see."""
         if talk.task is None:
             self._catch_up(talk, lambda data: self._tell(talk, data))
+
+    def _warn(self, talk: Talk, data: EventData) -> None:
+        if isinstance(data, Warning):
+            self._tell(talk, data)
 
     def _tell(self, talk: Talk, data: EventData) -> None:
         self._bus.publish(data, Scope("", talk.id))

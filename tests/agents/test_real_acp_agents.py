@@ -1,0 +1,193 @@
+"""Real ACP agents as conversations of a session, offline: codex-acp, Gemini, claude-agent-acp, opencode.
+
+They talk to a provider on loopback that keeps every request: what an agent knows of a conversation is what it sends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.acp_installed import REAL_ACP, RealAcpAgent
+from tests.agents.acp_wires import Wires, talk_of
+from tests.agents.provider import Provider, provider
+from tests.executors.agents import until
+from tests.session.staging import Stage, stage
+
+BIN = Path(sys.executable).parent
+CLOCK = {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"], "approval": "approve"}
+TOOLS = {
+    "codex": "mcp__tertulia::clock__get_current_time",
+    "gemini": "mcp_tertulia_clock__get_current_time",
+    "claude": "mcp__tertulia__clock__get_current_time",
+    "opencode": "tertulia_clock__get_current_time",
+}
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(params=list(REAL_ACP))
+def agent(request: pytest.FixtureRequest) -> RealAcpAgent:
+    found = REAL_ACP[request.param]
+    found.program()
+    return found
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def mock() -> Iterator[Provider]:
+    with provider() as made:
+        yield made
+
+
+@pytest.fixture
+def wires(mock: Provider) -> Wires:
+    return Wires(mock)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+@asynccontextmanager
+async def session(agent: RealAcpAgent, home: Path, work: Path, mock: Provider, **fields: Any) -> AsyncIterator[Stage]:
+    table = agent.table(home, mock.url)
+    fields = {"sandbox": agent.sandbox, **fields}
+    async with stage(acp={agent.name: table}, cwd=str(work), **fields) as acting:
+        yield acting
+
+
+def times(body: str, text: str) -> int:
+    return body.count(json.dumps(text)[1:-1])
+
+
+def processes(work: Path) -> list[int]:
+    """Those that were started in this directory."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.readlink(entry / "cwd") == str(work):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+async def test_three_follow_ups_a_kill_and_a_restart(
+    agent: RealAcpAgent, home: Path, work: Path, mock: Provider, wires: Wires
+) -> None:
+    """Issue 11: each earlier question and answer is in the request exactly once, before and after the agent's death."""
+    async with session(agent, home, work, mock) as acting:
+        conversation = await acting.session.open(backend=agent.backend, base_instructions="always-say-plover")
+        for number in range(1, 6):
+            if number == 5:
+                for pid in processes(work):
+                    os.kill(pid, signal.SIGKILL)
+                await until(lambda: not processes(work))
+            before = len(wires.bodies)
+            reply = await conversation.message(f"my-question-number-{number}.")
+            assert reply.status == "completed", reply.error
+            body = wires.bodies[before]
+            said = [f"my-question-number-{at}." for at in range(1, number + 1)]
+            said += [entry.text or "" for entry in (await conversation.history())[:-2] if entry.role == "assistant"]
+            assert {text: times(talk_of(body), text) for text in said} == dict.fromkeys(said, 1)
+            assert times(body, "always-say-plover") >= 1
+        assert [entry.role for entry in await conversation.history()] == ["user", "assistant"] * 5
+    assert not processes(work)
+
+
+async def test_cancelled_in_mid_run_it_stops_and_goes_on(
+    agent: RealAcpAgent, home: Path, work: Path, mock: Provider, wires: Wires
+) -> None:
+    """Issue 11: cancel in mid-run; the next message is answered."""
+    async with session(agent, home, work, mock) as acting:
+        conversation = await acting.session.open(backend=agent.backend)
+        mock.going.clear()
+        task = acting.begin(conversation.message("my-question"))
+        await until(lambda: wires.bodies)
+        await conversation.interrupt()
+        assert (await task).status == "interrupted"
+        mock.going.set()
+        reply = await conversation.message("again")
+        assert reply.status == "completed", reply.error
+
+
+async def test_it_calls_a_tool_of_ours(
+    agent: RealAcpAgent, home: Path, work: Path, mock: Provider, wires: Wires
+) -> None:
+    """DESIGN: its one MCP server is ours, with the conversation's view; what it asks before it calls is asked of us."""
+    wires.calls.append((TOOLS[agent.name], {"timezone": "Asia/Tokyo"}))
+    async with session(agent, home, work, mock, mcp_servers={"clock": CLOCK}) as acting:
+        async with acting.session.events() as events:
+            conversation = await acting.session.open(backend=agent.backend)
+            task = acting.begin(conversation.message("what time is it?"))
+            async for event in events:
+                if event.type == "approval_request":
+                    await acting.session.approvals.resolve(event.data.approval_id, "allow")
+                if event.type == "task_complete":
+                    break
+        reply = await task
+        assert reply.status == "completed", reply.error
+        ended = [event.data for event in acting.events.drain() if event.type == "tool_call_end"]
+        assert ("clock__get_current_time", True) in [(end.name, end.success) for end in ended]
+    assert "Asia/Tokyo" in talk_of(wires.bodies[-1])
+
+
+COMMANDS = {
+    "codex": ("shell_command", {"command": "touch made-by-agent", "with_escalated_permissions": True,
+                                "sandbox_permissions": "require_escalated", "justification": "because"}),
+    "gemini": ("run_shell_command", {"command": "touch made-by-agent", "description": "make it"}),
+    "claude": ("Bash", {"command": "touch made-by-agent", "description": "make it"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("decision", ["allow", "deny"])
+async def test_an_approval_is_answered(
+    agent: RealAcpAgent, home: Path, work: Path, mock: Provider, wires: Wires, decision: Any
+) -> None:
+    """Issue 11: an approval answered yes and no, and the command ran or did not."""
+    if agent.name not in COMMANDS:
+        pytest.skip(f"{agent.name} asks before no command unless its own settings say so")
+    wires.calls.append(COMMANDS[agent.name])
+    async with session(agent, home, work, mock, approval_policy="untrusted") as acting:
+        async with acting.session.events() as events:
+            conversation = await acting.session.open(backend=agent.backend)
+            task = acting.begin(conversation.message("make it"))
+            asked = 0
+            async for event in events:
+                if event.type == "approval_request":
+                    asked += 1
+                    await acting.session.approvals.resolve(event.data.approval_id, decision)
+                if event.type in ("task_complete", "error", "turn_aborted"):
+                    break
+        await task
+        assert asked == 1
+    assert (work / "made-by-agent").exists() == (decision == "allow")
+
+
+async def test_no_mcp_server_but_ours_is_ever_started(home: Path, work: Path, mock: Provider, wires: Wires) -> None:
+    """DESIGN: exactly one MCP server. codex-acp starts those of its own settings whatever it is told."""
+    agent, started = REAL_ACP["codex"], work / "started"
+    agent.program()
+    async with session(agent, home, work, mock) as acting:
+        with (home / ".codex" / "config.toml").open("a") as file:
+            file.write(f'[mcp_servers.own]\ncommand = "touch"\nargs = ["{started}"]\n')
+        conversation = await acting.session.open(backend=agent.backend)
+        reply = await conversation.message("hello")
+        assert reply.status == "completed", reply.error
+        assert "conv_list" in wires.bodies[-1]
+    assert not started.exists()
