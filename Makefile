@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 BENCH  ?= kernel
+FUZZ_S ?= 60
 # Debian packages that some tests need. Without the right to install them those tests are skipped.
 DEB_PACKAGES := bubblewrap gcc git libc6-dev openssl patch strace
 # Every branch of these is taken by a test.
@@ -13,6 +14,7 @@ MODEL_HOME := $(CURDIR)/.venv/home
 # So are the servers and the suite that come from npm.
 NODE_HOME := .venv/node
 AGENTS_HOME := .venv/agents
+MORE_AGENTS_HOME := .venv/more-agents
 READY := .venv/.ready
 GATES := gate-types gate-architecture gate-imports gate-dependencies gate-lint gate-format
 
@@ -21,7 +23,7 @@ empty :=
 space := $(empty) $(empty)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test demo local-model node-tools agents conformance bench lock format clean packages $(GATES)
+.PHONY: help setup check test demo local-model node-tools agents more-agents conformance fuzz bench lock format clean packages $(GATES)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -100,11 +102,21 @@ endef
 node-tools: setup ## fetch the MCP servers and the conformance suite that tests run against (npm, 164 MB), once
 	$(call npm-ci,tests/node,$(NODE_HOME))
 
-agents: setup ## fetch the other agents that tests run, offline (npm, 600 MB), once
+agents: setup ## fetch the other agents that tests run, offline (npm, 900 MB), once
 	$(call npm-ci,tests/agents,$(AGENTS_HOME))
+	@cmp -s tests/agents/requirements.txt $(AGENTS_HOME)/python/requirements.txt || { \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade \
+			--target $(AGENTS_HOME)/python -r tests/agents/requirements.txt \
+		&& cp tests/agents/requirements.txt $(AGENTS_HOME)/python/; }
+
+more-agents: setup ## fetch agents that have tests but are not needed for them (npm, 530 MB), once
+	$(call npm-ci,tests/agents/more,$(MORE_AGENTS_HOME))
 
 conformance: node-tools ## run the official MCP conformance suite against our connections, both eras (under two minutes)
 	@$(BIN)/python -m tests.conformance
+
+fuzz: setup ## look for input that breaks a parser, FUZZ_S seconds for each of them
+	@$(BIN)/python -m tests.fuzz all -max_total_time=$(FUZZ_S) -verbosity=0
 
 demo: setup ## see it work without a key; one conversation is a real model's where its weights can be had
 	@timeout 300 $(MAKE) --no-print-directory local-model || echo "No weights: everything is played from a script."
@@ -122,5 +134,5 @@ format: setup ## let ruff mend what it can
 	@$(BIN)/ruff format --quiet .
 
 clean: ## remove .venv and everything that was built or cached
-	@rm -rf .venv .coverage .hypothesis .pytest_cache .ruff_cache .import_linter_cache build dist
+	@rm -rf .venv .coverage .fuzz .hypothesis .pytest_cache .ruff_cache .import_linter_cache build dist
 	@find src tests bench examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

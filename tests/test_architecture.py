@@ -41,6 +41,8 @@ FRAMES = {
         *("clipping", "continuity", "continuity_settings", "executor", "fields", "headings", "lines", "news"),
         *("command_line", "definition", "foreign_servers", "last_words", "presets", "temporary_home"),
         *("result_text", "sections", "transcript"),
+        *("host", "acp_definition", "acp_pipe", "acp_presets", "acp_process", "acp_requests", "acp_session"),
+        *("acp_task", "acp_updates", "without_servers"),
     },
     "models": {
         "catalog",
@@ -81,7 +83,7 @@ FRAMES = {
 }
 COMPOSITION_ROOT = {
     *("tertulia", "tertulia.session.assembly", "tertulia.session.members", "tertulia.session.recording"),
-    *("tertulia.session.backends", "tertulia.testing"),
+    *("tertulia.session.acp_backends", "tertulia.session.backends", "tertulia.testing"),
 }
 
 # Ruff frees a whole file from TID251. Here stands which of the banned names that was for.

@@ -214,8 +214,7 @@ def _settled(made: list[str]) -> list[str]:
 
 
 def _states(client: CodexClient) -> list[str]:
-    told = [json.dumps(params["status"]) for params in client.all("thread/status/changed")]
-    return [state for state in told if "notLoaded" not in state]
+    return [json.dumps(params["status"]) for params in client.all("thread/status/changed")]
 
 
 def _numbers(client: CodexClient) -> list[int]:

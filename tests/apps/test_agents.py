@@ -33,16 +33,18 @@ def test_the_list_shows_versions_and_how_to_get_what_is_missing(shell: Shell, pr
     ran = shell.run("agents", "ls", "-c", GONE, "-c", OTHER, "-c", 'executors.broken={command=["broken"]}')
     assert ran.code == 0
     rows = [line.split(maxsplit=2) for line in ran.out.splitlines()[1:]]
-    assert [row[0] for row in rows] == ["codex", "claude", "command:gone", "command:other", "command:broken"]
+    others = [row[0] for row in rows if not row[0].startswith("acp:")]
+    assert others == ["codex", "claude", "command:gone", "command:other", "command:broken"]
+    assert {"acp:codex", "acp:claude", "acp:gemini", "acp:opencode", "acp:qwen"} <= {row[0] for row in rows}
     assert f"codex-cli 9.9.9  {program}" in ran.out
     assert "not installed; get it with `npm install -g @anthropic-ai/claude-code`" in ran.out
-    assert rows[2][1:] == ["-", "not installed"]
-    assert rows[4][1] == "?"
+    assert rows[others.index("command:gone")][1:] == ["-", "not installed"]
+    assert rows[others.index("command:broken")][1] == "?"
 
 
 def test_the_list_as_json(shell: Shell, program: Path) -> None:
     ran = shell.run("agents", "ls", "--json")
-    first, second = json.loads(ran.out)
+    first, second, *_ = json.loads(ran.out)
     assert first == {
         "backend": "codex",
         "program": str(program),

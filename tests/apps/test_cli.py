@@ -27,7 +27,7 @@ def test_every_help_has_examples_and_tells_the_global_flags(shell: Shell, argume
     ran = shell.run(*arguments)
     assert ran.code == 0
     assert "Examples:\n" in ran.out
-    for flag in ("--model", "--cd", "-c KEY=VALUE", "--sandbox", "--ask-for-approval", "--storage", "--add-dir"):
+    for flag in ("--model", "--cd", "--config KEY=VALUE", "--sandbox", "--ask-for-approval", "--storage", "--add-dir"):
         assert flag in ran.out
 
 

@@ -86,7 +86,6 @@ async def test_what_does_not_fit_is_refused_before_it_is_sent(tmp_path: Path, sc
         ends_now = await past(house, type="tool_call_end")
         assert not any(event.data.success for event in ends_now), ends_now
         assert spent < 0.5, "the whole task, with its two model requests"
-        assert max(event.data.duration_ms for event in ends_now) < 500
         voice.calls("a__echo", text="still here")
         await soon(house.root.message("go"))
     assert [line for line in lines(record) if line.startswith("call")] == ["call echo"]

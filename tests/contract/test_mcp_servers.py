@@ -205,7 +205,7 @@ async def test_one_that_is_slow_delays_by_a_grace_and_appears_later() -> None:
     began = time.monotonic()
     async with voice.house({"a": spoilt("slow-start"), "b": offering("echo")}) as house:
         await soon(house.root.message("go"))
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 8, "5 s, and something for a busy machine"
         async with asyncio.timeout(10):
             while "a__echo" not in offered(house.root):
                 await house.root.message("now?")

@@ -198,6 +198,51 @@ async def test_a_resumed_run_that_fails_later_has_failed() -> None:
     assert len(actor.assignments) == 2
 
 
+async def test_a_resumed_run_that_fails_later_is_not_repeated_although_the_next_one_begins_anew() -> None:
+    """S003-33, X-58: `new_session` is for the next task; what this one did it did."""
+    stands = calm()
+    actor = Actor(answer("a"), [NativeId("t-1"), AgentText("m", "deleted it"), Failed("broke")], answer("b", "t-2"))
+    doing = agent(actor, retry="new_session")
+    await ask(doing, stands)
+    with pytest.raises(AgentFailed, match="broke"):
+        await ask(doing, stands)
+    assert [assignment.resume for assignment in actor.assignments] == [None, "t-1"]
+    await ask(doing, stands, "and now")
+    assert actor.assignments[-1].resume is None
+    assert "Assistant: deleted it" in actor.assignments[-1].prompt
+
+
+async def test_a_run_that_was_told_little_and_was_stopped_leaves_no_id() -> None:
+    """X-61: it must not be taken for one that knows everything by a task of another kind."""
+    stands = calm()
+    little = replace(Continuity(), chat=replace(Continuity().chat, mode="last_assistant"))
+    actor = Actor([NativeId("t-1"), AgentText("m", "half"), Failed("stopped")], answer("b"))
+    doing = ForeignAgent(actor, little, Resuming(), roots=lambda _: ("/work",))
+    with pytest.raises(AgentFailed):
+        await ask(doing, stands, task_type="chat")
+    assert stands.talk.bond is None
+    await ask(doing, stands, "again", task_type="code")
+    assert actor.assignments[-1].resume is None
+
+
+async def test_what_is_only_a_result_joins_the_history_in_a_later_answer_too() -> None:
+    """X-60: one history; a message that was put in meanwhile is answered like the first."""
+    stands = calm()
+    actor = Actor(answer("first"), [NativeId("t-1"), Finished("second")])
+    real = actor.run
+
+    async def run(assignment: Assignment) -> AsyncGenerator[Step, None]:
+        if not actor.assignments:
+            stands.talk.queue_input(UserMessage(new_item_id(), text_parts("and?")))
+        async for step in real(assignment):
+            yield step
+
+    actor.run = run  # type: ignore[method-assign]
+    await ask(agent(actor), stands)
+    assert stands.floor.last_text == "second"
+    assert [item.text for item in stands.talk.history.messages()] == ["hello", "first", "and?", "second"]
+
+
 async def test_an_agent_that_goes_on_after_its_task_was_given_up_is_heard_no_more() -> None:
     """HARDENING I6: what comes late is discarded."""
     stands = calm()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -79,9 +80,21 @@ def late(arguments: list[str]) -> NoReturn:
         signal.pause()
 
 
+def chatty(arguments: list[str]) -> NoReturn:
+    """Has said how it ended, and goes on about nothing."""
+    say(type="turn.completed", usage={})
+    while not select.select([], [], [], 0.01)[0]:
+        say(type="heartbeat")
+
+
 def flood(arguments: list[str]) -> NoReturn:
     while True:
         sys.stdout.write("x" * 65_536)
+
+
+def flood_of(arguments: list[str]) -> NoReturn:
+    while True:
+        sys.stdout.write(f"{arguments[0]}\n" * 10_000)
 
 
 def daemon(arguments: list[str]) -> None:
@@ -134,6 +147,12 @@ def caller(arguments: list[str]) -> None:
     tell(json.dumps({"tools": tools, "results": results, "code": server.returncode}))
 
 
+def reads(arguments: list[str]) -> None:
+    (path,) = arguments
+    line = Path("/proc/self/cmdline").read_text()
+    tell(json.dumps({"path": path, "read": Path(path).read_text(), "line": line}))
+
+
 class _Asking:
     def __init__(self, server: Any) -> None:
         self._server, self._number = server, 0
@@ -156,12 +175,14 @@ class _Asking:
 MODES = {
     "at_once": lambda _: None,
     "caller": caller,
+    "chatty": chatty,
     "codex": codex,
     "daemon": daemon,
     "echo": lambda _: tell(sys.stdin.read()),
     "environment": lambda _: tell(json.dumps(dict(os.environ))),
     "exits": exits,
     "flood": flood,
+    "flood_of": flood_of,
     "hang": hang,
     "hang_hard": hang_hard,
     "html": lambda _: tell("<html>\n<body>502 Bad Gateway</body>\n</html>"),
@@ -170,6 +191,7 @@ MODES = {
     "long": long,
     "noisy": noisy,
     "old": old,
+    "reads": reads,
 }
 
 if __name__ == "__main__":

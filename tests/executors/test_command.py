@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import tempfile
 from contextlib import aclosing
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.executors import command
+from tertulia.executors.codex_jsonl import CodexJsonl
 from tertulia.executors.definition import ExecutorDefinition, Home
 from tertulia.executors.executor import (
     AgentText,
@@ -101,7 +103,7 @@ async def test_what_a_plain_program_says_is_the_answer(tmp_path: Path) -> None:
         (
             fake("html", output="codex-jsonl"),
             Failed(
-                "the output of fake ended before it said how the task did; 3 lines of its output made no sense",
+                "the output of fake ended before it said how the task did; lines of its output that made no sense: 3",
                 "interrupted",
             ),
         ),
@@ -169,6 +171,43 @@ async def test_one_that_never_stops_talking_is_stopped(tmp_path: Path, monkeypat
             assert ending == Failed("fake wrote more than 3,000,000 bytes and was stopped", "limit")
 
 
+@pytest.mark.parametrize(
+    ("line", "limit", "words"),
+    [("<p>", "MAX_NONSENSE", "lines that make no sense"), ("{x}", "MAX_NONSENSE", "lines that make no sense"),
+     ("{}", "MAX_STEPS", "events")],
+)  # fmt: skip
+async def test_one_that_never_stops_saying_nothing_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, limit: str, words: str
+) -> None:
+    """Bad input of issue 11: many short lines cost far more than one long one."""
+    monkeypatch.setattr(command, limit, 30_000)
+    async with crew(tmp_path) as made:
+        ending = await made.ending(fake("flood_of", line, output="codex-jsonl"))
+        assert ending == Failed(f"fake wrote more than 30,000 {words} and was stopped", "limit")
+
+
+async def test_others_have_their_turn_while_one_floods_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines without a meaning make no steps that could wait for us: it is held up by its bytes."""
+    fed: list[int] = []
+    real = CodexJsonl.feed
+
+    def feed(parser: CodexJsonl, chunk: bytes) -> list[Step]:
+        fed.append(len(chunk))
+        return real(parser, chunk)
+
+    monkeypatch.setattr(CodexJsonl, "feed", feed)
+    monkeypatch.setattr(command, "MAX_OUTPUT_BYTES", 4_000_000)
+    longest = 0
+    async with crew(tmp_path) as made:
+        running = asyncio.create_task(made.ending(fake("flood_of", "<p>", output="codex-jsonl")))
+        while not running.done():
+            fed.clear()
+            await asyncio.sleep(0)
+            longest = max(longest, sum(fed))
+    assert running.result().code == "limit"
+    assert 0 < longest < 2 * command.UNREAD_BYTES
+
+
 async def test_a_slow_reader_holds_the_program_up_and_misses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +221,12 @@ async def test_one_that_has_said_all_and_does_not_leave_is_ended(tmp_path: Path)
     """Its ending stands: it had said how it did."""
     async with crew(tmp_path) as made:
         assert await made.ending(fake("late", output="codex-jsonl")) == Finished("done")
+
+
+async def test_one_that_has_said_all_and_goes_on_about_nothing_is_ended_too(tmp_path: Path) -> None:
+    """What it still says does not lengthen its time."""
+    async with crew(tmp_path) as made:
+        assert await made.ending(fake("chatty", output="codex-jsonl")) == Finished()
 
 
 async def test_daemons_go_with_the_run(tmp_path: Path) -> None:
@@ -242,6 +287,30 @@ async def test_cancelling_the_reader_ends_the_tree(tmp_path: Path) -> None:
         assert left
         assert not any(map(is_alive, left))
     assert kinds(seen) == ["NativeId", "Begun"]
+
+
+async def test_what_it_is_told_is_a_file_that_only_it_can_see(tmp_path: Path) -> None:
+    """X-63, HARDENING A15: nothing of it in the list of processes, nothing on a disk, and gone with the run."""
+    told = "a secret\n" + "x" * 200_000
+    definition = fake("reads", system=("{file}",))
+    async with crew(tmp_path) as made:
+        open_before = len(os.listdir("/proc/self/fd"))
+        ending = await made.ending(definition, additions=(told, "\ud800"))
+        answer = json.loads(ending.text)
+        assert answer["read"] == f"{told}\n\n?"
+        assert "secret" not in answer["line"]
+        assert not Path(answer["path"]).exists()
+        assert len(os.listdir("/proc/self/fd")) <= open_before + 1
+
+
+async def test_no_room_for_a_home_is_a_failure_and_nothing_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Contract of `Executor`: failures are told, never raised."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
+    async with crew(tmp_path) as made:
+        ending = await made.ending(fake("echo"), private=True)
+    assert ending == Failed("fake cannot be started: No such file or directory")
 
 
 async def test_the_child_gets_its_own_environment_and_nothing_of_ours(

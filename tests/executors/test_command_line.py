@@ -99,9 +99,21 @@ def test_the_system_part_goes_in_each_run_in_the_agents_own_way() -> None:
         line = command_line("codex", CODEX, asked(additions=told, resume=resume))
         (word,) = [word for word in line if word.startswith("developer_instructions")]
         assert tomllib.loads(word) == {"developer_instructions": text}
-        line = command_line("claude", CLAUDE, asked(additions=told, resume=resume))
-        assert line[line.index("--append-system-prompt") + 1] == text
+        line = command_line("claude", CLAUDE, asked(additions=told, resume=resume), (), "/the/file")
+        assert line[line.index("--append-system-prompt-file") + 1] == "/the/file"
+        assert not any("hi" in word for word in line)
         assert standard_input(CLAUDE, asked(additions=told)) == b"p"
+        mine = replace(CLAUDE, system=("--told", "{text}"))
+        line = command_line("mine", mine, asked(additions=told, resume=resume))
+        assert line[line.index("--told") + 1] == text
+
+
+def test_a_file_holds_more_than_an_argument_could() -> None:
+    """X-63"""
+    assignment = asked(additions=("be brief " * 20_000,))
+    assert "/the/file" in command_line("claude", CLAUDE, assignment, (), "/the/file")
+    assert standard_input(CLAUDE, assignment) == b"p"
+    assert "/the/file" not in command_line("claude", CLAUDE, asked(), (), "/the/file")
 
 
 @pytest.mark.parametrize("definition", [ExecutorDefinition(command=("mine",)), CODEX])

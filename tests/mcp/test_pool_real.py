@@ -281,7 +281,7 @@ async def test_a_server_behind_an_address_that_goes_away_is_there_again_when_it_
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]
     async with pool() as servers:
-        with running(web("json", port)):
+        with running(web("json", port=port)):
             server = servers.lease(*by_http(f"http://127.0.0.1:{port}/mcp"), "s").server
             await until(lambda: server.status == "ready")
             assert await call(server, "echo")
@@ -289,6 +289,6 @@ async def test_a_server_behind_an_address_that_goes_away_is_there_again_when_it_
             await call(server, "echo")
         await until(lambda: server.status == "failed")
         assert "cannot be reached" in (server.error or "")
-        with running(web("json", port)):
+        with running(web("json", port=port)):
             await until(lambda: server.status == "ready")
             assert await call(server, "echo")

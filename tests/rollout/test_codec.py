@@ -403,6 +403,12 @@ def test_a_prompt_digest_that_follows_from_the_others_is_not_written() -> None:
     assert whats(rows) == [record]
 
 
+def test_a_request_for_notes_says_which_items_they_are_of() -> None:
+    """S002-15: whoever proves it must know what the model was shown."""
+    record = Asked(A, TASK, "1" * 64, "2" * 64, "3" * 64, 4, "5" * 64, b"[]", summarises=((2, 5), (7, 9)))
+    assert whats(written(record)) == [record]
+
+
 def test_ids_stand_once() -> None:
     """A conversation is named once, a task's ids once a task."""
     given = [event(Error("limit", str(n)), seq=n) for n in range(1, 5)]

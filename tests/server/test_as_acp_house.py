@@ -54,7 +54,7 @@ async def test_the_users_own_roots_are_the_most_that_there_is(places: tuple[Path
 
 
 @pytest.mark.parametrize("field", ["cwd", "additionalDirectories"])
-@pytest.mark.parametrize("path", ["relative", "/no/such/place", ""])
+@pytest.mark.parametrize("path", ["relative", "/no/such/place", "", "/with\0nul"])
 async def test_a_directory_that_is_none_is_refused_by_name(tmp_path: Path, field: str, path: str) -> None:
     """Issue 10 (4)."""
     at = house(None)

@@ -102,7 +102,6 @@ async def test_what_follows_an_answer_comes_after_it() -> None:
         ({"result": 7}, None),
         ({"result": {"a": "\ud800"}}, None),
         ({"error": {"code": -1, "message": "no"}}, None),
-        ({}, None),
     ],
 )
 async def test_a_question_gets_the_clients_answer_or_nothing(answer: dict[str, Any], heard: Any) -> None:
@@ -111,10 +110,36 @@ async def test_a_question_gets_the_clients_answer_or_nothing(answer: dict[str, A
     peer = Peer(sink, nothing)
     asking = asyncio.create_task(peer.ask("question", {"x": 1}))
     asked = await sink.until(lambda message: message.get("method") == "question")
-    for id in (99, "no", None, asked["id"], asked["id"]):
+    for id in (99, "no", None, [], asked["id"], asked["id"]):
         await peer.receive(json.dumps({"jsonrpc": "2.0", "id": id, **answer}).encode())
     assert await asking == heard
     assert len(sink.sent) == 1
+
+
+async def test_a_question_is_answered_under_its_own_id_alone() -> None:
+    """HARDENING B6: true is not 1, though Python says so."""
+    sink = MemorySink()
+    peer = Peer(sink, nothing)
+    peer.new_id()
+    asking = asyncio.create_task(peer.ask("question", {}))
+    assert (await sink.until(lambda message: message.get("method") == "question"))["id"] == 1
+    for id in ("true", "1.0", "1"):
+        await peer.receive(b'{"jsonrpc":"2.0","id":%b,"result":{"as":"%b"}}' % (id.encode(), id.encode()))
+    assert await asking == {"as": "1"}
+
+
+async def test_a_message_that_asks_and_answers_nothing_is_refused_or_a_no_to_what_was_asked() -> None:
+    """HARDENING D16, B6: with an id nobody waits for it is no request; with one, whoever waits does not wait on."""
+    sink = MemorySink()
+    peer = Peer(sink, nothing)
+    await peer.receive(b'{"jsonrpc":"2.0","id":5}')
+    (refused,) = sink.messages
+    assert (refused["id"], refused["error"]["code"]) == (5, -32600)
+    asking = asyncio.create_task(peer.ask("question", {}))
+    asked = await sink.until(lambda message: message.get("method") == "question")
+    await peer.receive(b'{"jsonrpc":"2.0","id":%d}' % asked["id"])
+    assert await asking is None
+    assert len(sink.sent) == 2
 
 
 async def test_a_client_that_is_gone_answers_nothing_before_and_after() -> None:

@@ -49,6 +49,8 @@ async def test_what_has_no_text_or_lies_elsewhere_is_not_listed(tmp_path: Path) 
     assert listed(home, str(tmp_path / "elsewhere"), None) == {"sessions": []}
     with pytest.raises(InvalidParams, match="cursor"):
         listed(home, None, "nonsense")
+    with pytest.raises(InvalidParams, match="cwd"):
+        listed(home, "/with\0nul", None)
 
 
 async def test_removing_is_for_good_and_twice_no_mistake(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ async def test_what_is_put_away_is_not_listed_and_not_lost(tmp_path: Path) -> No
         await at.client.turn(thread, "hi")
         await at.client.call("thread/archive", threadId=thread)
         await at.client.told("thread/archived")
+        assert at.client.all("thread/status/changed")[-1]["status"] == {"type": "notLoaded"}
         assert not at.host.sessions()
         assert (await at.client.call("thread/list"))["data"] == []
         assert [t["id"] for t in (await at.client.call("thread/list", archived=True))["data"]] == [thread]
@@ -106,6 +107,7 @@ async def test_what_is_put_away_is_not_listed_and_not_lost(tmp_path: Path) -> No
         assert (await at.client.turn(thread, "again"))["status"] == "completed"
         missing = await at.client.fail("thread/archive", threadId="00000000-0000-4000-8000-000000000000")
         assert missing["data"]["code"] == "not_found"
+        assert len(at.host.sessions()) == 1
 
 
 async def test_a_client_gets_no_more_than_the_settings_allow_and_is_told(tmp_path: Path) -> None:

@@ -88,6 +88,29 @@ async def test_text_that_is_not_utf_8_ends_the_connection_and_no_other() -> None
         assert "result" in await other.call("session/info")
 
 
+async def test_nothing_is_compressed_whatever_the_client_offers() -> None:
+    """D13: a small message cannot be a huge one."""
+    async with served() as place, place.socket(compression="deflate") as talker:
+        assert talker.socket.protocol.extensions == []
+        assert "result" in await talker.call("initialize")
+
+
+@pytest.mark.parametrize("pieces", [1, 40])
+async def test_a_message_that_is_too_long_ends_its_connection_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, pieces: int
+) -> None:
+    """D13: whole, or in pieces that are each short enough."""
+    monkeypatch.setattr("tertulia.server.http_server.MAX_BODY_BYTES", 2_000)
+    async with served() as place, place.socket() as other, place.socket() as talker:
+        await other.call("initialize")
+        with pytest.raises(ConnectionClosed) as ended:
+            await talker.socket.send([" " * (4_000 // pieces)] * pieces)
+            await talker.socket.recv()
+        assert ended.value.rcvd is not None
+        assert ended.value.rcvd.code == 1009
+        assert "result" in await other.call("session/info")
+
+
 async def test_a_second_initialize_is_refused_and_an_unknown_version_is_answered_with_ours() -> None:
     """D16."""
     async with served() as place, place.socket() as talker:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tertulia.errors import AgentError, InvalidParams, NotFound
+from tertulia.session.answers import MessageAnswer, Opened
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
+from tertulia.testing import call
 from tests.session.agents import EMPLOYEE, HTML
 from tests.session.staging import Stage, stage
 
@@ -86,3 +88,26 @@ async def test_a_page_that_cannot_be_is_refused_and_the_one_before_stays(argumen
             await ask(acting, "internal/call", token=token, tool="canvas_update", arguments=arguments)
         shown = await ask(acting, "canvas/get", conversation_id=agent.id)
         assert (shown.html, shown.revision) == (HTML, 1)
+
+
+async def test_an_answer_with_a_token_in_it_is_of_the_same_type_without_it() -> None:
+    """S001-45: whatever the operation; an error too."""
+    said: list[str] = []
+    replies = [lambda asked: said[0], lambda asked: call(said[0], {"x": said[0]}), lambda asked: said[0]]
+    async with stage(*replies) as acting:
+        agent = await acting.session.open(agent=EMPLOYEE)
+        said.append(str(acting.parts.agency.token(agent.id)))
+        shown = f"{said[0][:8]}[redacted:token]"
+        for _ in range(2):
+            answer = await ask(acting, "conversation/message", conversation_id=agent.id, text=said[0])
+            assert (type(answer), answer.last_assistant_message) == (MessageAnswer, shown)
+        opened = await ask(acting, "conversation/set_context", conversation_id=agent.id, base_instructions=said[0])
+        assert (type(opened), opened.context.base_instructions) == (Opened, shown)
+        forked = await ask(acting, "conversation/fork", conversation_id=agent.id)
+        listed = await ask(acting, "conversation/history", conversation_id=forked.conversation_id)
+        assert {entry.text for entry in listed.entries} == {shown}
+        task = await ask(acting, "task/get", task_id=answer.task_id)
+        assert task.last_assistant_message == shown
+        with pytest.raises(NotFound) as refused:
+            await ask(acting, "conversation/history", conversation_id=said[0])
+        assert said[0][:9] not in refused.value.message

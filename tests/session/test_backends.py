@@ -318,17 +318,22 @@ async def test_instructions_and_the_form_of_the_answer_reach_it() -> None:
             assert system.endswith('{"type":"object"}')
 
 
-async def test_stopping_a_task_ends_what_it_began_and_the_conversation_goes_on(tmp_path: Path) -> None:
-    """S003-30, HARDENING I6: one terminal event, every call ended, nothing of it afterwards."""
+@pytest.mark.parametrize("mode", ["hang", "hang_hard"])
+async def test_stopping_a_task_ends_what_it_began_and_the_conversation_goes_on(tmp_path: Path, mode: str) -> None:
+    """S003-30, HARDENING A17, I6: one terminal event, every call ended, nothing of it afterwards; in time, so that
+    nothing has to be abandoned, also where the agent will not go.
+    """
     begun = tmp_path / "begun"
-    async with agents(executors={"hang": table("hang", str(begun), output="codex-jsonl")}) as acting:
+    async with agents(executors={"hang": table(mode, str(begun), output="codex-jsonl")}) as acting:
         conversation = await acting.session.open(backend="command:hang")
         running = acting.begin(conversation.message("wait"))
         await until(begun.exists)
         await acting.until("tool_call_begin")
         await conversation.interrupt()
         assert (await running).status == "interrupted"
-        assert acting.events.types()[-3:] == ["exec_command_end", "tool_call_end", "turn_aborted"]
+        told_of = acting.events.types()
+        assert told_of[-3:] == ["exec_command_end", "tool_call_end", "turn_aborted"]
+        assert "warning" not in told_of
         await conversation.set_context(backend="command:fake")
         assert (await told(conversation, "again"))["heard"]
         acting.check_idle()

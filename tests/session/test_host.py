@@ -112,3 +112,31 @@ async def test_a_session_that_does_not_start_is_not_held() -> None:
     with pytest.raises(InvalidParams):
         await held.start(tertulia.Settings(model="nobody/knows"))
     assert len(held) == 0
+
+
+async def test_several_who_bring_back_one_session_at_once_get_the_same() -> None:
+    """Issue 10 (2): clients that reconnect after a restart; one that fails leaves the way free for the next."""
+    first = host("Hello.")
+    session = await first.start()
+    await session.root.message("Hi")
+    await first.close()
+    held = host("Again.")
+    back = await asyncio.gather(*(held.resume(session.id) for _ in range(5)))
+    assert held.sessions() == [back[0]]
+    assert {id(one) for one in back} == {id(back[0])}
+    await held.close()
+    nobody = "00000000-0000-4000-8000-000000000000"
+    for answer in await asyncio.gather(*(held.resume(nobody) for _ in range(3)), return_exceptions=True):
+        assert isinstance(answer, NotFound)
+
+
+async def test_the_end_of_a_session_that_is_brought_back_meanwhile_does_not_take_the_new_one() -> None:
+    """Issue 10 (2): both have one id."""
+    held = host("Hello.", "Again.")
+    old = await held.start()
+    await old.root.message("Hi")
+    await old.close()
+    new = await held.resume(old.id)
+    await held.close_session(old)
+    assert held.find(old.id) is new
+    await held.close()

@@ -15,6 +15,7 @@ from tertulia.apps.columns import write_columns
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.terminal import Piece, Terminal
 from tertulia.events.journal import NoJournal
+from tertulia.executors.acp_presets import acp_agents_from_wire
 from tertulia.executors.definition import ExecutorDefinition
 from tertulia.executors.presets import executors_from_wire
 from tertulia.scheduler.reply import Reply
@@ -40,6 +41,7 @@ _MORE_TEST = """
 Examples:
   tertulia agents test codex
   tertulia agents test -s read-only claude "Which files are here?"
+  tertulia agents test acp:codex
 
 \b
 Exit codes:
@@ -83,7 +85,9 @@ def ls(given: Given, *, as_json: bool) -> int:
     """
     loaded = given.load()
     variables = loaded.environment.variables
-    found = [look_for(name, each, variables) for name, each in executors_from_wire(loaded.settings.executors).items()]
+    known = executors_from_wire(loaded.settings.executors)
+    known |= {name: each.program for name, each in acp_agents_from_wire(loaded.settings.acp).items()}
+    found = [look_for(name, each, variables) for name, each in known.items()]
     if as_json:
         click.echo(msgspec.json.encode(found).decode())
         return 0

@@ -22,6 +22,9 @@ from tertulia.session.settings import Settings
 
 _MORE = """
 \b
+Examples:
+  tertulia mcp-server -s read-only
+\b
 In the configuration of Codex:
   [mcp_servers.tertulia]
   command = "tertulia"

@@ -120,18 +120,17 @@ class ForeignAgent:
             floor.publish(Warning(f"{self._executor.name} is not shown the pictures of this message", "no_pictures"))
         message = _GAP.join(item.text for item in asked)
         bond, talk.bond = talk.bond, None
+        earlier, floor.last_text = floor.last_text, None
         if bond is not None and self._may_resume(floor, telling, bond):
             prompt = telling.prompt((), message, previous)
-            ending = await self._run(floor, replace(assignment, prompt=prompt, resume=bond.native_id, total=bond.total))
-            if isinstance(ending, Finished) or talk.bond is not None or self._resuming.on_resume_failure == "fail":
-                return _conclude(floor, ending)
+            resumed = replace(assignment, prompt=prompt, resume=bond.native_id, total=bond.total)
+            ending, knew = await self._run(floor, resumed, telling)
+            if isinstance(ending, Finished) or knew or self._resuming.on_resume_failure == "fail":
+                return _conclude(floor, ending, earlier)
             floor.publish(Warning(f"{self._executor.name} {_FORGOT} ({_why(ending)})", "resume_failed"))
         said = transcript(talk.history.snapshot(), before=asked[0].id, limit=telling.max_messages + _SPARE)
-        ending = await self._run(floor, replace(assignment, prompt=telling.prompt(said, message, previous)))
-        if telling.mode != "full":
-            # What it was told is less than what was said: it must not be taken for that later.
-            talk.bond = None
-        return _conclude(floor, ending)
+        ending, _ = await self._run(floor, replace(assignment, prompt=telling.prompt(said, message, previous)), telling)
+        return _conclude(floor, ending, earlier)
 
     def _may_resume(self, floor: Floor, telling: Telling, bond: Bond) -> bool:
         talk, executor = floor.talk, self._executor
@@ -162,8 +161,11 @@ class ForeignAgent:
             host=self._host(floor),
         )
 
-    async def _run(self, floor: Floor, assignment: Assignment) -> Ending:
-        """One run of the agent, told as it happens. Its id is kept as the retry mode says."""
+    async def _run(self, floor: Floor, assignment: Assignment, telling: Telling) -> tuple[Ending, bool]:
+        """One run of the agent, told as it happens: (its ending, whether its talk had begun).
+
+        Its id is kept as the retry mode says, and never where it was told less than what was said.
+        """
         talk, executor = floor.talk, self._executor
         newsroom = Newsroom(executor.name, new_item_id(), assignment.cwd, floor.around.clock)
         progress = Progress(floor, newsroom)
@@ -186,21 +188,22 @@ class ForeignAgent:
                         case _:
                             pass
         finally:
-            if isinstance(ending, Finished) or self._resuming.retry == "resume":
+            if telling.mode == "full" and (isinstance(ending, Finished) or self._resuming.retry == "resume"):
                 talk.bond = None if assignment.private else bond
         progress.close()
         floor.check_wanted()
-        return ending
+        return ending, bond is not None
 
 
-def _conclude(floor: Floor, ending: Ending) -> None:
+def _conclude(floor: Floor, ending: Ending, earlier: str | None) -> None:
+    """`earlier`: what this task had answered before, to a message that was put in later."""
     match ending:
         case Finished(text):
             if text and floor.last_text is None:
                 item = AssistantMessage(new_item_id(), text_parts(text))
                 floor.say([item])
                 floor.announce(item)
-            floor.last_text = text or floor.last_text
+            floor.last_text = text or floor.last_text or earlier
         case Failed():
             raise AgentFailed(ending)
         case Interrupted():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os.path
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,11 +23,13 @@ from tertulia.policy.commands import read_command
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.sandbox.nested import protected_part
 from tertulia.sandbox.runner import Confinement, OnOutput, Running
-from tertulia.tools.apply_patch import DISK_COMMAND, MAX_ANSWER_BYTES
+from tertulia.tools import patch_disk
 from tertulia.tools.clearance import Order, check_argv, clear
 from tertulia.tools.tool import CallContext
 from tertulia.tools.workplace import Workplace
 
+_DISK = (sys.executable, "-I", patch_disk.__file__)
+_KEPT = patch_disk.MAX_READ_BYTES * 2
 _LOOKING = ("read", "search", "think")
 _CHANGING = ("edit", "delete", "move")
 
@@ -44,7 +47,7 @@ class GuestHost:
         floor, place = self._floor, self._place
         rights, cwd = floor.rights(), place.directory(None, self._call(floor.talk.terms.cwd))
         confinement = place.confinement(rights)
-        kind = _kind(question, confinement, cwd)
+        kind = kind_of(question, confinement, cwd)
         request = Request(
             kind=kind,
             conversation_id=floor.talk.id,
@@ -128,7 +131,7 @@ class GuestHost:
         return None if encoded is None else base64.b64decode(encoded)
 
     async def _on_disk(self, request: dict[str, Any], call: CallContext) -> dict[str, Any]:
-        said = await self._place.confined(DISK_COMMAND, msgspec.json.encode(request), MAX_ANSWER_BYTES, call)
+        said = await self._place.confined(_DISK, msgspec.json.encode(request), _KEPT, call)
         try:
             answer = msgspec.json.decode(said, type=dict[str, Any])
         except msgspec.DecodeError:
@@ -138,7 +141,7 @@ class GuestHost:
         return answer
 
 
-def _kind(question: Question, confinement: Confinement, cwd: str) -> ApprovalKind:
+def kind_of(question: Question, confinement: Confinement, cwd: str) -> ApprovalKind:
     """What a yes would mean.
 
     The agent's sandbox is its own, and what it asks for may lie outside of it: that is no command in a sandbox, but

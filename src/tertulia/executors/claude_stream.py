@@ -18,7 +18,6 @@ from tertulia.executors.executor import (
     Change,
     Command,
     Done,
-    Ending,
     Failed,
     Finished,
     Foreign,
@@ -35,7 +34,8 @@ from tertulia.executors.executor import (
     WebSearch,
 )
 from tertulia.executors.fields import content, identity, native_id, sentences, table, tables, text
-from tertulia.executors.lines import MAX_LINE_BYTES, JsonLines, Line, steps
+from tertulia.executors.jsonl_parser import JsonlParser
+from tertulia.executors.lines import MAX_LINE_BYTES, Line
 from tertulia.models.reading import count, usage
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import Usage
@@ -50,33 +50,14 @@ _MOST_MESSAGES = 64
 _MOST_OPEN = 1_000
 
 
-class ClaudeStream:
+class ClaudeStream(JsonlParser):
     """See `executor.Parser`."""
 
     def __init__(self, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
-        self._lines = JsonLines(max_line_bytes)
-        self._ending: Ending = Interrupted()
+        super().__init__(max_line_bytes)
         self._open: dict[str, Begun] = {}
         self._blocks: dict[str, int] = {}
         self._streaming = ""
-
-    @property
-    def passed_over(self) -> int:
-        """How many lines made no sense."""
-        return self._lines.passed_over
-
-    @property
-    def ended(self) -> bool:
-        """Whether a result has come, and nothing has been said since."""
-        return not isinstance(self._ending, Interrupted)
-
-    def feed(self, chunk: bytes) -> list[Step]:
-        """What these bytes make whole."""
-        return steps(self._lines.feed(chunk), self._understood)
-
-    def end(self) -> list[Step]:
-        """The rest, and how it ended."""
-        return [*steps(self._lines.end(), self._understood), self._ending]
 
     def _understood(self, line: Line) -> Iterable[Step] | None:
         match line.get("type"):

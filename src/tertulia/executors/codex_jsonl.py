@@ -15,7 +15,6 @@ from tertulia.executors.executor import (
     Change,
     Command,
     Done,
-    Ending,
     Failed,
     Finished,
     Interrupted,
@@ -30,7 +29,8 @@ from tertulia.executors.executor import (
     WebSearch,
 )
 from tertulia.executors.fields import argv, content, exit_code, identity, native_id, table, tables, text
-from tertulia.executors.lines import MAX_LINE_BYTES, JsonLines, Line, steps
+from tertulia.executors.jsonl_parser import JsonlParser
+from tertulia.executors.lines import MAX_LINE_BYTES, Line
 from tertulia.models.reading import count, usage
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import NO_USAGE, Usage
@@ -38,33 +38,14 @@ from tertulia.protocol.usage import NO_USAGE, Usage
 _ITEM_EVENTS = ("item.started", "item.updated", "item.completed")
 
 
-class CodexJsonl:
+class CodexJsonl(JsonlParser):
     """See `executor.Parser`. `total` is what the thread had cost before this run."""
 
     def __init__(self, total: Usage = NO_USAGE, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
-        self._lines = JsonLines(max_line_bytes)
+        super().__init__(max_line_bytes)
         self._total = total
-        self._ending: Ending = Interrupted()
         self._said: str | None = None
         self._plan: Plan | None = None
-
-    @property
-    def passed_over(self) -> int:
-        """How many lines made no sense."""
-        return self._lines.passed_over
-
-    @property
-    def ended(self) -> bool:
-        """Whether `turn.completed` or `turn.failed` has come, and no turn since."""
-        return not isinstance(self._ending, Interrupted)
-
-    def feed(self, chunk: bytes) -> list[Step]:
-        """What these bytes make whole."""
-        return steps(self._lines.feed(chunk), self._understood)
-
-    def end(self) -> list[Step]:
-        """The rest, and how it ended."""
-        return [*steps(self._lines.end(), self._understood), self._ending]
 
     def _understood(self, line: Line) -> Iterable[Step] | None:
         match line.get("type"):

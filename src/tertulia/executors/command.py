@@ -12,20 +12,28 @@ from contextlib import aclosing
 from typing import Any
 
 from tertulia.errors import AgentError
-from tertulia.executors.command_line import command_line, standard_input
+from tertulia.executors.command_line import command_line, standard_input, system_part
 from tertulia.executors.definition import ExecutorDefinition
 from tertulia.executors.executor import Assignment, Ending, Failed, Interrupted, Parser, Step
 from tertulia.executors.foreign_servers import servers_in_toml
 from tertulia.executors.last_words import ErrorOutput, failure, not_started
+from tertulia.executors.system_file import in_a_file
 from tertulia.executors.temporary_home import TemporaryHome, usual_place
 from tertulia.protocol.usage import Usage
 from tertulia.sandbox.runner import Command, CommandLimits, Confinement, Finished, Runner, Running
 
 GRACE_S = 2.0
-"""Between being asked to end and being killed, and for a program that has said all it had to say."""
+"""For a program that has said all it had to say."""
+STOP_S = 0.5
+"""Between being asked to end and being killed: a task that is stopped has to be over within a second."""
 MAX_UNREAD = 1_000
 """Steps that wait for us; the program waits too, then."""
+UNREAD_BYTES = 65_536
+"""And after so many bytes, steps or not: nobody else is served while they are understood."""
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
+MAX_STEPS = 1_000_000
+MAX_NONSENSE = 100_000
+"""Lines that are passed over."""
 
 MakeParser = Callable[[Usage], Parser]
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
@@ -60,20 +68,25 @@ class CommandExecutor:
 
     async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
         """See `Executor`."""
-        home = TemporaryHome() if assignment.private or self._definition.isolated_home else None
+        home: TemporaryHome | None = None
         try:
-            async with aclosing(self._run(assignment, home)) as steps:
-                async for step in steps:
-                    yield step
+            home = TemporaryHome() if assignment.private or self._definition.isolated_home else None
+            with in_a_file(system_part(assignment)) as file:
+                async with aclosing(self._run(assignment, self._command(assignment, home, file))) as steps:
+                    async for step in steps:
+                        yield step
         except AgentError as error:
             yield Failed(error.message, error.code)
+        except OSError as error:
+            # No room for a home, or for one more descriptor.
+            yield Failed(f"{self.name} cannot be started: {error.strerror}")
         finally:
             if home is not None:
                 home.remove()
 
-    async def _run(self, assignment: Assignment, home: TemporaryHome | None) -> AsyncGenerator[Step, None]:
+    async def _run(self, assignment: Assignment, command: Command) -> AsyncGenerator[Step, None]:
         heard = _Heard(self._parser(assignment.total))
-        process = await self._runner.start(self._command(assignment, home), heard.feed, heard.errors.hear)
+        process = await self._runner.start(command, heard.feed, heard.errors.hear)
         try:
             heard.process = process
             self._spawn(heard.watch(process), f"executor {self.name}")
@@ -91,11 +104,10 @@ class CommandExecutor:
 
     async def _wait(self, heard: _Heard, process: Running) -> None:
         """For more. A program that has said how it ended, or that never stops talking, is ended by us."""
-        if heard.flooded:
+        if heard.too_much:
             await process.kill()
-        over = heard.parser.ended
         try:
-            async with asyncio.timeout(self._grace_s if over else None):
+            async with asyncio.timeout_at(heard.leaves_by(self._grace_s)):
                 await heard.more()
         except TimeoutError:
             await process.kill()
@@ -105,7 +117,7 @@ class CommandExecutor:
         try:
             if process.finished is None:
                 process.terminate()
-                await process.wait(self._grace_s)
+                await process.wait(min(STOP_S, self._grace_s))
         finally:
             await process.kill()
 
@@ -115,27 +127,27 @@ class CommandExecutor:
         never = not_started(name, definition, exited)
         if never is not None:
             return Failed(never)
-        if heard.flooded:
-            return Failed(f"{name} wrote more than {MAX_OUTPUT_BYTES:,} bytes and was stopped", "limit")
+        if heard.too_much:
+            return Failed(f"{name} wrote more than {heard.too_much} and was stopped", "limit")
         match ending:
             case Failed(message, code):
                 return Failed(failure(name, definition, message, exited, heard.errors), code)
             case Interrupted():
                 sentence = failure(name, definition, "", exited, heard.errors)
                 nonsense = heard.parser.passed_over
-                told = f"; {nonsense:,} lines of its output made no sense" if nonsense else ""
+                told = f"; lines of its output that made no sense: {nonsense:,}" if nonsense else ""
                 return Failed(sentence + told, "model_error" if exited.exit_code else "interrupted")
             case _ if exited.exit_code and not heard.parser.ended:
                 return Failed(failure(name, definition, "", exited, heard.errors))
             case _:
                 return ending
 
-    def _command(self, assignment: Assignment, home: TemporaryHome | None) -> Command:
+    def _command(self, assignment: Assignment, home: TemporaryHome | None, file: str) -> Command:
         environment = {**self._environment, **assignment.variables}
         if home is not None:
             environment = home.furnish(self._definition.home, environment)
         return Command(
-            argv=command_line(self.name, self._definition, assignment, self._others(assignment.cwd)),
+            argv=command_line(self.name, self._definition, assignment, self._others(assignment.cwd), file),
             cwd=assignment.cwd,
             # Two sandboxes, one in the other, mostly means that the inner one does not work.
             confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
@@ -156,7 +168,9 @@ class CommandExecutor:
 class _Heard:
     """What the program said so far. Fed by callbacks, read by the one who runs it."""
 
-    __slots__ = ("_bytes", "_news", "errors", "exited", "parser", "process", "steps")
+    __slots__ = (
+        "_bytes", "_leaves_by", "_news", "_steps", "_unread", "errors", "exited", "parser", "process", "steps",
+    )  # fmt: skip
 
     def __init__(self, parser: Parser) -> None:
         self.parser = parser
@@ -165,17 +179,36 @@ class _Heard:
         self.process: Running | None = None
         self.exited: Finished | None = None
         self._bytes = 0
+        self._steps = 0
+        self._unread = 0
+        self._leaves_by: float | None = None
         self._news = asyncio.Event()
 
     @property
-    def flooded(self) -> bool:
-        """Whether it said more than anybody can want to hear."""
-        return self._bytes > MAX_OUTPUT_BYTES
+    def too_much(self) -> str:
+        """What it wrote more of than anybody can want to hear; empty as long as that is not so."""
+        counted = (
+            (self._bytes, MAX_OUTPUT_BYTES, "bytes"),
+            (self._steps, MAX_STEPS, "events"),
+            (self.parser.passed_over, MAX_NONSENSE, "lines that make no sense"),
+        )
+        return next((f"{limit:,} {what}" for number, limit, what in counted if number > limit), "")
+
+    def leaves_by(self, grace_s: float) -> float | None:
+        """When it should be gone, whatever it still says, by the loop's clock; None while it has work to do."""
+        if not self.parser.ended:
+            self._leaves_by = None
+        elif self._leaves_by is None:
+            self._leaves_by = asyncio.get_running_loop().time() + grace_s
+        return self._leaves_by
 
     def feed(self, data: bytes) -> None:
+        said = self.parser.feed(data)
+        self.steps.extend(said)
+        self._steps += len(said)
         self._bytes += len(data)
-        self.steps.extend(self.parser.feed(data))
-        if len(self.steps) > MAX_UNREAD and self.process is not None:
+        self._unread += len(data)
+        if self.process is not None and (len(self.steps) > MAX_UNREAD or self._unread >= UNREAD_BYTES):
             self.process.pause()
         self._news.set()
 
@@ -187,3 +220,4 @@ class _Heard:
         """Until something was said since the last time, or the program is gone."""
         await self._news.wait()
         self._news.clear()
+        self._unread = 0

@@ -21,20 +21,21 @@ _MAX_WORD_BYTES = 100_000
 
 
 def command_line(
-    name: str, definition: ExecutorDefinition, assignment: Assignment, others: Iterable[str] = ()
+    name: str, definition: ExecutorDefinition, assignment: Assignment, others: Iterable[str] = (), file: str = ""
 ) -> Words:
     """Program and arguments. UnsupportedByBackend where the agent has no words for what it may not do.
 
-    `others`: the names of MCP servers that it must not start.
+    `others`: the names of MCP servers that it must not start. `file`: where the system part can be read.
     """
     told = system_part(assignment)
+    system = _filled(definition.system, text=told, json=_json(told), file=file)
     ending = definition.start if assignment.resume is None else definition.resume_with or ()
     return (
         *definition.command,
         *definition.args,
         *_sandbox(name, definition, assignment),
         *_servers(definition, assignment, others),
-        *(_filled(definition.system, text=told, json=_json(told)) if told and _fits(definition, told) else ()),
+        *(system if told and _fits(definition, told) else ()),
         *_filled(ending, id=assignment.resume or ""),
     )
 
@@ -52,6 +53,8 @@ def system_part(assignment: Assignment) -> str:
 
 
 def _fits(definition: ExecutorDefinition, told: str) -> bool:
+    if any("{file}" in word for word in definition.system):
+        return True
     return bool(definition.system) and len(_json(told).encode("utf-8", "replace")) < _MAX_WORD_BYTES
 
 

@@ -61,7 +61,9 @@ class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"res
     root: Words = ()
     """What lets it write one more directory, `{root}`; none: it does not."""
     system: Words = ()
-    """How it is told its system part: `{text}`, or `{json}` for a JSON string. None: before the prompt."""
+    """How it is told its system part: `{file}`, which holds it, `{text}`, or `{json}` for a JSON string; the list of
+    processes shows the last two to everybody. None: before the prompt.
+    """
     servers: Words = ()
     """What keeps it from MCP servers that are not ours; with `{name}`, once for each that its settings name."""
     server: Words = ()

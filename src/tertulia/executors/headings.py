@@ -20,13 +20,13 @@ _LOOKED_AT = 2_000
 # Everything that a reader may take for the end of a line.
 _BREAKS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _LINE = re.compile(f"[^{_BREAKS}]+")
-# Before the first letter: spaces, marks, numbers, whatever is no letter. Marks that nobody sees are among them.
-_LEADING = re.compile(r"[\W\d_]+")
+# Before the first letter: spaces, marks, numbers, tags, whatever is no letter. Marks that nobody sees are among them.
+_LEADING = re.compile(r"(?:[^\w<]+|[\d_]+|</?[A-Za-z][^<>]{0,80}>|<)+")
 # Letters by their category, and yet nothing to be seen.
 _BLANK = dict.fromkeys(map(ord, "\u115f\u1160\u3164\uffa0"))
 _ALIKE = str.maketrans(
-    "аӏеорсухіјѕһԁԛԝмтнквАВЕЅЈІКМНОРСТУХԜԌαειορυχνηκτΑΒΕΗΙΚΜΝΟΡΤΥΧΖɡıսոօՍ",
-    "aleopcyxijshdqwmthkbABESJIKMHOPCTYXWGaeiopuxvnktABEHIKMNOPTYXZgiunoU",
+    "аӏеорсухіјѕһԁԛԝмтнквАВЕЅЈІКМНОРСТУХԜԌαειορυχνηκτΑΒΕΗΙΚΜΝΟΡΤΥΧΖɡıսոօՍ∶ː꞉ꓽ׃܃",
+    "aleopcyxijshdqwmthkbABESJIKMHOPCTYXWGaeiopuxvnktABEHIKMNOPTYXZgiunoU::::::",
 )
 _HEADINGS = tuple("".join(heading.split()).lower().encode() for heading in (HISTORY, CURRENT, PREVIOUS))
 _ROLES = ("User", "USER", "Assistant", "ASSISTANT")

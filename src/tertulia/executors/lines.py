@@ -87,6 +87,10 @@ def steps(lines: Iterable[Line | TooLong], understood: Callable[[Line], Iterable
 
 def _decoded(line: bytes) -> Line | None:
     """The object; None for what is none. Bytes that are not UTF-8 and halves of characters cost themselves only."""
+    # Before the decoders: each takes its time over what it refuses.
+    shown = line.strip()
+    if not (shown.startswith(b"{") and shown.endswith(b"}")):
+        return None
     try:
         value = msgspec.json.decode(line)
     except (ValueError, RecursionError):

@@ -25,6 +25,7 @@ CODEX = ExecutorDefinition(
     no_shell=("-c", "features.shell_tool=false"),
     no_search=("-c", 'web_search="disabled"'),
     root=("--add-dir", "{root}"),
+    # It reads no file for that but its settings, which are the user's.
     system=("-c", "developer_instructions={json}"),
     # An empty table would not do: it is merged with the one in the user's file.
     servers=("-c", "mcp_servers.{name}.enabled=false"),
@@ -57,7 +58,7 @@ CLAUDE = ExecutorDefinition(
     no_search=("--disallowedTools", "WebSearch"),
     root=("--add-dir", "{root}"),
     # What it was told first would otherwise be what it is told for ever.
-    system=("--append-system-prompt", "{text}", "--system-prompt-snapshot", "off"),
+    system=("--append-system-prompt-file", "{file}", "--system-prompt-snapshot", "off"),
     servers=("--strict-mcp-config",),
     server=(
         *("--mcp-config", '{"mcpServers": {"tertulia": {"command": {command}, "args": {args}}}}'),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -165,7 +165,7 @@ def _secret_arguments(args: Sequence[str]) -> Iterator[str]:
 
 def _secret_queries(url: str) -> Iterator[str]:
     """`?api_key=x`, which some services want."""
-    for name, value in parse_qsl(urlsplit(url).query):
+    for name, value in parse_qsl(url.partition("?")[2].partition("#")[0]):
         if is_secret(name) or _looks_secret(value):
             yield value
 

@@ -74,6 +74,8 @@ class Writer:
                 answers = self._foreman.carry_out(jobs)
                 open, jobs = not isinstance(jobs[-1], Close), []
                 self._answers += answers
+                # Whoever is told may be gone by then; this thread is not who keeps him.
+                answers.clear()
                 if open and self._bell is not None:
                     self._bell.ring()
                 else:

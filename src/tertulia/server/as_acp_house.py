@@ -112,7 +112,7 @@ class House:
 
 
 def _directory(path: str, field: str) -> str:
-    if not os.path.isabs(path):
+    if not os.path.isabs(path) or "\0" in path:
         raise InvalidParams(f"{field} must be an absolute path, not {path[:200]!r}")
     real = os.path.realpath(path)
     if not os.path.isdir(real):

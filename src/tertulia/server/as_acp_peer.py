@@ -93,8 +93,8 @@ class Peer:
         except ParseError as error:
             await self.refuse(error)
             return
-        if isinstance(message, dict) and "method" not in message and "id" in message:
-            self._settle(cast("dict[str, Any]", message))
+        if isinstance(message, dict) and self._is_answer(fields := cast("dict[str, Any]", message)):
+            self._settle(fields)
         else:
             self._begin(message)
             # Its first step now: so requests begin in order, and a cancellation finds what it is about.
@@ -172,9 +172,18 @@ class Peer:
         finally:
             self._asked.pop(id, None)
 
+    def _is_answer(self, message: dict[str, Any]) -> bool:
+        """Also one without a result, where something was asked: else whoever waits for it would wait on."""
+        if "method" in message or "id" not in message:
+            return False
+        return "result" in message or "error" in message or self._waiting(message["id"]) is not None
+
+    def _waiting(self, id: Any) -> asyncio.Future[Any] | None:
+        # By its type too: True is equal to 1.
+        return self._asked.get(id) if type(id) is int else None
+
     def _settle(self, message: dict[str, Any]) -> None:
-        id, result = message["id"], message.get("result")
-        future = self._asked.get(id) if isinstance(id, int) else None
+        future, result = self._waiting(message["id"]), message.get("result")
         # An answer that nobody waits for comes late, or was never asked for: it changes nothing.
         if future is not None and not future.done():
             fit = isinstance(result, dict) and unfit(cast("dict[str, Any]", result)) is None

@@ -20,6 +20,8 @@ PAGE = 50
 
 def listed(home: Path, cwd: str | None, cursor: str | None) -> dict[str, Any]:
     """One page, the newest first: sessions in which something was said, in one directory or in all."""
+    if cwd is not None and "\0" in cwd:
+        raise InvalidParams(f"cwd must be a path, not {cwd[:200]!r}")
     page: list[dict[str, Any]] = []
     place: str | None = None
     wanted = None if cwd is None else os.path.realpath(cwd)

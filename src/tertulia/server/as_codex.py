@@ -31,6 +31,9 @@ from tertulia.server.as_codex_threads import Threads
 from tertulia.server.feed import Sink
 from tertulia.version import __version__
 
+SPOKEN = "0.166.0"
+"""The version of Codex whose protocol this is. Clients look for it where Codex has its own, and refuse older ones."""
+
 _NUMBERS: dict[type[AgentError], int] = {
     ParseError: -32700,
     MethodNotFound: -32601,
@@ -74,12 +77,12 @@ class CodexServer:
     def _initialize(self, asked: p.Initialize) -> Answered:
         if self._is_initialized:
             raise InvalidRequest("Already initialized")
-        able = asked.capabilities or p.Capabilities()
+        able, client = asked.capabilities or p.Capabilities(), asked.client_info
         self._is_initialized = True
         self.threads.muted = frozenset(able.opt_out_notification_methods or ())
         return Answered(
             {
-                "userAgent": f"tertulia/{__version__} ({asked.client_info.name}; {asked.client_info.version})",
+                "userAgent": f"tertulia/{SPOKEN} (tertulia {__version__}) unknown ({client.name}; {client.version})",
                 "codexHome": str(self._house.environment.home),
                 "platformFamily": "unix",
                 "platformOs": "macos" if sys.platform == "darwin" else sys.platform,

@@ -9,7 +9,7 @@ from tertulia.errors import AgentError, InvalidRequest, NotFound
 from tertulia.server import as_codex_params as p
 from tertulia.server.as_acp_house import House, Opened, Wish
 from tertulia.server.as_acp_peer import Answered, Peer
-from tertulia.server.as_codex_shelf import Shelf
+from tertulia.server.as_codex_shelf import NOT_LOADED, Shelf
 from tertulia.server.as_codex_thread import Thread, change
 from tertulia.server.feed import Sink
 from tertulia.session.session import Session
@@ -78,10 +78,11 @@ class Threads:
 
     async def archive(self, asked: p.OfThread) -> Answered:
         """`thread/archive`: it is closed, and lists leave it out. Nothing of it is lost."""
+        await asyncio.to_thread(self._shelf.archive, asked.thread_id, away=True)
         thread = self._open.get(asked.thread_id)
         if thread is not None:
             await self._let_go(thread)
-        await asyncio.to_thread(self._shelf.archive, asked.thread_id, away=True)
+            self._tell("thread/status/changed", {"threadId": asked.thread_id, "status": NOT_LOADED})
         return Answered({}, lambda: self._tell("thread/archived", {"threadId": asked.thread_id}))
 
     async def unarchive(self, asked: p.OfThread) -> Answered:

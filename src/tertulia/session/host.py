@@ -23,6 +23,8 @@ class Host:
         self.settings = settings
         """What a session gets that asks for nothing else, and the most that one can get."""
         self._sessions: dict[str, Session] = {}
+        self._coming: dict[str, asyncio.Event] = {}
+        """Sessions that are being brought back; set when that is over."""
         self._gone = Tombstones()
         self._nursery = Nursery()
         self._swept: asyncio.Task[None] | None = None
@@ -45,12 +47,20 @@ class Host:
 
     async def resume(self, session_id: str, settings: Settings | None = None) -> Session:
         """A session of the past, running again; the same one if it runs here already."""
+        while (coming := self._coming.get(session_id)) is not None:
+            # Two clients that come back at once mean one session, and its file lets only one of them open it.
+            await coming.wait()
         running = self._sessions.get(session_id)
         if running is not None and not running.closed:
             return running
-        return await self._enter(
-            Session(settings or self.settings, resumed=session_id, swept=True, basement=self._below())
-        )
+        over = self._coming[session_id] = asyncio.Event()
+        try:
+            return await self._enter(
+                Session(settings or self.settings, resumed=session_id, swept=True, basement=self._below())
+            )
+        finally:
+            del self._coming[session_id]
+            over.set()
 
     def _below(self) -> Basement:
         """The processes of MCP servers belong to us: a session only leases them."""
@@ -83,13 +93,14 @@ class Host:
         return list(self._sessions.values())
 
     async def close_session(self, session: Session, timeout: float | None = None) -> bool:
-        """Close one; whether something had to be abandoned."""
-        try:
-            answer = await session.close(timeout)
-        finally:
-            # Not when the timeout was refused: then nothing has happened.
-            if session.closed and self._sessions.pop(session.id, None) is not None:
-                self._gone.add(session.id)
+        """Close one; whether something had to be abandoned.
+
+        A caller that gives up does not stop it; it stays here until it is closed, so that `close` can wait for it.
+        """
+        answer = await session.close(timeout)
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+            self._gone.add(session.id)
         return answer.forced
 
     async def close(self, timeout: float | None = None) -> None:

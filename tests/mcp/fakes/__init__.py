@@ -76,9 +76,9 @@ def hostile(mode: str, *options: str) -> tuple[str, ...]:
     return (sys.executable, "-S", str(FOLDER / "hostile.py"), mode, *options)
 
 
-def web(mode: str, *options: str) -> tuple[str, ...]:
+def web(mode: str, *options: str, port: int = 0) -> tuple[str, ...]:
     """The command of one that is reached over HTTP."""
-    return (sys.executable, "-S", str(FOLDER / "web.py"), mode, "0", *options)
+    return (sys.executable, "-S", str(FOLDER / "web.py"), mode, str(port), *options)
 
 
 def by_stdio(

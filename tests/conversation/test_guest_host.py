@@ -1,0 +1,93 @@
+"""What the house does for an agent that works for a conversation. In whole sessions: see `test_acp_backends`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tertulia.conversation.guest_host import GuestHost, kind_of
+from tertulia.errors import InvalidParams, NotFound
+from tertulia.executors.host import Question
+from tertulia.sandbox.runner import Confinement
+from tests.session.staging import stage
+
+
+def question(doing: Any, *paths: str) -> Question:
+    return Question(doing=doing, title="t", detail="d", words=("w",), paths=paths)
+
+
+@pytest.mark.parametrize(
+    ("mode", "doing", "paths", "kind"),
+    [
+        ("workspace_write", "execute", (), "escalation"),
+        ("read_only", "execute", (), "escalation"),
+        ("danger_full_access", "execute", (), "exec"),
+        ("workspace_write", "edit", ("/work/a", "b"), "patch"),
+        ("workspace_write", "edit", ("/work/a", "/etc/passwd"), "escalation"),
+        ("workspace_write", "edit", ("/work/../etc/passwd",), "escalation"),
+        ("workspace_write", "edit", ("/work/.git/hooks/x",), "escalation"),
+        ("workspace_write", "edit", ("a\0b",), "escalation"),
+        ("workspace_write", "delete", (), "escalation"),
+        ("read_only", "edit", ("/work/a",), "escalation"),
+        ("danger_full_access", "move", ("/anywhere",), "patch"),
+        ("workspace_write", "fetch", (), "escalation"),
+        ("danger_full_access", "other", (), "tool"),
+        ("read_only", "read", ("/etc/passwd",), "tool"),
+    ],
+)
+def test_what_a_yes_would_mean(mode: Any, doing: str, paths: tuple[str, ...], kind: str) -> None:
+    """DESIGN, strictest wins: whatever may leave the agent's own sandbox is an escalation, which is always asked."""
+    confinement = Confinement(mode=mode, writable_roots=("/work",))
+    assert kind_of(question(doing, *paths), confinement, "/work") == kind
+
+
+def test_a_link_that_leads_away_is_no_file_inside(tmp_path: Path) -> None:
+    """Links are followed before anything is allowed."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "link").symlink_to(tmp_path)
+    root = str((tmp_path / "work").resolve())
+    confinement = Confinement(mode="workspace_write", writable_roots=(root,))
+    assert kind_of(question("edit", "link/x"), confinement, root) == "escalation"
+    assert kind_of(question("edit", "x"), confinement, root) == "patch"
+
+
+async def test_a_file_is_a_text_at_an_absolute_path(tmp_path: Path) -> None:
+    """Issue 11, 4: fs requests; what is refused names the path."""
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    async with stage(cwd=str(tmp_path)) as acting:
+        host = GuestHost(_floor(acting), acting.parts.workshop.place, "acp:x")
+        with pytest.raises(InvalidParams, match="absolute"):
+            await host.read("bytes")
+        with pytest.raises(InvalidParams, match="UTF-8"):
+            await host.read(str(tmp_path / "bytes"))
+        with pytest.raises(NotFound):
+            await host.read(str(tmp_path / "a" / "b"))
+        await host.write(str(tmp_path / "c" / "d"), "x")
+        assert await host.read(str(tmp_path / "c" / "d")) == "x"
+
+
+def _floor(acting: Any) -> Any:
+    """As much of a task as it needs."""
+    talk = acting.parts.conversations.root
+
+    class Floor:
+        task_id = "t"
+        around = acting.parts
+
+        def __init__(self) -> None:
+            self.talk = talk
+
+        def rights(self) -> Any:
+            return talk.terms.rights
+
+        def chain(self) -> Any:
+            from tertulia.tools.tool import ChainView
+
+            return ChainView()
+
+        def publish(self, data: Any, storage: Any = None) -> None:
+            acting.parts.bus.publish(data)
+
+    return Floor()

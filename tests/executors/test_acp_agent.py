@@ -1,0 +1,110 @@
+"""ACP agents run by themselves: one program a conversation, started, kept, given up. See also `test_acp_backends`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tertulia.executors.executor import Assignment, Ending, Failed, Finished, NativeId, UsageReport
+from tests.executors.acp_hosts import acp_crew
+from tests.executors.acp_stage import received
+
+
+def answer(steps: list[Any]) -> dict[str, Any]:
+    (ending,) = [step for step in steps if isinstance(step, Ending)]
+    assert isinstance(ending, Finished), ending
+    assert steps[-1] is ending
+    return json.loads(ending.text or "")
+
+
+async def test_a_run_is_an_id_steps_usage_and_one_ending(tmp_path: Path) -> None:
+    """The contract of `Executor.run`."""
+    async with acp_crew(tmp_path) as crew:
+        executor = crew.executor()
+        steps = await crew.run(executor, "hello")
+        assert isinstance(steps[0], NativeId)
+        assert [step.turn.total_tokens for step in steps if isinstance(step, UsageReport)] == [15]
+        assert answer(steps)["heard"] == ["hello"]
+        await executor.close()
+
+
+async def test_one_program_for_each_conversation(tmp_path: Path) -> None:
+    """Issue 11, 4: long-lived, closed with its conversation; resumed without a word where it still knows."""
+    async with acp_crew(tmp_path) as crew:
+        executor = crew.executor()
+        first = await crew.run(executor, "one")
+        again = await crew.run(executor, "two", resume=first[0].id)  # type: ignore[union-attr]
+        assert answer(again)["heard"] == ["one", "two"]
+        other = await crew.run(executor, "three", conversation="d")
+        assert answer(other)["pid"] != answer(first)["pid"]
+        await executor.forget("c")
+        await executor.forget("c")
+        lost = await crew.run(executor, "four", resume=first[0].id)  # type: ignore[union-attr]
+        assert isinstance(lost[-1], Failed)
+        assert not any(isinstance(step, NativeId) for step in lost)
+        await executor.close()
+
+
+async def test_another_directory_is_another_program(tmp_path: Path) -> None:
+    """Bound to its directory."""
+    async with acp_crew(tmp_path) as crew:
+        executor = crew.executor()
+        first = answer(await crew.run(executor, "one"))
+        steps = [
+            step
+            async for step in executor.run(Assignment(prompt="two", cwd=str(tmp_path), conversation="c", roots=("/",)))
+        ]
+        assert answer(steps)["pid"] != first["pid"]
+        await executor.close()
+
+
+async def test_one_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    """HARDENING C11: hangs in initialize; the error says so and nothing runs any more."""
+    async with acp_crew(tmp_path) as crew:
+        executor = crew.executor("silent", start_s=0.3)
+        (ending,) = await crew.run(executor, "hello")
+        assert isinstance(ending, Failed)
+        assert ending.message == "fake did not answer initialize within 0.3 s"
+
+
+async def test_a_private_run_has_a_home_that_goes_with_it(tmp_path: Path) -> None:
+    """Issue 11, 2: nothing of it is left anywhere."""
+    async with acp_crew(tmp_path) as crew:
+        executor = crew.executor()
+        await crew.run(executor, "one")
+        home = await crew.run(executor, "environment HOME", private=True)
+        ending = home[-1]
+        assert isinstance(ending, Finished)
+        assert ending.text != str(tmp_path)
+        assert not Path(ending.text or "/").exists()
+        assert len(received(tmp_path, "session/prompt")) == 1
+        await executor.close()
+
+
+@pytest.mark.parametrize("variables", [{"TOKEN": "x"}])
+async def test_what_its_environment_says_in_a_run(tmp_path: Path, variables: dict[str, str]) -> None:
+    """S001-37: for programs that it starts."""
+    async with acp_crew(tmp_path) as crew:
+        executor = crew.executor()
+        *_, ending = await crew.run(executor, "environment TOKEN", variables=variables)
+        assert ending == Finished("x")
+        await executor.close()
+
+
+async def test_closing_the_steps_stops_the_agent_and_keeps_it(tmp_path: Path) -> None:
+    """The contract of `Executor.run`: closing the iterator stops the task before it returns."""
+    async with acp_crew(tmp_path) as crew:
+        executor = crew.executor()
+        mark = tmp_path / "mark"
+        steps = executor.run(Assignment(prompt=f"hang {mark}", cwd="/", conversation="c", roots=("/",)))
+        first = await anext(steps)
+        assert isinstance(first, NativeId)
+        await anext(steps)
+        await steps.aclose()
+        assert received(tmp_path, "session/cancel") == [{"sessionId": first.id}]
+        again = await crew.run(executor, "hello", resume=first.id)
+        assert answer(again)["heard"][-1] == "hello"
+        await executor.close()

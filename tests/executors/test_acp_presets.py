@@ -1,0 +1,32 @@
+"""The ACP agents that need no table."""
+
+from __future__ import annotations
+
+import pytest
+
+from tertulia.errors import InvalidParams
+from tertulia.executors.acp_presets import PRESETS, acp_agents_from_wire
+
+
+def test_every_preset_has_a_program_and_a_way_to_get_it() -> None:
+    """Issue 11, 5: presets for the agents of LIBRARIES 2.3, each with its install hint."""
+    assert {"codex", "claude", "opencode", "gemini", "qwen", "fast-agent", "vibe"} == set(PRESETS)
+    for preset in PRESETS.values():
+        assert preset.program.command
+        assert preset.program.install
+        assert preset.program.can_ask
+    assert {name for name, preset in PRESETS.items() if preset.hears_system} == {"codex", "claude"}
+    assert {name for name, preset in PRESETS.items() if preset.sandbox} == {"codex", "claude"}
+
+
+def test_the_users_own_come_after_them() -> None:
+    """DESIGN: `acp:NAME`."""
+    names = list(acp_agents_from_wire({"mine": {"command": "x"}, "codex": {"args": ["-v"]}}))
+    assert names == [*(f"acp:{name}" for name in PRESETS), "acp:mine"]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "ä"])
+def test_a_name_is_a_plain_word(name: str) -> None:
+    """Bad input."""
+    with pytest.raises(InvalidParams, match="letters, digits"):
+        acp_agents_from_wire({name: {"command": "x"}})

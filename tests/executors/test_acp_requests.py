@@ -1,0 +1,132 @@
+"""What an ACP agent asks of its client: the words of ACP, and the house's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tertulia.errors import InvalidParams, MethodNotFound, NoApprover, NotFound
+from tertulia.executors import acp_requests
+from tertulia.executors.acp_requests import AcpRequests, Terminal, question_of
+from tertulia.executors.executor import Begun, Done, Step
+from tertulia.executors.host import Consent
+from tests.executors.acp_hosts import House, acp_crew
+
+YES, NO, ALWAYS = (
+    {"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once", "allow_always")
+)
+
+
+def requests(house: House | None) -> tuple[AcpRequests, list[Step]]:
+    told: list[Step] = []
+    return AcpRequests(house, told.append), told
+
+
+@pytest.mark.parametrize(
+    ("consent", "options", "chosen"),
+    [
+        (Consent(allowed=True), [ALWAYS, YES, NO], "allow_once"),
+        (Consent(allowed=True, lasting=True), [ALWAYS, YES, NO], "allow_once"),
+        (Consent(allowed=True, lasting=True), [ALWAYS, NO], "allow_always"),
+        (Consent(allowed=True), [ALWAYS, NO], None),
+        (Consent(allowed=False), [ALWAYS, YES, NO], "reject_once"),
+        (Consent(allowed=False), [ALWAYS, YES], None),
+        (Consent(allowed=True), "nonsense", None),
+    ],
+)
+async def test_a_yes_is_for_once_and_never_more_than_was_said(
+    consent: Consent, options: Any, chosen: str | None
+) -> None:
+    """Strictest wins: an agent that could only be allowed for ever is not, unless somebody said so."""
+    house = House()
+    house.consent = consent
+    asking, _ = requests(house)
+    call = {"title": "do", "kind": "execute", "rawInput": {"command": "ls -l"}}
+    answer = await asking.serve("session/request_permission", {"toolCall": call, "options": options})
+    expected = {"outcome": "cancelled"} if chosen is None else {"outcome": "selected", "optionId": chosen}
+    assert answer == {"outcome": expected}
+    assert [question.words for question in house.asked] == [("ls", "-l")]
+
+
+def test_a_question_holds_all_that_a_grant_is_bound_to() -> None:
+    """Another input is another question; an unknown kind is the strictest."""
+    one, two = (question_of({"title": "t", "kind": "fetch", "rawInput": {"url": url}}) for url in "ab")
+    assert one.words != two.words
+    assert question_of({"kind": "fly"}).doing == "other"
+    assert question_of({"kind": "edit", "locations": [{"path": "/a"}]}).paths == ("/a",)
+
+
+async def test_parts_of_files_are_read_by_line() -> None:
+    """ACP: lines count from 1."""
+    house = House()
+    house.files["/a"] = "one\ntwo\nthree\n"
+    asking, _ = requests(house)
+    assert await asking.serve("fs/read_text_file", {"path": "/a", "line": 2, "limit": 1}) == {"content": "two\n"}
+    assert await asking.serve("fs/read_text_file", {"path": "/a", "limit": 2}) == {"content": "one\ntwo\n"}
+    assert await asking.serve("fs/read_text_file", {"path": "/a", "line": "x"}) == {"content": "one\ntwo\nthree\n"}
+    with pytest.raises(InvalidParams):
+        await asking.serve("fs/read_text_file", {"path": 3})
+
+
+async def test_a_write_is_told_whether_or_not_it_was_done() -> None:
+    """Everything that is done for the agent is told."""
+    house = House()
+    asking, told = requests(house)
+    await asking.serve("fs/write_text_file", {"path": "/a", "content": "x"})
+    with pytest.raises(NotFound):
+        await asking.serve("fs/write_text_file", {"path": "/forbidden", "content": "x"})
+    assert house.files == {"/a": "x"}
+    assert [step.success for step in told if isinstance(step, Done)] == [True, False]
+    assert sum(isinstance(step, Begun) for step in told) == 2
+
+
+async def test_a_terminal_lives_until_it_is_released_or_the_task_is_over(tmp_path: Path) -> None:
+    """Issue 11, 4."""
+    async with acp_crew(tmp_path) as crew:
+        asking, told = requests(House(crew.sandbox))
+        made = await asking.serve("terminal/create", {"command": "printf", "args": ["héllo"], "outputByteLimit": 4})
+        assert await asking.serve("terminal/wait_for_exit", made) == {"exitCode": 0}
+        shown = await asking.serve("terminal/output", made)
+        assert shown == {"output": "llo", "truncated": True, "exitStatus": {"exitCode": 0}} or shown["output"] == "llo"
+        await asking.serve("terminal/release", made)
+        with pytest.raises(NotFound):
+            await asking.serve("terminal/output", made)
+        still = await asking.serve("terminal/create", {"command": "sleep 1000"})
+        assert "exitStatus" not in await asking.serve("terminal/output", still)
+        await asking.serve("terminal/kill", still)
+        assert "exitStatus" in await asking.serve("terminal/output", still)
+        await asking.serve("terminal/create", {"command": "sleep", "args": ["1000"]})
+        await asking.close()
+        assert [step.exit_code for step in told if isinstance(step, Done)] == [0, 137, 137]
+
+
+async def test_terminals_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can fill the machine."""
+    monkeypatch.setattr(acp_requests, "MAX_TERMINALS", 1)
+    async with acp_crew(tmp_path) as crew:
+        asking, _ = requests(House(crew.sandbox))
+        await asking.serve("terminal/create", {"command": "true"})
+        with pytest.raises(InvalidParams, match="release one"):
+            await asking.serve("terminal/create", {"command": "true"})
+        await asking.close()
+        with pytest.raises(InvalidParams, match="args"):
+            await asking.serve("terminal/create", {"command": "true", "args": [3]})
+
+
+def test_no_character_is_cut_in_two() -> None:
+    """The oldest goes."""
+    terminal = Terminal(("x",), 3)
+    terminal.hear("aéé".encode())
+    assert terminal.shown() == ("é", True)
+
+
+async def test_where_nobody_is_there_nothing_is_allowed() -> None:
+    """And what ACP does not know is not there."""
+    asking, _ = requests(None)
+    for method in ("session/request_permission", "fs/read_text_file"):
+        with pytest.raises(NoApprover):
+            await asking.serve(method, {"path": "/a"})
+    with pytest.raises(MethodNotFound):
+        await asking.serve("elicitation/create", {})

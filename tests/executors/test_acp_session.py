@@ -1,0 +1,84 @@
+"""What an ACP agent is started with and told, and when it is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tertulia.errors import UnsupportedByBackend
+from tertulia.executors.acp_definition import AcpDefinition, Hold
+from tertulia.executors.acp_presets import PRESETS
+from tertulia.executors.acp_session import hold_of, prompt_of, session_of, told_in, variables_of
+from tertulia.executors.executor import Assignment
+from tertulia.policy.narrowing import TOP
+
+QWEN, CODEX, CLAUDE = (PRESETS[name] for name in ("qwen", "codex", "claude"))
+
+
+def assignment(sandbox: Any = "workspace_write", **fields: Any) -> Assignment:
+    return Assignment(prompt="go", cwd="/work", roots=("/work",), rights=replace(TOP, sandbox=sandbox), **fields)
+
+
+def test_one_is_held_by_what_it_has_for_the_mode() -> None:
+    """DESIGN, executors: refused where it has none, but under danger-full-access."""
+    assert hold_of("x", CODEX, assignment()) == Hold(mode="workspace-write")
+    assert hold_of("x", CODEX, assignment("read_only")).mode == "read-only"
+    assert hold_of("x", QWEN, assignment("danger_full_access")) == Hold()
+    with pytest.raises(UnsupportedByBackend, match="sandbox mode read-only"):
+        hold_of("x", QWEN, assignment("read_only"))
+
+
+def test_where_it_may_not_write_it_does_not_work() -> None:
+    """DESIGN, narrowing: roots."""
+    with pytest.raises(UnsupportedByBackend, match="outside of what may be written"):
+        hold_of("x", CODEX, replace(assignment(), roots=("/workshop",)))
+    assert hold_of("x", CODEX, replace(assignment(), roots=("/",))).mode == "workspace-write"
+
+
+def test_it_gets_exactly_one_server_or_none() -> None:
+    """DESIGN: foreign agents get exactly one MCP server, with the variables that it needs in its environment."""
+    given = session_of(QWEN, Hold(), assignment(server=("relay", "a", "b"), variables={"T": "x"}))
+    assert given == {
+        "cwd": "/work",
+        "mcpServers": [
+            {"name": "tertulia", "command": "relay", "args": ["a", "b"], "env": [{"name": "T", "value": "x"}]}
+        ],
+    }
+    assert session_of(QWEN, Hold(), assignment())["mcpServers"] == []
+
+
+def test_the_system_part_goes_the_way_that_the_agent_reads() -> None:
+    """X-50: `_meta`, a variable, or before the first prompt; never two of them."""
+    told = assignment(additions=("Be brief.", "Be kind."))
+    both = "Be brief.\n\nBe kind."
+    meta = session_of(CLAUDE, CLAUDE.sandbox["workspace_write"], told)["_meta"]
+    assert meta["systemPrompt"] == {"append": both}
+    assert meta["claudeCode"]["options"]["strictMcpConfig"] is True
+    assert meta["claudeCode"]["options"]["sandbox"]["enabled"] is True
+    assert variables_of(CLAUDE, told) == ({}, None)
+    variables, in_variable = variables_of(CODEX, told)
+    assert json.loads(variables["CODEX_CONFIG"]) == {"developer_instructions": both}
+    assert [told_in(each, told, text) for each, text in ((CLAUDE, None), (CODEX, in_variable), (QWEN, None))] == [
+        both,
+        both,
+        "",
+    ]
+    assert prompt_of(told, both) == "go"
+    assert prompt_of(told, "") == f"{both}\n\ngo"
+    assert prompt_of(assignment(), "something") == "go"
+
+
+def test_what_is_too_long_for_a_variable_is_told_before_the_prompt() -> None:
+    """X-50: the kernel's limit; nothing is cut."""
+    long = assignment(additions=("é" * 100_000,))
+    variables, in_variable = variables_of(CODEX, long)
+    assert (json.loads(variables["CODEX_CONFIG"]), in_variable) == ({}, "")
+    assert prompt_of(long, told_in(CODEX, long, in_variable)).startswith("é")
+
+
+def test_without_settings_in_a_variable_there_is_none() -> None:
+    """Most have none."""
+    assert variables_of(AcpDefinition(program=QWEN.program), assignment()) == ({}, None)

@@ -1,0 +1,79 @@
+"""The rows of a session's record, as anybody may have written them (F-table: what is read is data)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tertulia.protocol.events import AgentMessage, Event, TaskComplete, TaskStarted, TokenCount
+from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.records import Ended, Queued, Record, Said, Submitted
+from tertulia.protocol.storage import Full, HeadersOnly, StoragePolicy
+from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
+from tertulia.protocol.usage import NO_USAGE
+from tertulia.rollout.reading import read
+from tertulia.rollout.store import Stored
+from tests.rollout.recording import TASK, TRACE, A, agreed, asked, assistant, call, event, output, user, written
+
+_KINDS = (b"agreed", b"asked", b"drawn", b"ended", b"event", b"forked", b"name", b"queued", b"rewritten", b"said")
+
+
+def fuzz(data: bytes) -> None:
+    """Every row comes to a line or to nothing, once, and each line can be written down."""
+    seen: set[int] = set()
+    for line in read(filter(None, map(_row, data.split(b"\n")))):
+        assert line.n not in seen
+        seen.add(line.n)
+        msgspec.json.encode(line.what)
+
+
+def _row(text: bytes) -> Stored | None:
+    """`n talk scope seq kind type`, header and body, between tabs."""
+    cells, _, rest = text.partition(b"\t")
+    header, _, body = rest.partition(b"\t")
+    match cells.decode("utf-8", "replace").split(" "):
+        case [n, talk, scope, seq, kind, type]:
+            numbers = [int(each) if each.isascii() and each.isdigit() else 0 for each in (n, talk, scope, seq)]
+            n, talk, scope, seq = (min(each, 2**63 - 1) for each in numbers)
+            return Stored(n, kind, type, 1.5 * n, seq or None, talk, scope, header, body or None, not header)
+        case _:
+            return None
+
+
+def _seed(policy: StoragePolicy, *whats: Event | Record) -> bytes:
+    rows = written(*whats, policy=policy)
+    return b"\n".join(
+        b"%d %d %d %d %b %b\t%b\t%b"
+        % (
+            *(row.n, row.talk, row.scope, row.seq or 0, row.kind.encode(), row.type.encode()),
+            *(row.header, row.body or b""),
+        )
+        for row in rows
+    )
+
+
+_TALK: list[Event | Record] = [
+    agreed(Full(), title="a title"),
+    Submitted(A, TASK, TRACE, None),
+    Said(A, (user("hello", injected=True), user("and more")), pinned=True, seed=True),
+    event(TaskStarted("user", "hel")),
+    asked(),
+    Said(A, (assistant("hm"), call())),
+    event(AgentMessage("hm", ItemId("a1")), seq=2),
+]
+_CALLS: list[Event | Record] = [
+    agreed(Full()),
+    Said(A, (call(),)),
+    event(ToolCallBegin(CallId("c1"), "shell", {"x": 1}), seq=3),
+    Ended(A, output("42", success=False)),
+    event(ToolCallEnd(CallId("c1"), "shell", False, "42", True, 7), seq=4),
+    Queued(A, user("wait", id="u3")),
+    Said(A, (output("42", success=False), user("wait", id="u3"))),
+    event(TokenCount(NO_USAGE, 10, "key"), seq=5),
+    event(TaskComplete("completed", "hm", NO_USAGE), seq=6),
+]
+SEEDS = [_seed(policy, *whats) for policy in (Full(), HeadersOnly()) for whats in (_TALK, _CALLS)]
+WORDS = [
+    *_KINDS,
+    *(b'"same":', b'"as":', b'"of":', b'"i":', b'"ids":', b'"id":', b'"empty":true', b'"call":', b'"items":', b'"is":'),
+    *(b"null", b"[]", b"{}", b"-1", b"9223372036854775807", b"18446744073709551616", b"1e308", b"\t", b"\n"),
+]

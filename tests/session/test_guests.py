@@ -1,0 +1,27 @@
+"""Who leaves with a conversation."""
+
+from __future__ import annotations
+
+from tertulia.session.guests import Guests
+
+
+class _Guest:
+    def __init__(self) -> None:
+        self.forgotten: list[str] = []
+        self.closed = 0
+
+    async def forget(self, conversation: str, /) -> None:
+        self.forgotten.append(conversation)
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+async def test_all_of_them_are_told() -> None:
+    """Issue 11, 4: an agent's process is closed with its conversation, and with the session."""
+    guests, two = Guests(), (_Guest(), _Guest())
+    for guest in two:
+        guests.add(guest)
+    await guests.forget("c")
+    await guests.close()
+    assert [(guest.forgotten, guest.closed) for guest in two] == [(["c"], 1)] * 2
