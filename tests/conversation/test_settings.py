@@ -21,6 +21,7 @@ from tertulia.protocol.inputs import MAX_TEXT_BYTES, ContextFields
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
 from tests.conversation.making import OTHER_WIRE, WIRE, find_wire, ground, terms
 from tests.policy.strategies import rights
+from tests.thorough import examples
 
 STRICT = replace(
     TOP,
@@ -232,7 +233,7 @@ context_fields = st.fixed_dictionaries({}, optional={name: value | st.none() for
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(context_fields, rights, rights)
 def test_no_terms_rise_above_their_ceiling_whatever_is_asked(wanted, ceiling, default) -> None:
     """S000-16, S000-19, B7"""

@@ -40,6 +40,7 @@ from tests.events.scripted import (
     message,
     ticks,
 )
+from tests.thorough import examples
 
 SCOPES = [None, Scope("1", A), Scope("2", B)]
 NEWS = [(make, scope) for make in (message, delta, ending) for scope in SCOPES]
@@ -419,6 +420,6 @@ class BusMachine(RuleBasedStateMachine):
 
 TestBusMachine = BusMachine.TestCase
 TestBusMachine.settings = settings(
-    max_examples=2000, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(2000), stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestBusMachine.pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

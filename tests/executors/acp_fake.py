@@ -110,7 +110,9 @@ def tools(session: str, rest: str) -> None:
 
 def permission(session: str, rest: str) -> None:
     kind, _, path = rest.partition(" ")
-    call = {"toolCallId": "p1", "title": f"{kind} it", "kind": kind, "rawInput": {"command": "make it so"}}
+    call = {"toolCallId": "p1", "title": f"{kind} it", "kind": kind, "rawInput": {"key": "value"}}
+    if kind == "execute":
+        call["rawInput"] = {"command": "make it so"}
     if path:
         call["locations"] = [{"path": path}]
     options = [

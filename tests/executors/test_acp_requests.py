@@ -55,6 +55,8 @@ def test_a_question_holds_all_that_a_grant_is_bound_to() -> None:
     one, two = (question_of({"title": "t", "kind": "fetch", "rawInput": {"url": url}}) for url in "ab")
     assert one.words != two.words
     assert question_of({"kind": "fly"}).doing == "other"
+    assert question_of({"kind": "read", "rawInput": {"command": "cat a > b"}}).doing == "execute"
+    assert question_of({"kind": "execute", "title": "rm x"}).words == ("rm x",)
     assert question_of({"kind": "edit", "locations": [{"path": "/a"}]}).paths == ("/a",)
 
 

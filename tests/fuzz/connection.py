@@ -16,23 +16,35 @@ _DEADLINE_S = 15.0
 SEEDS = [
     b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n{"jsonrpc":"2.0","id":2,"method":"conversation/list"}',
     b'[{"jsonrpc":"2.0","id":1,"method":"initialize"},{"jsonrpc":"2.0","id":2,"method":"session/list","params":{}},1]',
-    b'{"jsonrpc":"2.0","id":1,"method":"initialize"}\n'
-    b'{"jsonrpc":"2.0","id":2,"method":"events/subscribe","params":{"after_seq":0}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"initialize"}\n{"jsonrpc":"2.0","id":2,"method":"events/subscribe"}',
     b'{"jsonrpc":"2.0","id":1.5,"method":"nothing","params":{"session_id":"x","sessionId":3}}',
     b'{"jsonrpc":"2.0","method":"initialize","params":{"session_id":"00000000"}}\n{"id":null}',
 ]
 WORDS = [
-    *(b'"jsonrpc":"2.0"', b'"id":', b'"method":"', b'"params":{', b'"initialize"', b'"events/subscribe"', b"session_id"),
-    *(b'"conversation/list"', b'"session/list"', b'"approval/list"', b'"conversation/history"', b"after_seq", b"\\ud800"),
+    *(
+        b'"jsonrpc":"2.0"',
+        b'"id":',
+        b'"method":"',
+        b'"params":{',
+        b'"initialize"',
+        b'"events/subscribe"',
+        b"session_id",
+    ),
+    *(
+        b'"conversation/list"',
+        b'"session/list"',
+        b'"approval/list"',
+        b'"conversation/history"',
+        b"after_seq",
+        b"\\ud800",
+    ),
     *(b"conversation_id", b"18446744073709551616", b"-1", b"null"),
 ]
-
-_loop = asyncio.new_event_loop()
 
 
 def fuzz(data: bytes) -> None:
     """Each line is answered as its form demands, never as a fault of ours, and the connection ends in time."""
-    _loop.run_until_complete(_talk(data.split(b"\n")[:8]))
+    asyncio.run(_talk(data.split(b"\n")[:8]))
 
 
 async def _talk(lines: list[bytes]) -> None:

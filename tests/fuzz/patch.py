@@ -7,8 +7,8 @@ from tertulia.tools.patch_text import AddFile, UpdateFile, checked_path, parse_p
 
 SEEDS = [
     b"*** Begin Patch\n*** Add File: a/b.txt\n+hello\n+\n*** Delete File: c\n*** End Patch",
-    b"*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@ def f():\n@@\n one\n-two\n+three\n\n*** End of File\n*** End Patch\n",
-    b"<<'EOF'\n*** Begin Patch\r\n*** Environment ID: x\r\n*** Update File: ./a//b\r\n@@ -1,2 +3 @@ x\r\n-a\r\n*** End Patch\nEOF",
+    b"*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@ def\n@@\n 1\n-2\n+3\n\n*** End of File\n*** End Patch\n",
+    b"<<EOF\n*** Begin Patch\r\n*** Environment ID: x\r\n*** Update File: ./a//b\n@@ -1 +3 @@\n-a\n*** End Patch\nEOF",
     b"*** Begin Patch\n*** Add File: ../../etc/passwd\n+x\n*** End Patch",
 ]
 WORDS = [

@@ -16,7 +16,7 @@ _LENGTH = 4096
 
 def main(name: str, room: Path, options: list[str]) -> None:
     """Never returns."""
-    with atheris.instrument_imports(include=["tertulia"], exclude=_others(WATCHED[name])):
+    with atheris.instrument_imports(include=["tertulia"], exclude=_others(WATCHED.get(name, ()))):
         target = load(name)
     corpus, words = _prepare(target, room)
     length = max(_LENGTH, *map(len, target.seeds))

@@ -19,6 +19,7 @@ from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.history.view import HistoryView
 from tertulia.protocol.items import Item, Reasoning, Summary, ToolCall, ToolOutput
 from tests.history.saying import CountingEncoder, call, model, output, seed, thought, user
+from tests.thorough import examples
 
 CALL_IDS = "abcd"
 LIMITS = [
@@ -248,7 +249,7 @@ def texts_of(item: Item) -> list[str]:
 
 
 HistoryMachine.TestCase.settings = settings(
-    max_examples=2_000,
+    max_examples=examples(2_000),
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

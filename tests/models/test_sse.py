@@ -12,6 +12,7 @@ from tertulia.models import sse
 from tertulia.models.sse import EventSplitter, EventTooLarge
 from tests.models.apis import APIS
 from tests.models.mock_provider import Told
+from tests.thorough import examples
 
 RECORDED = [
     *(b"".join(api.events(Told("Let me see.", "Zwölf Boxkämpfer 😀", (("c", "shell", "{}"),)))) for api in APIS),
@@ -69,7 +70,7 @@ def test_single_bytes_give_the_same_events(stream: bytes) -> None:
 @given(
     st.lists(st.sampled_from([b"data: ", b"data", b":", b"\r", b"\n", b"\r\n", b"x", b" ", b"\xef\xbb\xbf"])), st.data()
 )
-@settings(max_examples=2_000)
+@settings(max_examples=examples(2_000))
 def test_any_bytes_in_any_pieces_give_what_a_plain_reading_of_the_standard_gives(
     tokens: list[bytes], data: st.DataObject
 ) -> None:

@@ -18,6 +18,7 @@ from tertulia.protocol.items import AssistantMessage
 from tests.models.apis import APIS, Api, every_api, heard, said
 from tests.models.mock_provider import Told, event
 from tests.models.wire_contract import check_answer
+from tests.thorough import examples
 
 ANSWERS = (
     Told(thought="Let me see.", text="Zwölf Boxkämpfer 😀", calls=(("c1", "shell", '{"a":"ü"}'), ("c2", "plan", "{}"))),
@@ -72,7 +73,7 @@ changes = st.tuples(st.floats(0, 1), st.sampled_from(["drop", "double", "swap", 
 
 
 @given(st.sampled_from(RECORDED), st.lists(changes, min_size=1, max_size=6))
-@settings(max_examples=1_500)
+@settings(max_examples=examples(1_500))
 def test_changed_bytes_never_break_a_wire(case: tuple[Api, bytes], changed: list[tuple[float, str, bytes]]) -> None:
     api, stream = case
     for where, how, what in changed:
@@ -116,7 +117,7 @@ def changed_at(value: Any, at: tuple[Any, ...], change: Any) -> Any:
 
 
 @given(st.sampled_from(APIS), st.data())
-@settings(max_examples=1_500)
+@settings(max_examples=examples(1_500))
 def test_changed_values_never_break_a_wire(api: Api, data: st.DataObject) -> None:
     """Valid JSON in a valid stream, with other values, other types, other order, something twice or missing."""
     events = [_value(made) for made in api.events(ANSWERS[0])]

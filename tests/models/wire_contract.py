@@ -43,6 +43,7 @@ from tertulia.protocol.items import (
     text_parts,
 )
 from tertulia.protocol.tool_spec import ToolSpec
+from tests.thorough import examples
 
 DEADLINE = 30
 
@@ -261,7 +262,7 @@ def _is_delta(piece: Piece) -> bool:
 def check_dialect(dialect: Dialect) -> None:
     """The law of dialects, for any items."""
 
-    @settings(max_examples=300)
+    @settings(max_examples=examples(300))
     @given(st.lists(items(), max_size=6), st.lists(items(), max_size=6))
     def law(left: list[Item], right: list[Item]) -> None:
         check_free_of_context(dialect, left, right)

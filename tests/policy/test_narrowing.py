@@ -14,8 +14,9 @@ from tertulia.policy.narrowing import RIGHTS_ORDER, TOP, Narrowed, Rights, leq, 
 from tertulia.protocol.inputs import ContextFields
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
 from tests.policy.strategies import requests, rights, with_only
+from tests.thorough import examples
 
-proof = settings(max_examples=300)
+proof = settings(max_examples=examples(300))
 
 
 # ---- the lattice (S000-16, S000-18, B7)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tertulia.errors import InvalidParams
 from tertulia.schema.pattern import MAX_NESTING, MAX_SOURCE, Pattern
 from tertulia.schema.verdict import MAX_STEPS
+from tests.thorough import examples
 from tests.tools.calling import at_most_100_ms
 
 
@@ -41,7 +42,7 @@ PATTERNS = st.recursive(
 )
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(PATTERNS, st.text("ab0_ -é.\n", min_size=1, max_size=8))
 def test_a_pattern_means_what_it_means_to_pythons_engine(source: str, text: str) -> None:
     assert occurs(source, text) == bool(re.search(source, text, re.ASCII))
@@ -112,7 +113,7 @@ def test_what_cannot_be_read_or_matched_is_refused(source: str) -> None:
         Pattern(source)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(st.text(r"ab\(){}[]^$.*+?|<>=!:-,dpuxk01", max_size=30))
 def test_any_text_is_a_pattern_or_refused_and_nothing_else(source: str) -> None:
     try:

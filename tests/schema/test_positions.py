@@ -19,6 +19,7 @@ from tertulia.schema.positions import (
     repeat,
     sequence,
 )
+from tests.thorough import examples
 
 A, B = Chars(one_of("a")), Chars(one_of("b"))
 NOT_A = Chars(none_of(one_of("a")))
@@ -41,7 +42,7 @@ def subject(text: str) -> Subject:
     return Subject(text, lambda steps: None)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(PARTS, st.text("ab", max_size=6))
 def test_the_way_back_is_the_way_there(part: Part, text: str) -> None:
     """The two directions are one relation: b is reached from a exactly when a is reached back from b."""
@@ -53,7 +54,7 @@ def test_the_way_back_is_the_way_there(part: Part, text: str) -> None:
             assert there == back
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(PARTS, st.text("ab", max_size=6), st.integers(0, 127), st.integers(0, 127))
 def test_a_set_moves_as_its_members_do(part: Part, text: str, one: int, other: int) -> None:
     places = subject(text)

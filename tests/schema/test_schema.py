@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tertulia.errors import InvalidParams
 from tertulia.schema.keywords import BUILDERS
 from tertulia.schema.schema import MAX_BYTES, MAX_NODES, Schema
+from tests.thorough import examples
 from tests.tools.calling import at_most_100_ms
 
 
@@ -89,7 +90,7 @@ def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]
 SCHEMAS = st.recursive(st.booleans() | keywords(st.booleans()), keywords, max_leaves=4)
 
 
-@settings(max_examples=1_000)
+@settings(max_examples=examples(1_000))
 @given(st.dictionaries(st.sampled_from(["x", "y"]), SCHEMAS, max_size=2), SCHEMAS, VALUES)
 def test_the_verdict_is_that_of_the_reference_library(defs: dict[str, Any], document: Any, value: Any) -> None:
     deep = {"type": "integer"}
@@ -235,7 +236,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(st.dictionaries(KEYWORDS, ANYTHING, max_size=5), VALUES)
 def test_any_document_is_a_schema_or_refused_and_nothing_else(document: Any, value: Any) -> None:
     assert fits(document, value) in {True, False}

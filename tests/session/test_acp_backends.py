@@ -346,6 +346,20 @@ async def test_what_it_asks_is_asked_at_our_desk(decision: Any, option: str) -> 
         assert (await task).text == option
 
 
+async def test_a_task_that_is_stopped_asks_no_longer_and_its_agent_stays() -> None:
+    """HARDENING I6; ACP: what was asked is answered as cancelled, and nobody is left waiting."""
+    async with guests() as acting, acting.session.events():
+        conversation = await acting.session.open(backend="acp:fake")
+        before = await told(conversation, "hello")
+        task = acting.begin(conversation.message("ask execute"))
+        await acting.until("approval_request")
+        await conversation.interrupt()
+        assert (await task).status == "interrupted"
+        assert acting.session.approvals.pending() == []
+        assert kinds(acting).count("approval_resolved") == 1
+        assert (await told(conversation, "again"))["pid"] == before["pid"]
+
+
 async def test_where_nobody_may_be_asked_it_is_denied() -> None:
     """DESIGN: strictest wins; nobody there is a no. What only looks is never asked about."""
     async with guests(approval_policy="never") as acting:

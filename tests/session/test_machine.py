@@ -19,6 +19,7 @@ from tertulia.history.sanitiser import prove
 from tertulia.models.cues import Asked
 from tertulia.protocol.events import Event
 from tertulia.testing import ScriptedModel, ScriptedReply, call, check_invariants, fail, say
+from tests.thorough import examples
 
 TICKS = 60
 
@@ -250,6 +251,6 @@ class SessionMachine(RuleBasedStateMachine):
 
 
 SessionMachine.TestCase.settings = settings(
-    max_examples=2_000, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(2_000), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestAnyOrder = pytest.mark.timeout(300)(SessionMachine.TestCase)

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, cast, get_args
 import msgspec
 
 from tertulia.errors import InvalidParams, MethodNotFound, NoApprover, NotFound
-from tertulia.executors.acp_updates import act_of, arguments_of, paths_of
+from tertulia.executors.acp_updates import arguments_of, paths_of
 from tertulia.executors.clipping import clip
 from tertulia.executors.executor import Begun, Change, Command, Done, Patch, Step
-from tertulia.executors.fields import identity, table, tables, text
+from tertulia.executors.fields import argv, identity, table, tables, text
 from tertulia.executors.host import Doing, Host, Question
 from tertulia.sandbox.runner import Finished, Running
 
@@ -191,8 +191,11 @@ def question_of(call: Params) -> Question:
     """What a person, or the policy, is asked."""
     kind, title = call.get("kind"), clip(text(call.get("title")) or "use a tool", _MAX_TITLE)
     doing = cast(Doing, kind) if kind in get_args(Doing) else "other"
-    act, told = act_of(call), msgspec.json.encode(arguments_of(call)).decode()
-    words = act.argv if isinstance(act, Command) else (doing, told)
+    told = msgspec.json.encode(arguments_of(call)).decode()
+    # A command is a command, even where the agent thinks that it only reads.
+    words = argv(table(call.get("rawInput")).get("command")) or ((title,) if doing == "execute" else None)
+    doing = "execute" if words else doing
+    words = words or (doing, told)
     return Question(doing=doing, title=title, detail=clip(told, _MAX_DETAIL), words=words, paths=paths_of(call))
 
 

@@ -37,6 +37,7 @@ class AcpTask:
         self._updates = Updates()
         self._requests = AcpRequests(host, self._tell)
         self._given_up = False
+        self._serving: set[asyncio.Task[Any]] = set()
         self._news = asyncio.Event()
 
     @property
@@ -51,11 +52,22 @@ class AcpTask:
 
     async def serve(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The agent asks something."""
-        if self._given_up:
-            if method == "session/request_permission":
-                return {"outcome": {"outcome": "cancelled"}}
-            raise Cancelled("the task was cancelled")
-        return await self._requests.serve(method, params)
+        job = asyncio.current_task()
+        assert job is not None
+        if not self._given_up:
+            self._serving.add(job)
+            try:
+                return await self._requests.serve(method, params)
+            except asyncio.CancelledError:
+                if not self._given_up:
+                    raise
+                # By us: nobody waits for the answer to what it asked but the agent, and that has to get one.
+                job.uncancel()
+            finally:
+                self._serving.discard(job)
+        if method == "session/request_permission":
+            return {"outcome": {"outcome": "cancelled"}}
+        raise Cancelled("the task was cancelled")
 
     def end(self, said: Mapping[str, Any]) -> None:
         """The agent has said how it ended."""
@@ -77,6 +89,8 @@ class AcpTask:
     def give_up(self) -> None:
         """Nobody reads on. What still comes is thrown away, and what is asked is denied."""
         self._given_up = True
+        for job in self._serving:
+            job.cancel()
         self.steps.clear()
         self._let_on()
 
