@@ -40,7 +40,7 @@ FRAMES = {
     "executors": {
         *("clipping", "continuity", "continuity_settings", "executor", "fields", "headings", "lines", "news"),
         *("command_line", "definition", "foreign_servers", "last_words", "presets", "temporary_home"),
-        *("result_text", "sections", "transcript"),
+        *("jsonl_parser", "result_text", "sections", "system_file", "transcript"),
         *("host", "acp_definition", "acp_pipe", "acp_presets", "acp_process", "acp_requests", "acp_session"),
         *("acp_task", "acp_updates", "without_servers"),
     },

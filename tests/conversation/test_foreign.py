@@ -225,6 +225,43 @@ async def test_a_run_that_was_told_little_and_was_stopped_leaves_no_id() -> None
     assert actor.assignments[-1].resume is None
 
 
+@pytest.mark.parametrize("at", range(3))
+async def test_a_context_that_is_set_while_it_works_makes_its_id_stale_too(at: int) -> None:
+    """DESIGN, native ids: set_context, whenever it comes."""
+    stands = calm()
+    actor = Actor(answer("a"), answer("b"))
+    real = actor.run
+
+    async def run(assignment: Assignment) -> AsyncGenerator[Step, None]:
+        number = 0
+        async for step in real(assignment):
+            if len(actor.assignments) == 1 and number == at:
+                stands.talk.adopt(stands.talk.terms)
+            number += 1
+            yield step
+
+    actor.run = run  # type: ignore[method-assign]
+    doing = agent(actor)
+    await ask(doing, stands)
+    assert stands.talk.bond is None
+    await ask(doing, stands, "again")
+    assert actor.assignments[-1].resume is None
+
+
+async def test_what_a_talk_had_cost_is_known_after_a_run_that_did_not_say() -> None:
+    """Codex counts over its whole thread: what was charged once is not charged again."""
+    stands = calm()
+    total = Usage(10, 0, 1, 0, 11)
+    first: list[Step] = [NativeId("t-1"), UsageReport(total, total), Finished("a")]
+    actor = Actor(first, [NativeId("t-1"), Failed("stopped")], answer("c"))
+    doing = agent(actor)
+    await ask(doing, stands)
+    with pytest.raises(AgentFailed):
+        await ask(doing, stands)
+    await ask(doing, stands)
+    assert [assignment.total for assignment in actor.assignments[1:]] == [total, total]
+
+
 async def test_what_is_only_a_result_joins_the_history_in_a_later_answer_too() -> None:
     """X-60: one history; a message that was put in meanwhile is answered like the first."""
     stands = calm()

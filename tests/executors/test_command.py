@@ -303,9 +303,7 @@ async def test_what_it_is_told_is_a_file_that_only_it_can_see(tmp_path: Path) ->
         assert len(os.listdir("/proc/self/fd")) <= open_before + 1
 
 
-async def test_no_room_for_a_home_is_a_failure_and_nothing_ran(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_room_for_a_home_is_a_failure_and_nothing_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Contract of `Executor`: failures are told, never raised."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
     async with crew(tmp_path) as made:

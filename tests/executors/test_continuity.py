@@ -1,4 +1,7 @@
-"""The prompt of an agent that does not remember: what is in it, in which order, and what is never in it."""
+"""The prompt of an agent that does not remember: what is in it, in which order, and what is never in it.
+
+S003-23: several turns, pipelines, shapes of results, cuts, names in groups.
+"""
 
 from __future__ import annotations
 
@@ -188,7 +191,7 @@ def test_the_last_assistant_message_alone() -> None:
 
 
 def test_the_defaults_are_twelve_messages_four_thousand_each_and_a_total_by_kind_of_task() -> None:
-    """S003-09..S003-12, X-55"""
+    """S003-09, S003-10, S003-11, S003-12, X-55"""
     prompt = build(rounds(7), "now")
     assert "ask 0." not in prompt
     assert f"{LEFT_OUT}\n\nUser: ask 1." in prompt

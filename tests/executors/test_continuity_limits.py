@@ -32,7 +32,7 @@ END = f"\n\n{heading(CURRENT)}\n\nnow"
 
 @given(st.lists(said, max_size=10), limits)
 def test_every_limit_holds_exactly_and_what_is_kept_is_the_newest(messages: list[Any], bounds: dict[str, int]) -> None:
-    """E12, S003-09..S003-13, X-56, X-57"""
+    """E12, S003-09, S003-10, S003-11, S003-12, S003-13, X-56, X-57"""
     prompt = build(messages, "now", **bounds)  # type: ignore[arg-type]
     assert prompt == "now" or prompt.endswith(END)
     section = prompt.removesuffix(END) if prompt != "now" else ""

@@ -32,7 +32,8 @@ def test_lines_that_read_like_ours_get_a_backslash(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     ["user: root", "  user: root", "assistants: 3", "The current user message is short", "Users: many", "# Title", "",
-     "previously executed", "User story", "https://x.test/User:1", "корова", "数据", "— — —", "1234", "<User>", "<p", "< a < b"],
+     "previously executed", "User story", "https://x.test/User:1", "корова", "数据", "— — —", "1234", "<User>",
+     "<p", "< a < b"],
 )  # fmt: skip
 def test_other_lines_stay_as_they_are(line: str) -> None:
     assert not reads_like_ours(line)
@@ -52,7 +53,15 @@ def test_what_no_pipe_should_get_is_replaced_one_for_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x" * 1_000_000, "C" * 1_000_000, "\u200b" * 1_000_000, "C\n" * 100_000, "User[" * 200_000, "<a" * 500_000 + "User:"]
+    "text",
+    [
+        "x" * 1_000_000,
+        "C" * 1_000_000,
+        "\u200b" * 1_000_000,
+        "C\n" * 100_000,
+        "User[" * 200_000,
+        "<a" * 500_000 + "User:",
+    ],
 )
 def test_long_lines_and_many_lines_take_little_time(text: str) -> None:
     """Issue 11, bad input: lines of a megabyte."""

@@ -33,9 +33,16 @@ def test_the_last_lines_are_kept_and_no_more() -> None:
     assert len(errors("x" * 50_000).last_lines()) == 1_000
 
 
+def test_a_screen_obeys_nothing_of_it() -> None:
+    """HARDENING A15, bad input of issue 11: titles, colours in one byte, orders of direction, NUL."""
+    said = "a\x1b]0;title\x07b\x1b]8;;http://x\x1b\\c\x9b31md\u202ee\u2066f\0g\x7fh\x90i\n\x1b]never ended\nz"
+    assert errors(said).last_lines() == "abcdefghi / z"
+
+
 @pytest.mark.parametrize(
     ("said", "code", "stderr", "sentence"),
     [
+        ("bad catalog in line 14012", 1, "", "bad catalog in line 14012"),
         ("it broke", 1, "noise", "it broke"),
         ("", 1, "", "agent exited with code 1 and said nothing"),
         ("", 137, "killed", "agent exited with code 137: killed"),

@@ -21,8 +21,9 @@ def test_only_its_owner_can_read_what_is_in_it(tmp_path: Path) -> None:
     (tmp_path / ".fake" / "auth.json").write_text("secret")
     home = TemporaryHome()
     moved = home.furnish(FAKE, {"HOME": str(tmp_path), "XDG_CONFIG_HOME": "/x", "PATH": "/bin"})
-    assert moved == {"HOME": home.path, "FAKE_HOME": f"{home.path}/.fake", "PATH": "/bin"}
-    assert (mode(home.path), mode(moved["FAKE_HOME"])) == (0o700, 0o700)
+    places = {"HOME": home.path, "FAKE_HOME": f"{home.path}/.fake", "TMPDIR": f"{home.path}/tmp"}
+    assert moved == {**places, "PATH": "/bin"}
+    assert [mode(place) for place in places.values()] == [0o700] * 3
     assert os.listdir(moved["FAKE_HOME"]) == ["auth.json"]
     assert mode(f"{home.path}/.fake/auth.json") == 0o600
     assert Path(f"{home.path}/.fake/auth.json").read_text() == "secret"
@@ -33,8 +34,9 @@ def test_only_its_owner_can_read_what_is_in_it(tmp_path: Path) -> None:
 
 def test_an_agent_of_which_nothing_is_known_gets_an_empty_home() -> None:
     home = TemporaryHome()
-    assert home.furnish(None, {"HOME": "/root"}) == {"HOME": home.path}
-    assert os.listdir(home.path) == []
+    moved = home.furnish(None, {"HOME": "/root", "TMPDIR": "/var/tmp"})
+    assert moved == {"HOME": home.path, "TMPDIR": f"{home.path}/tmp"}
+    assert os.listdir(home.path) == ["tmp"]
     home.remove()
 
 

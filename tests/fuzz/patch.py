@@ -10,6 +10,7 @@ SEEDS = [
     b"*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@ def\n@@\n 1\n-2\n+3\n\n*** End of File\n*** End Patch\n",
     b"<<EOF\n*** Begin Patch\r\n*** Environment ID: x\r\n*** Update File: ./a//b\n@@ -1 +3 @@\n-a\n*** End Patch\nEOF",
     b"*** Begin Patch\n*** Add File: ../../etc/passwd\n+x\n*** End Patch",
+    b"*** Begin Patch\n*** Delete File: ./~//b\n*** End Patch",
 ]
 WORDS = [
     *(b"*** Begin Patch\n", b"*** End Patch", b"*** Add File: ", b"*** Delete File: ", b"*** Update File: "),

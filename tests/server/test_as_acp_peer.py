@@ -66,6 +66,16 @@ async def test_each_refusal_has_its_number_and_its_code(error: AgentError, numbe
     }
 
 
+async def test_a_message_that_is_no_request_is_refused_with_the_same_numbers() -> None:
+    """Issue 10 (5): with Codex whatever a client did wrong has one number, its parameters' form too."""
+    sink = MemorySink()
+    peer = Peer(sink, nothing, {InvalidParams: -32600, InvalidRequest: -32600}, bare=True)
+    for params in (b"[]", b'{"x":"\\ud800"}'):
+        await peer.receive(b'{"id":1,"method":"x","params":%b}' % params)
+        await peer.receive(b'{"method":"x","params":%b}' % params)
+    assert [(said["id"], said["error"]["code"]) for said in sink.messages] == [(1, -32600)] * 2
+
+
 async def test_a_fault_of_ours_is_answered_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
     """Issue 10 (4): the log says why, the wire does not."""
 
@@ -110,7 +120,7 @@ async def test_a_question_gets_the_clients_answer_or_nothing(answer: dict[str, A
     peer = Peer(sink, nothing)
     asking = asyncio.create_task(peer.ask("question", {"x": 1}))
     asked = await sink.until(lambda message: message.get("method") == "question")
-    for id in (99, "no", None, [], asked["id"], asked["id"]):
+    for id in (99, "no", None, 1.5, asked["id"], asked["id"]):
         await peer.receive(json.dumps({"jsonrpc": "2.0", "id": id, **answer}).encode())
     assert await asking == heard
     assert len(sink.sent) == 1

@@ -13,8 +13,8 @@ from tertulia.errors import InvalidParams
 from tertulia.events.journal import NoJournal
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.session.assembly import assemble
-from tertulia.session.members import Models
 from tertulia.session.environment import Environment
+from tertulia.session.members import Models
 from tertulia.testing import FakeClock, ScriptedModel
 from tests.events.scripted import drain
 from tests.session.staging import BUILT_IN, Ask

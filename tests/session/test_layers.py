@@ -22,7 +22,10 @@ def test_tables_are_merged_entry_by_entry_and_never_changed_in_place() -> None:
     first = {"fs": {"command": "a", "env": {"X": "1"}}}
     layers.add("mcp_servers", first, "file")
     layers.add("mcp_servers", {"fs": {"env": {"Y": "2"}}, "git": {"command": "g"}}, "-c")
-    assert layers.values["mcp_servers"] == {"fs": {"command": "a", "env": {"X": "1", "Y": "2"}}, "git": {"command": "g"}}
+    assert layers.values["mcp_servers"] == {
+        "fs": {"command": "a", "env": {"X": "1", "Y": "2"}},
+        "git": {"command": "g"},
+    }
     assert first == {"fs": {"command": "a", "env": {"X": "1"}}}
     assert (
         layers.provenance(()).items()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import stat
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tertulia
-from tertulia.errors import StorageError
+from tertulia.errors import InvalidParams, StorageError
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
 from tests.session.lives import Lives
@@ -77,3 +79,24 @@ async def test_what_mcp_servers_are_given_in_confidence_is_not_written_down(live
     written = b"".join(each.read_bytes() for each in file.parent.iterdir() if each.name.startswith(file.stem))
     assert b"It is " in written
     assert secret.encode() not in written
+
+
+async def test_what_agents_are_given_in_confidence_is_not_written_down(lives: Lives) -> None:
+    """S003-31, HARDENING A15: an agent that says its own keys says them to those who listen, and not to the record."""
+    keys = {"AGENT_API_KEY": "a-plain-value-1", "SETTING": "a-common-value"}
+    says = "import os; print(os.environ['AGENT_API_KEY'], os.environ['SETTING'])"
+    table = {"command": [sys.executable, "-S", "-c", says], "sandbox": {"workspace-write": []}, "env": keys}
+    async with lives.start(executors={"loud": table}) as session:
+        reply = await (await session.open(backend="command:loud")).message("hello")
+        assert reply.text == "a-plain-value-1 a-common-value"
+    written = b"".join(path.read_bytes() for path in lives.home.rglob("*") if path.is_file())
+    assert b"a-common-value" in written
+    assert b"a-plain-value-1" not in written
+
+
+@pytest.mark.parametrize("table", [5, {"env": 5}, {"env": {"KEY": 5}}, {"args": "x"}, {"args": [7]}])
+async def test_a_table_of_an_agent_that_is_none_is_refused_and_not_stumbled_over(lives: Lives, table: Any) -> None:
+    said = {"command": ["x"], **table} if isinstance(table, dict) else table
+    with pytest.raises(InvalidParams, match=r"executors\.bad"):
+        async with lives.start(executors={"bad": said}):
+            pass

@@ -21,8 +21,8 @@ from tertulia.models.weights import embedded
 from tertulia.models.wire import Piece, Request, Said, TextDelta, Wire
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import ToolCall
-from tertulia.session.members import Models
 from tertulia.session.handle import Conversation
+from tertulia.session.members import Models
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings
 from tertulia.version import __version__

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -164,13 +165,15 @@ class ForeignAgent:
     async def _run(self, floor: Floor, assignment: Assignment, telling: Telling) -> tuple[Ending, bool]:
         """One run of the agent, told as it happens: (its ending, whether its talk had begun).
 
-        Its id is kept as the retry mode says, and never where it was told less than what was said.
+        Its id is kept as the retry mode says, and never where it was told less than what was said. Who sets another
+        context meanwhile takes it away.
         """
         talk, executor = floor.talk, self._executor
         newsroom = Newsroom(executor.name, new_item_id(), assignment.cwd, floor.around.clock)
         progress = Progress(floor, newsroom)
         ending: Ending = Interrupted()
-        bond: Bond | None = None
+        knew = False
+        talk.bond = Bond("", executor.identity, assignment.cwd, talk.history.revision, assignment.total)
         try:
             async with aclosing(executor.run(assignment)) as steps:
                 async for step in steps:
@@ -179,20 +182,27 @@ class ForeignAgent:
                     progress.tell(step)
                     match step:
                         case NativeId(found):
-                            bond = Bond(found, executor.identity, assignment.cwd, talk.history.revision)
+                            knew = True
+                            talk.bond = _still(talk.bond, native_id=found)
                         case UsageReport(turn, total):
                             floor.charge(turn)
-                            bond = None if bond is None else replace(bond, total=total)
+                            talk.bond = _still(talk.bond, total=total)
                         case Finished() | Failed() | Interrupted():
                             ending = step
                         case _:
                             pass
         finally:
-            if telling.mode == "full" and (isinstance(ending, Finished) or self._resuming.retry == "resume"):
-                talk.bond = None if assignment.private else bond
+            lasting = isinstance(ending, Finished) or self._resuming.retry == "resume"
+            if not (knew and lasting and telling.mode == "full") or assignment.private:
+                talk.bond = None
         progress.close()
         floor.check_wanted()
-        return ending, bond is not None
+        return ending, knew
+
+
+def _still(bond: Bond | None, **said: Any) -> Bond | None:
+    """The bond with what the agent said of it, if nobody has taken it away."""
+    return None if bond is None else replace(bond, **said)
 
 
 def _conclude(floor: Floor, ending: Ending, earlier: str | None) -> None:

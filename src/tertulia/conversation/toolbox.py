@@ -80,7 +80,7 @@ class Toolbox:
         return made.offered
 
     def reach(self, offered: ToolList, conversation: ConversationId) -> Reach:
-        """Where the calls of a request find their tools: the session's own, and those of servers as they were offered."""
+        """Where the calls of a request find their tools: the session's own, and others' as they were offered."""
         remote = self._remote
         return (
             self.registry

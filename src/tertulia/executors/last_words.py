@@ -13,12 +13,16 @@ _LINES = 5
 _CHARACTERS = 1_000
 _NOT_FOUND = 127
 _LOGGED_OUT = re.compile(
-    r"not logged in|log ?in\b|401|unauthorized|invalid (?:x-)?api.key|missing.*api.key", re.IGNORECASE
+    r"not logged in|\blog ?in\b|\b401\b|unauthorized|invalid (?:x-)?api.key|missing.*api.key", re.IGNORECASE
 )
 _UNKNOWN_WORD = re.compile(
     r"unexpected argument|unknown option|unrecognized|no such option|unknown command", re.IGNORECASE
 )
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+# Colours, titles of windows, and what else a screen would obey, orders of direction included.
+_CONTROL = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069]"
+)
 
 
 class ErrorOutput:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 
 from tertulia.executors.definition import Home
+from tertulia.sandbox.removal import remove_tree
 
 _PREFIX = "tertulia-agent-"
 
@@ -23,7 +23,10 @@ class TemporaryHome:
 
     def furnish(self, home: Home | None, environment: Mapping[str, str]) -> dict[str, str]:
         """The environment of an agent that lives here; copies (mode 0600) are made of what it needs."""
-        moved = {**environment, "HOME": self.path}
+        # Agents keep what they heard in temporary files as well.
+        temporary = os.path.join(self.path, "tmp")
+        os.mkdir(temporary, 0o700)
+        moved = {**environment, "HOME": self.path, "TMPDIR": temporary}
         for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
             moved.pop(name, None)
         if home is not None:
@@ -37,7 +40,7 @@ class TemporaryHome:
 
     def remove(self) -> None:
         """Again is nothing."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_tree(self.path)
 
 
 def usual_place(home: Home | None, environment: Mapping[str, str]) -> str:

@@ -15,7 +15,6 @@ import json
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
 import termios
@@ -24,6 +23,7 @@ from typing import Any, NoReturn
 
 from tertulia.sandbox.landlock import drop_capabilities, rehearse, restrict
 from tertulia.sandbox.process_tree import count_tasks, descendants
+from tertulia.sandbox.removal import remove_tree
 
 _SET_CHILD_SUBREAPER = 36
 _FDS = 5
@@ -217,7 +217,7 @@ def _remove(temporary: str | None) -> None:
         # Mostly it is empty, and this is quicker.
         os.rmdir(temporary)
     except OSError:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove_tree(temporary)
 
 
 def _wait(child: int, control: int, processes: int | None) -> str | None:

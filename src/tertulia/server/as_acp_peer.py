@@ -114,7 +114,7 @@ class Peer:
             request = read_request(_headed(message) if self._bare else message)
         except Refused as refused:
             if refused.line is not None:
-                self._send(refused.line)
+                self._send(self._refusal(refused.id, refused.error))
             return
         if request.id is not None and len(self._jobs) >= MAX_REQUESTS:
             self._send(
@@ -176,7 +176,8 @@ class Peer:
         """Also one without a result, where something was asked: else whoever waits for it would wait on."""
         if "method" in message or "id" not in message:
             return False
-        return "result" in message or "error" in message or self._waiting(message["id"]) is not None
+        # Whoever speaks bare is told of no message that makes no sense, see `_send`.
+        return self._bare or "result" in message or "error" in message or self._waiting(message["id"]) is not None
 
     def _waiting(self, id: Any) -> asyncio.Future[Any] | None:
         # By its type too: True is equal to 1.

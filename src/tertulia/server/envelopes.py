@@ -48,6 +48,8 @@ class Refused(Exception):
 
     def __init__(self, error: AgentError, id: RequestId | None, *, silent: bool = False) -> None:
         super().__init__(error.message)
+        self.error = error
+        self.id = id
         self.line = None if silent else refusal(id, error)
         """What to answer; None: it was a notification."""
 

@@ -1,4 +1,7 @@
-"""What `tertulia serve` serves: `/ws`, `/mcp` and `/health`, all behind the guard. The one list of routes."""
+"""What `tertulia serve` serves: `/ws`, `/mcp`, `/health` and `/openapi.json`, all behind the guard.
+
+The one list of routes.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.server.guard import Guard, Hosts
 from tertulia.server.http_refusal import App
 from tertulia.server.mcp_route import McpRoute
+from tertulia.server.openapi import document
 from tertulia.server.websocket import Sockets
 from tertulia.session.host import Host
 from tertulia.version import __version__
@@ -30,6 +34,7 @@ class Web:
             WebSocketRoute("/ws", self._sockets.serve),
             Route("/mcp", self._mcp, methods=["GET", "POST", "DELETE"]),
             Route("/health", self._health, methods=["GET"]),
+            Route("/openapi.json", self._openapi, methods=["GET"]),
         ]
         """Files that everybody may have would stand here too, and the guard would be told their paths (`public`)."""
         routed = Starlette(routes=self.routes)
@@ -50,3 +55,6 @@ class Web:
         return JSONResponse(
             {"status": "ok", "version": __version__, "sessions": len(self._host), "clients": self.clients}
         )
+
+    async def _openapi(self, request: Request) -> JSONResponse:
+        return JSONResponse(document())

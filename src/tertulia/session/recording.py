@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os.path
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tertulia.errors import AgentError, NotFound
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
+from tertulia.mcp.definition import ServerDefinition, Stdio
+from tertulia.mcp.launch import secrets_in
 from tertulia.policy.redaction import Redactor, secrets_of
 from tertulia.rollout.known import Known
 from tertulia.rollout.reading import Reader
@@ -102,7 +104,25 @@ def _store(settings: Settings, session_id: str, clock: Clock, environment: Envir
 
 def redactor_of(settings: Settings, environment: Environment) -> Redactor:
     """Knows the keys of the environment and of the configuration; tokens are told to it as they are made."""
-    return Redactor((*secrets_of(environment.variables), *servers_of(settings, environment).secrets))
+    servers = servers_of(settings, environment).secrets
+    return Redactor((*secrets_of(environment.variables), *servers, *_given_to_agents(settings)))
+
+
+def _given_to_agents(settings: Settings) -> Iterator[str]:
+    """Keys in the tables of other agents: the same kinds of values as for servers. What is no table has none."""
+    for table in (*settings.executors.values(), *settings.acp.values()):
+        said = _members(table)
+        words, variables = said.get("args"), _members(said.get("env"))
+        given = Stdio(
+            command="",
+            args=tuple(map(str, cast("Sequence[object]", words) if isinstance(words, list | tuple) else ())),
+            env={name: str(value) for name, value in variables.items()},
+        )
+        yield from secrets_in(ServerDefinition(name="", transport=given), {})
+
+
+def _members(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 def _record_in(

@@ -215,11 +215,12 @@ def checked_path(path: str, number: int) -> str:
     """The path in its one spelling: relative, downwards, and nothing but a path."""
     if not path or path.endswith("/"):
         raise _invalid(number, f"the path '{path[:200]}' names no file")
-    if path.startswith(("/", "~/")):
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    # A directory may be called `~`, but whoever is asked about it would think of home.
+    if path.startswith("/") or parts[:1] == ["~"]:
         raise _invalid(number, f"the path '{path[:200]}' must be relative to the working directory")
     if _CONTROL.search(path):
         raise _invalid(number, f"the path {path[:200]!r} holds a control character")
-    parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts or not parts:
         raise _invalid(number, f"the path '{path[:200]}' leaves the working directory, or is it")
     if len(path.encode()) > MAX_PATH_BYTES or any(len(part.encode()) > MAX_NAME_BYTES for part in parts):

@@ -1,0 +1,23 @@
+"""Removing a directory that somebody else filled. Standard library only: the launcher does it too."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+
+
+def remove_tree(path: str) -> None:
+    """With directories in it that may not be written, as caches of packages are. What cannot go stays.
+
+    For a directory in which nothing runs any more: nothing is done against a race.
+    """
+    shutil.rmtree(path, ignore_errors=True)
+    for folder, folders, _ in os.walk(path):
+        for name in folders:
+            inner = os.path.join(folder, name)
+            # A link is removed, and what it points to is none of ours.
+            if not os.path.islink(inner):
+                with suppress(OSError):
+                    os.chmod(inner, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
