@@ -16,6 +16,7 @@ from tertulia.executors.continuity_settings import Continuity
 from tertulia.executors.executor import (
     AgentText,
     Assignment,
+    Done,
     Failed,
     Finished,
     Interrupted,
@@ -260,6 +261,16 @@ async def test_what_a_talk_had_cost_is_known_after_a_run_that_did_not_say() -> N
         await ask(doing, stands)
     await ask(doing, stands)
     assert [assignment.total for assignment in actor.assignments[1:]] == [total, total]
+
+
+async def test_what_its_tools_printed_is_told_within_the_limits_of_the_task() -> None:
+    """DESIGN, limits: `max_output_bytes` holds for other agents' calls as well."""
+    stands = calm(rights=replace(RIGHTS, limits=replace(RIGHTS.limits, max_output_bytes=100)))
+    done = Done("c", "tool", {}, None, success=True, output="x" * 1_000)
+    await ask(agent(Actor([done, Finished("ok")])), stands)
+    (end,) = [event.data for event in stands.told() if event.type == "tool_call_end"]
+    assert end.truncated
+    assert len(end.output) <= 100
 
 
 async def test_what_is_only_a_result_joins_the_history_in_a_later_answer_too() -> None:

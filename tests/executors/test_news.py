@@ -37,6 +37,7 @@ from tertulia.executors.news import Newsroom, bounded
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.usage import Usage
 from tertulia.testing import FakeClock
 from tests.executors.recorded import mutated, names, recorded
@@ -90,6 +91,13 @@ def test_deltas_carry_their_offset_and_the_whole_has_their_id() -> None:
     assert pieces == [e.AgentMessageDelta("ab", ItemId("run:1"), 0), e.AgentMessageDelta("cde", ItemId("run:1"), 2)]
     assert room.tell(ThoughtDelta("2", "x")) == [e.AgentReasoningDelta("x", ItemId("run:2"), 0)]
     assert room.tell(AgentText("1", "abcde")) == [e.AgentMessage("abcde", ItemId("run:1"))]
+
+
+def test_deltas_of_a_message_without_end_are_told_as_far_as_a_message_can_be_long() -> None:
+    """HARDENING C10: what is kept of a message that never becomes whole is bounded; and it has no gap."""
+    room, piece = newsroom(), "x" * (MAX_TEXT_BYTES // 2 - 1)
+    assert [len(room.tell(AgentDelta("1", text))) for text in (piece, piece, "xxx", "x")] == [1, 1, 0, 0]
+    assert len(room.tell(AgentDelta("2", "x"))) == 1
 
 
 @pytest.mark.parametrize(

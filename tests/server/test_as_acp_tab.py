@@ -7,8 +7,8 @@ from pathlib import Path
 from tertulia.protocol.ids import ConversationId
 from tertulia.scheduler.reply import Failure
 from tertulia.server.as_acp_abilities import Editor
-from tertulia.server.as_acp_peer import Answered, Peer
 from tertulia.server.as_acp_tab import Tab, _failed
+from tertulia.server.peer import Answered, Peer
 from tertulia.session.host import Host
 from tertulia.testing import call, say
 from tests.server.acp_editor import desk, scripted

@@ -44,7 +44,7 @@ def requests(place: Place, **headers: str | None) -> list[bytes]:
 async def test_every_route_is_closed_without_the_right_token() -> None:
     """D1, D6, target 11: the list comes from the router."""
     async with served() as place:
-        assert len(requests(place)) == 9
+        assert len(requests(place)) == 11
         for token in WRONG_TOKENS:
             for request in requests(place, Authorization=token):
                 answer = await place.raw(request)

@@ -92,3 +92,15 @@ async def test_messages_of_every_length_arrive_whole(size: int) -> None:
         opened = await talker.call("conversation/open", title="t", base_instructions=text)
         assert opened["result"]["context"]["base_instructions"] == text
         assert json.dumps(opened)
+
+
+async def test_fields_behind_a_body_are_no_headers() -> None:
+    """D4, D11: they come after all checks, and there may be any number of them."""
+    body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    accept = b"Accept: application/json, text/event-stream\r\n"
+    async with served() as place:
+        head = place.head("POST", "/mcp", Content_Type="application/json", Transfer_Encoding="chunked")
+        chunked = b"%x\r\n%b\r\n0\r\n" % (len(body), body)
+        before = head.removesuffix(b"\r\n") + accept + b"\r\n" + chunked + b"\r\n"
+        assert status(await place.raw(before)) == 400, "it has no session"
+        assert status(await place.raw(head + chunked + accept + b"\r\n")) == 406

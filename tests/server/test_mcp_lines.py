@@ -27,7 +27,7 @@ HELLO = {
 class Wire:
     """A client by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, strict: bool = False) -> None:
         load_sdk()
         self.shop, self.nursery = Shop(), Nursery()
         self.broker = Broker(self.shop, name="shop", spawn=self.nursery.start)
@@ -36,7 +36,7 @@ class Wire:
         self.reads.set()
         self.taken = 0
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
-        self.serving = self.nursery.start(serve_lines(self.broker, self._incoming(), self), "serve")
+        self.serving = self.nursery.start(serve_lines(self.broker, self._incoming(), self, strict=strict), "serve")
 
     async def _incoming(self) -> AsyncIterator[bytes]:
         while chunk := await self._chunks.get():
@@ -60,8 +60,8 @@ class Wire:
 
 
 @pytest.fixture
-async def wire() -> AsyncIterator[Wire]:
-    made = Wire()
+async def wire(request: pytest.FixtureRequest) -> AsyncIterator[Wire]:
+    made = Wire(strict=getattr(request, "param", False))
     yield made
     made.serving.cancel()
     made.broker.close()
@@ -100,8 +100,36 @@ async def test_a_line_that_is_too_long_ends_the_client(wire: Wire) -> None:
     """C10."""
     wire.say({"id": 0, **HELLO})
     await until(lambda: wire.answered(0))
-    wire.say(*[b"x" * (1 << 20)] * 17)
+    wire.say(*[b"x" * (1 << 20)] * 33)
     await wire.serving
+
+
+@pytest.mark.parametrize("wire", [True], indirect=True)
+async def test_who_is_served_strictly_hears_what_was_wrong_and_is_served_on(wire: Wire) -> None:
+    """D9, D10: nothing that could be read in two ways is carried out, and a line that is too long ends nothing."""
+    wrong = [
+        (b"GET / HTTP/1.1\n", None, -32700),
+        (b"\xff\xfe\n", None, -32700),
+        (b"\xef\xbb\xbf{}\n", None, -32700),
+        (b"[" * 100_000 + b"\n", None, -32700),
+        (b'{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}\n', None, -32700),
+        (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":NaN}}\n', None, -32700),
+        (b"null\n", None, -32600),
+        (b'[{"jsonrpc":"2.0","id":7,"method":"ping"}]\n', None, -32600),
+        (b'{"jsonrpc":"2.0","id":{},"method":"ping"}\n', None, -32600),
+        (b'{"jsonrpc":"2.0","id":"m","method":5}\n', "m", -32600),
+        (b'{"jsonrpc":"2.0","id":"s","method":"ping","params":{"x":"\\ud800"}}\n', "s", -32602),
+        (b'{"jsonrpc":"2.0","id":"i","method":"ping","params":{"x":' + b"9" * 30 + b"}}\n", "i", -32602),
+    ]
+    wire.say({"id": 0, **HELLO}, {"method": "notifications/initialized"})
+    await until(lambda: wire.answered(0))
+    wire.say(*(line for line, _, _ in wrong), b'{"jsonrpc":"2.0","method":"x","params":[]}\n')
+    wire.say(*[b"x" * (1 << 20)] * 33, b"\n", b'{"jsonrpc":"2.0","id":5,"result":{}}\n', call(1))
+    await until(lambda: wire.answered(1))
+    assert len(wire.shop.calls) == 1
+    refused = [(answer["id"], answer["error"]["code"]) for answer in wire.answers if "error" in answer]
+    assert refused == [*((id, number) for _, id, number in wrong), (None, -32600)]
+    assert not wire.answered(7)
 
 
 async def test_who_reads_no_answers_is_read_no_further(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ DEADLINE_S = 50
 
 def aimed_at(*tools: str) -> dict[str, Any]:
     """The document, but that every request is a call of one of these: no generator would hit upon that."""
-    told = document()
+    told = deepcopy(document())
     request = told["components"]["schemas"]["Request"]
     request["required"] = [*request["required"], "params"]
     request["properties"]["method"] = {"const": "tools/call"}

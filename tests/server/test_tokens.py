@@ -33,10 +33,10 @@ def test_one_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("weak", ["", "short", " \n"])
-def test_one_that_could_be_guessed_is_replaced(tmp_path: Path, weak: str) -> None:
+@pytest.mark.parametrize("weak", [b"", b"short", b" \n", b"\xff" * 64])
+def test_one_that_could_be_guessed_is_replaced(tmp_path: Path, weak: bytes) -> None:
     path = tmp_path / "serve.token"
-    path.write_text(weak)
+    path.write_bytes(weak)
     assert len(token_file(path)) == 64
     assert len(path.read_text()) == 64
 

@@ -146,7 +146,23 @@ def test_what_is_no_patch_is_refused_with_its_line(text: str, error: str) -> Non
 @pytest.mark.parametrize(
     "path",
     [
-        *("", "/", "/etc/passwd", "//x", "~/x", "..", "../x", "a/../b", "a/..", "a/../../x", "./..", ".", "./", "a/"),
+        *(
+            "",
+            "/",
+            "/etc/passwd",
+            "//x",
+            "~/x",
+            "./~//x",
+            "..",
+            "../x",
+            "a/../b",
+            "a/..",
+            "a/../../x",
+            "./..",
+            ".",
+            "./",
+            "a/",
+        ),
         *("a\tb", "a\x1bb", "a\x7f", "x" * 256, "é" * 128, "a/" * 600 + "b"),
     ],
 )

@@ -37,7 +37,7 @@ With the token in a header, and never in the address:
 @global_flags
 @click.pass_obj
 def command(given: Given, *, port: int, name: str, allow_remote: bool) -> int:
-    """Serve sessions: JSON-RPC at /ws (WebSocket), MCP at /mcp, and /health.
+    """Serve sessions: JSON-RPC at /ws (WebSocket), MCP at /mcp, /health and /openapi.json.
 
     Prints one line of JSON with `url` and `token_file`. Whoever connects brings the token that is in that file. Ends
     with SIGTERM or SIGINT, and closes every session before.

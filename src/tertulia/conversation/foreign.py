@@ -169,7 +169,8 @@ class ForeignAgent:
         context meanwhile takes it away.
         """
         talk, executor = floor.talk, self._executor
-        newsroom = Newsroom(executor.name, new_item_id(), assignment.cwd, floor.around.clock)
+        room, clock = assignment.rights.limits.max_output_bytes, floor.around.clock
+        newsroom = Newsroom(executor.name, new_item_id(), assignment.cwd, clock, max_output_bytes=room)
         progress = Progress(floor, newsroom)
         ending: Ending = Interrupted()
         knew = False

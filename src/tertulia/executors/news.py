@@ -40,6 +40,7 @@ from tertulia.history.segment import utf8_size
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.inputs import MAX_TEXT_BYTES
 
 MAX_OUTPUT_BYTES = 65_536
 
@@ -85,6 +86,10 @@ class Newsroom:
 
     def _delta(self, step: AgentDelta | ThoughtDelta) -> News:
         offset = self._offsets.get(step.id, 0)
+        if offset + len(step.text) > MAX_TEXT_BYTES:
+            # No message can become that long. From here on nothing of it is told: a gap would read like its text.
+            self._offsets[step.id] = MAX_TEXT_BYTES
+            return []
         self._offsets[step.id] = offset + len(step.text)
         kind = e.AgentMessageDelta if isinstance(step, AgentDelta) else e.AgentReasoningDelta
         return [kind(step.text, self._item(step.id), offset)]

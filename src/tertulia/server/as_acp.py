@@ -19,11 +19,11 @@ from tertulia.errors import InvalidParams, InvalidRequest, MethodNotFound, NotFo
 from tertulia.server.as_acp_abilities import Editor, own_abilities, read_editor
 from tertulia.server.as_acp_choices import choose_mode, choose_model
 from tertulia.server.as_acp_house import House, Opened, Wish
-from tertulia.server.as_acp_peer import Answered, Peer
 from tertulia.server.as_acp_servers import Given
 from tertulia.server.as_acp_shelf import listed, remove
 from tertulia.server.as_acp_tab import Tab
 from tertulia.server.feed import Sink
+from tertulia.server.peer import Answered, Peer
 
 M = TypeVar("M", bound=BaseModel)
 _GRACE_S = 1.0

@@ -20,9 +20,9 @@ from tertulia.protocol.tool_events import (
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.as_acp_abilities import Editor
 from tertulia.server.as_acp_calls import Calls
-from tertulia.server.as_acp_peer import Peer
 from tertulia.server.as_acp_titles import fenced
 from tertulia.server.as_acp_words import text_block
+from tertulia.server.peer import Peer
 from tertulia.session.session import Session
 
 REJECT = "reject"

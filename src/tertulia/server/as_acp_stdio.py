@@ -13,8 +13,8 @@ from tertulia.errors import InvalidRequest
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.as_acp import Agent
 from tertulia.server.as_acp_house import House
-from tertulia.server.as_acp_peer import Peer
 from tertulia.server.framing import MAX_LINE_BYTES, Lines
+from tertulia.server.peer import Peer
 from tertulia.server.pipes import chunks, open_sink
 from tertulia.server.stdio import claimed
 

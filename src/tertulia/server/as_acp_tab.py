@@ -18,13 +18,13 @@ from tertulia.server.as_acp_calls import Calls
 from tertulia.server.as_acp_choices import current_mode, modes, options
 from tertulia.server.as_acp_commands import Command, available, find_command
 from tertulia.server.as_acp_history import retold
-from tertulia.server.as_acp_peer import Peer, notification
 from tertulia.server.as_acp_prompt import Block, first_words, items_of
 from tertulia.server.as_acp_questions import Questions
 from tertulia.server.as_acp_titles import one_line
 from tertulia.server.as_acp_updates import Updates
 from tertulia.server.as_acp_words import Update, beside, chunk, text_block
 from tertulia.server.feed import Feed, Sink
+from tertulia.server.peer import Peer, notification
 from tertulia.session import submission
 from tertulia.session.conversations import ROOT
 from tertulia.session.inputs import parse

@@ -26,9 +26,9 @@ from tertulia.errors import (
 )
 from tertulia.server import as_codex_params as p
 from tertulia.server.as_acp_house import House
-from tertulia.server.as_acp_peer import Answered, Peer
 from tertulia.server.as_codex_threads import Threads
 from tertulia.server.feed import Sink
+from tertulia.server.peer import Answered, Peer
 from tertulia.version import __version__
 
 SPOKEN = "0.166.0"

@@ -19,9 +19,9 @@ from tertulia.protocol.tool_events import (
     ElicitationResolved,
 )
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.as_acp_peer import Peer
 from tertulia.server.as_codex_calls import Calls
 from tertulia.server.as_codex_turn import Moment, milliseconds
+from tertulia.server.peer import Peer
 from tertulia.session.session import Session
 
 _COMMAND = "item/commandExecution/requestApproval"

@@ -12,7 +12,6 @@ from tertulia.protocol.inputs import Message
 from tertulia.protocol.items import UserMessage, text_parts
 from tertulia.protocol.storage import NoStorage
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.as_acp_peer import Peer, bare, notification
 from tertulia.server.as_codex_calls import Calls
 from tertulia.server.as_codex_history import About, first_words, provider_of, rights_of, round_of, thread, turns_of
 from tertulia.server.as_codex_items import CodexItem, user_message
@@ -21,6 +20,7 @@ from tertulia.server.as_codex_params import StartTurn, SteerTurn, items_of, text
 from tertulia.server.as_codex_questions import Questions
 from tertulia.server.as_codex_turn import Moment, Note, turn
 from tertulia.server.feed import Feed, Sink
+from tertulia.server.peer import Peer, bare, notification
 from tertulia.session import submission
 from tertulia.session.conversations import ROOT
 from tertulia.session.inputs import parse

@@ -8,10 +8,10 @@ from typing import Any
 from tertulia.errors import AgentError, InvalidRequest, NotFound
 from tertulia.server import as_codex_params as p
 from tertulia.server.as_acp_house import House, Opened, Wish
-from tertulia.server.as_acp_peer import Answered, Peer
 from tertulia.server.as_codex_shelf import NOT_LOADED, Shelf
 from tertulia.server.as_codex_thread import Thread, change
 from tertulia.server.feed import Sink
+from tertulia.server.peer import Answered, Peer
 from tertulia.session.session import Session
 
 _GRACE_S = 1.0

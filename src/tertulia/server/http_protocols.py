@@ -54,7 +54,9 @@ class HeadLimited(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """By the parser, which leaves the blanks around a value that are no part of it (RFC 9110, 5.5)."""
-        super().on_header(name, value.strip(b" \t"))
+        # Fields behind a body would become headers that nobody has checked, and any number of them.
+        if self._in_head:
+            super().on_header(name, value.strip(b" \t"))
 
     def on_headers_complete(self) -> None:
         """By the parser."""

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from tertulia.errors import InvalidRequest, ParseError
 from tertulia.mcp.broker import MAX_CALLS, Broker
 from tertulia.mcp.lines import Lines
+from tertulia.server.envelopes import Refused, read_request, refusal
 from tertulia.server.framing import Lines as Framing
 from tertulia.server.framing import Oversized
+from tertulia.server.strict_json import decode
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.shared.message import SessionMessage
 
-MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_LINE_BYTES = 32 * 1024 * 1024
+"""Room for the longest text that is accepted, however it is escaped, up to a point."""
 MAX_UNANSWERED = 4 * MAX_CALLS
 """Requests of a client that reads no answers; it is read no further. More than all that can wait for something else."""
 _PARTING_S = 2.0
@@ -55,8 +59,13 @@ class _Unanswered:
             self._moved.set()
 
 
-async def serve_lines(broker: Broker, incoming: AsyncIterator[bytes], writing: Writing) -> None:
-    """Serve one client until its input ends. A line that is no message is dropped; one that is too long ends it."""
+async def serve_lines(
+    broker: Broker, incoming: AsyncIterator[bytes], writing: Writing, *, strict: bool = False
+) -> None:
+    """Serve one client until its input ends. A line that is no message is dropped; one that is too long ends it.
+
+    `strict`: both are answered with a refusal instead, and so is what could be read in two ways.
+    """
     import anyio
     from mcp.shared.message import SessionMessage
 
@@ -65,7 +74,7 @@ async def serve_lines(broker: Broker, incoming: AsyncIterator[bytes], writing: W
     lines, unanswered = Lines("a client"), _Unanswered()
     async with asyncio.TaskGroup() as group:
         writer = group.create_task(_write(lines, unanswered, from_us, writing))
-        reader = group.create_task(_read(lines, unanswered, incoming, to_us))
+        reader = group.create_task(_read(lines, unanswered, _fit(incoming, writing, strict=strict), to_us))
         await broker.serve(heard, said)
         reader.cancel()
         said.close()
@@ -83,18 +92,45 @@ async def _read(
     from anyio import BrokenResourceError
     from mcp.shared.message import SessionMessage
 
-    framing = Framing(MAX_LINE_BYTES)
     # The other end is closed when the server is done with this client.
     with suppress(BrokenResourceError):
         async with to_us:
-            async for chunk in incoming:
-                for line in framing.feed(chunk):
-                    if isinstance(line, Oversized):
-                        return
-                    message = lines.read(line)
-                    if message is not None:
-                        await unanswered.asked(message)
-                        await to_us.send(SessionMessage(message))
+            async for line in incoming:
+                message = lines.read(line)
+                if message is not None:
+                    await unanswered.asked(message)
+                    await to_us.send(SessionMessage(message))
+
+
+async def _fit(chunks: AsyncIterator[bytes], writing: Writing, *, strict: bool) -> AsyncIterator[bytes]:
+    """The lines that may be messages."""
+    framing = Framing(MAX_LINE_BYTES)
+    async for chunk in chunks:
+        for line in framing.feed(chunk):
+            if not strict:
+                if isinstance(line, Oversized):
+                    return
+                yield line
+                continue
+            try:
+                _check(line)
+            except ParseError as error:
+                await writing.send(refusal(None, error) + b"\n")
+            except Refused as refused:
+                if refused.line is not None:
+                    await writing.send(refused.line + b"\n")
+            else:
+                yield cast("bytes", line)
+
+
+def _check(line: bytes | Oversized) -> None:
+    """Raises ParseError or Refused."""
+    if isinstance(line, Oversized):
+        raise Refused(InvalidRequest(f"a line has at most {MAX_LINE_BYTES:,} bytes; this one was skipped"), None)
+    message = decode(line)
+    # Answers to what we asked are read as leniently as those of any server.
+    if not isinstance(message, dict) or "method" in message or "id" not in message:
+        read_request(message)
 
 
 async def _write(

@@ -16,7 +16,7 @@ async def serve_standard_streams(broker: Broker, stop: asyncio.Event) -> None:
         sink = await open_sink(target, stop.set)
         try:
             async with asyncio.TaskGroup() as group:
-                serving = group.create_task(serve_lines(broker, chunks(source), _Sink(sink)))
+                serving = group.create_task(serve_lines(broker, chunks(source), _Sink(sink), strict=True))
                 stopping = group.create_task(stop.wait())
                 await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
                 serving.cancel()

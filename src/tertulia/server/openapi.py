@@ -18,7 +18,7 @@ _HEADERS = ("Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name")
 
 
 def document() -> Json:
-    """The document, made anew: the caller may change it."""
+    """The document. Its parts are shared: copy it before you change anything."""
     return {
         "openapi": "3.1.0",
         "info": {

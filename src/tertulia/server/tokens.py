@@ -19,7 +19,7 @@ def token_file(path: Path) -> str:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror}") from None
-    with os.fdopen(fd, "r+") as file:
+    with os.fdopen(fd, "r+", encoding="ascii", errors="ignore") as file:
         os.fchmod(file.fileno(), 0o600)
         token = file.read(256).strip()
         if len(token) < _LEAST:

@@ -1,6 +1,6 @@
-"""The ACP client at the other end: JSON-RPC 2.0 in both directions. Knows no method, and no transport.
+"""The client at the other end, of ACP or of Codex: JSON-RPC 2.0 in both directions. Knows no method, and no transport.
 
-Not the SDK's connection: that one drops in silence what it cannot read, and answers a fault of ours with its text.
+Not the connection of ACP's SDK: it drops in silence what it cannot read, and answers a fault of ours with its text.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Peer:
 
     def _begin(self, message: Any) -> None:
         if isinstance(message, list):
-            self._send(self._refusal(None, InvalidRequest("ACP has no batches: send one object a line")))
+            self._send(self._refusal(None, InvalidRequest("there are no batches here: send one object a line")))
             return
         try:
             request = read_request(_headed(message) if self._bare else message)
@@ -121,7 +121,7 @@ class Peer:
                 self._refusal(request.id, Busy("too many requests in flight on this connection", retry_after_s=1))
             )
             return
-        job = self._nursery.start(self._run(request), "an ACP request")
+        job = self._nursery.start(self._run(request), "a request")
         self._jobs[job] = request
         # Whatever becomes of it: a fault of ours is logged by the nursery, and answered here.
         job.add_done_callback(partial(self._ended, request))

@@ -19,8 +19,8 @@ from tertulia.errors import (
     NotFound,
     NotInitialized,
 )
-from tertulia.server import as_acp_peer
-from tertulia.server.as_acp_peer import Answered, Peer
+from tertulia.server import peer as module
+from tertulia.server.peer import Answered, Peer
 from tests.server.client import MemorySink
 
 
@@ -188,7 +188,7 @@ async def test_requests_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -
         await gate.wait()
         return Answered()
 
-    monkeypatch.setattr(as_acp_peer, "MAX_REQUESTS", 2)
+    monkeypatch.setattr(module, "MAX_REQUESTS", 2)
     sink = MemorySink()
     peer = Peer(sink, serve)
     for id in range(3):
