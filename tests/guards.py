@@ -98,7 +98,7 @@ class SessionWatch:
         talks = [talk for parts in self._parts for talk in _check_empty(parts)]
         self._parts.clear()
         # The thread of a function that has just failed holds its traceback for a moment longer.
-        for _ in range(200):
+        for _ in range(40):
             if not any(talk() is not None for talk in talks):
                 break
             gc.collect()

@@ -275,16 +275,18 @@ async def test_a_refused_change_changes_nothing() -> None:
         assert not await past(house, type="conversation_context_changed")
 
 
-async def test_what_open_refuses_set_context_refuses_too() -> None:
+async def test_what_a_conversation_is_cannot_be_changed_later() -> None:
     agent = {
         "name": "ana", "archetype": "repo", "backend_type": "pi", "workspace_policy": "persistent",
         "launch_mode": "managed",
     }  # fmt: skip
     async with session() as house:
-        with pytest.raises(errors.AgentError):
-            await house.open(agent=agent)
-        with pytest.raises(errors.AgentError):
-            await house.root.set_context(agent=agent)
+        made = await house.open(agent=agent)
+        for talk in (made, house.root):
+            before = await talk.context()
+            with pytest.raises(errors.InvalidParams, match="agent"):
+                await talk.set_context(agent=agent)
+            assert await talk.context() == before
 
 
 async def test_a_conversation_may_ask_back_up_to_the_session_but_not_beyond() -> None:

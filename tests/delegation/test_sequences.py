@@ -300,11 +300,10 @@ async def test_a_target_that_is_destroyed_while_it_runs() -> None:
         assert (await running).text == "went on"
         told = on.score()
         assert told[4:7] == ["B conversation_opened", "B task_started target", "B turn_aborted interrupted"]
-        assert sorted(told[7:10]) == [
-            "A task_started continuation",
-            "A tool_call_end c1 closed",
-            "B conversation_closed",
-        ]
+        # Whoever closes it also puts away what was its own, while the caller goes on.
+        assert told.count("B conversation_closed") == 1
+        rest = [line for line in told[7:] if line != "B conversation_closed"]
+        assert rest[:2] == ["A task_started continuation", "A tool_call_end c1 closed"]
         assert (on.heard()[0]["status"], on.heard()[0]["code"]) == ("cancelled", "closed")
         on.check_idle()
 
