@@ -140,6 +140,7 @@ def _begin(base: Foundation, parts: Parts, notary: Notary, past: Recollection | 
         _bring_back(parts, past, notary)
     _announce(parts, untold)
     parts.nursery.start(parts.workshop.desk.keep_clean(), "approvals")
+    parts.nursery.start(parts.servers.keep_lean(parts.views.sees(parts.conversations)), "idle servers")
     keep_swept(parts)
     parts.servers.begin(candidates(_listed(base), parts.settings, base.environment))
 

@@ -36,6 +36,16 @@ class Views:
         for talk in talks:
             self._catch_up(talk, partial(self._warn, talk))
 
+    @staticmethod
+    def sees(talks: Iterable[Talk]) -> Callable[[str], bool]:
+        """Whether any of these conversations sees a tool of a server, asked at any time."""
+
+        def anybody(server: str) -> bool:
+            views = {id(view): view for view in (talk.terms.context.mcp_view for talk in talks)}
+            return any(spec.server == server and view.sees(spec) for view in views.values() for spec in view.tools)
+
+        return anybody
+
     def look(self, talk: Talk) -> None:
         """Somebody looks at a conversation: what it shows is what its next task would see."""
         if talk.task is None:
