@@ -208,31 +208,3 @@ async def test_a_thousand_refreshes_leave_nothing_behind() -> None:
             await session.root.set_context(refresh_mcp_view=True)
             await session.parts.servers.refresh()
         assert counted() == before
-
-
-async def test_a_server_that_nobody_sees_is_stopped_after_its_time_and_started_again_by_a_call() -> None:
-    """S002-40: idle reclaim when no view uses it."""
-    async with served({"fs": server("pid", idle_timeout_sec=0.01)}, *(calls("fs__pid") * 2)) as session:
-        before = await pid_of(session, session.root)
-        servers, is_seen = session.parts.servers, session.parts.views.sees(session.parts.conversations)
-        await servers.stop_unseen(is_seen)
-        assert is_alive(before), "somebody sees it"
-        await session.root.set_context(mcp_tool_allowlist=[])
-        await servers.stop_unseen(is_seen)
-        assert is_alive(before), "its time is not over"
-        async with asyncio.timeout(10):
-            while session.info.mcp[0]["status"] == "ready":
-                await servers.stop_unseen(is_seen)
-        assert (session.info.mcp[0]["status"], is_alive(before)) == ("stopped", False)
-        await session.root.set_context(mcp_tool_allowlist=None)
-        assert names(session.root) == ["fs__pid"], "what it offers is still known"
-        assert await pid_of(session, session.root) != before
-
-
-async def test_a_server_that_others_share_is_not_ours_to_stop() -> None:
-    """S002-40"""
-    async with served({"fs": server("pid", idle_timeout_sec=0.01, share="host")}) as session:
-        await session.root.set_context(mcp_tool_allowlist=[])
-        for _ in range(3):
-            await session.parts.servers.stop_unseen(lambda name: False)
-        assert session.info.mcp[0]["status"] == "ready"

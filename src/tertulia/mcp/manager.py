@@ -26,7 +26,6 @@ from tertulia.protocol.tool_spec import ToolSpec
 
 GRACE_S = 5.0
 """How long the first turn waits for servers that are starting."""
-LOOK_EVERY_S = 30.0
 REFRESH_GRACE_S = 1.0
 """How long a later turn waits for a listing that has run out."""
 
@@ -41,13 +40,13 @@ class SessionServers:
         self._clock = clock
         self._tell = tell
         self._members: dict[str, Member] = {}
+        self.members: Collection[Member] = self._members.values()
+        """All of the session, in whatever state."""
         self._private: dict[ConversationId, dict[str, Member]] = {}
         self.approvals: dict[ConversationId, Approval] = {}
         """What holds for all servers in one conversation, instead of what each of them says."""
         self._listed: dict[ConversationId | None, tuple[ToolSpec, ...]] = {}
         self._listeners: list[Callable[[], None]] = []
-        self._unseen: dict[str, float] = {}
-        """Servers that no conversation sees, and since when."""
         self._grace_until = clock.monotonic() + GRACE_S
         self._closed = False
 
@@ -135,27 +134,6 @@ class SessionServers:
                 raise NotFound(f"there is no MCP server {name[:80]!r}; there is {', '.join(sorted(self._members))}")
         wanted = self._members if names is None else {name: self._members[name] for name in names}
         await asyncio.gather(*(_refresh(m.server) for m in wanted.values() if m.server is not None))
-
-    async def keep_lean(self, is_seen: Callable[[str], bool], every_s: float = LOOK_EVERY_S) -> None:
-        """Look now and then, until cancelled, for servers that nobody sees."""
-        while True:
-            await asyncio.sleep(every_s)
-            await self.stop_unseen(is_seen)
-
-    async def stop_unseen(self, is_seen: Callable[[str], bool]) -> None:
-        """Stop those that no conversation has seen for as long as they may be idle; a call would start one again.
-
-        What other sessions share is not ours to stop.
-        """
-        now = self._clock.monotonic()
-        for name, member in self._members.items():
-            definition, server = member.candidate.definition, member.server
-            if definition is None or server is None or definition.idle_timeout_s is None or definition.share == "host":
-                continue
-            if is_seen(name):
-                self._unseen.pop(name, None)
-            elif now - self._unseen.setdefault(name, now) >= definition.idle_timeout_s and server.status == "ready":
-                await server.stop()
 
     async def forget(self, conversation: ConversationId) -> None:
         """A conversation is closed: whatever server was its own ends with it."""

@@ -10,6 +10,7 @@ from tertulia.conversation.toolbox import Toolbox
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.events.journal import Journal
+from tertulia.mcp.idle import IdleServers
 from tertulia.mcp.manager import SessionServers
 from tertulia.mcp.view import McpView
 from tertulia.models.wire import Wire
@@ -140,7 +141,8 @@ def _begin(base: Foundation, parts: Parts, notary: Notary, past: Recollection | 
         _bring_back(parts, past, notary)
     _announce(parts, untold)
     parts.nursery.start(parts.workshop.desk.keep_clean(), "approvals")
-    parts.nursery.start(parts.servers.keep_lean(parts.views.sees(parts.conversations)), "idle servers")
+    idle = IdleServers(parts.servers.members, parts.clock, parts.views.sees(parts.conversations))
+    parts.nursery.start(idle.watch(), "idle servers")
     keep_swept(parts)
     parts.servers.begin(candidates(_listed(base), parts.settings, base.environment))
 

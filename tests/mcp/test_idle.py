@@ -1,0 +1,46 @@
+"""Servers that no view uses, in a session with real ones."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tertulia.mcp.idle import IdleServers
+from tests.session.mcp_stage import calls, names, served, server
+from tests.session.test_servers import is_alive, pid_of
+
+
+def idle_of(session) -> IdleServers:
+    parts = session.parts
+    return IdleServers(parts.servers.members, parts.clock, parts.views.sees(parts.conversations))
+
+
+async def test_a_server_that_nobody_sees_is_stopped_after_its_time_and_started_again_by_a_call() -> None:
+    """S002-40: idle reclaim when no view uses it."""
+    async with served({"fs": server("pid", idle_timeout_sec=0.01)}, *(calls("fs__pid") * 2)) as session:
+        before, idle = await pid_of(session, session.root), idle_of(session)
+        await idle.stop_unseen()
+        assert is_alive(before), "somebody sees it"
+        await session.root.set_context(mcp_tool_allowlist=[])
+        await idle.stop_unseen()
+        assert is_alive(before), "its time is not over"
+        watching = asyncio.create_task(idle.watch(0.005))
+        async with asyncio.timeout(10), session.events(after=0) as news:
+            async for event in news:
+                if event.type == "mcp_server_status" and event.data.status == "stopped":
+                    break
+        watching.cancel()
+        assert (session.info.mcp[0]["status"], is_alive(before)) == ("stopped", False)
+        await session.root.set_context(mcp_tool_allowlist=None)
+        assert names(session.root) == ["fs__pid"], "what it offers is still known"
+        await idle.stop_unseen()
+        assert await pid_of(session, session.root) != before
+
+
+async def test_a_server_that_others_share_or_that_may_stay_is_not_stopped() -> None:
+    """S002-40"""
+    servers = {"ours": server("pid", idle_timeout_sec=0.01, share="host"), "off": server("pid", enabled=False)}
+    async with served(servers) as session:
+        await session.root.set_context(mcp_tool_allowlist=[])
+        for _ in range(3):
+            await idle_of(session).stop_unseen()
+        assert {one["name"]: one["status"] for one in session.info.mcp} == {"ours": "ready", "off": "disabled"}
