@@ -103,3 +103,11 @@ def test_who_gives_up_or_is_cancelled_leaves_nothing_behind() -> None:
         assert street.order == ["a"]
 
     run(scenario())
+
+
+def test_who_never_waited_is_not_put_at_the_end_of_a_line() -> None:
+    """It comes in by an open door, and is not called when somebody leaves."""
+    doors, heard = Doors(), list[str]()
+    doors.enter("s", lambda: heard.append("me"))
+    doors.leave("s")
+    assert (heard, doors.under_way("s")) == ([], 0)

@@ -152,15 +152,17 @@ async def test_a_fault_of_ours_in_the_thread_leaves_nobody_waiting(
     """Invariant: whoever waits is told; what comes later is refused at once, and closing works."""
     await asked(lambda done: writer.put(Claim(done)))
     (thread,) = threads()
-    gate = threading.Event()
+    begun, gate = threading.Event(), threading.Event()
 
     def breaks(rows: object) -> None:
+        begun.set()
         gate.wait(5)
         raise ZeroDivisionError("a fault of ours")
 
     monkeypatch.setattr(writer._file, "commit", breaks)
     first: list[object] = []
     writer.put(Append([row(1)], 0, first.append))
+    assert begun.wait(5)
     writer.put(Append([row(2)], 0, first.append))
     gate.set()
     refused = await asked(lambda done: writer.put(Append([row(3)], 0, done)))

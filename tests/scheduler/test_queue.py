@@ -495,3 +495,19 @@ async def test_an_abort_of_a_chain_that_never_ran_is_numbered_like_everything() 
         assert event.trace_id == chain.trace_id
         await on.root.interrupt()
         await running
+
+
+async def test_a_conversation_that_goes_while_it_waits_has_its_call_answered_first() -> None:
+    """S004-11: whoever forgets it may do so before the chain has noticed."""
+    script = [say("", call("conv_create", {"user_instruction": "hold"})), hold()]
+    async with stage(*script) as on:
+        waits = await on.session.open()
+        running = on.begin(waits.message("ask somebody"))
+        await on.asked(2)
+        talk = on.parts.conversations.find(waits.id)
+        assert len(talk.history.open_calls) == 1
+        on.parts.scheduler.forsake(talk)
+        assert not talk.history.open_calls
+        await on.session.conversations()[-1].interrupt()
+        async with asyncio.timeout(10):
+            assert (await running).status == "interrupted"
