@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -16,6 +16,8 @@ import msgspec
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
+MAX_WITHDRAWN = 1024
+"""How many requests that were taken back are remembered, so that their late answers are known as such."""
 COMPLETE = ("resultType", "complete")
 _log = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class Lines:
         self._request, self._notification = JSONRPCRequest, JSONRPCNotification
         self._decode = msgspec.json.Decoder(_Line).decode
         self._asked: set[int | str] = set()
+        self._withdrawn: deque[object] = deque(maxlen=MAX_WITHDRAWN)
 
     def read(self, line: bytes) -> JSONRPCMessage | None:
         """The message; None when it was dropped."""
@@ -77,7 +80,8 @@ class Lines:
         if not isinstance(heard.id, int | str):
             return self._drop("an answer without an id")
         if heard.id not in self._asked:
-            return self._drop("an answer that nobody waits for")
+            # A server may have answered before it heard that nobody waits any more: that is nobody's fault.
+            return None if heard.id in self._withdrawn else self._drop("an answer that nobody waits for")
         if isinstance(heard.result, dict):
             self._asked.discard(heard.id)
             if self.modern:
@@ -99,7 +103,9 @@ class Lines:
                 fields["id"] = message.id
                 self._asked.add(message.id)
             elif message.method == "notifications/cancelled" and message.params is not None:
-                self._asked.discard(message.params.get("requestId", ""))
+                withdrawn = message.params.get("requestId", "")
+                self._asked.discard(withdrawn)
+                self._withdrawn.append(withdrawn)
         else:
             fields = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
         return msgspec.json.encode(fields) + b"\n"
