@@ -70,7 +70,8 @@ FRAMES = {
     "rollout": {
         *("database", "files", "home_sweep", "index", "jobs", "owned_file", "reader", "schema_versions", "summaries"),
         *("bell", "sweep_preview", "table", "trouble", "writer"),
-        *("codec", "compact", "headers", "item_rows", "known", "lines", "named", "reading", "references", "row_maker"),
+        *("codec", "compact", "headers", "item_rows", "known", "lines", "named", "naming", "references", "row_maker"),
+        *("event_reading", "learned", "reading", "record_reading"),
         *("recorder", "retention", "store"),
     },
     "tools": {

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tertulia.protocol.events import (
     AgentMessage,
-    AgentReasoning,
     BackgroundEvent,
     Error,
     Event,
@@ -24,7 +23,7 @@ from tertulia.protocol.events import (
     TurnAborted,
 )
 from tertulia.protocol.ids import CallId, ItemId, TaskId, new_item_id, new_span_id, new_task_id
-from tertulia.protocol.items import Reasoning, Summary, TextPart, ToolOutput
+from tertulia.protocol.items import Summary, TextPart, ToolOutput
 from tertulia.protocol.records import Asked, Drawn, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import ExecCommandEnd, ToolCallBegin, ToolCallEnd
@@ -33,6 +32,7 @@ from tertulia.rollout.codec import Codec
 from tertulia.rollout.compact import usual_prompt
 from tertulia.rollout.reading import Reader, read
 from tertulia.rollout.store import Row
+from tests.rollout.recorded import LONG, turn, whats
 from tests.rollout.recording import (
     DURABLE,
     RECORDS,
@@ -58,15 +58,9 @@ from tests.rollout.recording import (
     written,
 )
 
-LONG = "once upon a time " * 20
-
 
 def occurrences(rows: list[Row], text: str) -> int:
     return sum((row.header + (row.body or b"")).count(text.encode()) for row in rows)
-
-
-def whats(rows: list[Row]) -> list[Event | Record | None]:
-    return [line.what for line in read(map(as_stored, rows))]
 
 
 def assert_read_back(given: list[Event | Record]) -> None:
@@ -124,35 +118,6 @@ def test_no_policy_makes_a_row_that_it_forbids_or_that_cannot_be_read(
 
 
 # ── a turn ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def turn() -> list[Event | Record]:
-    """A turn with one call of a tool, in the order in which things happen."""
-    ask = user(LONG + "?", id="u1")
-    think = Reasoning(ItemId("r1"), LONG + "!", "chat")
-    request = call('{"command":["cat","' + LONG + '"]}')
-    result = output(LONG + ".")
-    answer = assistant(LONG + ";")
-    usage = Usage(1200, 1000, 30, 4, 1230)
-    return [
-        agreed(Full(), instructions="be brief"),
-        Submitted(A, TASK, TRACE, None),
-        Said(A, (ask,)),
-        event(TaskStarted("user", ask.text[:120]), seq=1),
-        asked(),
-        Said(A, (think, request)),
-        event(AgentReasoning(think.text, think.id), seq=2),
-        event(TokenCount(usage, 128_000, "k" * 32), seq=3),
-        event(ToolCallBegin(request.call_id, request.name, msgspec.json.decode(request.arguments)), seq=4),
-        Ended(A, result),
-        event(ToolCallEnd(request.call_id, request.name, True, result.text, False, 12), seq=5),
-        Said(A, (result,)),
-        asked(),
-        Said(A, (answer,)),
-        event(AgentMessage(answer.text, answer.id), seq=6),
-        event(TokenCount(usage, 128_000, "k" * 32), seq=7),
-        event(TaskComplete("completed", answer.text, usage), seq=8),
-    ]
 
 
 def test_what_an_item_says_is_written_once() -> None:
@@ -491,45 +456,6 @@ def test_every_body_is_redacted() -> None:
 # ── after a failure, after erasing, after a restart ──────────────────────────────────────────────────────────
 
 
-def test_after_a_failure_everything_that_was_lost_is_named_again() -> None:
-    codec = Codec(unredacted)
-    kept = written(agreed(Full()), *turn()[1:5], codec=codec)
-    lost = written(*turn()[5:], agreed(Full(), B), codec=codec)
-
-    codec.forget(lost[0].n)
-    again = written(*turn()[5:], agreed(Full(), B), codec=codec)
-
-    assert again[0].n > lost[-1].n
-    assert whats([*kept, *again])[1:] == [*turn()[1:], agreed(Full(), B)]
-
-
-def test_after_a_failure_of_everything_the_session_is_named_again() -> None:
-    codec = Codec(unredacted)
-    lost = written(*turn(), codec=codec)
-
-    codec.forget(1)
-
-    assert whats(written(*turn(), codec=codec)) == turn()
-    assert codec.last_n > lost[-1].n
-
-
-def test_after_erasing_nothing_points_to_what_there_was() -> None:
-    """HARDENING E5: Full, headers_only, Full again: later events must not lean on texts that are gone."""
-    codec = Codec(unredacted)
-    before = turn()[:10]
-    rows = [msgspec.structs.replace(row, body=None) for row in written(*before, codec=codec)]
-
-    codec.erased(A)
-    codec.erased(B)
-    rest = turn()[10:]
-    lines = list(read(map(as_stored, [*rows, *written(*rest, codec=codec)])))[len(before) :]
-
-    assert [line.missing for line in lines] == [()] * len(rest)
-    assert lines[0].what.data.output == LONG + "."
-    assert lines[2].what == rest[2], "the tool list is there again"
-    assert lines[-1].what == rest[-1]
-
-
 def test_a_record_that_goes_on_knows_its_conversations_lists_and_calls() -> None:
     reader = Reader()
     first = [agreed(Full()), asked(), Said(A, (call(),)), event(Error("limit", "")), agreed(HeadersOnly(), B)]
@@ -543,12 +469,8 @@ def test_a_record_that_goes_on_knows_its_conversations_lists_and_calls() -> None
     assert new[0].n > rows[-1].n
     assert not any(row.kind == "talk" for row in new)
     assert b"shell" not in b"".join(row.body or b"" for row in new)
-    assert codec.talk(A) == 1
+    assert codec.naming.talk(A) == 1
     assert whats([*rows, *new]) == [*first, *more]
-
-
-def test_a_conversation_nobody_wrote_of_has_no_row() -> None:
-    assert Codec(unredacted).talk(A) is None
 
 
 def test_an_event_of_a_conversation_need_not_belong_to_a_task() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -13,67 +12,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tertulia.protocol.events import AgentMessage, BackgroundEvent, Error, Event, TaskComplete, TaskStarted, TokenCount
+from tertulia.protocol.events import AgentMessage, Error, Event, TaskStarted
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.items import ImagePart, Summary, TextPart, ToolCall, ToolOutput, UserMessage
-from tertulia.protocol.records import Ended, Queued, Record, Rewritten, Said, Submitted
-from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
-from tertulia.protocol.tool_events import EVENT_TYPES, ToolCallBegin, ToolCallEnd
-from tertulia.protocol.usage import NO_USAGE
+from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, UserMessage
+from tertulia.protocol.records import Ended, Record, Said
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage
+from tertulia.protocol.tool_events import EVENT_TYPES
 from tertulia.rollout.codec import Codec
 from tertulia.rollout.headers import SKELETON
 from tertulia.rollout.lines import Line
 from tertulia.rollout.reading import Reader, read
 from tertulia.rollout.store import Row, Stored
+from tests.rollout.recorded import conversation, damaged, stored, without_bodies
 from tests.rollout.recording import (
     SESSION,
-    TASK,
-    TRACE,
     A,
     B,
     agreed,
     as_stored,
     asked,
     assistant,
-    call,
     event,
     events,
     json,
-    output,
     records,
     unredacted,
     user,
     written,
 )
-
-
-def stored(*whats: Event | Record) -> list[Stored]:
-    return list(map(as_stored, written(*whats)))
-
-
-def without_bodies(rows: Iterable[Stored]) -> list[Stored]:
-    """What a sweep leaves."""
-    return [replace(row, body=None) for row in rows]
-
-
-def conversation() -> list[Event | Record]:
-    return [
-        agreed(Full(), title="a title"),
-        Submitted(A, TASK, TRACE, None),
-        Said(A, (user("hello", injected=True), user("and more")), pinned=True, seed=True),
-        event(TaskStarted("user", "hel")),
-        asked(),
-        Said(A, (assistant("hm"), call())),
-        event(AgentMessage("hm", ItemId("a1")), seq=2),
-        event(ToolCallBegin(CallId("c1"), "shell", {"x": 1}), seq=3),
-        Ended(A, output("42", success=False)),
-        event(ToolCallEnd(CallId("c1"), "shell", False, "42", True, 7), seq=4),
-        Queued(A, user("wait", id="u3")),
-        Said(A, (output("42", success=False), user("wait", id="u3"))),
-        event(TokenCount(NO_USAGE, 10, "key"), seq=5),
-        event(TaskComplete("completed", "hm", NO_USAGE), seq=6),
-    ]
-
 
 # ── texts that are not there ─────────────────────────────────────────────────────────────────────────────────
 
@@ -96,71 +62,7 @@ def test_items_whose_texts_are_gone_are_placeholders_of_the_same_kind() -> None:
     assert said[5].text == "[not stored: 4 characters]"
 
 
-def test_events_whose_texts_are_gone_are_empty_and_listed() -> None:
-    rows = without_bodies(stored(*conversation(), event(BackgroundEvent("a message"), seq=7)))
-    lines = [line for line in read(rows) if isinstance(line.what, Event)]
-
-    assert [line.what.data for line in lines] == [
-        TaskStarted("user"),
-        AgentMessage("", ItemId("row-12")),
-        ToolCallBegin(CallId("row-13"), "shell", None),
-        ToolCallEnd(CallId("row-13"), "shell", False, "", True, 7),
-        TokenCount(NO_USAGE, 10, "key"),
-        TaskComplete("completed", None, NO_USAGE),
-        BackgroundEvent(""),
-    ]
-    assert [bool(line.missing) for line in lines] == [True, True, True, True, False, True, True]
-
-
-def test_terms_that_are_gone_are_missing_and_what_was_agreed_stays() -> None:
-    """S002-18: also where expired rows are deleted whole."""
-    rows = [row for row in stored(agreed(Ttl(5.0), title="a title")) if row.kind != "terms"]
-    (line,) = read(rows)
-
-    assert line.what == agreed(Ttl(5.0))
-    assert line.missing == (line.n,)
-
-
-def test_an_output_whose_call_was_deleted_has_a_call_id_all_the_same() -> None:
-    rows = stored(Said(A, (call(),)), Said(A, (output("42"),)))
-    (line,) = read(row for row in rows if row.type != "tool_call")
-
-    assert line.what.items[0].call_id == CallId("row-2")
-
-
-def test_an_output_without_a_call_that_is_known_keeps_itself() -> None:
-    rows = without_bodies(stored(Said(A, (output("42"),))))
-    (line,) = read(rows)
-
-    assert line.what.items[0].call_id == CallId("row-2")
-
-
-def test_a_picture_is_told_by_the_number_of_parts() -> None:
-    parts = (TextPart("abc"), ImagePart("data:"))
-    (line,) = read(without_bodies(stored(Said(A, (UserMessage(ItemId("u"), parts),)))))
-
-    assert line.what.items[0].text == "[not stored: 3 characters, 2 parts]"
-
-
-def test_a_tool_list_that_is_gone_is_missing_in_every_request() -> None:
-    rows = without_bodies(stored(asked(), asked()))
-
-    assert [(line.what.tools_json, bool(line.missing)) for line in read(rows)] == [(b"", True), (b"", True)]
-
-
-def test_a_summary_that_is_gone_still_stands_for_its_items() -> None:
-    record = Rewritten(A, (0,), 3, 1, Summary(ItemId("s"), "what was said", 2))
-    (line,) = read(without_bodies(stored(record)))
-
-    assert line.what == replace(record, summary=Summary(ItemId("row-2"), "[not stored: 13 characters]", 2))
-    assert line.missing == (2,)
-
-
 # ── rows that are not there, or damaged ──────────────────────────────────────────────────────────────────────
-
-
-def damaged(row: Stored) -> Stored:
-    return replace(row, header=b"", body=None, damaged=True)
 
 
 @pytest.mark.parametrize("index", range(len(stored(*conversation()))))
@@ -180,16 +82,6 @@ def test_a_conversation_whose_name_is_damaged_is_known_by_what_was_agreed() -> N
     lines = list(read([damaged(rows[0]), *rows[1:]]))
 
     assert [line.what for line in lines[1:]] == conversation()
-
-
-def test_an_event_whose_ids_are_damaged_is_told_without_them() -> None:
-    rows = stored(event(TokenCount(NO_USAGE, 10, "key")), event(TokenCount(NO_USAGE, 10, "key"), seq=2))
-    gone = [damaged(row) if row.kind in ("scope", "name") else row for row in rows]
-    lines = [line for line in read(gone) if line.what is not None]
-
-    assert [line.what.data for line in lines] == [TokenCount(NO_USAGE, 0, "")] * 2
-    assert [(line.what.task_id, line.what.sub_id) for line in lines] == [(None, SESSION)] * 2
-    assert all(line.damaged for line in lines)
 
 
 def test_a_text_that_is_damaged_is_missing() -> None:

@@ -13,25 +13,22 @@ from typing import Any
 
 import msgspec
 
-from tertulia.protocol.events import Event
-from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.protocol.events import ConversationClosed, Event
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
 from tertulia.protocol.records import Agreed, Asked, Drawn, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
-from tertulia.protocol.storage import HeadersOnly, NoStorage, StoragePolicy, Ttl, storage_to_wire, strictest
+from tertulia.protocol.storage import NoStorage, StoragePolicy, Ttl, storage_to_wire, strictest
 from tertulia.protocol.usage import Usage
 from tertulia.rollout.compact import pack, usual_prompt
 from tertulia.rollout.headers import SKELETON, is_plain, layout_of
 from tertulia.rollout.item_rows import split_item, tag_of
 from tertulia.rollout.known import Known
-from tertulia.rollout.named import NamedTalk, bare_calls
+from tertulia.rollout.named import NamedTalk
+from tertulia.rollout.naming import Naming, bare
 from tertulia.rollout.references import ENDS, Ref, refer
 from tertulia.rollout.row_maker import RowMaker
 from tertulia.rollout.store import Row, allows_body
 
 Json = dict[str, Any]
-_HEADER = HeadersOnly()
-_SCOPES = 8
-_NAMES = 16
 _MEASURES = frozenset(("chars", "parts", "replaced", "tool"))
 _skeleton = frozenset(SKELETON)
 
@@ -41,38 +38,13 @@ class Codec:
 
     def __init__(self, redact: Callable[[bytes], bytes], known: Known | None = None) -> None:
         self._make = RowMaker(redact, 0 if known is None else known.last_n)
-        self._session: tuple[str, int, int] | None = None
-        self._talks: dict[ConversationId, NamedTalk] = {}
+        self.naming = Naming(self._make, known)
         self._moment: tuple[str, float] = ("", 0.0)
-        if known is not None:
-            for conversation, former in known.talks.items():
-                talk = self._talks[conversation] = NamedTalk(former.n)
-                talk.tools = dict(former.tools)
-                talk.recent.calls = bare_calls(former.calls)
 
     @property
     def last_n(self) -> int:
         """The last number given out."""
         return self._make.n
-
-    def talk(self, conversation: ConversationId) -> int | None:
-        """The row that names a conversation."""
-        talk = self._talks.get(conversation)
-        return None if talk is None else talk.n
-
-    def forget(self, n: int) -> None:
-        """Rows from this number on were never written: nothing may point to them."""
-        if self._session is not None and self._session[2] >= n:
-            self._session = None
-        self._talks = {conversation: talk for conversation, talk in self._talks.items() if talk.n < n}
-        for talk in self._talks.values():
-            talk.forget(n)
-
-    def erased(self, conversation: ConversationId) -> None:
-        """Bodies of a conversation, perhaps whole rows, are going: nothing later may point to what there was."""
-        talk = self._talks.get(conversation)
-        if talk is not None:
-            self._talks[conversation] = talk.erased()
 
     def event(self, event: Event, policy: StoragePolicy) -> Sequence[Row]:
         """The rows of an event; none where its policy stores nothing of it."""
@@ -80,16 +52,15 @@ class Codec:
             return ()
         self._make.rows = []
         ts = self._parsed(event.ts)
-        session = (event.session_id, event.epoch)
-        if self._session is None or self._session[:2] != session:
-            header = {"id": pack(event.session_id), "epoch": event.epoch}
-            self._session = (*session, self._make.put("session", "session", None, ts, header, policy=_bare(policy)))
-        talk = None if event.conversation_id is None else self._named(event.conversation_id, ts, policy)
-        scope = self._scope(event, talk, ts, policy)
+        self.naming.session(event, ts, policy)
+        talk = None if event.conversation_id is None else self.naming.named(event.conversation_id, ts, policy)
+        scope = self.naming.scope(event, talk, ts, policy)
         header, body = self._split(event, talk, ts, policy)
         self._make.put("event", event.type, talk, ts, header, body=body, policy=policy, seq=event.seq, scope=scope)
         if talk is not None and isinstance(event.data, ENDS):
             talk.recent.task_over()
+        elif event.conversation_id is not None and isinstance(event.data, ConversationClosed):
+            self.naming.closed(event.conversation_id)
         return self._make.rows
 
     def record(self, record: Record, policy: StoragePolicy, ts: float) -> Sequence[Row]:
@@ -97,7 +68,7 @@ class Codec:
         if isinstance(policy, NoStorage) and not isinstance(record, Agreed):
             return ()
         self._make.rows = []
-        talk = self._named(record.conversation_id, ts, policy)
+        talk = self.naming.named(record.conversation_id, ts, policy)
         match record:
             case Agreed():
                 self._agreed(record, talk, ts, policy)
@@ -137,7 +108,7 @@ class Codec:
                 (header if talk is not None and talk.offers(value) else body)[name] = value
         if layout.interned:
             values = tuple(getattr(data, name) for name in layout.interned)
-            name = None if talk is None else self._name(values, None, talk, ts, policy)
+            name = None if talk is None else self.naming.name(values, None, talk, ts, policy)
             if name is None:
                 body |= dict(zip(layout.interned, values, strict=True))
             else:
@@ -147,23 +118,6 @@ class Codec:
             header["empty"] = True
             return header, {}
         return header, body | rest
-
-    def _scope(self, event: Event, talk: NamedTalk | None, ts: float, policy: StoragePolicy) -> int:
-        key = (event.sub_id, event.task_id, event.trace_id, event.span_id)
-        if talk is None:
-            return 0 if key == (event.session_id, None, None, None) else self._new_scope(key, None, ts, policy)
-        n = talk.scopes.get(key)
-        if n is None:
-            if key == (event.session_id, None, None, None):
-                return 0
-            n = self._new_scope(key, talk, ts, policy)
-            talk.scopes[key] = n
-            if len(talk.scopes) > _SCOPES:
-                del talk.scopes[next(iter(talk.scopes))]
-        return n
-
-    def _new_scope(self, key: tuple[str | None, ...], talk: NamedTalk | None, ts: float, policy: StoragePolicy) -> int:
-        return self._make.put("scope", "scope", talk, ts, {"ids": pack(*key)}, policy=_bare(policy))
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -176,7 +130,7 @@ class Codec:
         elif allows_body(policy):
             # A row of its own, before the other: sweeping the text away whole must leave what was agreed.
             header["terms"] = self._make.put("terms", "", talk, ts, {}, body=record.terms, policy=policy)
-        self._make.put("agreed", "agreed", talk, ts, header, policy=_bare(policy))
+        self._make.put("agreed", "agreed", talk, ts, header, policy=bare(policy))
 
     def _said(self, record: Said, talk: NamedTalk, ts: float, policy: StoragePolicy) -> None:
         total = len(record.items)
@@ -208,7 +162,7 @@ class Codec:
             header["of"] = record.summarises
         body: Json = {}
         made_of = (record.instructions, record.tools)
-        name = self._name(made_of, pack, talk, ts, policy)
+        name = self.naming.name(made_of, pack, talk, ts, policy)
         if name is None:
             body["as"] = made_of
         else:
@@ -224,19 +178,11 @@ class Codec:
         for name in ("override", "output_schema"):
             if (text := getattr(record, name)) is not None:
                 body[name] = text
-        scope = self._task_scope(record.task_id, talk, ts, policy)
+        scope = self.naming.task_scope(record.task_id, talk, ts, policy)
         lists = "tools_json" in body and allows_body(policy)
         n = self._make.put("asked", "", talk, ts, header, body=_readable(body), policy=policy, scope=scope)
         if lists:
             talk.tools[record.tools] = (n, ts)
-
-    def _task_scope(self, task_id: TaskId, talk: NamedTalk, ts: float, policy: StoragePolicy) -> int:
-        for key, n in reversed(talk.scopes.items()):
-            if key[1] == task_id:
-                return n
-        n = self._new_scope((None, task_id, None, None), talk, ts, policy)
-        talk.scopes[(None, task_id, None, None)] = n
-        return n
 
     def _others(
         self, record: Drawn | Forked | Rewritten | Submitted, talk: NamedTalk, ts: float, policy: StoragePolicy
@@ -269,30 +215,6 @@ class Codec:
 
     # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _named(self, conversation: ConversationId, ts: float, policy: StoragePolicy) -> NamedTalk:
-        talk = self._talks.get(conversation)
-        if talk is None:
-            talk = self._talks[conversation] = NamedTalk(self._make.n + 1)
-            self._make.put("talk", "talk", talk, ts, {"id": pack(conversation)}, policy=_bare(policy))
-        return talk
-
-    def _name(
-        self,
-        key: tuple[Any, ...],
-        spell: Callable[..., object] | None,
-        talk: NamedTalk,
-        ts: float,
-        policy: StoragePolicy,
-    ) -> int | None:
-        """The row that holds these values, a new one if need be; None if they are no names."""
-        n = talk.names.get(key)
-        if n is None and is_plain(key):
-            value = key if spell is None else spell(*key)
-            n = talk.names[key] = self._make.put("name", "", talk, ts, {"is": value}, policy=_bare(policy))
-            if len(talk.names) > _NAMES:
-                del talk.names[next(iter(talk.names))]
-        return n
-
     def _parsed(self, ts: str) -> float:
         if ts != self._moment[0]:
             try:
@@ -306,11 +228,6 @@ def _is_stored(digest: str, talk: NamedTalk, ts: float, policy: StoragePolicy) -
     stored = talk.tools.get(digest)
     # Near its own end a list is written again: what asked for it later may stay longer.
     return stored is not None and not (isinstance(policy, Ttl) and ts - stored[1] > policy.seconds / 2)
-
-
-def _bare(policy: StoragePolicy) -> StoragePolicy:
-    """For rows that others point to: they have no text, and must not go when the texts expire."""
-    return policy if isinstance(policy, NoStorage) else _HEADER
 
 
 def _place(record: Said, index: int) -> Json:

@@ -61,3 +61,9 @@ class Segment:
         pinned, seed = self.header.get("pinned") is True, self.header.get("seed") is True
         said = Said(conversation, tuple(self.items), pinned, seed)
         return Line(row.n, row.ts, said, missing, tuple(self.absent), damaged)
+
+
+def told(row: Stored, what: Event | Record, missing: bool) -> Line:
+    """A line of one row."""
+    rows = (row.n,)
+    return Line(row.n, row.ts, what, rows if missing else (), damaged=rows if row.damaged else ())

@@ -209,8 +209,8 @@ class Recorder:
             self._complete(entries)
 
     def _erase(self, conversation: ConversationId, policy: StoragePolicy) -> None:
-        talk = self._codec.talk(conversation)
-        self._codec.erased(conversation)
+        talk = self._codec.naming.talk(conversation)
+        self._codec.naming.erased(conversation)
         if talk is not None:
             act = _Act(self._codec.last_n + 1, [], (conversation, policy))
             self._under_way.append(act)
@@ -237,7 +237,7 @@ class Recorder:
     def _refuse(self, act: _Act, error: StoragePolicyViolation) -> None:
         """The store saw a text where none may be. What went before is still good, so this fails when its turn comes."""
         self._under_way.remove(act)
-        self._codec.forget(act.first)
+        self._codec.naming.forget(act.first)
         self._batch = act.entries + self._batch
         self._refusal = error
         self._give_up_refused()
@@ -258,7 +258,7 @@ class Recorder:
         self._attempt += 1
         self._refusal = None
         if acts:
-            self._codec.forget(acts[0].first)
+            self._codec.naming.forget(acts[0].first)
         for act in acts:
             if act.erases is not None:
                 conversation, policy = act.erases

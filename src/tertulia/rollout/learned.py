@@ -1,0 +1,82 @@
+"""What the rows read so far have said that later rows point to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tertulia.protocol.ids import CallId, ConversationId
+from tertulia.protocol.items import Item, ToolCall
+from tertulia.protocol.storage import NoStorage
+from tertulia.rollout.compact import unpack
+from tertulia.rollout.item_rows import is_tag, join_item, synthetic_call_id
+from tertulia.rollout.known import Known, KnownTalk
+from tertulia.rollout.store import Stored
+
+Json = dict[str, Any]
+
+
+class Scope(msgspec.Struct, frozen=True, gc=False):
+    """The ids that the events of a task have in common."""
+
+    sub: str | None = None
+    task: str | None = None
+    trace: str | None = None
+    span: str | None = None
+
+
+NO_SCOPE = Scope()
+
+
+class Learned:
+    """Filled in the order of the rows: a reference finds what stands before it, or nothing."""
+
+    __slots__ = ("items", "known", "lists", "lost", "names", "scopes", "talks", "terms")
+
+    def __init__(self) -> None:
+        self.known = Known()
+        self.talks: dict[int, ConversationId] = {}
+        self.scopes: dict[int, Scope] = {0: NO_SCOPE}
+        self.names: dict[int, Any] = {}
+        self.terms: dict[int, Json] = {}
+        self.items: dict[int, dict[int, Item]] = {}
+        """Of each conversation, by row."""
+        self.lost: dict[int, None] = {}
+        """Rows of items that are placeholders."""
+        self.lists: dict[tuple[int, str], bytes] = {}
+        """Tool lists, by conversation and digest."""
+
+    def meet(self, talk: int, header: Json) -> None:
+        """Learn which conversation a row names."""
+        conversation = ConversationId(text_in(header, "id"))
+        self.talks[talk] = conversation
+        self.known.talks[conversation] = KnownTalk(talk, NoStorage())
+
+    def item(self, row: Stored, header: Json, body: Json | None) -> Item:
+        """The item of a row; a placeholder where its text is lost."""
+        if not is_tag(row.type):
+            raise LookupError("no kind of item")
+        items = self.items.setdefault(row.talk, {})
+        item = items[row.n] = join_item(row.type, header, body, row.n, self._call_id(header, items))
+        if body is None:
+            self.lost[row.n] = None
+        return item
+
+    def _call_id(self, header: Json, items: dict[int, Item]) -> CallId | None:
+        """Of an output. It must be the one its call is read back with, or they would be parted."""
+        row = header.get("call")
+        if type(row) is not int:
+            return None
+        call = items.get(row)
+        return call.call_id if isinstance(call, ToolCall) else synthetic_call_id(row)
+
+
+def text_in(header: Json, key: str) -> str:
+    """A text of a header; raises where it is none."""
+    return msgspec.convert(unpack(header[key], 1)[0], str)
+
+
+def int_in(header: Json, key: str) -> int:
+    """A number of a header; raises where it is none."""
+    return msgspec.convert(header[key], int)
