@@ -71,7 +71,7 @@ def closed(conversation: ConversationId) -> Event:
 
 
 def test_what_a_closed_conversation_had_is_forgotten_but_for_its_row() -> None:
-    """I6: a session that opens and closes one conversation after the other does not grow."""
+    """HARDENING target 8: a session that opens and closes one conversation after the other does not grow."""
     codec = Codec(unredacted)
     written(*turn(), codec=codec)
     tracemalloc.start()
