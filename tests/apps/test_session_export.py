@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
-import tracemalloc
 
-import msgspec
 import pytest
 
 import tertulia
-from tertulia.apps import session_export
-from tertulia.apps.session_export import FORMAT, VERSION, PassingReader, exported
-from tertulia.rollout.compact import pack
+from tertulia.apps.session_export import FORMAT, VERSION, exported
 from tertulia.rollout.lines import Line
 from tertulia.rollout.store import Stored
 from tertulia.testing import ScriptedModel, call
@@ -111,27 +107,3 @@ def test_a_file_is_new_and_for_its_owner_alone(shell: Shell) -> None:
     assert "name a new file" in again.err
     assert target.read_bytes() == before
     assert shell.run("sessions", "export", "--last", "-o", "no/such/place").code == 2
-
-
-def _rows(count: int) -> list[Stored]:
-    head = {"id": pack("00000000-0000-0000-0000-000000000001")}
-    session = Stored(1, "session", "session", 0.0, None, 0, 0, msgspec.json.encode(head | {"epoch": 0}), None)
-    named = Stored(2, "talk", "talk", 0.0, None, 2, 0, msgspec.json.encode(head), None)
-    said = [
-        Stored(n, "said", "user", 0.0, None, 2, 0, b"{}", b'{"id":"i","text":"%s"}' % (b"x" * 1_000))
-        for n in range(3, count)
-    ]
-    return [session, named, *said]
-
-
-def test_a_long_session_takes_no_more_memory_than_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_export, "_KEPT_ITEMS", 10)
-    rows = _rows(3_000)
-    tracemalloc.start()
-    try:
-        count = sum(1 for _ in PassingReader().lines(iter(rows)))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert count == 2_997
-    assert peak < 500_000

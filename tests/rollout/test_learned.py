@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import ImagePart, TextPart, UserMessage
 from tertulia.protocol.records import Said
-from tertulia.rollout.reading import read
+from tertulia.protocol.storage import Full
+from tertulia.rollout.reading import Reader, read
 from tests.rollout.recorded import stored, without_bodies
 from tests.rollout.recording import (
     A,
+    agreed,
     call,
     output,
+    user,
 )
 
 
@@ -33,3 +38,24 @@ def test_a_picture_is_told_by_the_number_of_parts() -> None:
     (line,) = read(without_bodies(stored(Said(A, (UserMessage(ItemId("u"), parts),)))))
 
     assert line.what.items[0].text == "[not stored: 3 characters, 2 parts]"
+
+
+def test_a_reader_that_is_to_forget_takes_no_more_memory_for_a_long_session() -> None:
+    """HARDENING E7."""
+    rows = stored(agreed(Full()), *(Said(A, (user("x" * 1_000, id=f"u{n}"),)) for n in range(3_000)))
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in Reader(keep_items=10).lines(iter(rows)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count == 3_001
+    assert peak < 500_000
+
+
+def test_what_points_further_back_than_is_remembered_is_told_all_the_same() -> None:
+    said = [Said(A, (user(f"{n}", id=f"u{n}"),)) for n in range(3)]
+    rows = without_bodies(stored(agreed(Full()), *said, Said(A, (call(),)), Said(A, (output("done"),))))
+    told = list(Reader(keep_items=1).lines(rows))
+    assert len(told) == 6
+    assert told[-1].what.items[0].call_id == told[-2].what.items[0].call_id

@@ -20,7 +20,6 @@ from tertulia.apps.stored import find_stored, which_session
 from tertulia.apps.terminal import Terminal
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import Event
-from tertulia.protocol.items import Item
 from tertulia.protocol.records import Agreed, Asked, Record, Said
 from tertulia.protocol.storage import storage_to_wire
 from tertulia.rollout.index import find_files
@@ -81,24 +80,11 @@ def _write(stream: IO[bytes], session_id: str, file: Path) -> int:
     stream.write(json_line({**head, "exported_at": at(), "tertulia": __version__}))
     count = 0
     with closing(SqliteReader(file, SystemClock())) as rows:
-        for line in PassingReader().lines(rows.rows()):
+        for line in Reader(_KEPT_ITEMS).lines(rows.rows()):
             stream.write(json_line(exported(line, at.at(line.ts))))
             count += 1
     stream.flush()
     return count
-
-
-class PassingReader(Reader):
-    """A reader that forgets: a long session takes no more memory than a short one."""
-
-    def _item(self, row: Stored, header: dict[str, Any], body: dict[str, Any] | None) -> Item:
-        item = super()._item(row, header, body)
-        items = self._items[row.talk]
-        while len(items) > _KEPT_ITEMS:
-            oldest = next(iter(items))
-            del items[oldest]
-            self._lost.pop(oldest, None)
-        return item
 
 
 def exported(line: Line, ts: str) -> dict[str, Any]:

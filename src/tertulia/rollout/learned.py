@@ -32,9 +32,10 @@ NO_SCOPE = Scope()
 class Learned:
     """Filled in the order of the rows: a reference finds what stands before it, or nothing."""
 
-    __slots__ = ("items", "known", "lists", "lost", "names", "scopes", "talks", "terms")
+    __slots__ = ("_keep_items", "items", "known", "lists", "lost", "names", "scopes", "talks", "terms")
 
-    def __init__(self) -> None:
+    def __init__(self, keep_items: int | None = None) -> None:
+        self._keep_items = keep_items
         self.known = Known()
         self.talks: dict[int, ConversationId] = {}
         self.scopes: dict[int, Scope] = {0: NO_SCOPE}
@@ -62,6 +63,14 @@ class Learned:
         if body is None:
             self.lost[row.n] = None
         return item
+
+    def forget_oldest(self, talk: int) -> None:
+        """Of the items of a conversation, those that are too many."""
+        items = self.items.get(talk, {})
+        while self._keep_items is not None and len(items) > self._keep_items:
+            oldest = next(iter(items))
+            del items[oldest]
+            self.lost.pop(oldest, None)
 
     def _call_id(self, header: Json, items: dict[int, Item]) -> CallId | None:
         """Of an output. It must be the one its call is read back with, or they would be parted."""

@@ -33,10 +33,14 @@ _BROKEN = (
 
 
 class Reader:
-    """Takes rows in order, gives lines, and learns on the way what there is."""
+    """Takes rows in order, gives lines, and learns on the way what there is.
 
-    def __init__(self) -> None:
-        self._learned = Learned()
+    With `keep_items` no more than so many items of a conversation are remembered, which bounds the memory; what points
+    further back is told as damaged or without its text.
+    """
+
+    def __init__(self, keep_items: int | None = None) -> None:
+        self._learned = Learned(keep_items)
         self._events = EventReading(self._learned)
         self._records = RecordReading(self._learned)
         self._segment: Segment | None = None
@@ -127,6 +131,7 @@ class Reader:
         if row.n in learned.lost:
             segment.missing.append(row.n)
             segment.absent.append(len(segment.items) - 1)
+        learned.forget_oldest(row.talk)
         calls = learned.known.talks[learned.talks[row.talk]].calls
         if isinstance(item, ToolCall):
             calls[item.call_id] = row.n
