@@ -15,6 +15,9 @@ settings.register_profile("tertulia", deadline=None, print_blob=True)
 settings.load_profile("tertulia")
 
 
+_FROM_OUTSIDE = frozenset(("agents", "brokered", "conformance", "contract", "docs", "durability", "privacy"))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Side by side, the longest begin first, so that none of them is waited for at the end."""
     if hasattr(config, "workerinput"):
@@ -23,11 +26,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Chance and long loops count for no coverage: what they take today may not be taken tomorrow, and it doubles
-    what they cost. (pytest-cov's own `no_cover` has no effect in a process of a parallel run.)
+    """Chance, long loops and the whole seen from outside count for no coverage: what they take today may not be taken
+    tomorrow, and it doubles what they cost. (pytest-cov's own `no_cover` has no effect in a process of a parallel run.)
     """
     tracer = sys.gettrace()
-    aside = item.get_closest_marker("hypothesis") or item.get_closest_marker("slow")
+    aside = (
+        item.get_closest_marker("hypothesis")
+        or item.get_closest_marker("slow")
+        or item.path.parent.name in _FROM_OUTSIDE
+    )
     if not aside or not type(tracer).__module__.startswith("coverage"):
         return (yield)
     sys.settrace(None)
