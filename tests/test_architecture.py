@@ -35,12 +35,12 @@ DRAWERS = {"base", "common", "core", "helper", "helpers", "misc", "shared", "uti
 FRAMES = {
     "context": {
         *("agent", "budget", "canvas", "collected", "discovery", "injector", "internal_calls", "offers", "parameters"),
-        *("provider", "reading", "repository", "templates", "tokens", "tool_block", "updates"),
+        *("asking", "provider", "reading", "repository", "templates", "tokens", "tool_block", "updates"),
     },
     "executors": {
         *("clipping", "continuity", "continuity_settings", "executor", "fields", "headings", "lines", "news"),
         *("command_line", "definition", "foreign_servers", "last_words", "presets", "temporary_home"),
-        *("jsonl_parser", "result_text", "sections", "system_file", "transcript"),
+        *("json_servers", "jsonl_parser", "result_text", "sections", "settings_layer", "system_file", "transcript"),
         *("host", "acp_definition", "acp_pipe", "acp_presets", "acp_process", "acp_requests", "acp_session"),
         *("acp_task", "acp_updates", "without_servers"),
     },
@@ -78,7 +78,7 @@ FRAMES = {
         *("dispatch", "docstring", "outcome", "output", "payload", "registry", "threads", "tool", "workspace_file"),
         *("patch_command", "patch_disk", "patch_match", "patch_plan", "patch_text"),
         *("clearance", "live_command", "named_pictures", "picture", "shell_command", "terminals", "workplace"),
-        *("arguments", "shell_request"),
+        *("arguments", "editor", "shell_request"),
         *("remote", "remote_answer", "remote_consent", "remote_progress"),
     },
 }

@@ -39,7 +39,7 @@ class RealAcpAgent(msgspec.Struct, frozen=True):
         """Where it is. Skips the test, and says why, where it is not."""
         found = [*sorted(AGENTS.glob(self.where)), *sorted(MORE.glob(self.where))]
         if not found:
-            target = "more-agents" if self.name in ("claude", "opencode") else "agents"
+            target = "more-agents" if self.name in ("claude", "opencode", "qwen") else "agents"
             pytest.skip(f"{self.backend} is not installed; `make {target}` fetches it")
         return [NODE, str(found[0])] if self.is_script else [str(found[0])]
 
@@ -79,6 +79,12 @@ def _opencode(home: Path, url: str) -> dict[str, Any]:
     return {"env": _ELSEWHERE}
 
 
+def _qwen(home: Path, url: str) -> dict[str, Any]:
+    home.mkdir(parents=True, exist_ok=True)
+    env = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "mock", "OPENAI_MODEL": "mock"}
+    return {"env": {**_ELSEWHERE, **env}, "args": ["--auth-type", "openai"]}
+
+
 REAL_ACP: Mapping[str, RealAcpAgent] = {
     agent.name: agent
     for agent in (
@@ -86,5 +92,6 @@ REAL_ACP: Mapping[str, RealAcpAgent] = {
         RealAcpAgent("gemini", "@google/gemini-cli/bundle/gemini.js", _gemini),
         RealAcpAgent("claude", "@agentclientprotocol/claude-agent-acp/dist/index.js", _claude),
         RealAcpAgent("opencode", "opencode-linux-x64/bin/opencode", _opencode, is_script=False),
+        RealAcpAgent("qwen", "@qwen-code/qwen-code/cli-entry.js", _qwen),
     )
 }

@@ -1,7 +1,7 @@
 // What a program with the official Codex SDK does: start a thread, go on with it, and read a turn as it comes.
 import { pathToFileURL } from "node:url";
 
-const { sdk, program, env, options } = JSON.parse(process.argv[2]);
+const { sdk, program, env, url, options } = JSON.parse(process.argv[2]);
 const { Codex } = await import(pathToFileURL(sdk).href);
 const codex = new Codex({ codexPathOverride: program, env });
 const say = (value) => console.log(JSON.stringify(value));
@@ -23,6 +23,17 @@ try {
 } catch (error) {
   say({ error: error.message });
 }
+
+const direct = new Codex({ codexPathOverride: program, baseUrl: url, apiKey: "k-123", env });
+const wide = direct.startThread({
+  ...options,
+  model: "gpt-5-codex",
+  networkAccessEnabled: true,
+  webSearchEnabled: false,
+  modelReasoningEffort: "high",
+  threadSource: "test",
+});
+say({ answer: (await wide.run("third")).finalResponse });
 
 // From here on nobody answers.
 await new Promise((resolve) => process.stdin.once("data", resolve));

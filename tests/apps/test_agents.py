@@ -11,6 +11,10 @@ from tests.apps.running import Shell
 from tests.executors.agents import PROGRAM
 
 ECHO = f'executors.echo={{command=["python3", "-S", "{PROGRAM}", "echo"], sandbox={{workspace-write=[]}}}}'
+CODEX = (
+    f'executors.fake={{command=["python3", "-S", "{PROGRAM}", "codex"], sandbox={{workspace-write=[]}}, '
+    'output="codex-jsonl", resume=["resume", "{id}"]}'
+)
 GONE = 'executors.gone={command=["no-such-agent"]}'
 OTHER = 'executors.other={command=["no-such-agent"], install="pip install other"}'
 
@@ -40,6 +44,7 @@ def test_the_list_shows_versions_and_how_to_get_what_is_missing(shell: Shell, pr
     assert "not installed; get it with `npm install -g @anthropic-ai/claude-code`" in ran.out
     assert rows[others.index("command:gone")][1:] == ["-", "not installed"]
     assert rows[others.index("command:broken")][1] == "?"
+    assert [row[0] for row in rows if row[2].endswith("; untested")] == ["acp:fast-agent", "acp:vibe"]
 
 
 def test_the_list_as_json(shell: Shell, program: Path) -> None:
@@ -50,8 +55,10 @@ def test_the_list_as_json(shell: Shell, program: Path) -> None:
         "program": str(program),
         "version": "codex-cli 9.9.9",
         "install": "npm install -g @openai/codex",
+        "tested": True,
     }
     assert (second["program"], second["version"]) == (None, None)
+    assert [each["backend"] for each in json.loads(ran.out) if not each["tested"]] == ["acp:fast-agent", "acp:vibe"]
 
 
 def test_one_that_answers_works_and_leaves_no_session(shell: Shell) -> None:
@@ -86,3 +93,16 @@ def test_exec_has_another_agent_do_the_task_and_resume_goes_on_with_it(shell: Sh
     assert "User: first" in ran.out
     ran = shell.run("exec", "-c", ECHO, "--backend", "command:ecko", "third")
     assert (ran.code, ran.err) == (2, "tertulia: backend 'command:ecko' is unknown; did you mean command:echo?\n")
+
+
+@pytest.mark.parametrize("again", [[], ["--backend", "command:fake"]])
+def test_resume_goes_on_with_what_the_agent_remembers(
+    shell: Shell, again: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """S003-25, S003-32: from one process to the next, also where the same agent is named again."""
+    (tmp_path / "agent").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "agent"))
+    shell.run("exec", "-c", CODEX, "--backend", "command:fake", "first")
+    ran = shell.run("exec", "-c", CODEX, *again, "resume", "--last", "second")
+    assert ran.code == 0
+    assert json.loads(ran.out)["heard"] == ["first", "second"]

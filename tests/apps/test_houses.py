@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tertulia.apps.global_flags import Given
 from tertulia.apps.houses import house_of
-from tertulia.server.as_acp_house import Wish
+from tertulia.server.house import Wish
 from tertulia.session.host import Host
 
 
@@ -22,4 +24,34 @@ async def test_flags_hold_in_every_directory_and_projects_take_away(tmp_path: Pa
     terms = opened.session.parts.conversations.root.terms
     assert (terms.rights.sandbox, terms.cwd, terms.wire.name) == ("read_only", str(tmp_path), "scripted/tour")
     assert any("model is ignored" in remark for remark in opened.remarks)
+    await host.close()
+
+
+async def test_any_mode_can_be_chosen_where_no_setting_says_how_far_it_goes(tmp_path: Path) -> None:
+    """Issue 10 (4): modes read-only, workspace-write and full; the usual one holds until a person chooses."""
+    given = Given()
+    given.take("model", "scripted/tour")
+    loaded = given.load()
+    host = Host(loaded.settings)
+    opened = await house_of(given, loaded, host, open_ended=True).begin(Wish(str(tmp_path)))
+    root = opened.session.parts.conversations.root
+    assert (root.terms.rights.sandbox, root.ceiling.sandbox) == ("workspace_write", "danger_full_access")
+    await host.close()
+
+
+@pytest.mark.parametrize("by", ["a flag", "the project"])
+async def test_where_a_setting_says_how_far_it_goes_nothing_wider_can_be_chosen(tmp_path: Path, by: str) -> None:
+    """Issue 10 (4), A8."""
+    given = Given()
+    given.take("model", "scripted/tour")
+    if by == "a flag":
+        given.take("sandbox", "read-only")
+    else:
+        (tmp_path / ".tertulia").mkdir()
+        (tmp_path / ".tertulia" / "config.toml").write_text('sandbox = "read-only"\n')
+    loaded = given.load()
+    host = Host(loaded.settings)
+    opened = await house_of(given, loaded, host, open_ended=True).begin(Wish(str(tmp_path)))
+    root = opened.session.parts.conversations.root
+    assert (root.terms.rights.sandbox, root.ceiling.sandbox) == ("read_only", "read_only")
     await host.close()

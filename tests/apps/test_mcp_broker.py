@@ -131,15 +131,16 @@ async def test_other_settings_and_other_keys_have_another_broker(shell: Shell, d
 
     async def use(*arguments: str, **variables: str) -> tuple[str, str]:
         async with client(reached(*arguments, **variables), "new") as connected:
-            env = text(await connected.call_tool("fake__env", {}))
-            return text(await connected.call_tool("fake__pid", {})), env
+            assert variables["TOKEN"] not in text(await connected.call_tool("fake__env", {})), "nobody reads it back"
+            pid = text(await connected.call_tool("fake__pid", {}))
+            return pid, Path(f"/proc/{pid}/environ").read_text() if pid.isdigit() else ""
 
     first, env = await use(TOKEN="first-key")
-    assert '"first-key"' in env
+    assert "TOKEN=first-key\0" in env
     assert (await use(TOKEN="first-key", TERM="dumb"))[0] == first
     other, env = await use(TOKEN="second-key")
     assert other != first
-    assert '"second-key"' in env
+    assert "TOKEN=second-key\0" in env
     assert (await use("-s", "read-only", TOKEN="first-key"))[0] not in (first, other)
     assert len(daemons.pids()) == 3
 

@@ -143,3 +143,18 @@ def test_one_that_is_down_hides_no_other(shell: Shell) -> None:
 
 def test_without_any_tool_it_says_so(shell: Shell) -> None:
     assert shell.run("mcp", "tools").out == "No MCP server offers a tool.\n"
+
+
+def test_a_tool_that_is_none_is_named_and_the_others_are_listed(shell: Shell) -> None:
+    """Issue 8: one bad tool costs only itself."""
+    file = shell.folder / "tools.json"
+    file.write_text(json.dumps({"tools": [{"name": "bad"}, {"name": "good", "inputSchema": {"type": "object"}}]}))
+    configure(shell, "x", bare("--define", str(file)))
+    ran = shell.run("mcp", "test", "x")
+    assert (ran.code, "x__good" in ran.out) == (0, True)
+    assert "warning tool 'bad' is left out: `inputSchema`: Field required" in ran.out
+    [told] = shell.run("mcp", "test", "x", "--json").lines
+    assert (told["tools"], len(told["left_out"])) == (["x__good"], 1)
+    ran = shell.run("mcp", "tools", "--json")
+    assert [row["name"] for row in ran.lines] == ["x__good"]
+    assert ran.err == "tertulia: MCP server x: tool 'bad' is left out: `inputSchema`: Field required\n"

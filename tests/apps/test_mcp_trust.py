@@ -116,6 +116,21 @@ def test_who_is_not_there_cannot_be_trusted(shell: Shell) -> None:
 
 
 @pytest.mark.slow
+def test_what_is_trusted_is_what_was_shown_whatever_stands_there_when_the_answer_comes(shell: Shell) -> None:
+    """C2"""
+    dot_mcp(shell, x=("the-command",))
+    screen = Screen(shell, "mcp", "trust", "x")
+    assert "the-command" in screen.until("Trust it?")
+    dot_mcp(shell, x=("another-command",))
+    screen.type("y\n")
+    screen.until("trusted")
+    assert screen.close() == 0
+    assert status(shell) == ["untrusted"]
+    dot_mcp(shell, x=("the-command",))
+    assert status(shell) == ["enabled"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "code", "after"), [("n\n", 1, "untrusted"), ("y\n", 0, "enabled")])
 def test_on_a_terminal_it_asks(shell: Shell, answer, code, after) -> None:
     dot_mcp(shell, x=("the-command",))

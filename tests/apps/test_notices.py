@@ -14,16 +14,22 @@ from tertulia.protocol.events import (
     Warning,
 )
 from tertulia.protocol.ids import ItemId
-from tertulia.protocol.tool_events import McpServerStatus
+from tertulia.protocol.tool_events import McpServerStatus, McpToolsChanged
 
 
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
         (Warning("no model", "no_model"), "no model"),
+        (Warning(""), "[not stored]"),
         (BackgroundEvent("sandbox: narrowed"), "sandbox: narrowed"),
         (McpServerStatus("fs", "failed", "no such file"), "MCP server fs is failed: no such file"),
         (McpServerStatus("fs", "ready"), None),
+        (McpToolsChanged(["fs__a"], ["fs__b"], []), None),
+        (
+            McpToolsChanged([], [], ["fs__a", "fs__b"]),
+            "not what was shown before, and withheld: fs__a, fs__b; `tertulia mcp refresh` takes them as they are now",
+        ),
         (ConversationCloseForced(10.0), "the task did not stop within 10 s and was abandoned"),
         (SubscriberLagged(3, 9, 0), "events 3 to 9 were missed"),
         (SubscriberLagged(None, None, 5), None),
@@ -32,3 +38,7 @@ from tertulia.protocol.tool_events import McpServerStatus
 )
 def test_a_notice_is_a_sentence(data: EventData, sentence: str | None) -> None:
     assert notice(data) == sentence
+
+
+def test_of_many_tools_that_are_withheld_only_some_are_named() -> None:
+    assert "withheld: a, b, c, d, e, f, g, h, i, j, …;" in str(notice(McpToolsChanged([], [], list("abcdefghijkl"))))

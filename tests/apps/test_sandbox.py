@@ -88,6 +88,12 @@ def test_a_program_that_is_not_there_is_127(shell: Shell, mode: str) -> None:
     assert shell.spawn("sandbox", "-s", mode, "--", "no-such-program").code == 127
 
 
+def test_a_file_that_is_no_program_is_126(shell: Shell, tmp_path: Path) -> None:
+    need("bubblewrap")
+    (tmp_path / "work" / "plain").write_text("")
+    assert shell.spawn("sandbox", "--", "./plain").code == 126
+
+
 def test_a_stop_signal_ends_it_all(shell: Shell) -> None:
     need("bubblewrap")
     with shell.start("sandbox", "--", "sh", "-c", "echo up; trap '' TERM; sleep 600") as process:

@@ -22,6 +22,7 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.server.bodies import MAX_BODY_BYTES
 from tertulia.server.guard import Guard
 from tertulia.server.http_server import HttpServer, listen, url_of
+from tertulia.server.mcp_messages import only_messages
 from tertulia.server.pipes import chunks
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -194,7 +195,7 @@ async def main() -> None:
     fixtures, nursery = Fixtures(), Nursery()
     broker = Broker(fixtures, name="conformance", spawn=nursery.start, library=fixtures)
     app = broker.server.streamable_http_app(max_request_body_size=MAX_BODY_BYTES)
-    server = HttpServer(with_token(Guard(app, TOKEN)))
+    server = HttpServer(with_token(Guard(only_messages(app), TOKEN)))
     with listen(0) as listening:
         async with broker.server.session_manager.run():
             serving = nursery.start(server.serve(listening), "http")

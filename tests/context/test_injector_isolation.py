@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import logging
 import threading
 from typing import Any
@@ -15,6 +17,12 @@ from tertulia.errors import NotFound
 
 SECRET = "hunter2-is-my-password"
 KEY = "sk-" + "ant-api03-" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9c"
+
+
+TOOL = {"name": "x", "description": "", "rpcMethod": "x.y", "scope": "all"}
+CYCLE: dict[str, Any] = {"type": "object", "properties": {}}
+CYCLE["properties"]["again"] = CYCLE
+HUGE = {f"p{number}": "x" * 1000 for number in range(2000)}
 
 
 class Good:
@@ -68,6 +76,8 @@ BAD = {
     "raises an error of ours": provider(get_tools=raising(NotFound("the bell is gone"))),
     "raises StopIteration": provider(get_tools=raising(StopIteration())),
     "ends its thread": provider(get_tools=raising(SystemExit(3))),
+    "ends the process": provider(get_tools=araising(SystemExit(3))),
+    "raises what is no exception": provider(get_tools=araising(BaseException(SECRET))),
     "runs out of time by itself": provider(get_tools=araising(TimeoutError())),
     "cancels itself": provider(get_tools=araising(asyncio.CancelledError())),
     "recurses": provider(get_tools=endless),
@@ -76,10 +86,10 @@ BAD = {
     "raises when it is looked at": Exploding(),
     "returns a text": provider(get_tools=lambda *given: "tools"),
     "returns nonsense": provider(get_tools=lambda *given: [object()]),
-    "returns an unknown scope": provider(
-        get_tools=lambda *given: [{"name": "x", "description": "", "rpcMethod": "x.y", "scope": "root"}]
-    ),
+    "returns an unknown scope": provider(get_tools=lambda *given: [{**TOOL, "scope": "root"}]),
     "returns a server without a command": provider(get_mcp_servers=lambda *given: [{"name": "fs"}]),
+    "returns a cycle": provider(get_tools=lambda *given: [{**TOOL, "parameters": CYCLE}]),
+    "returns megabytes of parameters": provider(get_tools=lambda *given: [{**TOOL, "parameters": HUGE}]),
     "returns bytes": provider(get_system_context=lambda *given: b"text"),
     "returns a lone surrogate": provider(get_system_context=lambda *given: "\ud800"),
 }
@@ -132,7 +142,7 @@ async def test_a_provider_that_hangs_is_given_up(injector: Any, bus: Any, meta: 
     async def waits(*given: Any) -> None:
         await asyncio.get_running_loop().create_future()
 
-    hurried = SessionContextInjector(timeout_s=0.05)
+    hurried = SessionContextInjector(timeout_s=0.5)
     hurried.set_event_bus(bus)
     hurried.register(
         provider(
@@ -148,8 +158,103 @@ async def test_a_provider_that_hangs_is_given_up(injector: Any, bus: Any, meta: 
         release.set()
     assert context.system_context_additions == ["good"]
     assert [server.name for server in context.mcp_servers] == ["fs"], "what it had said by then counts"
-    assert context.warnings == ("provider 'bad' did not answer within 0.05 s; what is missing is left out",)
+    assert context.warnings == ("provider 'bad' did not answer within 0.5 s; what is missing is left out",)
     assert [event.code for event in bus.events if event.type == "warning"] == ["provider_timeout"]
+
+
+async def test_a_provider_that_swallows_every_cancellation_is_given_up_too(bus: Any, meta: Any) -> None:
+    """S001-27, HARDENING H6: in each of its methods, and what it said in time counts."""
+
+    async def deaf(*given: Any) -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.get_running_loop().create_future()
+
+    async def late(*given: Any) -> list[Any]:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.get_running_loop().create_future()
+        return [{"name": "fs", "command": "run"}]
+
+    hurried = SessionContextInjector(timeout_s=0.5)
+    hurried.set_event_bus(bus)
+    hurried.register(provider())
+    hurried.register(Good())
+    for methods in ({"get_mcp_servers": late, "get_tools": deaf}, {"get_system_context": deaf}):
+        hurried.register(provider(**methods))
+        async with asyncio.timeout(10):
+            context = await hurried.prepare("ada", meta())
+        assert [server.name for server in context.mcp_servers] == (["fs"] if "get_mcp_servers" in methods else [])
+        assert context.system_context_additions == ["good"]
+        assert context.warnings == ("provider 'bad' did not answer within 0.5 s; what is missing is left out",)
+
+
+async def test_one_that_was_late_is_given_less_time_until_it_is_not(meta: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S001-27: it is asked before every task, and nobody waits as long for it again and again."""
+    monkeypatch.setattr("tertulia.context.injector.AGAIN_S", 0.1)
+    told: list[bool] = []
+
+    async def late(*given: Any) -> str:
+        if not told:
+            await asyncio.get_running_loop().create_future()
+        return "here"
+
+    injector = SessionContextInjector(timeout_s=0.5)
+    injector.register(provider(get_system_context=late))
+    for patience in ("0.5", "0.1", "0.1"):
+        (warning,) = (await injector.prepare("ada", meta())).warnings
+        assert f"within {patience} s" in warning
+    told.append(True)
+    assert (await injector.prepare("ada", meta())).system_context_additions == ["here"]
+    told.clear()
+    (warning,) = (await injector.prepare("ada", meta())).warnings
+    assert "within 0.5 s" in warning
+
+
+async def test_who_is_cancelled_while_a_provider_swallows_it_is_cancelled_all_the_same(meta: Any) -> None:
+    """X-45, HARDENING H1: and no token is left."""
+    asked = asyncio.Event()
+    store = SessionTokenStore()
+
+    async def swallows(*given: Any) -> str:
+        asked.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.get_running_loop().create_future()
+        return "here I am"
+
+    injector = SessionContextInjector(timeout_s=30)
+    injector.set_token_store(store)
+    injector.register(provider(get_system_context=swallows))
+    task = asyncio.create_task(injector.prepare("ada", meta()))
+    async with asyncio.timeout(10):
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert store.size == 0
+
+
+async def test_a_list_that_does_not_end_is_cut(injector: Any, meta: Any) -> None:
+    """S001-27: a list is what calls itself one."""
+
+    class Endless(list[Any]):
+        def __iter__(self) -> Any:
+            return itertools.repeat(TOOL)
+
+    injector.register(provider(get_tools=lambda *given: Endless()))
+    assert [tool.name for tool in (await injector.prepare("ada", meta())).tools] == ["x"]
+
+
+async def test_no_token_of_another_gets_into_a_warning(injector: Any, bus: Any, meta: Any) -> None:
+    """S001-45: in whatever form an error quotes it."""
+    store = SessionTokenStore()
+    injector.set_token_store(store)
+    token = store.generate("eva", "s1")
+    injector.register(provider(get_tools=raising(NotFound(f"nobody has '{token}' or \"{token}\" or {token}"))))
+    (warning,) = (await injector.prepare("ada", meta())).warnings
+    assert token[:8] in warning
+    assert token[:9] not in warning
+    assert token[8:17] not in warning
+    assert bus.events[1].message == warning
 
 
 async def test_a_provider_that_never_comes_back_costs_one_thread_and_not_one_each_time(meta: Any) -> None:
@@ -164,7 +269,7 @@ async def test_a_provider_that_never_comes_back_costs_one_thread_and_not_one_eac
         loop.call_soon_threadsafe(ended.set)
         return "done"
 
-    hurried = SessionContextInjector(timeout_s=0.05)
+    hurried = SessionContextInjector(timeout_s=0.5)
     hurried.register(provider(get_system_context=blocks))
     try:
         await hurried.prepare("ada", meta())

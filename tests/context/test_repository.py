@@ -50,7 +50,9 @@ def test_the_nearest_repository_counts(repository: Path, tmp_path: Path) -> None
     below = repository / "a/b"
     below.mkdir(parents=True)
     assert repository_of(str(below)) == str(repository)
-    (below / ".git").mkdir()
+    (below / ".git").mkdir(0o1555)
+    assert repository_of(str(below)) == str(repository), "a stub of the sandbox is no repository"
+    (below / ".git").chmod(0o755)
     assert repository_of(str(below)) == str(below)
     assert repository_of(str(tmp_path / "nowhere")) is None
 

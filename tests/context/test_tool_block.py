@@ -39,3 +39,11 @@ def test_the_block_shows_the_token_only_where_it_is_given(a_tool: Any) -> None:
     assert "tertulia internal" in block
     assert "TOKEN" not in tool_block(tools, None)
     assert "- two: " in tool_block(tools, None)
+
+
+def test_one_long_tool_does_not_take_the_room_of_all(a_tool: Any) -> None:
+    """Issue 9: the budget is for all texts together."""
+    entry = tool_lines(a_tool(description="d" * 60_000, context="c" * 60_000))
+    assert entry.startswith("- ring: ddd")
+    assert entry.endswith("…")
+    assert len(entry) <= 4_001

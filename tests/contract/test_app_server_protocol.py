@@ -31,12 +31,15 @@ async def alive(server: Server) -> None:
 # ---- hello
 
 
-async def test_initialize_comes_first_and_names_session_and_versions(tmp_path: Path) -> None:
+async def test_initialize_comes_first_and_names_session_versions_and_capabilities(tmp_path: Path) -> None:
+    """X-69: a protocol version, and flags to go by instead of it."""
     async with serving(tmp_path, [], hello=False) as server:
         hello = await server.call("initialize", client={"name": "t", "version": "1"})
         info = await server.call("session/info")
         assert hello["protocol_version"] == info["protocol_version"]
         assert hello["session_id"] == info["session_id"]
+        assert hello["capabilities"]["approvals"] is True
+        assert set(map(type, hello["capabilities"].values())) == {bool}
         assert await server.end() == 0
 
 

@@ -1,36 +1,61 @@
-"""What another agent's id of a conversation is good for."""
+"""What a native id rests on, and how it is written down."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tertulia.conversation.bond import Bond
-from tests.conversation.making import talk, terms
+from tertulia.conversation.bond import STALE, Bond, bond_from, whose
+from tertulia.protocol.ids import ItemId
+from tertulia.protocol.usage import Usage
 
-BOND = Bond("t-1", ("codex", "/home/a/.codex"), "/work", 3)
+CODEX = whose(("codex", "/home/a/.codex"))
+MADE = Bond("t-1", CODEX, "/work", 3, Usage(1, 2, 3, 4, 5), ItemId("i"), "told")
 
 
 @pytest.mark.parametrize(
-    ("agent", "cwd", "revision", "holds"),
+    ("agent", "cwd", "revision", "why"),
     [
-        (("codex", "/home/a/.codex"), "/work", 3, True),
-        (("claude", "/home/a/.codex"), "/work", 3, False),
-        (("codex", "/home/b/.codex"), "/work", 3, False),
-        (("codex", "/home/a/.codex"), "/work/sub", 3, False),
-        (("codex", "/home/a/.codex"), "/work", 4, False),
+        (("codex", "/home/a/.codex"), "/work", 3, None),
+        (("claude", "/home/a/.codex"), "/work", 3, "another agent"),
+        (("codex", "/home/b/.codex"), "/work", 3, "another home"),
+        (("codex", "/home/a/.codex"), "/work/sub", 3, "another directory"),
+        (("codex", "/home/a/.codex"), "/work", 4, "rewritten"),
     ],
 )
 def test_it_holds_for_the_same_agent_home_directory_and_history(
-    agent: tuple[str, ...], cwd: str, revision: int, holds: bool
+    agent: tuple[str, ...], cwd: str, revision: int, why: str | None
 ) -> None:
     """S003-32; DESIGN, native ids."""
-    assert BOND.holds(agent, cwd, revision) is holds
+    found = MADE.mismatch(whose(agent), cwd, revision)
+    assert found is None if why is None else why in (found or "")
 
 
-def test_new_terms_undo_it() -> None:
-    """DESIGN: set_context makes it stale."""
-    conversation = talk()
-    assert conversation.bond is None
-    conversation.bond = BOND
-    conversation.adopt(terms())
-    assert conversation.bond is None
+@pytest.mark.parametrize("revision", [0, 7, STALE])
+def test_it_is_read_back_for_the_history_that_there_is_now(revision: int) -> None:
+    """S003-32: revisions are counted anew by each process."""
+    noted = MADE.noted()
+    assert "revision" not in noted
+    assert "codex" not in str(noted)
+    found = bond_from(noted, revision)
+    assert found is not None
+    assert found.revision == revision
+    assert found.noted() == noted
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        {},
+        {"native_id": 7},
+        {**MADE.noted(), "native_id": "--dangerously-bypass"},
+        {**MADE.noted(), "native_id": ""},
+        {**MADE.noted(), "native_id": "a b"},
+        {**MADE.noted(), "total": "much"},
+    ],
+)
+def test_what_makes_no_sense_is_no_bond(value: Any) -> None:
+    """S003-32: a record may be anybody's; an id becomes an argument of a program."""
+    assert bond_from(value, 0) is None

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.conversation.foreign import AgentFailed, ForeignAgent
+from tertulia.conversation.task import TaskHandle
 from tertulia.errors import UnsupportedByBackend
 from tertulia.executors.continuity_settings import Continuity
 from tertulia.executors.executor import (
@@ -29,9 +30,11 @@ from tertulia.policy.approval_policy import NEVER, UNTRUSTED
 from tertulia.policy.narrowing import TOP
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import UserMessage, text_parts
+from tertulia.protocol.records import Noted
 from tertulia.protocol.storage import HeadersOnly
 from tertulia.protocol.usage import Usage
 from tests.conversation.floors import Standing, standing
+from tests.conversation.making import KeepingJournal, talk, terms
 
 RIGHTS = replace(TOP, approval_policy=NEVER)
 
@@ -62,11 +65,15 @@ class Actor:
         self._runs = list(runs)
         self.can_ask = can_ask
         self.assignments: list[Assignment] = []
+        self.forgotten: list[str] = []
 
     async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
         self.assignments.append(assignment)
         for step in self._runs.pop(0):
             yield step
+
+    async def forget(self, conversation: str) -> None:
+        self.forgotten.append(conversation)
 
 
 def agent(actor: Actor, **resuming: Any) -> ForeignAgent:
@@ -105,9 +112,11 @@ async def test_of_several_messages_the_one_that_the_agent_calls_its_result_is_th
 async def test_an_agent_that_gives_up_fails_the_task(ending: Step | None, code: str) -> None:
     """S003-30; an interrupted run gets its terminal event."""
     stands = calm()
+    stands.talk.task = task = TaskHandle(stands.floor.task_id, 0.0)
     with pytest.raises(AgentFailed) as failed:
         await ask(agent(Actor([ending] if ending else [])), stands)
     assert failed.value.code == code
+    assert task.reason == ("interrupted" if code == "interrupted" else None), "it ends like one that was stopped"
 
 
 async def test_what_it_cost_is_charged_and_handed_to_its_next_run() -> None:
@@ -306,3 +315,92 @@ async def test_an_agent_that_goes_on_after_its_task_was_given_up_is_heard_no_mor
     with pytest.raises(asyncio.CancelledError):
         await ask(agent(actor), stands)
     assert [item.text for item in stands.talk.history.messages()] == ["hello", "in time"]
+
+
+async def test_a_message_that_never_came_to_it_is_told_with_the_next_one() -> None:
+    """S003-04, S003-32: a task that ended before its agent was asked; then its own memory is not enough."""
+    stands = calm()
+    actor = Actor(answer("a"), answer("b"), answer("c"))
+    doing = agent(actor)
+    await ask(doing, stands, "first")
+    stands.floor.say([UserMessage(new_item_id(), text_parts("lost"))])
+    stands.told()
+    await ask(doing, stands, "second")
+    assert actor.assignments[-1].resume is None
+    assert [actor.assignments[-1].prompt.count(text) for text in ("User: first", "User: lost", "second")] == [1, 1, 1]
+    (warning,) = [event.data for event in stands.told() if event.type == "warning"]
+    assert warning.code == "resume_failed"
+    assert "not told all" in warning.message
+    await ask(doing, stands, "third")
+    assert (actor.assignments[-1].resume, actor.assignments[-1].prompt) == ("t-1", "third")
+
+
+async def test_what_we_said_ourselves_makes_no_difference_to_it() -> None:
+    """S003-32: what is injected is told beside the prompt, if at all."""
+    stands = calm()
+    actor = Actor(answer("a"), answer("b"))
+    doing = agent(actor)
+    await ask(doing, stands, "first")
+    stands.talk.instruct([UserMessage(new_item_id(), text_parts("<note>"), injected=True)])
+    await ask(doing, stands, "second")
+    assert actor.assignments[-1].resume == "t-1"
+
+
+async def test_its_id_is_noted_after_each_run_and_taken_back_where_there_is_none() -> None:
+    """S003-32, S003-33: for later lives of the session; kept for `resume`, dropped for `new_session`."""
+    journal = KeepingJournal()
+    stands = Standing(talk(terms(rights=RIGHTS), journal=journal))
+    actor = Actor(answer("a"), [NativeId("t-2"), Failed("no")])
+    doing = agent(actor, retry="new_session")
+    await ask(doing, stands)
+    (first,) = [record for record in journal.kept if isinstance(record, Noted)]
+    assert first.value is not None
+    newest = next(stands.talk.history.snapshot().newest_first()).items[-1].id
+    assert (first.name, first.value["native_id"], first.value["upto"]) == ("bond", "t-1", newest)
+    with pytest.raises(AgentFailed):
+        await ask(doing, stands)
+    assert journal.kept[-1] == Noted(stands.talk.id, "bond")
+
+
+async def test_for_one_that_has_no_ids_nothing_is_noted() -> None:
+    """S003-32: nothing is written where there is nothing to remember, and nothing was."""
+    journal = KeepingJournal()
+    stands = Standing(talk(terms(rights=RIGHTS), journal=journal))
+    await ask(agent(Actor(answer("a", None))), stands)
+    assert not any(isinstance(record, Noted) for record in journal.kept)
+
+
+async def test_one_that_was_given_another_conversation_meanwhile_is_told_to_leave() -> None:
+    """Issue 11, 4: its conversation has another backend now, and no task will come."""
+    stands = calm()
+    actor = Actor(answer("a"), answer("b"))
+    stands.talk.terms = replace(stands.talk.terms, backend="actor")
+    await ask(agent(actor), stands)
+    assert actor.forgotten == []
+    stands.talk.terms = replace(stands.talk.terms, backend="native")
+    await ask(agent(actor), stands)
+    assert actor.forgotten == [stands.talk.id]
+
+
+@pytest.mark.parametrize(("steps", "resume"), [(1, None), (2, "t-1")])
+async def test_one_that_was_stopped_before_it_said_anything_is_told_all_again(steps: int, resume: str | None) -> None:
+    """S003-30, S003-33: it may never have read its prompt; that it has begun a talk proves nothing."""
+    stands = calm()
+    actor = Actor([NativeId("t-1"), AgentText("m", "half"), AgentText("n", "way")], answer("b"))
+    real, seen = actor.run, 0
+
+    async def run(assignment: Assignment) -> AsyncGenerator[Step, None]:
+        nonlocal seen
+        async for step in real(assignment):
+            if len(actor.assignments) == 1 and seen == steps:
+                raise asyncio.CancelledError
+            seen += 1
+            yield step
+
+    actor.run = run  # type: ignore[method-assign]
+    doing = agent(actor)
+    with pytest.raises(asyncio.CancelledError):
+        await ask(doing, stands, "first")
+    await ask(doing, stands, "second")
+    assert actor.assignments[-1].resume == resume
+    assert ("User: first" in actor.assignments[-1].prompt) == (resume is None)

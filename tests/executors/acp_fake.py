@@ -1,7 +1,8 @@
 """An ACP agent of our own that is a program: `acp_fake.py MODE`. Standard library only, no model.
 
-MODE says how it starts; what it does is said by the prompt, one order a line: `say TEXT`, `ask KIND`, `read PATH`,
-`write PATH TEXT`, `run COMMAND`, `call TOOL`, `crash`, `hang`, … It writes down every message in HOME/received.
+MODE says how it starts, or which method it does not answer; what it does is said by the prompt, one order a line:
+`say TEXT`, `ask KIND`, `read PATH`, `write PATH TEXT`, `run COMMAND`, `call TOOL`, `crash`, `hang`, … It writes down
+every message in HOME/received.
 """
 
 from __future__ import annotations
@@ -200,14 +201,54 @@ def environment(session: str, rest: str) -> None:
     chunk(session, os.environ.get(rest, ""))
 
 
+def noise(session: str, rest: str) -> None:
+    """Everything that is no message, and messages of nobody."""
+    deep = {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": {}}}
+    for _ in range(400):
+        deep["params"]["update"] = {"sessionUpdate": "odd", "more": deep["params"]["update"]}  # type: ignore[index]
+    ours: list[Any] = [
+        {"id": [], "result": 1}, {"id": 0, "error": "no"}, {"id": True}, {"method": 7}, {"id": 99, "result": {}}, {},
+        {"id": None, "method": "session/request_permission"}, {"id": 5, "method": "no/such"}, {"method": "no/such"},
+        {"method": "session/update", "params": []}, {"method": "session/update", "params": {"sessionId": "other"}},
+        {"id": "f", "method": "fs/read_text_file", "params": {"sessionId": session, "path": 7}}, deep,
+        {"id": "t", "method": "terminal/create", "params": {"sessionId": session, "command": []}},
+        {"id": "o", "method": "terminal/output", "params": {"sessionId": session, "terminalId": {}}},
+    ]  # fmt: skip
+    for content in (None, 7, [], {"type": "text"}, {"type": "text", "text": 7}, {"type": "image", "data": "x"}):
+        update(session, "agent_message_chunk", content=content)
+    for call in ({}, {"toolCallId": 7}, {"toolCallId": "x" * 1000}, {"toolCallId": "y", "status": [], "content": 7}):
+        update(session, "tool_call", **call)
+    update(session, "plan", entries=7)
+    for line in ours:
+        sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.write('{"jsonrpc": "2.0", "id"\n[1, 2]\n"text"\nnull\n\x00\x00\n' + "{" * 5000 + "\n")
+    sys.stdout.flush()
+    chunk(session, "still here")
+
+
+def leave(session: str, rest: str) -> None:
+    """Asks for something and does not wait for the answer."""
+    method, _, given = rest.partition(" ")
+    send(id="left", method=method, params={"sessionId": session, **json.loads(given)})
+
+
+def stubborn(session: str, rest: str) -> NoReturn:
+    """Reads, and does nothing of what it is told."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    update(session, "tool_call", toolCallId="t1", title="sleep", kind="execute", rawInput={"command": "sleep 9"})
+    Path(rest).write_text(str(os.getpid()))
+    while True:
+        receive()
+
+
 def limit(session: str, rest: str) -> str:
     return rest
 
 
 ORDERS = {
     "ask": permission, "call": call, "crash": crash, "daemon": daemon, "environment": environment, "flood": flood,
-    "hang": hang, "hang_hard": hang_hard, "long": long, "read": read, "run": run, "start": start, "stop": limit,
-    "tools": tools, "write": write,
+    "hang": hang, "hang_hard": hang_hard, "leave": leave, "long": long, "noise": noise, "read": read, "run": run,
+    "start": start, "stop": limit, "stubborn": stubborn, "tools": tools, "write": write,
 }  # fmt: skip
 
 
@@ -265,7 +306,7 @@ def main() -> None:
         sys.exit(0)
     while True:
         message = receive()
-        if "method" not in message or "id" not in message or MODE == "silent":
+        if "method" not in message or "id" not in message or MODE in ("silent", message["method"]):
             continue
         result = answer(message)
         if result is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ def acp_table(mode: str = "good", **fields: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def guests(mode: str = "good", *, table: Mapping[str, Any] = {}, **fields: Any) -> AsyncIterator[Stage]:
-    """A session with one such agent, `acp:fake`."""
-    async with stage(acp={"fake": acp_table(mode, **table)}, **fields) as acting:
+async def guests(
+    mode: str = "good", *, table: Mapping[str, Any] = {}, replies: Sequence[Any] = (), **fields: Any
+) -> AsyncIterator[Stage]:
+    """A session with one such agent, `acp:fake`. `replies`: those of its own model."""
+    async with stage(*replies, acp={"fake": acp_table(mode, **table)}, **fields) as acting:
         yield acting
 
 

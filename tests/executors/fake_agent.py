@@ -102,6 +102,48 @@ def daemon(arguments: list[str]) -> None:
     tell(str(left.pid))
 
 
+def holder(arguments: list[str]) -> None:
+    """Leaves somebody behind who has its standard output and says something from time to time."""
+    script = "import os, signal; os.write(1, b'late\\n'); signal.pause()"
+    left = subprocess.Popen([sys.executable, "-S", "-c", script], start_new_session=True, stderr=-3)
+    say(type="turn.started")
+    item("completed", 0, "agent_message", text=str(left.pid))
+    say(type="turn.completed", usage={})
+
+
+def deaf(arguments: list[str]) -> None:
+    """Does not read what it is told."""
+    say(type="turn.started")
+    item("completed", 0, "agent_message", text="I know")
+    if arguments:
+        Path(arguments[0]).write_text("begun")
+        signal.pause()
+    say(type="turn.completed", usage={})
+
+
+def fails_after(arguments: list[str]) -> NoReturn:
+    say(type="turn.completed", usage={})
+    sys.exit(1)
+
+
+def repeats(arguments: list[str]) -> None:
+    """Says everything twice, under one id, and of itself twice who it is."""
+    say(type="thread.started", thread_id="t-1")
+    say(type="thread.started", thread_id="t-2")
+    for text in ("one", "two"):
+        item("started", 0, "mcp_tool_call", server="s" * 100_000, tool="t\n\x1b[31m", arguments={})
+        item("completed", 0, "mcp_tool_call", server="s", tool="t", arguments={}, status="completed", result=text)
+        item("completed", 1, "agent_message", text=text)
+        item("completed", 2, "reasoning", text=text)
+    deep: Any = {}
+    for _ in range(400):
+        deep = {"deep": deep}
+    say(type="odd", **deep)
+    say(type="turn.completed", usage={"input_tokens": 9, "output_tokens": 9})
+    say(type="turn.completed", usage={"input_tokens": 5, "output_tokens": 2, "cached_input_tokens": -7})
+    say(type="turn.completed", usage={"input_tokens": 10**30, "output_tokens": True})
+
+
 def noisy(arguments: list[str]) -> None:
     sys.stderr.write("e" * 600_000 + "\n")
     tell("fine")
@@ -147,6 +189,14 @@ def caller(arguments: list[str]) -> None:
     tell(json.dumps({"tools": tools, "results": results, "code": server.returncode}))
 
 
+def door(arguments: list[str]) -> None:
+    """Shows others the way to the MCP server that it was given, and waits until they are done."""
+    home = Path(os.environ["HOME"])
+    os.mkfifo(home / "gate")
+    (home / "door").write_text(json.loads(arguments[arguments.index("--server") + 2])[-1])
+    tell((home / "gate").read_text())
+
+
 def reads(arguments: list[str]) -> None:
     (path,) = arguments
     line = Path("/proc/self/cmdline").read_text()
@@ -178,13 +228,17 @@ MODES = {
     "chatty": chatty,
     "codex": codex,
     "daemon": daemon,
+    "deaf": deaf,
+    "door": door,
     "echo": lambda _: tell(sys.stdin.read()),
     "environment": lambda _: tell(json.dumps(dict(os.environ))),
     "exits": exits,
+    "fails_after": fails_after,
     "flood": flood,
     "flood_of": flood_of,
     "hang": hang,
     "hang_hard": hang_hard,
+    "holder": holder,
     "html": lambda _: tell("<html>\n<body>502 Bad Gateway</body>\n</html>"),
     "late": late,
     "logged_out": logged_out,
@@ -192,6 +246,7 @@ MODES = {
     "noisy": noisy,
     "old": old,
     "reads": reads,
+    "repeats": repeats,
 }
 
 if __name__ == "__main__":

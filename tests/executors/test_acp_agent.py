@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tertulia.executors.acp_agent import AcpExecutor
 from tertulia.executors.executor import Assignment, Ending, Failed, Finished, NativeId, UsageReport
 from tests.executors.acp_hosts import acp_crew
 from tests.executors.acp_stage import received
@@ -107,4 +109,35 @@ async def test_closing_the_steps_stops_the_agent_and_keeps_it(tmp_path: Path) ->
         assert received(tmp_path, "session/cancel") == [{"sessionId": first.id}]
         again = await crew.run(executor, "hello", resume=first.id)
         assert answer(again)["heard"][-1] == "hello"
+        await executor.close()
+
+
+async def test_no_room_for_a_home_is_a_failure_and_nothing_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contract of `Executor`: failures are told, never raised."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
+    async with acp_crew(tmp_path) as crew:
+        steps = await crew.run(crew.executor(), "hello", private=True)
+    assert steps == [Failed("fake cannot be started: No such file or directory")]
+    assert not (tmp_path / "received").exists()
+
+
+async def test_a_directory_that_is_gone_is_a_failure_and_it_works_again_when_it_is_back(tmp_path: Path) -> None:
+    """Issue 11, bad input: the directory that it works in vanished between two tasks."""
+    place = tmp_path / "place"
+    place.mkdir()
+
+    async def asked(executor: AcpExecutor, prompt: str, **fields: Any) -> list[Any]:
+        assignment = Assignment(prompt=prompt, cwd=str(place), conversation="c", roots=("/",), **fields)
+        return [step async for step in executor.run(assignment)]
+
+    async with acp_crew(tmp_path) as crew:
+        executor = crew.executor()
+        first = await asked(executor, "one")
+        place.rmdir()
+        await executor.forget("c")
+        (failed,) = await asked(executor, "two")
+        assert isinstance(failed, Failed)
+        assert "place" in failed.message
+        place.mkdir()
+        assert answer(await asked(executor, "three"))["pid"] != answer(first)["pid"]
         await executor.close()

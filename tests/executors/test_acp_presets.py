@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tertulia.errors import InvalidParams
-from tertulia.executors.acp_presets import PRESETS, acp_agents_from_wire
+from tertulia.executors.acp_presets import PRESETS, UNTESTED, acp_agents_from_wire
+from tests.agents.acp_installed import REAL_ACP
 
 
 def test_every_preset_has_a_program_and_a_way_to_get_it() -> None:
@@ -17,6 +18,11 @@ def test_every_preset_has_a_program_and_a_way_to_get_it() -> None:
         assert preset.program.can_ask
     assert {name for name, preset in PRESETS.items() if preset.hears_system} == {"codex", "claude"}
     assert {name for name, preset in PRESETS.items() if preset.sandbox} == {"codex", "claude"}
+
+
+def test_those_that_no_test_has_run_are_named() -> None:
+    """Issue 11, 5: nobody is told that an agent works which nobody has seen at work."""
+    assert {f"acp:{name}" for name in PRESETS.keys() - REAL_ACP.keys()} == UNTESTED
 
 
 def test_the_users_own_come_after_them() -> None:

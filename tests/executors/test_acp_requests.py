@@ -124,6 +124,27 @@ def test_no_character_is_cut_in_two() -> None:
     assert terminal.shown() == ("é", True)
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"name": "--split-string", "value": "touch /x"},
+        {"name": "-i", "value": ""},
+        {"name": "", "value": "x"},
+        {"name": "A=B", "value": "x"},
+        {"name": "A", "value": "a\0b"},
+        {"name": "A", "value": 7},
+        {"value": "x"},
+    ],
+)
+async def test_what_is_no_variable_is_refused_and_nothing_runs(entry: dict[str, Any]) -> None:
+    """HARDENING A: they become arguments of `env`, and an argument of it can be another command."""
+    asking, told = requests(House())
+    params = {"command": "ls", "env": [{"name": "GOOD", "value": "x"}, entry]}
+    with pytest.raises(InvalidParams, match="env"):
+        await asking.serve("terminal/create", params)
+    assert told == []
+
+
 async def test_where_nobody_is_there_nothing_is_allowed() -> None:
     """And what ACP does not know is not there."""
     asking, _ = requests(None)

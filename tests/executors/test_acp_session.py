@@ -71,6 +71,16 @@ def test_the_system_part_goes_the_way_that_the_agent_reads() -> None:
     assert prompt_of(assignment(), "something") == "go"
 
 
+@pytest.mark.parametrize(("definition", "changed"), [(CODEX, ""), (CLAUDE, "new"), (QWEN, "")])
+def test_a_session_that_is_taken_up_knows_what_it_was_told(definition: AcpDefinition, changed: str) -> None:
+    """X-50: once, in whatever life of the program; settings count for sessions that begin."""
+    first = assignment(additions=("old",))
+    same = assignment(additions=("old",), resume="s-1", told=first.digest)
+    other = assignment(additions=("new",), resume="s-1", told=first.digest)
+    assert told_in(definition, same, "old") == "old"
+    assert told_in(definition, other, "new") == changed
+
+
 def test_what_is_too_long_for_a_variable_is_told_before_the_prompt() -> None:
     """X-50: the kernel's limit; nothing is cut."""
     long = assignment(additions=("é" * 100_000,))

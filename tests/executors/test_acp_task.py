@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tertulia.errors import Cancelled, ModelError
@@ -9,6 +11,7 @@ from tertulia.executors import acp_task
 from tertulia.executors.acp_pipe import AcpPipe
 from tertulia.executors.acp_task import AcpTask
 from tertulia.executors.executor import AgentDelta, AgentText, Failed, Finished, Interrupted, UsageReport
+from tertulia.executors.host import Consent, Question
 from tertulia.protocol.usage import Usage
 from tests.executors.acp_hosts import House
 
@@ -66,6 +69,52 @@ async def test_given_up_it_hears_nothing_and_allows_nothing() -> None:
     with pytest.raises(Cancelled):
         await task.serve("fs/write_text_file", {"path": "/a", "content": "x"})
     assert (house.asked, house.files) == ([], {})
+
+
+class Slow(House):
+    """Somebody who thinks about it, and what is done when he is not asked any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asks = asyncio.Event()
+        self.given_up = 0
+
+    async def permit(self, question: Question) -> Consent:
+        self.asks.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.given_up += 1
+        raise AssertionError
+
+
+@pytest.mark.parametrize("how", ["close", "give_up"])
+async def test_what_is_still_asked_when_it_is_over_is_denied(how: str) -> None:
+    """HARDENING I6: nobody is asked on behalf of a task that is over; the agent gets its answer all the same."""
+    house = Slow()
+    task = AcpTask(house)
+    asking = asyncio.create_task(task.serve("session/request_permission", {}))
+    await house.asks.wait()
+    if how == "give_up":
+        task.give_up()
+    await task.close()
+    assert house.given_up == 1
+    assert await asking == {"outcome": {"outcome": "cancelled"}}
+    with pytest.raises(Cancelled):
+        await task.serve("terminal/create", {"command": "ls"})
+    await task.close()
+
+
+async def test_somebody_elses_cancellation_is_not_kept() -> None:
+    """The connection is closed: whoever serves it stops."""
+    house = Slow()
+    task = AcpTask(house)
+    asking = asyncio.create_task(task.serve("session/request_permission", {}))
+    await house.asks.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await task.close()
 
 
 async def test_steps_that_nobody_reads_hold_the_agent_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import tempfile
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 import pytest
@@ -125,6 +125,33 @@ async def test_what_goes_wrong_is_one_sentence_with_the_way_out(
     expected = Failed(expected.message.replace("{program}", definition.command[0]), expected.code)
     async with crew(tmp_path) as made:
         assert await made.ending(definition) == expected
+
+
+async def test_who_says_that_it_succeeded_has_whatever_its_exit_code_says(tmp_path: Path) -> None:
+    """S003-30: a task that was done is not done again because a program left badly; words alone are no such thing."""
+    async with crew(tmp_path) as made:
+        assert await made.ending(fake("fails_after", output="codex-jsonl")) == Finished(None)
+        assert isinstance(await made.ending(fake("fails_after")), Failed)
+
+
+@pytest.mark.parametrize("characters", [40_000, 5_000_000])
+async def test_one_that_does_not_read_its_prompt_holds_nobody_up(tmp_path: Path, characters: int) -> None:
+    """S003-22, issue 11, bad input: more than a pipe holds, and nobody at its other end."""
+    async with crew(tmp_path) as made:
+        assert await made.ending(fake("deaf", output="codex-jsonl"), "x" * characters) == Finished("I know")
+        executor, mark = made.executor(fake("deaf", str(tmp_path / "mark"), output="codex-jsonl")), tmp_path / "mark"
+        steps = executor.run(Assignment(prompt="x" * characters, cwd="/"))
+        assert isinstance(await anext(steps), AgentText)
+        await until(mark.exists)
+        await steps.aclose()
+
+
+async def test_who_is_left_behind_with_its_output_is_not_waited_for(tmp_path: Path) -> None:
+    """HARDENING C11, issue 11, bad input: daemons that hold standard output open."""
+    async with crew(tmp_path) as made:
+        ending = await made.ending(fake("holder", output="codex-jsonl"))
+        assert isinstance(ending, Finished)
+        assert not is_alive(int(ending.text or 0))
 
 
 async def test_a_directory_that_is_not_there_is_a_failure_and_nothing_ran(tmp_path: Path) -> None:
@@ -287,6 +314,43 @@ async def test_cancelling_the_reader_ends_the_tree(tmp_path: Path) -> None:
         assert left
         assert not any(map(is_alive, left))
     assert kinds(seen) == ["NativeId", "Begun"]
+
+
+@pytest.mark.parametrize("rounds", range(8))
+async def test_cancelled_at_any_moment_it_leaves_nothing(
+    tmp_path: Path, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S003-30, HARDENING I6: before it starts, while it starts, and after; its home goes too."""
+    mark = tmp_path / "mark"
+    (tmp_path / "places").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "places"))
+    async with crew(tmp_path) as made:
+        executor = made.executor(fake("hang", str(mark), output="codex-jsonl"))
+        seen: list[Step] = []
+
+        async def read() -> None:
+            async with aclosing(executor.run(Assignment(prompt="", cwd="/", private=True, additions=("x",)))) as steps:
+                seen.extend([step async for step in steps])
+
+        reading = asyncio.create_task(read())
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        if rounds == 7:
+            await until(mark.exists)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert not any(str(mark) in line for line in _command_lines())
+    assert not [step for step in seen if isinstance(step, Ending)]
+    assert list((tmp_path / "places").iterdir()) == []
+
+
+def _command_lines() -> list[str]:
+    lines: list[str] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            lines.append(path.read_text(errors="replace"))
+    return lines
 
 
 async def test_what_it_is_told_is_a_file_that_only_it_can_see(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_the_prompt_is_never_an_argument() -> None:
     assignment = asked(prompt="a\0b\ud800" + "x" * 1_000_000, additions=("told",))
     for definition in (CODEX, CLAUDE):
         assert all(len(word) < 10_000 for word in command_line("x", definition, assignment))
-        assert standard_input(definition, assignment).startswith(b"a\0b?xxx")
+        assert standard_input(definition, assignment, "a-layer").startswith(b"a\0b?xxx")
 
 
 def test_in_a_workspace_it_may_write_what_we_may(tmp_path: Path) -> None:
@@ -92,20 +92,23 @@ def test_tools_that_the_conversation_has_no_right_to_are_taken_from_it() -> None
 
 
 def test_the_system_part_goes_in_each_run_in_the_agents_own_way() -> None:
-    """X-63: in each run, resumed ones too; what is told may contain anything."""
+    """X-63: in each run, resumed ones too; what is told may contain anything, and only its reader sees it."""
     told = ('say "hi"\n{json} {text} {id} 😀', "", "more\0")
     text = 'say "hi"\n{json} {text} {id} 😀\n\nmore'
     for resume in (None, "t-1"):
-        line = command_line("codex", CODEX, asked(additions=told, resume=resume))
-        (word,) = [word for word in line if word.startswith("developer_instructions")]
-        assert tomllib.loads(word) == {"developer_instructions": text}
+        line = command_line("codex", CODEX, asked(additions=told, resume=resume), (), "/the/file", "a-layer")
+        assert line[line.index("--profile") + 1] == "a-layer"
+        assert not any("hi" in word for word in line)
         line = command_line("claude", CLAUDE, asked(additions=told, resume=resume), (), "/the/file")
         assert line[line.index("--append-system-prompt-file") + 1] == "/the/file"
         assert not any("hi" in word for word in line)
-        assert standard_input(CLAUDE, asked(additions=told)) == b"p"
+        assert standard_input(CLAUDE, asked(additions=told, resume=resume)) == b"p"
         mine = replace(CLAUDE, system=("--told", "{text}"))
         line = command_line("mine", mine, asked(additions=told, resume=resume))
         assert line[line.index("--told") + 1] == text
+        mine = replace(CLAUDE, system=("told={json}",))
+        (word,) = [word for word in command_line("mine", mine, asked(additions=told)) if word.startswith("told=")]
+        assert json.loads(word.removeprefix("told=")) == text
 
 
 def test_a_file_holds_more_than_an_argument_could() -> None:
@@ -114,15 +117,40 @@ def test_a_file_holds_more_than_an_argument_could() -> None:
     assert "/the/file" in command_line("claude", CLAUDE, assignment, (), "/the/file")
     assert standard_input(CLAUDE, assignment) == b"p"
     assert "/the/file" not in command_line("claude", CLAUDE, asked(), (), "/the/file")
+    assert standard_input(CODEX, assignment, "a-layer") == b"p"
+    assert "--profile" not in command_line("codex", CODEX, asked(), (), "", "")
 
 
-@pytest.mark.parametrize("definition", [ExecutorDefinition(command=("mine",)), CODEX])
+@pytest.mark.parametrize(
+    "definition",
+    [
+        ExecutorDefinition(command=("mine",)),
+        ExecutorDefinition(command=("mine",), system=("{text}",)),
+        CODEX,
+    ],
+)
 def test_without_another_way_it_stands_before_the_prompt(definition: ExecutorDefinition) -> None:
-    """X-50: one that has no flag for it, or more to be told than an argument can hold."""
-    told = "be brief" if not definition.system else "be brief " * 20_000
+    """X-50: one that has no flag for it, more to be told than an argument can hold, no room for a layer."""
+    told = "be brief " * 20_000
     assignment = asked(additions=(told,))
     assert standard_input(definition, assignment) == f"{told}\n\np".encode()
     assert not any("be brief" in word for word in command_line("mine", definition, assignment))
+
+
+@pytest.mark.parametrize(
+    ("definition", "layer"), [(ExecutorDefinition(command=("mine",)), ""), (CODEX, ""), (CODEX, "a-layer")]
+)
+def test_one_that_goes_on_is_told_before_the_prompt_what_has_changed(
+    definition: ExecutorDefinition, layer: str
+) -> None:
+    """X-50: Codex takes its settings for a talk when that begins, and remembers what stood before a prompt."""
+    first = asked(additions=("be brief",))
+    same = asked(additions=("be brief",), resume="t-1", told=first.digest)
+    other = asked(additions=("be long",), resume="t-1", told=first.digest)
+    assert standard_input(definition, first, layer) == (b"p" if layer else b"be brief\n\np")
+    assert standard_input(definition, same, layer) == b"p"
+    assert standard_input(definition, other, layer) == b"be long\n\np"
+    assert standard_input(definition, asked(resume="t-1", told=first.digest), layer) == b"p"
 
 
 def test_its_one_mcp_server_is_ours() -> None:

@@ -138,6 +138,8 @@ def test_a_previous_result_of_another_question_leaves_the_question_in_history() 
         ({"value": 42}, "42"),
         ({"value": {"text": "inner", "token": "SECRET"}}, "inner"),
         ({"value": [{"type": "text", "text": "one"}, "two"]}, "one\ntwo"),
+        ({"value": {"passed": 3, "files": ["a.py"]}, "session_id": "SECRET"}, '{"passed":3,"files":["a.py"]}'),
+        ({"value": [{"n": 1}], "token": "SECRET"}, '[{"n":1}]'),
         ([{"text": "a"}, {"events": ["SECRET"]}, "b"], "a\nb"),
     ],
 )

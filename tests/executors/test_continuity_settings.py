@@ -50,8 +50,11 @@ def test_an_empty_variable_is_none() -> None:
     [
         ({"mode": "of"}, "executors.history.mode must be one of"),
         ({"mode": 1}, "executors.history.mode"),
-        ({"max_messages": "4"}, "executors.history.max_messages must be a whole number of at least 0"),
-        ({"per_message_max_chars": 0}, "at least 1"),
+        ({"max_messages": "4"}, "executors.history.max_messages must be a whole number from 0 to"),
+        ({"per_message_max_chars": 0}, "from 1 to"),
+        ({"max_messages": 10**30}, "not a larger one"),
+        ({"max_messages": -(10**5000)}, "not a larger one"),
+        ({"max_chars": True}, "not True"),
         ({"max_char": 4}, "did you mean max_chars"),
         ({"zzz": 4}, "there are mode"),
         ({"chat": 4}, "executors.history.chat must be a table"),

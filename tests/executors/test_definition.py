@@ -28,6 +28,7 @@ FULL: dict[str, Any] = {
     "env": {"MODE": "quiet"},
     "env_vars": ["AGENT_KEY"],
     "isolated_home": True,
+    "hears_once": True,
     "strategy": "transcript",
     "on_resume_failure": "fail",
     "retry": "new-session",
@@ -59,6 +60,7 @@ def test_every_key_is_read_into_one_form() -> None:
         env={"MODE": "quiet"},
         env_vars=("AGENT_KEY",),
         isolated_home=True,
+        hears_once=True,
         resuming=Resuming(strategy="transcript", on_resume_failure="fail", retry="new_session"),
         version=("version",),
         install="pip install agent",
@@ -75,13 +77,20 @@ def test_a_table_changes_what_a_preset_says_and_nothing_else() -> None:
     assert executor_from_wire("codex", {}, below) == below
 
 
+def test_a_program_may_stand_alone_with_its_arguments_beside_it() -> None:
+    """As in the tables of MCP servers and ACP agents."""
+    made = executor_from_wire("mine", {"command": "agent", "args": ["--print"]}, None)
+    assert (made.command, made.args) == (("agent",), ("--print",))
+
+
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
         ({}, "executors.mine.command is missing: the program and its first arguments, as a list"),
         ({"command": []}, "executors.mine.command must name a program"),
         ({"command": [""]}, "executors.mine.command must name a program"),
-        ({"command": "agent"}, "executors.mine.command must be a list of arguments, none of them with a NUL"),
+        ({"command": 3}, "executors.mine.command must be a list of arguments, none of them with a NUL"),
+        ({"command": ""}, "executors.mine.command must name a program"),
         ({"command": ["a\0b"]}, "executors.mine.command must be a list of arguments, none of them with a NUL"),
         ({"comand": ["a"]}, "executors.mine has no 'comand'; did you mean command?"),
         ({"command": ["a"], "resume": ["--last"]}, "executors.mine.resume must have a place for {id}"),

@@ -35,3 +35,13 @@ def test_every_parser_takes_any_bytes_and_ends_exactly_once(make: type[CodexJson
 def test_an_assignment_without_more_is_a_fresh_run() -> None:
     assignment = Assignment("do it", "/workspace")
     assert (assignment.resume, assignment.additions, dict(assignment.variables)) == (None, (), {})
+
+
+def test_a_change_of_what_an_agent_is_told_is_seen() -> None:
+    """X-50: texts that only join alike are different ones; halves of characters do no harm."""
+    told = [("a", "b"), ("ab",), ("a\ud800", "b"), ()]
+    assert len({Assignment("do it", "/", additions=additions).digest for additions in told}) == 4
+    first = Assignment("do it", "/", additions=("a", "b"))
+    assert Assignment("go on", "/", resume="t", told=first.digest, additions=("a", "b")).is_told_already
+    assert not Assignment("go on", "/", resume="t", told=first.digest, additions=("c",)).is_told_already
+    assert not Assignment("anew", "/", told=first.digest, additions=("a", "b")).is_told_already

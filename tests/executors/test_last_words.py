@@ -56,6 +56,12 @@ def test_a_screen_obeys_nothing_of_it() -> None:
             "error: unknown option '--x'",
             f"agent exited with code 2: error: unknown option '--x' {OLD}",
         ),
+        (
+            "",
+            1,
+            "Error: config profile `tertulia-1` not found",
+            f"agent exited with code 1: Error: config profile `tertulia-1` not found {OLD}",
+        ),
     ],
 )
 def test_the_sentence_says_what_happened_and_what_to_do(said: str, code: int, stderr: str, sentence: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -91,6 +91,26 @@ def test_deltas_carry_their_offset_and_the_whole_has_their_id() -> None:
     assert pieces == [e.AgentMessageDelta("ab", ItemId("run:1"), 0), e.AgentMessageDelta("cde", ItemId("run:1"), 2)]
     assert room.tell(ThoughtDelta("2", "x")) == [e.AgentReasoningDelta("x", ItemId("run:2"), 0)]
     assert room.tell(AgentText("1", "abcde")) == [e.AgentMessage("abcde", ItemId("run:1"))]
+
+
+def test_an_id_that_is_given_twice_is_two_messages() -> None:
+    """Issue 11, bad input: an item of a history has one id, and nothing is lost."""
+    room = newsroom()
+    said = [AgentDelta("1", "a"), AgentText("1", "a"), AgentDelta("1", "b"), AgentText("1", "b"), AgentText("1", "c")]
+    events: list[Any] = [room.tell(step)[0] for step in said]
+    assert [event.item_id for event in events] == ["run:1", "run:1", "run:1~2", "run:1~2", "run:1~3"]
+    assert [events[0].offset, events[2].offset] == [0, 0]
+
+
+def test_names_of_tools_are_names() -> None:
+    """Issue 11, bad input: an agent may call its tools what it likes, but not at any length."""
+    act = McpCall("s" * 10_000, "t" * 10_000)
+    step = Done("c", "n" * 10_000, {}, act, success=True, output="out")
+    begun, finer, finer_end, ended = newsroom().tell(step)
+    shown: list[Any] = [begun, ended]
+    assert all(0 < len(event.name) <= 200 for event in shown)
+    shown = [finer, finer_end]
+    assert all(0 < len(name) <= 200 for event in shown for name in (event.server, event.tool))
 
 
 def test_deltas_of_a_message_without_end_are_told_as_far_as_a_message_can_be_long() -> None:

@@ -7,6 +7,7 @@ import json
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
 from tertulia.mcp.lines import Lines
+from tertulia.mcp.server import MODERN
 
 SEEDS = [
     b'{"jsonrpc":"2.0","id":1,"result":{"tools":[],"text":"\\ud83d\\ude00 \\ud800"}}',
@@ -26,7 +27,7 @@ def fuzz(data: bytes) -> None:
     """A line is a message that can be said again and answered, or it is counted as dropped."""
     for modern in (False, True):
         lines = Lines("fuzzed")
-        lines.modern = modern
+        lines.version = MODERN if modern else "2025-11-25"
         lines.written(_ASKED)
         message = lines.read(data)
         assert (message is None) == (lines.dropped.total() == 1)

@@ -14,7 +14,19 @@ from tertulia.rollout.reading import read
 from tertulia.rollout.store import Stored
 from tests.rollout.recording import TASK, TRACE, A, agreed, asked, assistant, call, event, output, user, written
 
-_KINDS = (b"agreed", b"asked", b"drawn", b"ended", b"event", b"forked", b"name", b"queued", b"rewritten", b"said")
+_KINDS = (
+    b"agreed",
+    b"asked",
+    b"drawn",
+    b"ended",
+    b"event",
+    b"forked",
+    b"name",
+    b"noted",
+    b"queued",
+    b"rewritten",
+    b"said",
+)
 
 
 def fuzz(data: bytes) -> None:

@@ -357,3 +357,18 @@ def test_the_sdk_is_loaded_with_the_first_connection_and_not_before() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert run.stdout.strip() == "[]"
+
+
+async def test_arguments_that_are_nested_too_deep_are_not_sent_and_nobody_else_is_to_blame(
+    reach: Reach, record: Path
+) -> None:
+    """HARDENING C14"""
+    link = await reach(by_stdio(bare("--record", str(record))))
+    deep: list[Any] = []
+    for _ in range(300):
+        deep = [deep]
+    with pytest.raises(McpError, match="the arguments are nested deeper than 200") as refused:
+        await call(link, "echo", text=deep)
+    assert refused.value.detail["reason"] == "limit"
+    assert "call echo" not in recorded(record)
+    assert (await call(link, "echo", text="still here")).text == "still here"

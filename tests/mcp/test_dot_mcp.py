@@ -34,6 +34,16 @@ def test_servers_are_read_as_they_are_written(tmp_path) -> None:
     assert read_dot_mcp(tmp_path / "none" / ".mcp.json") == {}
 
 
+def test_a_stub_of_the_sandbox_is_no_file(tmp_path: Path) -> None:
+    """A5: while a command runs in a workspace, and after a kill, everybody else can start there."""
+    path = tmp_path / ".mcp.json"
+    path.mkdir(0o1555)
+    assert read_dot_mcp(path) == {}
+    path.chmod(0o755)
+    with pytest.raises(InvalidParams, match="expected a file"):
+        read_dot_mcp(path)
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -124,6 +134,8 @@ def test_variables_stand_only_where_they_may() -> None:
         ({"type": "stdio", "url": "https://x/"}, "x: `stdio` goes with command"),
         ({"type": "http", "command": "c"}, "x: `stdio` goes with command, and `http` with url"),
         ({"type": 5, "command": "c"}, "x: type must be stdio or http"),
+        ({"type": ["stdio"], "command": "c"}, "x: type must be stdio or http"),
+        ({"type": {}, "url": "https://x/"}, "x: type must be stdio or http"),
         ("npx", "x: expected an object with command or url"),
     ],
 )

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 import httpx2
 import pytest
 
 from tertulia.events.clock import SystemClock
-from tertulia.mcp.http_guard import BETWEEN_GETS_S, MAX_BODY, Guard
+from tertulia.mcp.http_guard import BETWEEN_GETS_S, Guard
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
 
 
 async def asked(handler: Handler, *, method: str = "POST", **fields: object) -> tuple[httpx2.Response, list[str]]:
     lost: list[str] = []
-    guard = Guard(httpx2.MockTransport(handler), SystemClock(), lost.append)
+    guard = Guard(httpx2.MockTransport(handler), SystemClock(), lost.append, Counter())
     async with httpx2.AsyncClient(transport=guard) as client:
         return await client.request(method, "http://x/", **fields), lost  # type: ignore[arg-type]
 
@@ -87,20 +88,45 @@ class Pieces(httpx2.AsyncByteStream):
 
 
 @pytest.mark.parametrize(
-    ("stream", "kind", "length"),
+    ("stream", "said"),
     [
-        (Pieces(b"abc", error=httpx2.ReadError("gone")), "application/json", 3),
-        (Pieces(*[b"x" * (1 << 20)] * 20), "application/json", MAX_BODY),
-        (Pieces(*[b"x" * (1 << 20)] * 20), "text/event-stream; charset=utf-8", 20 << 20),
+        (Pieces(b"abc", error=httpx2.ReadError("gone")), "its answer broke off"),
+        (Pieces(*[b"x" * (1 << 20)] * 20), "its answer has more than 16,777,216 bytes"),
     ],
 )
-async def test_a_body_ends_where_it_breaks_off_or_is_too_long(stream: Pieces, kind: str, length: int) -> None:
-    response, _ = await asked(lambda _: httpx2.Response(200, headers={"content-type": kind}, stream=stream))
-    assert len(response.content) == length
+async def test_a_body_that_breaks_off_or_is_too_long_is_no_answer(stream: Pieces, said: str) -> None:
+    headers = {"content-type": "application/json"}
+    response, _ = await asked(lambda _: httpx2.Response(200, headers=headers, stream=stream))
+    assert json.loads(response.content)["error"]["message"] == said
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "said"),
+    [
+        ("text/html", b"<html>oops", "HTTP status 503"),
+        ("", b"", "HTTP status 503"),
+        ("application/json", b'{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"its own words"}}', "its own words"),
+    ],
+)
+async def test_a_server_in_trouble_is_told_by_its_status_or_by_its_own_words(kind: str, body: bytes, said: str) -> None:
+    headers = {"content-type": kind} if kind else {}
+    response, _ = await asked(lambda _: httpx2.Response(503, headers=headers, stream=Pieces(body)))
+    assert (response.status_code, json.loads(response.content)["error"]["message"]) == (503, said)
+
+
+async def test_an_answer_to_another_request_is_no_answer_to_this_one() -> None:
+    """HARDENING C7: whoever waits hears so at once, and not after the timeout."""
+    dropped: Counter[str] = Counter()
+    lie = {"jsonrpc": "2.0", "id": 2, "result": {"content": []}}
+    handler = httpx2.MockTransport(lambda _: httpx2.Response(200, json=lie))
+    async with httpx2.AsyncClient(transport=Guard(handler, SystemClock(), lambda _: None, dropped)) as client:
+        response = await client.post("http://x/", json={"jsonrpc": "2.0", "id": 1, "method": "tools/call"})
+    assert json.loads(response.content)["error"]["message"] == "it answered something else than what it was asked"
+    assert dropped == {"an answer that nobody waits for": 1}
 
 
 async def test_a_stream_is_not_asked_for_again_without_a_pause() -> None:
-    guard = Guard(httpx2.MockTransport(lambda _: httpx2.Response(200)), SystemClock(), lambda _: None)
+    guard = Guard(httpx2.MockTransport(lambda _: httpx2.Response(200)), SystemClock(), lambda _: None, Counter())
     loop = asyncio.get_running_loop()
     async with httpx2.AsyncClient(transport=guard) as client:
         began = loop.time()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.request
+from typing import Any
 
 import pytest
 
@@ -18,15 +19,45 @@ def address(port: int) -> str:
     return f"http://127.0.0.1:{port}/mcp"
 
 
+def seen(port: int) -> list[Any]:
+    """What a fake was asked so far."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/seen") as told:
+        return json.load(told)
+
+
 @pytest.mark.parametrize("mode", ["json", "sse"])
 async def test_headers_reach_the_server_and_nothing_compressed_is_asked_for(reach: Reach, mode: str) -> None:
     """S000-21: credentials are sent as headers."""
     with serving(web(mode)) as port:
         link = await reach(by_http(address(port), headers={"Authorization": "Bearer t0ken", "X-Team": "a"}))
-        headers = {name.lower(): value for name, value in json.loads((await call(link, "headers")).text).items()}
+        said = (await call(link, "headers")).text
+        headers = {name.lower(): value for name, value in seen(port)[0].items()}
         assert (headers["authorization"], headers["x-team"]) == ("Bearer t0ken", "a")
         assert headers["accept-encoding"] == "identity"
+        assert "t0ken" not in said, "a server that says its own credentials again is not repeated"
         await link.close()
+
+
+@pytest.mark.parametrize(
+    "metadata", ["/.well-known/oauth-protected-resource", "file:///etc/passwd", "-oProxyCommand=x", "javascript:x", ""]
+)
+async def test_a_server_that_wants_a_login_is_told_by_the_setting_for_it_and_nothing_of_it_is_followed(
+    reach: Reach, metadata: str
+) -> None:
+    """HARDENING C15: no metadata is fetched, wherever it says it is; no page, no shell, no program is opened."""
+    with serving(web("challenge", "http://127.0.0.1/")) as elsewhere:
+        where = f"http://127.0.0.1:{elsewhere}{metadata}" if metadata.startswith("/") else metadata
+        with serving(web("challenge", where)) as port:
+            with pytest.raises(McpError, match="bearer_token_env_var") as refused:
+                await reach(by_http(address(port), headers={"Authorization": "Bearer the-wrong-one"}))
+            assert refused.value.code == "mcp_error"
+            assert "the-wrong-one" not in refused.value.message
+            assert set(seen(port)) == {"POST /mcp"}
+            assert seen(elsewhere) == []
+            link = await reach(by_http(address(port), headers={"Authorization": "Bearer the-right-one"}))
+            assert [tool.name for tool in (await link.list_tools()).tools] == ["echo", "headers"]
+            await link.close()
+            assert not [request for request in seen(port) if str(request).startswith("GET /.well-known")]
 
 
 async def test_credentials_do_not_follow_a_redirect_to_another_origin(reach: Reach) -> None:
@@ -34,8 +65,15 @@ async def test_credentials_do_not_follow_a_redirect_to_another_origin(reach: Rea
         with pytest.raises(McpError, match=r"Redirect to .* not followed") as refused:
             await reach(by_http(address(port), headers={"Authorization": "Bearer t0ken"}))
         assert "t0ken" not in refused.value.message
-        with urllib.request.urlopen(f"http://127.0.0.1:{other}/seen") as seen:
-            assert json.load(seen) == []
+        assert seen(other) == []
+
+
+async def test_a_redirect_within_the_origin_is_followed(reach: Reach) -> None:
+    with serving(web("moved")) as port:
+        link = await reach(by_http(address(port), headers={"X-Team": "a"}))
+        await call(link, "echo")
+        assert [request["X-Team"] for request in seen(port)] == ["a"]
+        await link.close()
 
 
 @pytest.mark.parametrize(
@@ -44,8 +82,8 @@ async def test_credentials_do_not_follow_a_redirect_to_another_origin(reach: Rea
         ("html", "Unexpected content type: text/html"),
         ("gzip", "its answer is compressed"),
         ("drops", "the request failed"),
-        ("cut", "Failed to parse JSON response"),
-        ("endless", "Failed to parse JSON response"),
+        ("cut", "its answer broke off"),
+        ("endless", "its answer has more than 16,777,216 bytes"),
     ],
 )
 async def test_a_bad_answer_is_the_end_of_its_call_and_of_no_other(reach: Reach, mode: str, sentence: str) -> None:
@@ -95,8 +133,7 @@ async def test_a_server_cannot_make_us_ask_without_a_pause(reach: Reach) -> None
     with serving(web("hot-get")) as port:
         link = await reach(by_http(address(port)))
         await asyncio.wait({asyncio.create_task(link.gone.wait())}, timeout=1)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/seen") as seen:
-            asked = json.load(seen).count("GET")
+        asked = seen(port).count("GET")
         assert 1 <= asked <= 6
         await link.close()
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from tertulia.mcp.idle import IdleServers
-from tests.session.mcp_stage import calls, names, served, server
+from tests.mcp.connected import recorded, until
+from tests.session.mcp_stage import calls, names, outputs, served, server
 from tests.session.test_servers import is_alive, pid_of
 
 
@@ -28,12 +30,33 @@ async def test_a_server_that_nobody_sees_is_stopped_after_its_time_and_started_a
             async for event in news:
                 if event.type == "mcp_server_status" and event.data.status == "stopped":
                     break
+        assert session.info.mcp[0]["status"] == "stopped"
+        await until(lambda: not is_alive(before))
         watching.cancel()
-        assert (session.info.mcp[0]["status"], is_alive(before)) == ("stopped", False)
         await session.root.set_context(mcp_tool_allowlist=None)
         assert names(session.root) == ["fs__pid"], "what it offers is still known"
         await idle.stop_unseen()
         assert await pid_of(session, session.root) != before
+
+
+async def test_a_server_is_not_stopped_in_the_middle_of_a_call_that_nobody_could_make_any_more(tmp_path: Path) -> None:
+    """S002-40: a view may be narrowed while one of its calls is under way."""
+    record = tmp_path / "record"
+    table = server(idle_timeout_sec=0.001)
+    table["args"] += ["--record", str(record)]
+    async with served({"fs": table}, *calls("fs__slow", {"seconds": 0.2})) as session:
+        asking = asyncio.ensure_future(session.root.message("go"))
+        await until(lambda: "call slow" in recorded(record))
+        await session.root.set_context(mcp_tool_allowlist=[])
+        idle = idle_of(session)
+        while not asking.done():
+            await idle.stop_unseen()
+            await asyncio.sleep(0)
+        assert await outputs(session, session.root) == [(True, "done")]
+        async with asyncio.timeout(10):
+            while session.info.mcp[0]["status"] == "ready":
+                await idle.stop_unseen()
+                await asyncio.sleep(0)
 
 
 async def test_a_server_that_others_share_or_that_may_stay_is_not_stopped() -> None:

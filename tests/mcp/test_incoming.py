@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from mcp_types import CreateMessageRequestParams, ErrorData
+from mcp_types import CreateMessageRequestParams, ElicitRequestFormParams, ElicitResult, ErrorData
 
-from tertulia.mcp.incoming import MAX_MESSAGES, MAX_TEXT, Incoming
+from tertulia.mcp.incoming import MAX_ASKS, MAX_MESSAGES, MAX_TEXT, Incoming
 from tertulia.mcp.turns import Turn, Turns
 from tertulia.scheduler.nursery import Nursery
 from tests.mcp.connected import Asked
@@ -54,3 +54,18 @@ def test_only_what_is_allowed_is_offered(allowed: bool) -> None:
     incoming = Incoming(definition, ("/",) if allowed else (), Turns(), Nursery().start)
     offered = {"elicitation_callback", "sampling_callback", "list_roots_callback"}
     assert set(incoming.callbacks()) == (offered if allowed else set())
+
+
+async def test_after_so_many_questions_in_one_call_nobody_is_asked_any_more() -> None:
+    """C16: the time of a call stands still while somebody is asked, and must not do so for ever."""
+    turns, asked = Turns(), Asked()
+    incoming = Incoming(by_stdio(bare())[0], (), turns, Nursery().start)
+    form = ElicitRequestFormParams.model_validate({"message": "?", "requestedSchema": {"type": "object"}})
+    async with asyncio.timeout(10) as limit:
+        turn = Turn(asked.caller, lambda *_: None, limit)
+        await turns.begin(turn)
+        heard = [await incoming.elicit(None, form) for _ in range(MAX_ASKS + 2)]  # type: ignore[arg-type]
+        turns.end(turn)
+    actions = [each.action for each in heard if isinstance(each, ElicitResult)]
+    assert actions == ["accept"] * MAX_ASKS + ["decline"] * 2
+    assert len(asked.questions) == MAX_ASKS

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
-from tertulia.mcp.lines import Lines, mended
+from tertulia.mcp.lines import Lines
+from tertulia.mcp.server import MODERN
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
@@ -138,7 +139,7 @@ def test_answers_of_ours_are_written_too() -> None:
 def test_in_the_modern_era_an_answer_that_does_not_say_whether_it_is_complete_is() -> None:
     lines = asking(1, 2)
     old = lines.read(line(id=1, result={}))
-    lines.modern = True
+    lines.version = MODERN
     new = lines.read(line(id=2, result={}))
     assert isinstance(old, JSONRPCResponse)
     assert isinstance(new, JSONRPCResponse)
@@ -164,10 +165,20 @@ def test_half_a_character_does_not_cost_the_answer(raw: bytes, text: str) -> Non
     assert not lines.dropped
 
 
-@given(text=st.text())
-def test_what_is_whole_is_not_mended(text: str) -> None:
-    for spelled in (json.dumps(text).encode(), msgspec.json.encode(text.encode("utf-8", "replace").decode())):
-        assert json.loads(mended(spelled)) == json.loads(spelled)
+def test_a_long_line_is_not_mended_because_that_would_take_too_long() -> None:
+    """HARDENING C10"""
+    lines = asking(1)
+    assert lines.read(b'{"jsonrpc":"2.0","id":1,"result":{"text":"\xff' + rb"\n" * (1 << 20) + b'"}}') is None
+    assert lines.dropped == {"a line that is no message": 1}
+
+
+def test_a_number_that_is_none_does_not_cost_the_answer_either() -> None:
+    """Python's own json writes such numbers."""
+    lines = asking(1)
+    heard = lines.read(b'{"jsonrpc":"2.0","id":1,"result":{"a":[NaN,-Infinity,1e999,' + b"9" * 5000 + b",1]}}")
+    assert isinstance(heard, JSONRPCResponse)
+    assert heard.result == {"a": [None, None, None, None, 1]}
+    assert not lines.dropped
 
 
 @given(data=st.binary(max_size=40) | JSON.map(msgspec.json.encode))

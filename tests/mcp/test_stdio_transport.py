@@ -15,7 +15,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
-from tertulia.errors import Closed, McpError
+from tertulia.errors import Closed, McpError, NoApprover
 from tertulia.mcp import stdio_transport
 from tertulia.mcp.definition import ServerDefinition, Stdio
 from tertulia.mcp.launch import launch_of
@@ -246,6 +246,27 @@ async def test_what_is_no_message_is_dropped(reach: Reach, mode: str) -> None:
     assert link.dropped["a line that is no message"] >= 2
 
 
+async def test_a_server_that_dies_at_any_byte_of_its_answer_ends_the_call_at_once(reach: Reach) -> None:
+    """HARDENING C11: what came of it is no answer."""
+    for count in range(0, 85, 12):
+        link = await reach(by_stdio(hostile("cuts")))
+        with pytest.raises(McpError, match="it exited with code 0") as refused:
+            await call(link, "echo", text=str(count), within_s=10)
+        assert refused.value.detail["reason"] == "closed"
+
+
+@pytest.mark.parametrize("what", ["progress", "log", "ping", "elicit"])
+async def test_a_flood_in_a_call_drowns_nobody_else(reach: Reach, what: str) -> None:
+    """Issue 8: one broken server never delays another."""
+    link, other = await reach(by_stdio(hostile("floods"))), await reach(by_stdio(bare()))
+    asked = Asked(says=NoApprover("nobody"))
+    async with asyncio.TaskGroup() as group:
+        flood = group.create_task(call(link, "echo", asked, text=what))
+        for number in range(20):
+            assert (await call(other, "echo", text=str(number), within_s=5)).text == str(number)
+        assert (await flood).text == "through"
+
+
 async def test_a_page_in_place_of_json_is_no_server(reach: Reach) -> None:
     with pytest.raises(TimeoutError):
         await reach(by_stdio(hostile("html")), within_s=1)
@@ -260,11 +281,13 @@ async def test_an_answer_nested_too_deep_is_no_answer(reach: Reach) -> None:
 
 async def test_results_that_are_none_are_errors_with_a_place_and_without_their_words(reach: Reach) -> None:
     link = await reach(by_stdio(hostile("sloppy")))
-    for attempt in (link.list_tools(), call(link, "echo")):
-        with pytest.raises(McpError, match="is not what the protocol says, at `") as refused:
-            await attempt
-        assert refused.value.detail["reason"] == "protocol"
-        assert "perhaps" not in refused.value.message
+    listing = await link.list_tools()
+    assert (listing.tools, len(listing.left_out)) == ((), 1)
+    assert "none" not in listing.left_out[0]
+    with pytest.raises(McpError, match="is not what the protocol says, at `") as refused:
+        await call(link, "echo")
+    assert refused.value.detail["reason"] == "protocol"
+    assert "perhaps" not in refused.value.message
 
 
 async def test_a_regex_bomb_in_an_output_schema_does_not_hold_the_loop(reach: Reach) -> None:
@@ -344,3 +367,41 @@ async def test_asked_back_in_a_storm_of_calls_nobody_is_mistaken_for_another(rea
     for n, each in enumerate(asked):
         assert {getattr(question, "message", "") for question in each.questions} <= {f"c{n}"}
     assert sum(len(each.questions) for each in asked) == 60
+
+
+@pytest.mark.parametrize("line", [b"chatter\n", b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}\n'])
+async def test_a_server_that_shouts_leaves_the_loop_to_others(line: bytes) -> None:
+    """Issue 8: one broken server never delays another, whether what it says is a message or not."""
+    reads = stdio_transport._Reads(Lines("s"), lambda why: None)
+    reads.feed(line * 10_000)
+    reads.end()
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(other())
+        heard = [message async for message in reads]
+        task.cancel()
+    assert len(heard) in (0, 10_000)
+    assert turns >= 10_000 // stdio_transport._IN_A_ROW
+
+
+async def test_many_small_lines_are_held_back_as_a_few_large_ones_are() -> None:
+    class Process:
+        paused = False
+
+        def pause(self) -> None:
+            self.paused = True
+
+    reads = stdio_transport._Reads(Lines("s"), lambda why: None)
+    reads.process = process = Process()  # type: ignore[assignment]
+    fed = 0
+    while not process.paused:
+        reads.feed(b"x\n" * 1_000)
+        fed += 1_000
+    assert fed < stdio_transport.MAX_UNREAD / 60, "each takes room besides its byte"

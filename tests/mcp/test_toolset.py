@@ -34,7 +34,7 @@ def names(toolset: Toolset) -> list[str]:
 def nested(depth: int) -> dict[str, Any]:
     schema: dict[str, Any] = {}
     for level in range(depth - 1):
-        schema = {"items": schema} if level % 2 else {"allOf": schema}
+        schema = {"items": schema} if level % 2 else {"not": schema}
     return schema
 
 
@@ -123,6 +123,38 @@ def test_the_depth_of_lists_counts_too() -> None:
         inner.append([])
         inner = inner[0]
     assert names(Toolset.of([tool("a", schema=schema)])) == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "strin"},
+        {"type": "object", "properties": []},
+        {"type": "object", "required": "a"},
+        {"$ref": "#/nowhere"},
+        {"$ref": "https://example.com/schema"},
+        {"$ref": "#"},
+        {"type": "object", "properties": {"a": {"pattern": "("}}},
+    ],
+)
+def test_a_schema_that_is_none_leaves_its_tool_out_and_no_other(schema: dict[str, Any]) -> None:
+    """HARDENING C14: no call of it could be checked, and a model's provider may refuse all tools for one of them."""
+    toolset = Toolset.of([tool("bad", schema=schema), tool("good")])
+    assert names(toolset) == ["good"]
+    assert toolset.warnings[0].startswith("tool 'bad' is left out: ")
+
+
+def test_what_was_taken_before_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Toolset.of([tool("a"), tool("b")])
+    looked: list[str] = []
+    monkeypatch.setattr("tertulia.mcp.toolset._problem", lambda tool: looked.append(tool.name))
+    after = Toolset.of([tool("a"), tool("b", "another"), tool("c")], known=before)
+    assert (names(after), looked) == (["a", "b", "c"], ["b", "c"])
+
+
+def test_what_was_not_even_taken_from_the_list_is_said_too() -> None:
+    toolset = Toolset.of([tool("a")], ["number 2 of its tools is left out: it is not an object"])
+    assert (names(toolset), toolset.warnings) == (["a"], ("number 2 of its tools is left out: it is not an object",))
 
 
 @pytest.mark.parametrize("name", ["", "x" * (MAX_NAME + 1)])

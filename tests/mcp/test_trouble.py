@@ -29,6 +29,8 @@ def test_a_servers_words_are_bounded_and_show_what_they_hide() -> None:
         (MCPError(-32000, "Connection closed"), "closed", "the connection is closed (Connection closed)"),
         (MCPError(-32001, "timed out"), "timeout", "the server does not answer"),
         (MCPError(-32602, "no\x07"), "refused", "the server answered with error -32602: no⟨U+0007⟩"),
+        (MCPError(-32700, "Failed to parse SSE message: 1 error"), "protocol", "the server's answer cannot be read"),
+        (MCPError(-32700, "mine"), "refused", "the server answered with error -32700: mine"),
         (ConnectionRefusedError(111, "refused"), "closed", "the server cannot be reached: refused"),
         (TimeoutError(), "closed", "the server cannot be reached: TimeoutError"),
         (RuntimeError("rounds"), "protocol", "the server's answer cannot be used: rounds"),

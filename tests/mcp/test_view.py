@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.errors import InvalidParams
-from tertulia.mcp.view import NOTHING, McpView, NoServers, parse_allowlist
+from tertulia.mcp.view import MAX_PINS, NOTHING, Changed, McpView, NoServers, parse_allowlist
 from tertulia.protocol.tool_spec import ToolSpec
 from tests.prompt.specs import mcp
 
@@ -129,7 +129,7 @@ def test_the_old_spelling_is_normalised_with_one_deprecation_for_all(entries) ->
         ("a b__*", "is not a tool name"),
         ("fs__read\0", "is not a tool name"),
         ("\ud800", "is not a tool name"),
-        ("x" * 65, "is not a tool name"),
+        ("x" * 65, "is unknown"),
     ],
 )
 def test_an_unknown_or_illegal_name_is_refused_with_the_nearest(entry, said) -> None:
@@ -148,7 +148,7 @@ def test_without_servers_every_name_is_unknown() -> None:
 @pytest.mark.parametrize("entry", ["x" * 1_000_000, "x" * 1_000_000 + "__*", "x" * 1_000_000 + "/y"])
 def test_a_name_of_a_megabyte_is_refused_in_few_words(entry) -> None:
     """S000-29: and without being compared with every tool."""
-    with pytest.raises(InvalidParams, match="is not a tool name") as refused:
+    with pytest.raises(InvalidParams, match=r"is not a tool name|is unknown") as refused:
         parse_allowlist([entry], KNOWN)
     assert len(refused.value.message) < 200
 
@@ -197,9 +197,30 @@ def test_a_tool_that_goes_and_comes_back_must_be_the_same() -> None:
     back, changed = gone.refreshed((WEB_GET, FS_READ))
     assert (names(back), changed.added) == (["fs__read", "web__get"], ("fs__read",))
     worse, changed = gone.refreshed((WEB_GET, other))
-    assert (names(worse), changed) == (["web__get"], NOTHING)
+    assert (names(worse), changed) == (["web__get"], Changed(withheld=("fs__read",)))
     mended, changed = worse.refreshed((FS_READ, WEB_GET))
     assert (names(mended), changed.added) == (["fs__read", "web__get"], ("fs__read",))
+    again, changed = worse.refreshed((mcp("fs", "read", "and now something else"), WEB_GET))
+    assert (names(again), changed) == (["web__get"], NOTHING), "that it is withheld was said"
+
+
+def test_pins_of_an_earlier_life_hold_before_there_is_any_tool() -> None:
+    """HARDENING C1: what comes first is measured by them too, and said."""
+    view = McpView(pins={"fs__read": FS_READ.digest, "fs__write": "another"})
+    back, changed = view.refreshed(KNOWN)
+    assert names(back) == ["fs__read", "web__get"]
+    assert changed == Changed(added=("fs__read", "web__get"), withheld=("fs__write",))
+    assert back.pins == {"fs__read": FS_READ.digest, "fs__write": "another", "web__get": WEB_GET.digest}
+
+
+def test_a_server_that_renames_its_tools_all_the_time_is_not_remembered_without_end() -> None:
+    """HARDENING C1: and cannot make room for another definition of an old name by that either."""
+    full = McpView(pins={f"fs__{number}": "x" for number in range(MAX_PINS - 1)} | {"fs__read": FS_READ.digest})
+    view, changed = full.refreshed((FS_READ, WEB_GET))
+    assert (names(view), changed.withheld) == (["fs__read"], ("web__get",))
+    assert len(view.pins) == MAX_PINS
+    worse, changed = view.refreshed((mcp("fs", "read", "another"),))
+    assert (names(worse), changed.withheld) == ([], ("fs__read",))
 
 
 def test_only_what_the_conversation_may_see_is_news_to_it() -> None:

@@ -1,6 +1,7 @@
 // Another ACP host: the official TypeScript SDK's client against an agent. Prints what it saw as one JSON object.
 // node acp_client.mjs SDK_DIRECTORY WORKING_DIRECTORY COMMAND [ARGUMENT...]
 import { spawn } from "node:child_process";
+import { writeFileSync } from "node:fs";
 import { Readable, Writable } from "node:stream";
 import { pathToFileURL } from "node:url";
 
@@ -9,7 +10,8 @@ const acp = await import(pathToFileURL(`${sdk}/dist/v1/stable/acp.js`));
 const { agent: methods, client: own } = acp.methods;
 const child = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"] });
 const stream = acp.ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout));
-const seen = { updates: [], permissions: [] };
+const seen = { updates: [], permissions: [], outputs: [] };
+let open = "saved\ntyped\n";
 let cancelled = () => {};
 
 const app = acp
@@ -17,6 +19,12 @@ const app = acp
   .onNotification(own.session.update, (ctx) => {
     seen.updates.push(ctx.params.update.sessionUpdate);
     if (ctx.params.update.sessionUpdate === "agent_message_chunk") cancelled();
+    if (ctx.params.update.rawOutput) seen.outputs.push(ctx.params.update.content?.[0]?.content?.text);
+  })
+  .onRequest(own.fs.readTextFile, () => ({ content: open }))
+  .onRequest(own.fs.writeTextFile, (ctx) => {
+    writeFileSync(ctx.params.path, (open = ctx.params.content));
+    return {};
   })
   .onRequest(own.session.requestPermission, (ctx) => {
     seen.permissions.push(ctx.params.toolCall.title);
@@ -33,6 +41,7 @@ await app.connectWith(stream, async (ctx) => {
   seen.modes = modes.availableModes.map((mode) => mode.id);
   seen.options = configOptions.map((option) => option.id);
   const first = await ctx.request(methods.session.prompt, { sessionId, prompt: text("use a tool") });
+  await ctx.request(methods.session.prompt, { sessionId, prompt: text("change what is open") });
   const waiting = new Promise((resolve) => (cancelled = resolve));
   const second = ctx.request(methods.session.prompt, { sessionId, prompt: text("talk for ever") });
   await waiting;

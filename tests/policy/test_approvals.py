@@ -183,7 +183,6 @@ async def test_a_foreign_conversation_cannot_answer_and_a_caller_can() -> None:
 @pytest.mark.parametrize(
     ("answer", "word"),
     [
-        ({"decision": "deny", "scope": "session"}, "a denial holds once"),
         ({"decision": "allow", "scope": "conversation"}, "scope must be one of once, session"),
         ({"decision": "allow", "ttl_s": 5.0}, "ttl_s needs the scope"),
         ({"decision": "allow", "scope": "session", "ttl_s": 0.0}, "ttl_s must be a positive number"),
@@ -204,6 +203,21 @@ async def test_an_answer_that_cannot_be_meant_is_refused_and_the_request_still_w
     assert desk.desk.grants() == []
     desk.desk.resolve(waiting[0].approval_id, "allow")
     await asking
+
+
+async def test_a_no_is_taken_whatever_is_said_with_it_and_holds_once() -> None:
+    """Refusing a no would leave the request to somebody else's yes."""
+    desk = Desk()
+    asking = desk.start(request())
+    [waiting] = await desk.asked()
+    assert desk.desk.resolve(waiting.approval_id, "deny", scope="session", ttl_s=60)
+    with pytest.raises(ApprovalDenied):
+        await asking
+    assert desk.desk.grants() == []
+    again = desk.start(request())
+    [waiting] = await desk.asked()
+    desk.desk.resolve(waiting.approval_id, "allow")
+    await again
 
 
 # ── grants ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -86,6 +86,19 @@ def test_absent_ids_and_numbers_are_written_as_null() -> None:
     assert decoded["data"] == {"from_seq": None, "to_seq": None, "dropped_deltas": 3}
 
 
+def test_a_payload_is_read_like_the_json_that_it_becomes() -> None:
+    """The same code reads events in Python and from a wire, in their envelope and without it."""
+    data = AgentMessage("hi", ItemId("i"))
+    assert dict(data) == json.loads(event(data).json())["data"]
+    assert (data["text"], data.get("text"), data.get("nothing"), "text" in data, "nothing" in data) == (
+        *("hi", "hi", None),
+        *(True, False),
+    )
+    assert event(data).data is data.data is data
+    with pytest.raises(KeyError):
+        data["type"]
+
+
 def test_an_event_is_encoded_once_however_many_ask() -> None:
     one = event(AgentMessage("hi", ItemId("i")))
     assert one.json() is one.json()

@@ -23,7 +23,19 @@ from tertulia.protocol.items import (
     ToolOutput,
     UserMessage,
 )
-from tertulia.protocol.records import Agreed, Asked, Drawn, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
+from tertulia.protocol.records import (
+    Agreed,
+    Asked,
+    Drawn,
+    Ended,
+    Forked,
+    Noted,
+    Queued,
+    Record,
+    Rewritten,
+    Said,
+    Submitted,
+)
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import EVENT_TYPES
 from tertulia.rollout.codec import Codec
@@ -205,6 +217,7 @@ RECORDS: dict[str, st.SearchStrategy[Record]] = {
     "submitted": st.builds(Submitted, conversations, tasks, ids, st.none() | ids),
     "drawn": st.builds(Drawn, conversations, counts)
     | st.builds(Drawn, conversations, counts, texts, st.none() | texts, st.none() | texts),
+    "noted": st.builds(Noted, conversations, st.sampled_from(["bond", "other"]), st.none() | objects),
     "asked": st.builds(
         lambda tools, **fields: Asked(tools=tools[0], tools_json=tools[1], **fields),
         st.sampled_from([("0" * 64, b"[]"), ("~x", b'[{"name":"shell"}]'), ("a text", b"\xff\xfe")]),

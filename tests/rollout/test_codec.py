@@ -24,7 +24,19 @@ from tertulia.protocol.events import (
 )
 from tertulia.protocol.ids import CallId, ItemId, TaskId, new_item_id, new_span_id, new_task_id
 from tertulia.protocol.items import Summary, TextPart, ToolOutput
-from tertulia.protocol.records import Asked, Drawn, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
+from tertulia.protocol.records import (
+    MCP_PINS,
+    Asked,
+    Drawn,
+    Ended,
+    Forked,
+    Noted,
+    Queued,
+    Record,
+    Rewritten,
+    Said,
+    Submitted,
+)
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import ExecCommandEnd, ToolCallBegin, ToolCallEnd
 from tertulia.protocol.usage import NO_USAGE, Usage
@@ -328,6 +340,37 @@ def test_only_the_key_of_a_message_id_may_stand_in_a_header(message: str, hits: 
 
     assert occurrences(rows, "own words") == 0
     assert line.what == Submitted(A, TASK, TRACE, message if hits else None)
+
+
+@pytest.mark.parametrize("noted", [Noted(A, "bond", {"id": "x"}), Noted(A, "bond", {}), Noted(A, "bond")])
+def test_a_note_is_text_and_its_name_is_not(noted: Noted) -> None:
+    """S003-32: what an agent calls its talk is kept by the storage policy."""
+    (line,) = read(map(as_stored, written(noted)))
+    assert (line.what, line.missing) == (noted, ())
+    (line,) = read(map(as_stored, written(noted, policy=HeadersOnly())))
+    assert line.what == Noted(A, "bond")
+    assert bool(line.missing) is (noted.value is not None)
+    assert list(read(map(as_stored, written(noted, policy=NoStorage())))) == []
+
+
+@pytest.mark.parametrize("policy", [Full(), HeadersOnly(), Ttl(1.0)])
+def test_what_is_pinned_of_mcp_tools_is_no_text_and_outlives_the_texts(policy: StoragePolicy) -> None:
+    """HARDENING C1, E4"""
+    noted = Noted(A, MCP_PINS, {"fs__read": "0" * 64})
+    rows = written(noted, policy=policy)
+    (line,) = read(map(as_stored, rows))
+    assert (line.what, line.missing) == (noted, ())
+    assert (rows[-1].body, rows[-1].expires) == (None, None)
+    assert list(read(map(as_stored, written(noted, policy=NoStorage())))) == []
+
+
+def test_what_only_calls_itself_a_pin_is_text() -> None:
+    """HARDENING E1"""
+    noted = Noted(A, MCP_PINS, {"fs__read": "somebody's own words"})
+    rows = written(noted, policy=HeadersOnly())
+    (line,) = read(map(as_stored, rows))
+    assert occurrences(rows, "own words") == 0
+    assert line.what == Noted(A, MCP_PINS)
 
 
 @pytest.mark.parametrize("drawn", [Drawn(A, 1, "<p>", "a title", "now"), Drawn(A, 2, ""), Drawn(A, 3)])

@@ -22,7 +22,7 @@ from tertulia.protocol.events import (
 )
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import ImagePart, Reasoning, Summary, ToolOutput, UserMessage
-from tertulia.protocol.records import Drawn, Ended, Queued, Rewritten, Said, Submitted
+from tertulia.protocol.records import Drawn, Ended, Noted, Queued, Rewritten, Said, Submitted
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import (
     ApprovalRequest,
@@ -96,6 +96,9 @@ async def record(store: ListStore, policy: StoragePolicy, *, items: StoragePolic
     journal.keep(Said(A, (assistant(C, storage=items), Reasoning(ItemId("r"), C, storage=items))))
     journal.keep(Rewritten(A, (), 1, 0, Summary(ItemId(C), C, 1, storage=items)))
     journal.keep(Drawn(A, 1, C, C, C, storage=items))
+    if items is None:
+        # Of its own conversation alone, and by that one's policy.
+        journal.keep(Noted(A, "bond", {C: C}))
     for seq, data in enumerate(TOLD, 1):
         journal.write(event(data, seq=seq), items)
     await journal.settle()

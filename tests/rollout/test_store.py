@@ -229,6 +229,17 @@ async def test_a_sweep_takes_what_has_expired_by_then(stage: Stage, store: AnySt
     assert [found.n for found in read(stage)] == [1]
 
 
+async def test_how_it_began_is_never_deleted_whole(stage: Stage, store: AnyStore) -> None:
+    """S002-18: without those headers nobody could go on with what is younger."""
+    began = [row(1, policy=Ttl(10), type="session_configured"), row(2, None, Ttl(10), type="conversation_opened")]
+    rows = [*began, row(3, policy=Ttl(10), kind="agreed"), row(4, policy=Ttl(10)), row(5)]
+    await asked(store.append, rows, 0)
+    assert await asked(store.sweep, NOW + 10, "delete") == Swept(bodies=2, rows=1)
+    assert [(found.n, found.body is None) for found in read(stage)] == [(1, True), (2, True), (3, True), (5, False)]
+    assert not any(found.damaged for found in read(stage))
+    assert await asked(store.sweep, NOW + 99, "delete") == Swept()
+
+
 async def test_a_clock_that_went_back_does_not_lengthen_a_life(stage: Stage, store: AnyStore) -> None:
     """E4: the newest record's time counts where it is later than now."""
     await asked(store.append, [row(1, policy=Ttl(10)), row(2, ts=NOW + 30)], 0)

@@ -12,7 +12,7 @@ import pytest
 
 from tertulia.errors import SandboxError
 from tertulia.sandbox import stubs
-from tertulia.sandbox.stubs import hold, sweep
+from tertulia.sandbox.stubs import hold, is_stub, sweep
 from tests.sandbox.confined import ROOT
 
 
@@ -30,6 +30,18 @@ def test_a5_a_missing_name_is_there_while_it_is_held_and_gone_after(tmp_path: Pa
     assert (tmp_path / ".idea").is_dir()
     stub.release()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stub_is_told_from_what_a_person_made(tmp_path: Path, parent: int) -> None:
+    stub = hold(parent, ".mcp.json")
+    assert stub is not None
+    assert is_stub(tmp_path / ".mcp.json")
+    stub.release()
+    assert not is_stub(tmp_path / ".mcp.json")
+    (tmp_path / ".idea").mkdir()
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(".mcp.json")
+    assert not any(is_stub(tmp_path / name) for name in (".idea", "file", "link"))
 
 
 def test_the_last_of_several_removes_it(tmp_path: Path, parent: int) -> None:

@@ -245,8 +245,8 @@ async def test_an_interrupted_task_keeps_what_was_half_said_and_answers_its_call
         assert (reply.status, reply.text, reply.error, reply.tool_calls) == ("interrupted", "I look.", None, 3)
         assert [(output.success, output.text) for output in on.outputs(on.root)] == [
             (True, "a"),
-            (False, "interrupted: the user stopped the task"),
-            (False, "interrupted: the user stopped the task"),
+            (False, "interrupted: the task was stopped before it was done"),
+            (False, "interrupted: the task was stopped before it was done"),
         ]
         assert ends(on.events.drain()) == [("turn_aborted", "interrupted")]
         on.check_idle()

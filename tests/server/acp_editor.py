@@ -20,8 +20,8 @@ from acp.connection import StreamDirection, StreamEvent
 from msgspec.structs import replace
 
 from tertulia.models.scripted import ReplyLike, ScriptedModel
-from tertulia.server.as_acp_house import House, Settled
 from tertulia.server.as_acp_stdio import serve
+from tertulia.server.house import House, Settled
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings, current_environment
@@ -39,6 +39,14 @@ class Editor(acp.Client):
         self.answers: list[Any] = []
         """What to choose, in order: an option's id, None for a cancellation, an Exception, or something to await."""
         self.forms: list[Any] = []
+        self.buffers: dict[str, Any] = {}
+        """What is open and not saved, by absolute path: a text, or something to call that gives one or fails."""
+        self.files: list[tuple[str, str]] = []
+        """What was asked about files: the method and the path."""
+        self.saves = True
+        """Whether it writes what it is told to write."""
+        self.format: Callable[[str], str] = str
+        """What it makes of a text before it saves it."""
         self._news = asyncio.Event()
 
     async def request_permission(self, session_id: str, tool_call: Any, options: Any, **more: Any) -> Any:
@@ -58,6 +66,21 @@ class Editor(acp.Client):
         self.asked.append({"message": message, "mode": mode.model_dump(by_alias=True, mode="json")})
         self._news.set()
         return self.forms.pop(0)
+
+    async def read_text_file(self, path: str, session_id: str, **more: Any) -> Any:
+        self.files.append(("read", path))
+        text = self.buffers.get(path)
+        if callable(text):
+            text = text()
+        if hasattr(text, "__await__"):
+            text = await text
+        return acp.ReadTextFileResponse(content=Path(path).read_bytes().decode() if text is None else text)
+
+    async def write_text_file(self, content: str, path: str, session_id: str, **more: Any) -> Any:
+        self.files.append(("write", path))
+        if self.saves:
+            self.buffers.pop(path, None)
+            Path(path).write_bytes(self.format(content).encode())
 
     async def session_update(self, session_id: str, update: Any, **more: Any) -> None:
         """Told by `observe`, which sees the bytes."""
@@ -163,10 +186,10 @@ async def desk(settings: Settings, cwd: Path, *, mode: str | None = None, hello:
     """An editor that has said `initialize`. In the end nothing of it is left."""
 
     def settle(where: Path) -> Settled:
-        return Settled(replace(settings, cwd=str(where)))
+        return Settled(replace(settings, cwd=str(where)), mode=mode)
 
     host = Host(settings)
-    house = House(host, settle, current_environment(), mode=mode, model=True)
+    house = House(host, settle, current_environment(), model=True)
     source, client_out = os.pipe()
     client_in, target = os.pipe()
     serving = asyncio.create_task(serve(house, source, target, asyncio.Event()))

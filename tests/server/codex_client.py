@@ -17,9 +17,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from tertulia.models.scripted import ReplyLike, ScriptedModel
-from tertulia.server.as_acp_house import House, Settled
 from tertulia.server.as_codex import CodexServer
 from tertulia.server.feed import Sink
+from tertulia.server.house import House, Settled
 from tertulia.server.stdio import Client, serve
 from tertulia.session.host import Host
 from tertulia.session.session import Session

@@ -49,9 +49,10 @@ async def mcp_stage(
     era: str = "auto",
     replies: Any = ("hello",),
     answer: Callable[[Any], Any] | None = None,
+    news: Any = None,
     **settings: Any,
 ) -> AsyncIterator[Stage]:
-    """`answer` says what the client's person says when asked."""
+    """`answer` says what the client's person says when asked. `news`: is told what the client did not ask for."""
     load_sdk()
     host, nursery = Host(Settings(model=model(replies), **settings)), Nursery()
     broker = as_mcp(host, nursery.start)
@@ -64,6 +65,8 @@ async def mcp_stage(
 
     try:
         handler = {} if answer is None else {"elicitation_callback": elicit}
+        if news is not None:
+            handler["message_handler"] = news
         async with Client(broker.server, mode=era, **handler) as client:  # type: ignore[arg-type]
             stage = Stage(client, host)
             stage.asked = asked

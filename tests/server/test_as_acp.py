@@ -12,8 +12,9 @@ import pytest
 
 from tertulia.testing import call, say
 from tests.server.acp_editor import desk, scripted
+from tests.tools.test_picture import PNG
 
-PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n not much of a picture").decode()
+PICTURE = base64.b64encode(PNG).decode()
 
 
 async def refused(work: Any) -> tuple[int, str, str]:
@@ -196,7 +197,10 @@ async def test_pictures_files_and_links_reach_the_model(tmp_path: Path) -> None:
     [
         (acp.image_block("%%%", "image/png"), "base64"),
         (acp.image_block(PICTURE, "image/tiff"), "image/png"),
-        (acp.image_block("", "image/png"), "empty"),
+        (acp.image_block("", "image/png"), "not a PNG"),
+        (acp.image_block(base64.b64encode(b"MZ, a program").decode(), "image/png"), "not a PNG"),
+        (acp.image_block(base64.b64encode(PNG + b"x" * 16 * 1024 * 1024).decode(), "image/png"), "limit"),
+        (acp.resource_block(acp.embedded_blob_resource("file:///a", "AAAA", mime_type="image/gif")), "not a PNG"),
         (acp.audio_block(PICTURE, "audio/wav"), "audio"),
     ],
 )

@@ -15,7 +15,9 @@ from tertulia.server.as_acp_abilities import Editor, own_abilities, read_editor
     [
         (None, Editor()),
         ({}, Editor()),
-        ({"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}, Editor()),
+        ({"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}, Editor(reads=True, writes=True)),
+        ({"fs": {"readTextFile": True}}, Editor(reads=True)),
+        ({"fs": {"writeTextFile": True}}, Editor(writes=True)),
         ({"_meta": {"terminal_output": True}}, Editor(terminal_output=True)),
         ({"_meta": {"terminal_output": "yes"}}, Editor()),
         ({"elicitation": {"form": {}}}, Editor(forms=True)),

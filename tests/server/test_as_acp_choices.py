@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from tertulia.server.as_acp_choices import known_models
-from tertulia.session.environment import Environment
 from tertulia.testing import call
 from tests.server.acp_editor import desk, scripted
 from tests.server.test_as_acp import refused
@@ -83,15 +81,3 @@ async def test_a_mode_really_holds_for_the_next_command(tmp_path: Path) -> None:
         assert (tmp_path / "made").exists()
         ends = [update["status"] for update in at.editor.of(session, "tool_call_update") if "rawOutput" in update]
         assert ends == ["failed", "completed"]
-
-
-def test_only_models_are_offered_whose_key_is_there(tmp_path: Path) -> None:
-    """Issue 10 (4)."""
-
-    def offered(**variables: str) -> list[str]:
-        return known_models(Environment.read({"HOME": str(tmp_path), **variables}))
-
-    assert offered() == []
-    assert offered(OPENAI_API_KEY=" ") == []
-    assert "openai/gpt-5.2" in offered(OPENAI_API_KEY="k")
-    assert all(name.startswith("anthropic/claude-") for name in offered(ANTHROPIC_API_KEY="k"))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
 import pytest
 from acp import schema as s
 
-from tertulia.server.as_acp_house import House, Settled
+from tertulia.server import as_acp_stdio
 from tertulia.server.as_acp_stdio import serve
+from tertulia.server.house import House, Settled
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings, current_environment
@@ -110,6 +113,43 @@ async def test_leaving_while_a_session_is_being_made_leaves_neither_it_nor_its_s
         await left(at, making)
         assert not at.host.sessions()
         assert not [pid for pid in (pids(record) if record.exists() else []) if is_alive(pid)]
+
+
+@pytest.mark.parametrize("end", ["input", "signal"])
+async def test_a_client_that_reads_nothing_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """HARDENING H7, D11: however long the settings let things take."""
+    monkeypatch.setattr(as_acp_stdio, "PATIENCE_S", 0.2)
+    settings = Settings(model=ScriptedModel([say("word " * 200_000)]), close_timeout_s=3600)
+    house = House(Host(settings), lambda cwd: Settled(settings), current_environment())
+    (source, feed), (drain, target) = os.pipe(), os.pipe()
+    stop = asyncio.Event()
+    serving = asyncio.create_task(serve(house, source, target, stop))
+    fields = {"cwd": str(tmp_path), "mcpServers": []}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": fields}
+    os.write(feed, HELLO + json.dumps(begin).encode() + b"\n")
+    async with asyncio.timeout(DEADLINE_S):
+        with open(drain, "rb", buffering=0, closefd=False) as out:
+            while "sessionId" not in (made := json.loads(await asyncio.to_thread(out.readline)))["result"]:
+                pass
+        prompt = [{"type": "text", "text": "talk"}]
+        ask = {"method": "session/prompt", "params": {"sessionId": made["result"]["sessionId"], "prompt": prompt}}
+        os.write(feed, json.dumps({"jsonrpc": "2.0", "id": 2, **ask}).encode() + b"\n")
+        while _waiting(drain) < 50_000:  # noqa: ASYNC110  the pipe is as good as full, whoever filled it
+            await asyncio.sleep(0)
+        os.close(feed)
+        if end == "signal":
+            stop.set()
+        await serving
+    assert not house.host.sessions()
+    for fd in (source, drain, target):
+        os.close(fd)
+
+
+def _waiting(fd: int) -> int:
+    """Bytes that nobody has read."""
+    return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 # ── bytes ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from tertulia.protocol.ids import ConversationId
@@ -13,7 +14,7 @@ from tertulia.session.host import Host
 from tertulia.testing import call, say
 from tests.server.acp_editor import desk, scripted
 from tests.server.client import MemorySink
-from tests.server.test_as_acp import refused
+from tests.server.test_as_acp import PICTURE, refused
 
 
 async def test_the_title_is_told_once_with_the_first_prompt(tmp_path: Path) -> None:
@@ -63,6 +64,40 @@ async def test_what_a_child_does_carries_its_name(tmp_path: Path) -> None:
         assert second["title"].startswith("[")
         assert second["title"].endswith("] nothing_of_the_kind")
         assert at.editor.said(session) == "root done"
+
+
+async def test_a_word_is_put_into_a_prompt_that_runs(tmp_path: Path) -> None:
+    """X-70: `steer` on this surface, by the extension that other agents have; the prompt is answered once."""
+    gate = asyncio.Event()
+    script = scripted(say("", call("nothing_of_the_kind"), match="go", gate=gate), say("Turned.", match="left"))
+    async with desk(script, tmp_path, hello=False) as at:
+        assert (await at.initialize()).field_meta == {"steering": {"supported": True}}
+        session = await at.new()
+        running = asyncio.create_task(at.prompt(session, "go"))
+        await at.editor.until(lambda: at.editor.of(session, "session_info_update"))
+        word = {"sessionId": session, "prompt": [{"type": "text", "text": "no, left"}]}
+        assert await at.raw("_session/steering", word) == {"outcome": "injected"}
+        picture = {"type": "image", "mimeType": "image/png", "data": PICTURE}
+        refusal = await refused(at.raw("_session/steering", {**word, "prompt": [picture]}))
+        assert refusal[:2] == (-32602, "invalid_params")
+        gate.set()
+        assert (await running).stop_reason == "end_turn"
+        assert at.editor.said(session) == "Turned."
+
+
+async def test_where_nothing_runs_a_word_begins_nothing(tmp_path: Path) -> None:
+    """X-70: nobody would own what it began; the client is told in words that it knows."""
+    async with desk(scripted("never"), tmp_path) as at:
+        session = await at.new()
+        word = {"sessionId": session, "prompt": [{"type": "text", "text": "left"}]}
+        assert await at.raw("_session/steering", word) == {"outcome": "failed"}
+        for meta in ({"steering": {"idleBehavior": "startNewTurn"}}, {"steering": 7}, {}):
+            assert await at.raw("_session/steering", {**word, "_meta": meta}) == {"outcome": "failed"}
+        asked = {**word, "_meta": {"steering": {"idleBehavior": "promptRequired"}}}
+        told = {"outcome": "promptRequired", "reason": "noRunningTurn"}
+        assert await at.raw("_session/steering", asked) == told
+        assert (await refused(at.raw("_session/steering", {**word, "sessionId": "nobody"})))[1] == "not_found"
+        assert not await at.session(session).root.history()
 
 
 def test_a_failure_keeps_its_code() -> None:

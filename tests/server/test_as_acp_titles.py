@@ -34,6 +34,8 @@ PATCH = """*** Begin Patch
         ("write_stdin", {"session_id": 1}, "Type into a running command", "execute"),
         ("view_image", {"path": "a.png"}, "Look at a.png", "read"),
         ("view_image", {}, "view_image", "read"),
+        ("read_file", {"path": "a.py", "line": "no line"}, "Read a.py", "read"),
+        ("read_file", {"path": "a.py", "line": 2**70}, "Read a.py", "read"),
         ("web_search", {}, "Search the web", "search"),
         ("conv_send", {"conversation_id": "x"}, "Ask another conversation", "other"),
         ("notes__read", {"title": "x"}, "notes: read", "other"),

@@ -69,6 +69,16 @@ def test_what_a_person_may_want_to_know_is_said_beside_the_answer(data: EventDat
     assert said in update["content"]["text"]
 
 
+def test_a_server_that_fails_again_as_before_is_no_news() -> None:
+    """LIBRARIES: it is tried again for every turn; said once, and once more when it had worked in between."""
+    made = updates()
+    failed, ready = t.McpServerStatus("x", "failed", "it died"), t.McpServerStatus("x", "ready")
+    told = [len(made.of(event(data, None))) for data in (failed, failed, ready, failed, failed)]
+    assert told == [1, 0, 0, 1, 0]
+    assert len(made.of(event(t.McpServerStatus("x", "failed", "it is gone"), None))) == 1
+    assert len(made.of(event(t.McpServerStatus("y", "failed", "it is gone"), None))) == 1
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import ValidationError
 
-from tertulia.server.as_acp_house import House, Settled
+from tertulia.server import as_codex
 from tertulia.server.as_codex import METHODS, CodexServer
+from tertulia.server.house import House, Settled
 from tertulia.session.host import Host
 from tertulia.session.settings import current_environment
 from tests.agents.codex_schemas import schemas
@@ -76,6 +78,10 @@ async def test_wrong_parameters_are_named_and_nothing_happens(tmp_path: Path) ->
         for method, params in (
             ("thread/start", {"cwd": 5}),
             ("thread/start", {"cwd": "relative"}),
+            ("thread/start", {"cwd": "/no/such/place"}),
+            ("thread/resume", {"threadId": thread, "cwd": "/no/such/place"}),
+            ("thread/fork", {"threadId": thread, "cwd": "/no/such/place"}),
+            ("turn/start", {"threadId": thread, "input": [{"type": "text", "text": "hi"}], "cwd": "/no/such/place"}),
             ("thread/start", {"approvalPolicy": "sometimes"}),
             ("thread/start", {"model": "nobody/knows"}),
             ("turn/start", {"threadId": thread}),
@@ -89,6 +95,20 @@ async def test_wrong_parameters_are_named_and_nothing_happens(tmp_path: Path) ->
             assert refused["code"] == -32600, (method, params)
         assert len(at.host.sessions()) == 1
         assert not at.client.all("turn/started")
+
+
+async def test_a_turn_that_is_refused_changes_nothing(tmp_path: Path) -> None:
+    """S004-32: not the terms that it brought along either."""
+    async with desk(scripted("never said"), tmp_path) as at:
+        thread = await at.client.start()
+        (session,) = at.host.sessions()
+        before = await session.root.context()
+        for wrong in ([], [{"type": "text", "text": ""}], [{"type": "localImage", "path": "/no/such/picture"}]):
+            asked = {"sandboxPolicy": {"type": "readOnly"}, "approvalPolicy": "never", "cwd": "/"}
+            refused = await at.client.fail("turn/start", threadId=thread, input=wrong, **asked)
+            assert refused["code"] == -32600
+        assert await session.root.context() == before
+        assert session.parts.conversations.root.terms.cwd != "/"
 
 
 async def test_what_a_client_does_not_want_to_hear_is_not_said(tmp_path: Path) -> None:
@@ -199,3 +219,23 @@ async def test_whatever_is_sent_each_request_gets_one_answer(lines: list[bytes],
     assert len(ids) <= len(lines) + 2
     await server.close(5)
     await host.close()
+
+
+class Wall:
+    """A client that takes nothing."""
+
+    def send(self, messages: Sequence[bytes]) -> None: ...
+
+    async def drain(self) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_client_that_reads_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HARDENING H7: however long the settings let things take."""
+    monkeypatch.setattr(as_codex, "PATIENCE_S", 0.01)
+    terms = scripted()
+    host = Host(terms)
+    server = CodexServer(House(host, lambda cwd: Settled(terms), current_environment()), Wall())
+    async with asyncio.timeout(10):
+        assert not await server.close(3600)
+        await host.close()

@@ -49,6 +49,30 @@ async def test_a_turn_that_runs_is_steered_by_who_knows_its_name(tmp_path: Path)
         assert "faster" in told
 
 
+async def test_turns_are_read_as_they_stand_and_as_they_ended(tmp_path: Path) -> None:
+    """Issue 10 (5): thread/read; what was steered into a turn belongs to it, in a fork too."""
+    slow, asked, go = held()
+    async with desk(scripted(slow, "and more", {"error": "boom"}), tmp_path) as at:
+        thread = await at.client.start()
+        turn = (await at.client.call("turn/start", threadId=thread, input=words("hi")))["turn"]["id"]
+        await asyncio.wait_for(asked.wait(), 30)
+        await at.client.call("turn/steer", threadId=thread, expectedTurnId=turn, input=words("faster"))
+        (runs,) = (await at.client.call("thread/read", threadId=thread, includeTurns=True))["thread"]["turns"]
+        assert (runs["id"], runs["status"]) == (turn, "inProgress")
+        go.set()
+        await at.client.ended(turn)
+        failed = await at.client.turn(thread, "fail")
+        assert failed["status"] == "failed"
+        read = (await at.client.call("thread/read", threadId=thread, includeTurns=True))["thread"]["turns"]
+        assert [(each["id"], each["status"]) for each in read] == [(turn, "completed"), (failed["id"], "failed")]
+        assert [item["type"] for item in read[0]["items"]].count("userMessage") == 2
+        assert (read[1]["error"], read[1]["durationMs"]) == (failed["error"], failed["durationMs"])
+        fork = (await at.client.call("thread/fork", threadId=thread, lastTurnId=turn))["thread"]["id"]
+        said = [entry.text for entry in await at.session(fork).root.history()]
+        assert said[-1] == "and more"
+        assert "fail" not in said
+
+
 async def test_a_turn_that_waits_can_be_stopped_before_it_begins(tmp_path: Path) -> None:
     """Issue 10 (5): turn/interrupt; every turn that was accepted ends once."""
     slow, asked, go = held()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tertulia.session.settings import current_environment
+from tertulia.testing import fail
 from tests.server.codex_client import desk, scripted
 
 
@@ -49,6 +50,24 @@ async def test_a_stored_thread_is_listed_read_and_gone_on_with(tmp_path: Path) -
         assert (await at.client.turn(thread, "second"))["items"][0]["text"] == "two"
         shown = await at.client.call("thread/resume", threadId=thread, excludeTurns=True)
         assert shown["thread"]["turns"] == []
+
+
+async def test_a_thread_that_comes_back_knows_how_its_turns_ended_and_what_they_cost(tmp_path: Path) -> None:
+    """Issue 10 (5): as Codex does, whoever reads it."""
+    async with desk(scripted("one", fail("no answer")), tmp_path) as at:
+        thread = await at.client.start()
+        for text in ("first", "second"):
+            await at.client.turn(thread, text)
+        before = at.client.all("thread/tokenUsage/updated")[-1]["tokenUsage"]["total"]["totalTokens"]
+    async with desk(scripted("three"), tmp_path) as at:
+        read = (await at.client.call("thread/read", threadId=thread, includeTurns=True))["thread"]["turns"]
+        assert [turn["status"] for turn in read] == ["completed", "failed"]
+        assert (await at.client.call("thread/resume", threadId=thread))["thread"]["turns"] == read
+        await at.client.turn(thread, "third")
+        usage = at.client.all("thread/tokenUsage/updated")[-1]["tokenUsage"]
+        assert usage["total"]["totalTokens"] == before + usage["last"]["totalTokens"]
+        fork = await at.client.call("thread/fork", threadId=thread, lastTurnId=read[1]["id"])
+        assert [turn["items"][0]["content"][0]["text"] for turn in fork["thread"]["turns"]] == ["first", "second"]
 
 
 async def test_a_page_ends_where_it_was_asked_to_and_the_next_goes_on(tmp_path: Path) -> None:

@@ -84,10 +84,17 @@ async def test_a_refusal_is_an_answer_with_its_code(era: str) -> None:
             ("conversation_steer", {"conversation_id": "root", "text": "x"}, "not_running"),
             ("conversation_close", {"conversation_id": "root"}, "invalid_params"),
             ("conversation_history", {"conversation_id": "root", "session_id": "nobody"}, "not_found"),
+            ("conversation_history", {"conversation_id": "root", "session_id": 5}, "invalid_params"),
+            ("conversation_message", {"conversation_id": "root", "text": "x", "session_id": "nobody"}, "not_found"),
+            ("conversation_message", {"conversation_id": "root", "text": "x", "session_id": 5}, "invalid_params"),
+            ("conversation_message", {"conversation_id": "root", "text": "x", "session_id": []}, "invalid_params"),
+            ("conversation_open", {"cwd": "/no/such/place"}, "invalid_params"),
+            ("conversation_set_context", {"conversation_id": "root", "cwd": "/no/such/place"}, "invalid_params"),
             ("no_such_tool", {}, "method_not_found"),
         ]:
             said = json.loads(await stage.refused(tool, **arguments))
             assert (said["ok"], said["code"]) == (False, code), tool
+            assert len((await stage.call("conversation_list"))["conversations"]) == 1, "nothing is left behind"
         assert (await stage.call("conversation_message", conversation_id="root", text="x"))["status"] == "completed"
 
 

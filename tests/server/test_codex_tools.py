@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.models.script import fail, say
+from tertulia.protocol import inputs
 from tests.mcp.connected import until
 from tests.server.mcp_stage import ERAS, mcp_stage
 
@@ -74,9 +75,21 @@ async def test_a_thread_never_gets_more_than_the_server_has() -> None:
         assert stage.host.find(thread).info.policy["sandbox"] == "read-only"
 
 
+async def test_a_model_without_a_provider_is_one_of_the_servers_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hosts of Codex name models as Codex does."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.json").write_text('{"replies": ["from the other"]}')
+    async with mcp_stage() as stage:
+        assert (await stage.call("codex", prompt="hi", model="other.json"))["content"] == "from the other"
+
+
 async def test_a_task_that_fails_says_why_as_its_content() -> None:
     async with mcp_stage("auto", [fail("the model is away")]) as stage:
-        assert "the model is away" in (await stage.call("codex", prompt="hi"))["content"]
+        answer = await stage.client.call_tool("codex", {"prompt": "hi"})
+        assert answer.is_error
+        assert "the model is away" in answer.structured_content["content"]
 
 
 @pytest.mark.parametrize(
@@ -86,15 +99,33 @@ async def test_a_task_that_fails_says_why_as_its_content() -> None:
         ("codex", {"prompt": 7}, "invalid_params"),
         ("codex", {"prompt": "x", "approval_policy": "never"}, "invalid_params"),
         ("codex", {"prompt": "x", "sandbox": "none"}, "invalid_params"),
+        ("codex", {"prompt": "x", "cwd": "/no/such/place"}, "invalid_params"),
+        ("codex", {"prompt": "x", "cwd": "relative"}, "invalid_params"),
+        ("codex", {"prompt": "x", "model": "nobody/knows"}, "invalid_params"),
+        ("codex", {"prompt": ""}, "invalid_params"),
         ("codex-reply", {"prompt": "x"}, "invalid_params"),
         ("codex-reply", {"prompt": "x", "threadId": "6b1ab4f8-0c9e-4b52-8d2a-4be0a2a35a05"}, "not_found"),
-        ("codex-reply", {"prompt": "x", "threadId": "../x"}, "invalid_params"),
+        ("codex-reply", {"prompt": "x", "threadId": "../x"}, "not_found"),
     ],
 )
 async def test_what_is_wrong_is_refused_and_leaves_nothing_behind(
     tool: str, arguments: dict[str, object], code: str
 ) -> None:
+    """Issue 10, S004-32: not even a thread that nobody was told of."""
     async with mcp_stage() as stage:
+        assert not stage.host.sessions()
         said = json.loads(await stage.refused(tool, **arguments))
         assert said["code"] == code
         assert not stage.host.sessions()
+
+
+@pytest.mark.parametrize("long", ["prompt", "base-instructions", "developer-instructions"])
+async def test_a_thread_whose_first_words_are_refused_is_not_kept(long: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 10: what is found out only when the session is there takes it away again."""
+    async with mcp_stage() as stage:
+        monkeypatch.setattr(inputs, "MAX_TEXT_BYTES", 10_000)
+        said = json.loads(await stage.refused("codex", **{"prompt": "x", long: "y" * 10_001}))
+        assert said["code"] == "invalid_params"
+        assert not stage.host.sessions()
+        assert (await stage.call("codex", prompt="x"))["content"] == "hello"
+        assert len(stage.host.sessions()) == 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
 import pytest
 
 from tertulia.server.guard import Guard, Hosts
-from tests.server.served import TOKEN, Place, served, status
+from tests.server.served import DEADLINE_S, TOKEN, Place, served, status
 
 FOREIGN_HOSTS = [
     *("evil.example", "127.evil.com", "127.0.0.1.evil.com", "localhost.", "127.0.0.1.", "localhost.evil", "0.0.0.0"),
@@ -70,6 +71,40 @@ async def test_a_host_that_is_missing_or_given_twice_is_refused() -> None:
         assert status(await place.raw(place.head("GET", "/health", Host=None))) in (400, 421)
 
 
+FOREIGN_ADDRESSES = [
+    *("http://evil.example", "https://evil.example", "HTTP://EVIL.EXAMPLE", "ws://evil.example", "http://"),
+    *("http://127.0.0.1@evil.example", "http://evil.example?x=", "http://evil.example#", "http://127.0.0.1.evil.com"),
+]
+
+
+@pytest.mark.parametrize("address", FOREIGN_ADDRESSES)
+async def test_every_route_is_closed_to_whole_addresses_of_other_places(address: str) -> None:
+    """D2, RFC 9112 (3.2.2): the host in a request line counts as the header does, whatever that says."""
+    async with served() as place:
+        for name in (f"127.0.0.1:{place.port}", "localhost", address.partition("://")[2], None):
+            for request in requests(place, Host=name):
+                absolute = request.replace(b" /", b" " + address.encode() + b"/", 1)
+                assert status(await place.raw(absolute)) in (400, 421), absolute
+        assert not place.host.sessions()
+
+
+async def test_a_whole_address_of_ours_is_as_good_as_its_path() -> None:
+    """D2: as proxies are asked; both names have to be the same one."""
+    async with served() as place:
+        ours = f"127.0.0.1:{place.port}"
+        for address in (f"http://{ours}/health", f"HTTP://{ours}/health?x=1"):
+            assert status(await place.raw(place.head("GET", address))) == 200
+            assert status(await place.raw(place.head("GET", address, Authorization=None))) == 401
+            assert status(await place.raw(place.head("GET", address, Host="localhost"))) == 421
+        assert status(await place.raw(place.head("GET", f"http://{ours}"))) == 404
+        assert status(await place.raw(place.head("GET", "//evil.example/health"))) == 404, "a path"
+        async with asyncio.timeout(DEADLINE_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+            writer.write(place.upgrade(f"http://{ours}/ws"))
+            assert status(await reader.readline()) == 101
+            writer.close()
+
+
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]", "127.0.0.1:1", "localhost:65535"])
 async def test_names_of_this_machine_are_known_on_every_port(name: str) -> None:
     """D2: through a tunnel the port is another one."""
@@ -126,6 +161,54 @@ async def test_a_token_in_the_address_is_worth_nothing_and_is_written_nowhere(
     # The client of this test notes what it sends itself.
     assert all(record.name == "websockets.client" for record in caplog.records if TOKEN in record.getMessage())
     assert TOKEN not in said.out + said.err
+
+
+STRANGERS: list[dict[str, str | None]] = [
+    {"Authorization": None},
+    {"Authorization": "Bearer canary"},
+    {"Host": "canary.example"},
+    {"Origin": "http://canary.example"},
+    {"Sec_WebSocket_Key": "canary"},
+    {"Sec_WebSocket_Version": "canary"},
+    {"Sec_WebSocket_Protocol": "canary canary"},
+    {"Upgrade": "canary"},
+    {"Content_Length": "canary"},
+    {"X": "canary" * 2_000},
+]
+
+
+async def test_nobody_without_the_token_writes_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """D5, issue 10: one line for each refusal would let anybody fill a disk."""
+    async with served() as place:
+        caplog.set_level(logging.INFO)
+        for headers in STRANGERS:
+            for path in ("/ws", "/canary", "http://canary.example/ws"):
+                asked = {"Authorization": None, **headers}
+                assert 400 <= status(await place.raw(place.upgrade(path, **asked))) < 500, (path, headers)
+        for junk in (b"canary\r\n\r\n", b"GET canary HTTP/1.1\r\n\r\n", b"CONNECT canary:80 HTTP/1.1\r\n\r\n"):
+            await place.raw(junk)
+        await place.raw(place.post(b"canary", Authorization=None))
+        assert not place.host.sessions()
+        assert not caplog.records
+
+
+async def test_a_program_needs_no_origin_and_a_token_in_the_right_place() -> None:
+    """D3: a page cannot leave its origin out, and cannot set this header on a WebSocket; docs/serve.md says why."""
+    async with served() as place:
+        async with place.socket() as talker:
+            assert "result" in await talker.call("initialize")
+        before = len(place.host.sessions())
+        for asked in (
+            place.upgrade(Authorization=None),
+            place.upgrade(Authorization=None, Sec_WebSocket_Protocol=f"tertulia, bearer.{TOKEN}"),
+            place.upgrade(Authorization=None, Cookie=f"token={TOKEN}"),
+            place.upgrade(Origin=""),
+            place.upgrade(Origin="null"),
+            place.head("GET", "/mcp", Accept="text/event-stream", Authorization=None),
+            place.head("GET", "/mcp", Accept="text/event-stream", Origin="null"),
+        ):
+            assert status(await place.raw(asked)) in (401, 403), asked
+        assert len(place.host.sessions()) == before
 
 
 async def test_what_the_client_says_of_its_rights_is_not_looked_at() -> None:

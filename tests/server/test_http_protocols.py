@@ -62,6 +62,26 @@ async def test_headers_have_a_limit(head: bytes) -> None:
         assert status(await place.raw(place.head("GET", "/health"))) == 200
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        b"".join(b"X-%d: 1\r\n" % number for number in range(200)) + b"\r\n",
+        b"X: " + b"y" * 9_000 + b"\r\n\r\n",
+        b"Content-Length: 5\r\n\r\nhello",
+        b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    ],
+    ids=["many headers", "a long header", "a body", "a body in pieces"],
+)
+async def test_a_websocket_that_cannot_be_opened_is_ended_at_once(more: bytes) -> None:
+    """D11: such a connection would be held open for ever, without a token and without a word."""
+    async with served() as place:
+        for headers in ({}, {"Authorization": None}):
+            asked = place.upgrade(**headers).removesuffix(b"\r\n") + more
+            assert status(await place.raw(asked)) == 400
+        assert status(await place.raw(place.upgrade("/" + "x" * 9_000))) == 400
+        assert not place.web.clients
+
+
 @pytest.mark.parametrize("junk", [b"\x16\x03\x01\x00", b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x00" * 100])
 async def test_what_is_not_http_is_ended(junk: bytes) -> None:
     """D12."""

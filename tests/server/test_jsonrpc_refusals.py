@@ -56,6 +56,13 @@ async def assert_refused(line: bytes | str, expected: tuple[int, str], id: Any) 
         assert await client.call("conversation/list") == before, "nothing was left behind"
 
 
+@pytest.mark.parametrize("session_id", [5, 1.5, True, [], {}])
+@pytest.mark.parametrize("method", ["session/info", "session/resume", "session/close", "events/subscribe", "task/list"])
+async def test_a_session_is_named_by_a_text(method: str, session_id: Any) -> None:
+    """Issue 10: what can be the name of none is a wrong parameter, not a session that is gone."""
+    await assert_refused(request(method, params={"session_id": session_id}), PARAMS, 7)
+
+
 @pytest.mark.parametrize(
     "line", [line for line in BROKEN.values() if line.strip()], ids=[n for n, v in BROKEN.items() if v.strip()]
 )

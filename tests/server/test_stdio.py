@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tertulia.models.script import say
-from tertulia.server import stdio
+from tertulia.server import standard_streams, stdio
 from tertulia.server.framing import Lines
 from tertulia.server.stdio import serve
 from tertulia.session.settings import Settings
@@ -361,7 +361,7 @@ async def test_a_client_that_leaves_at_any_byte_of_the_output_ends_the_server(wa
 
 
 async def test_a_line_that_is_too_long_is_refused_and_the_next_one_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "Lines", lambda: Lines(1_000))
+    monkeypatch.setattr(standard_streams, "Lines", lambda: Lines(1_000))
     long = line("conversation/message", 1, conversation_id="root", text="x" * 1_000)
     said = [json.loads(text) for text in (await served(HELLO + long + line("conversation/list", 2))).splitlines()]
     answers = [m for m in said if not is_event(m)]

@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from starlette.websockets import WebSocketDisconnect
 from websockets.exceptions import ConnectionClosed
 
 from tertulia.models.script import say
@@ -264,6 +265,20 @@ async def test_a_client_that_never_says_initialize_is_sent_away(monkeypatch: pyt
                 await talker.socket.recv()
         assert ended.value.rcvd is not None
         assert ended.value.rcvd.code == 1008
+
+
+async def test_one_that_is_gone_when_it_is_sent_away_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D12: in that very moment; it would be a traceback in the log."""
+
+    class Gone:
+        async def receive(self) -> None:
+            await asyncio.Event().wait()
+
+        async def close(self, *_: object) -> None:
+            raise WebSocketDisconnect(1006)
+
+    monkeypatch.setattr(websocket, "INITIALIZE_S", 0.01)
+    assert await websocket._early(Gone()) == {"type": "websocket.disconnect"}  # type: ignore[arg-type]
 
 
 async def test_there_is_room_for_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,16 +6,19 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tertulia.errors import InvalidParams
+from tertulia.testing import call
 from tests.executors.acp_stage import guests, received, said, told
 from tests.executors.agents import until
 from tests.session.agents import EMPLOYEE
-from tests.session.staging import Stage
+from tests.session.staging import Stage, ticks
 
 HISTORY = "Conversation History"
 
@@ -41,6 +44,27 @@ def warnings(acting: Stage, code: str) -> list[str]:
 
 def kinds(acting: Stage) -> list[str]:
     return [event.type for event in acting.events.drain()]
+
+
+def _lines(home: Path) -> list[dict[str, Any]]:
+    """All that the agent heard, in whatever life."""
+    return [json.loads(line) for line in (home / "received").read_text().splitlines()]
+
+
+def _received(home: Path) -> list[str]:
+    return [line["method"] for line in _lines(home) if "method" in line] if (home / "received").exists() else []
+
+
+def _commands() -> list[str]:
+    lines: list[str] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            lines.append(path.read_text(errors="replace"))
+    return lines
+
+
+def _pids(home: Path) -> set[int]:
+    return {line["pid"] for line in _lines(home)}
 
 
 def runs(pid: int) -> bool:
@@ -257,6 +281,111 @@ async def test_cancelled_it_stops_or_is_killed_with_all_that_it_started(order: s
         assert [end.output for end in ends] == ["interrupted"] * (order == "hang")
 
 
+@pytest.mark.parametrize("order", ["stubborn", "hang_hard"])
+async def test_one_that_does_not_want_to_stop_is_gone_before_the_task_is_over(order: str, tmp_path: Path) -> None:
+    """S003-30, HARDENING I6: killed in time, so that its task ends in order and nobody is left to himself."""
+    async with guests() as acting:
+        conversation = await acting.session.open(backend="acp:fake")
+        mark = tmp_path / "mark"
+        task = acting.begin(conversation.message(f"{order} {mark}"))
+        await until(lambda: mark.exists() and mark.read_text())
+        if order == "stubborn":
+            await acting.until("tool_call_begin")
+        await conversation.interrupt()
+        assert (await task).status == "interrupted"
+        assert not runs(int(mark.read_text()))
+        assert warnings(acting, "abandoned") == []
+        last = [kind for kind in kinds(acting) if kind in ("tool_call_end", "turn_aborted")]
+        assert last == ["tool_call_end"] * (order == "stubborn") + ["turn_aborted"]
+        assert (await told(conversation, "again"))["servers"] == 1
+
+
+@pytest.mark.parametrize("method", ["initialize", "session/new", "session/set_mode", "session/prompt", "session/load"])
+async def test_stopped_at_any_stage_its_task_ends_and_nothing_is_left(method: str, home: Path, tmp_path: Path) -> None:
+    """S003-30, HARDENING C11, I6: while it starts, begins or takes up a session, is set to a mode, or works."""
+    table = {"sandbox": {"workspace-write": {"mode": "careful"}}}
+    mode = "load" if method == "session/load" else method
+    async with guests(mode, table=table) as acting:
+        conversation = await acting.session.open(backend="acp:fake")
+        if method == "session/load":
+            pid = (await told(conversation, "one"))["pid"]
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: not runs(pid))
+            (kept,) = (path for path in home.iterdir() if path.name != "received")
+            kept.unlink()
+            os.mkfifo(kept)
+        before = len(_received(home))
+        task = acting.begin(conversation.message("two"))
+        await until(lambda: method in _received(home)[before:])
+        await conversation.interrupt()
+        assert (await task).status == "interrupted"
+        assert warnings(acting, "abandoned") == []
+        assert not any(runs(pid) for pid in _pids(home))
+        acting.check_idle()
+
+
+@pytest.mark.parametrize("policy", ["untrusted", "never"])
+async def test_what_it_asked_for_and_did_not_wait_for_ends_with_its_task(work: Path, home: Path, policy: str) -> None:
+    """HARDENING I6, C11: a command that would start when the task is over does not; nobody is asked any more."""
+    late = work / "late.txt"
+    left = {
+        "terminal/create": {"command": "sh", "args": ["-c", f"sleep 1000; echo x > {late}"]},
+        "session/request_permission": {"toolCall": {"kind": "execute", "title": "x"}, "options": []},
+    }
+    async with guests(cwd=str(work), approval_policy=policy) as acting:
+        conversation = await acting.session.open(backend="acp:fake")
+        for method, asked in left.items():
+            assert (await conversation.message(f"leave {method} {json.dumps(asked)}")).status == "completed"
+            assert acting.session.approvals.pending() == []
+        await told(conversation, "again")
+        answers = [line for line in _lines(home) if line.get("id") == "left"]
+        assert len(answers) == len(left)
+        assert not any("late.txt" in line for line in _commands())
+    assert not late.exists()
+
+
+async def test_another_backend_is_given_the_conversation_and_the_first_agent_leaves() -> None:
+    """Issue 11, 4: a program that waits for nothing is ended, and not only when the conversation closes."""
+    async with guests("good") as acting:
+        conversation = await acting.session.open(backend="acp:fake")
+        pid = (await told(conversation, "one"))["pid"]
+        await conversation.set_context(title="the same agent")
+        assert runs(pid)
+        await conversation.set_context(backend="native")
+        assert not runs(pid)
+        await conversation.set_context(backend="acp:fake")
+        answer = await told(conversation, "two")
+        assert answer["pid"] != pid
+        assert "User: one" in answer["heard"][0]
+
+
+async def test_given_away_in_the_middle_of_a_task_it_leaves_afterwards(tmp_path: Path) -> None:
+    """Issue 11, 4: the task that runs is still its own."""
+    async with guests() as acting:
+        conversation = await acting.session.open(backend="acp:fake")
+        mark = tmp_path / "mark"
+        task = acting.begin(conversation.message(f"hang {mark}"))
+        await until(lambda: mark.exists() and mark.read_text())
+        await conversation.set_context(backend="native")
+        assert runs(int(mark.read_text()))
+        await conversation.interrupt()
+        assert (await task).status == "interrupted"
+        assert not runs(int(mark.read_text()))
+        assert warnings(acting, "abandoned") == []
+
+
+async def test_a_conversation_that_is_closed_at_once_takes_its_agent_along(tmp_path: Path) -> None:
+    """HARDENING C11: also where nobody waits for it to stop; it does not come back to a place that is gone."""
+    async with guests() as acting:
+        conversation = await acting.session.open(backend="acp:fake")
+        mark = tmp_path / "mark"
+        task = acting.begin(conversation.message(f"hang {mark}"))
+        await until(lambda: mark.exists() and mark.read_text())
+        await conversation.close(timeout=0)
+        assert (await task).status == "interrupted"
+        await until(lambda: not runs(int(mark.read_text())))
+
+
 async def test_a_flood_loses_nothing_and_a_line_without_end_is_not_waited_for() -> None:
     """HARDENING C10: bounded lines; issue 11, bad input."""
     async with guests() as acting:
@@ -267,6 +396,17 @@ async def test_a_flood_loses_nothing_and_a_line_without_end_is_not_waited_for() 
         assert (reply.status, reply.error.code) == ("failed", "limit")
         assert "line of" in reply.error.message
         assert (await told(conversation, "again"))["servers"] == 1
+
+
+async def test_one_that_stammers_is_understood_as_far_as_it_makes_sense() -> None:
+    """Issue 11, bad input: what is no message, or a message of nobody, ends neither the task nor the connection."""
+    async with guests() as acting:
+        conversation = await acting.session.open(backend="acp:fake")
+        pid = (await told(conversation, "hello"))["pid"]
+        assert await said(conversation, "noise") == "still here"
+        answer = await told(conversation, "again")
+        assert (answer["pid"], len(answer["heard"])) == (pid, 3)
+        assert warnings(acting, "resume_failed") == []
 
 
 async def test_daemons_that_it_leaves_go_with_it() -> None:
@@ -326,8 +466,99 @@ async def test_a_task_that_ended_otherwise_is_not_completed(reason: str) -> None
     """Issue 11, 4: every stop reason has an ending."""
     async with guests() as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        assert (await conversation.message(f"stop {reason}")).status == "failed"
+        status = "interrupted" if reason == "cancelled" else "failed"
+        assert (await conversation.message(f"stop {reason}")).status == status
         assert (await told(conversation, "again"))["heard"][-1].endswith("again")
+
+
+# ── asked by other conversations ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_conversation_tools_reach_it_and_it_stays_for_the_next_question() -> None:
+    """Issue 11, 5; S004-04, S004-06, S004-11, S004-25: created, asked again in the same session, destroyed."""
+    sent: list[str] = []
+
+    def again(name: str, **more: Any) -> Callable[[Any], Any]:
+        return lambda _: call(name, {"conversation_id": sent[0], **more})
+
+    create = call("conv_create", {"user_instruction": "look", "backend": "acp:fake"})
+    async with guests(replies=[create, "one", again("conv_send", text="and"), "two", again("conv_destroy"), "3"]) as on:
+        assert (await on.root.message("ask it")).text == "one"
+        (child,) = [talk for talk in on.parts.conversations if talk.terms.backend == "acp:fake"]
+        other = on.session.conversation(child.id)
+        sent.append(child.id)
+        assert on.story(on.root, other) == [
+            *("a started user", "a begin call_1", "a replaced", "b started target", "b completed"),
+            *("a started continuation", "a end call_1", "a completed"),
+        ]
+        await on.root.message("ask it again")
+        first, second = (json.loads(json.loads(o.text)["last_assistant_message"]) for o in on.outputs(on.root))
+        assert (second["pid"], second["heard"]) == (first["pid"], ["look", "and"])
+        assert runs(first["pid"])
+        await on.root.message("let it go")
+        assert json.loads(on.outputs(on.root)[-1].text)["ok"]
+        assert not runs(first["pid"])
+
+
+@pytest.mark.parametrize(("mode", "code"), [("exits", "model_error"), ("auth", "model_error")])
+async def test_one_that_cannot_start_is_an_answer_to_whoever_asked(mode: str, code: str) -> None:
+    """S004-18: each call gets exactly one output, in failure too."""
+    create = call("conv_create", {"user_instruction": "look", "backend": "acp:fake"})
+    async with guests(mode, replies=[create, "too bad"]) as on:
+        assert (await on.root.message("ask it")).text == "too bad"
+        (output,) = on.outputs(on.root)
+        assert not output.success
+        assert json.loads(output.text)["code"] == code
+
+
+@pytest.mark.parametrize("backend", ["acp:fakes", "acp:", "acp"])
+async def test_one_that_is_not_there_is_refused_before_anything_happens(backend: str) -> None:
+    """S004-32: every validation precedes every side effect."""
+    create = call("conv_create", {"user_instruction": "look", "backend": backend})
+    async with guests(replies=[create, "too bad"]) as on:
+        before = len(on.session.conversations())
+        assert (await on.root.message("ask it")).text == "too bad"
+        (output,) = on.outputs(on.root)
+        assert (output.success, json.loads(output.text)["code"]) == (False, "invalid_params")
+        assert len(on.session.conversations()) == before
+        assert "turn_aborted" not in kinds(on)
+
+
+async def test_stopping_whoever_asked_stops_it_too(tmp_path: Path) -> None:
+    """S004-11, S004-18, HARDENING I6: the whole chain; the call is answered once."""
+    mark = tmp_path / "mark"
+    create = call("conv_create", {"user_instruction": f"stubborn {mark}", "backend": "acp:fake"})
+    async with guests(replies=[create]) as on:
+        task = on.begin(on.root.message("ask it"))
+        await until(lambda: mark.exists() and mark.read_text())
+        await on.root.interrupt()
+        assert (await task).status == "interrupted"
+        assert not runs(int(mark.read_text()))
+        assert warnings(on, "abandoned") == []
+        assert [output.success for output in on.outputs(on.root)] == [False]
+
+
+async def test_notes_that_are_asked_for_while_it_works_are_written_afterwards(tmp_path: Path) -> None:
+    """Issue 11, 2: `conversation/compact` waits for the task; then the agent is told the notes, in a new session."""
+    async with guests(replies=["notes of it"]) as on:
+        conversation = await on.session.open(backend="acp:fake")
+        await told(conversation, "one")
+        await told(conversation, "two")
+        mark = tmp_path / "mark"
+        task = on.begin(conversation.message(f"hang {mark}"))
+        await until(lambda: mark.exists() and mark.read_text())
+        compacting = on.begin(conversation.compact())
+        await ticks()
+        assert not compacting.done()
+        assert "history_compacted" not in kinds(on)
+        await conversation.interrupt()
+        assert (await task).status == "interrupted"
+        assert (await compacting).compacted
+        (prompt,) = (await told(conversation, "three"))["heard"]
+        assert "notes of it" in prompt
+        assert "User: one" not in prompt
+        (warning,) = warnings(on, "resume_failed")
+        assert "rewritten" in warning
 
 
 # ── what it may do ───────────────────────────────────────────────────────────────────────────────────────────────

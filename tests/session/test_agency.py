@@ -333,6 +333,17 @@ async def test_an_agents_tool_is_called_as_any_other_and_its_canvas_shown() -> N
         assert (record.source, record.agent_name, record.tool, record.ok) == ("native", "ada", "canvas_update", True)
 
 
+async def test_a_page_that_was_answered_for_is_written_down(lives: Lives) -> None:
+    """S001-49: whoever draws faster than the disk is written to waits."""
+    async with lives.start() as session:
+        agent = await session.open(agent=EMPLOYEE)
+        agency = session.parts.agency
+        for number in range(3):
+            page = f"<p>page {number}</p>"
+            await agency.internal.call(agency.token(agent.id), "canvas_update", {"html": page}, source="cli")
+            assert page.encode() in stored_bytes(session.id)
+
+
 async def test_a_secret_of_a_providers_server_is_in_no_record(lives: Lives) -> None:
     """E6: as those of the configuration."""
     command, *args = bare("--tools", "env")
@@ -343,7 +354,8 @@ async def test_a_secret_of_a_providers_server_is_in_no_record(lives: Lives) -> N
         session.parts.servers.approvals[agent.id] = "approve"
         await agent.message("go")
         talk = session.parts.conversations.find(agent.id)
-        assert "correct-horse-battery" in str(list(talk.history.snapshot())), "the server has it, and says so"
+        said = str(list(talk.history.snapshot()))
+        assert ("correct-horse-battery" in said, "[redacted:secret]" in said) == (False, True), "it has it, and says so"
     assert b"correct-horse-battery" not in stored_bytes(session.id)
 
 

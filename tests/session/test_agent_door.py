@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.executors.agents import table
+from tertulia.session import agent_door
+from tests.executors.agents import table, until
 from tests.session.mcp_stage import server
 from tests.session.staging import Stage, stage
 
@@ -91,3 +93,70 @@ async def test_the_door_goes_with_the_task(tmp_path: Path, monkeypatch: pytest.M
         conversation = await acting.session.open(backend="command:caller")
         await asked(conversation)
         assert list(tmp_path.glob("tertulia-door-*")) == []
+
+
+INFO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INFO}
+
+
+NONSENSE = (b"\0\xff\n" * 100, b"x" * 200_000, b"[" * 50_000 + b"\n", b'{"jsonrpc": "2.0", "id"', b"{}\n" * 99)
+
+
+async def _connected(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_unix_connection(path, limit=1 << 24)
+
+
+async def _greeted(path: str) -> bool:
+    """Whether somebody new is served."""
+    reader, writer = await _connected(path)
+    try:
+        writer.write(json.dumps(HELLO).encode() + b"\n")
+        return b"serverInfo" in await reader.readline()
+    except OSError:
+        return False
+    finally:
+        writer.close()
+
+
+async def test_whoever_misbehaves_there_harms_nobody_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Issue 11, bad input: nonsense, lines without end, half a request, calls before a greeting, a crowd."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(agent_door, "MAX_LINE", 100_000)
+    told = table("door", server=["--server", "{command}", "{args}"])
+    async with visited(executors={"told": told}) as acting:
+        conversation = await acting.session.open(backend="command:told")
+        task = acting.begin(conversation.message("hello"))
+        await until(lambda: (tmp_path / "door").exists() and (tmp_path / "door").read_text())
+        path = (tmp_path / "door").read_text()
+        call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "fs__pid", "arguments": {}}}
+        for said in (
+            b"\0\xff\n" * 100,
+            b"x" * 200_000,
+            b"[" * 50_000 + b"\n",
+            b'{"jsonrpc": "2.0", "id"',
+            b"{}\n" * 99,
+        ):
+            _, writer = await _connected(path)
+            with suppress(OSError):
+                writer.write(said)
+                await writer.drain()
+            writer.close()
+            assert await _greeted(path)
+        reader, writer = await _connected(path)
+        writer.write(json.dumps(call).encode() + b"\n")
+        assert b"error" in await reader.readline()
+        writer.close()
+        crowd = [await _connected(path) for _ in range(agent_door.MAX_CLIENTS + 5)]
+        for reader, writer in crowd[agent_door.MAX_CLIENTS :]:
+            assert await reader.read() == b""
+            writer.close()
+        for _, writer in crowd:
+            writer.close()
+        for _ in range(1_000):
+            if await _greeted(path):
+                break
+        else:
+            pytest.fail("those who left still count")
+        await asyncio.to_thread((tmp_path / "gate").write_text, "done")
+        assert (await task).text == "done"
+        assert not Path(path).exists()

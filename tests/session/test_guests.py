@@ -25,3 +25,13 @@ async def test_all_of_them_are_told() -> None:
     await guests.forget("c")
     await guests.close()
     assert [(guest.forgotten, guest.closed) for guest in two] == [(["c"], 1)] * 2
+
+
+async def test_an_agent_leaves_when_its_conversation_has_another() -> None:
+    """Issue 11, 4: it alone; and those that keep nothing are not asked."""
+    guests, two = Guests(), (_Guest(), _Guest())
+    guests.add(two[0])
+    guests.add(two[1], "acp:x")
+    await guests.take_leave("c", "acp:x")
+    await guests.take_leave("c", "native")
+    assert [guest.forgotten for guest in two] == [[], ["c"]]

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import tertulia
 from tertulia.session import internal_door
 from tertulia.session.internal_door import InternalDoor
 from tertulia.session.private_place import short_path
@@ -186,6 +187,30 @@ async def test_who_goes_away_in_the_middle_hurts_nobody() -> None:
         await until(lambda: door._clients == 0)
         async with calling(door) as caller:
             assert (await caller.say({"token": token}))["error"] is None
+
+
+def breaking(error: BaseException | None) -> Any:
+    async def broken(call: Any, arguments: Any) -> str:
+        if error is not None:
+            raise error
+        return "\ud800"
+
+    known: Any = {"description": "Breaks.", "parameters": None, "rpc_method": "break.down", "scope": "all"}
+    tool = tertulia.ToolDefinition(name="break", **known, handler=broken)
+    return type("Provider", (), {"name": "breaking", "get_tools": lambda self, agent, meta: [tool]})()
+
+
+@pytest.mark.parametrize("broken", [ValueError("secret"), FileNotFoundError("secret"), SystemExit(3), None], ids=repr)
+async def test_a_tool_that_breaks_down_is_an_answer_too(broken: BaseException | None) -> None:
+    """S001-50, HARDENING H6: whatever it raises, and whatever it answers; the session goes on."""
+    async with opened(providers=[breaking(broken)]) as (acting, door, token):
+        for _ in range(2):
+            async with calling(door) as caller:
+                assert (await caller.say({"token": token}))["error"] is None
+                heard = await caller.say({"tool": "break"})
+            assert error(heard) == "internal"
+            assert "secret" not in heard["error"]["message"]
+        assert [record.result for record in acting.parts.agency.audit] == ["internal", "internal"]
 
 
 async def test_a_token_that_is_revoked_between_the_lines_is_refused() -> None:

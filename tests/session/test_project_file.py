@@ -130,6 +130,14 @@ def test_from_the_root_of_the_repository_down_to_where_one_is(home) -> None:
     assert folders(repo, home) == [repo]
 
 
+def test_a_stub_of_the_sandbox_does_not_cut_off_what_the_repository_narrows(home) -> None:
+    """A5: one stands there while a command runs below the root, and after a kill."""
+    repo = home / "repo"
+    (repo / ".git").mkdir()
+    (repo / "src" / ".git").mkdir(0o1555)
+    assert folders(repo / "src", home) == [repo, repo / "src"]
+
+
 def test_a_worktree_whose_git_is_a_file_is_a_repository(home) -> None:
     (home / "repo" / "src" / ".git").write_text("gitdir: elsewhere\n")
     assert folders(home / "repo" / "src" / "deep", home) == [home / "repo" / "src", home / "repo" / "src" / "deep"]

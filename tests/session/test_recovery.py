@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import tertulia
-from tertulia.errors import Busy, InvalidParams, NotFound
+from tertulia.errors import Busy, NotFound
 from tertulia.protocol.items import ToolOutput
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
 from tertulia.rollout.index import list_sessions
@@ -486,7 +486,7 @@ async def test_a_session_that_does_not_exist_is_not_found_and_nothing_is_made(li
         async with Session.resume("00000000-0000-4000-8000-000000000000"):
             raise AssertionError("entered")
     for bad in ("../x", "", "x" * 5_000, "a\0b"):
-        with pytest.raises(InvalidParams):
+        with pytest.raises(NotFound):
             async with Session.resume(bad):
                 raise AssertionError("entered")
     assert not lives.home.exists()
@@ -515,6 +515,21 @@ async def test_resuming_with_less_narrows_and_with_more_does_not_widen(lives: Li
     async with lives.resumed(session.id, sandbox="read-only", storage_policy="headers_only") as again:
         context = await again.root.context()
         assert (context.policy["sandbox"], context.policy["storage"]) == ("read-only", "headers_only")
+
+
+async def test_a_life_with_less_does_not_bind_the_next_one(lives: Lives) -> None:
+    """S000-16: the session's ceiling is that of now; only what is stored never becomes more."""
+    roots = [str(lives._folder)]
+    async with lives.start(sandbox="workspace-write", writable_roots=roots) as session:
+        child = await session.open(sandbox="read-only")
+    less: dict[str, Any] = {"sandbox": "read-only", "approval_policy": "never", "storage_policy": "headers_only"}
+    async with lives.resumed(session.id, **less, limits={"max_task_interrupts": 1}) as again:
+        assert (await again.root.context()).policy["sandbox"] == "read-only"
+    async with lives.resumed(session.id, writable_roots=roots) as again:
+        context = await again.root.context()
+        assert (context.policy["sandbox"], context.policy["approval"]) == ("workspace-write", "on-request")
+        assert (context.policy["storage"], context.limits["max_task_interrupts"]) == ("headers_only", 64)
+        assert (await again.conversation(child.id).context()).policy["sandbox"] == "read-only"
 
 
 async def test_the_model_is_that_of_then_unless_one_is_given(lives: Lives) -> None:

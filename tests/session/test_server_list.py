@@ -178,6 +178,24 @@ def test_an_edit_makes_it_a_stranger_again(place, edited) -> None:
     assert statuses(place.servers()) == {"x": "untrusted"}
 
 
+def test_what_was_read_is_what_is_checked_and_what_starts(place, tmp_path) -> None:
+    """C2: whoever swaps the file, or where it points to, between the check and the start has swapped nothing."""
+    files = {}
+    for name in ("good", "evil"):
+        files[name] = tmp_path / f"{name}.json"
+        files[name].write_text(json.dumps({"mcpServers": {"x": {"command": name}}}))
+    link = place.repo / ".mcp.json"
+    link.symlink_to(files["good"])
+    place.trust("x")
+    before = place.load()
+    link.unlink()
+    link.symlink_to(files["evil"])
+    [started] = servers_of(before.settings, before.environment).definitions
+    assert isinstance(started.transport, Stdio)
+    assert started.transport.command == "good"
+    assert statuses(place.servers()) == {"x": "untrusted"}
+
+
 def test_another_clone_of_the_same_project_is_not_trusted_with_it(place) -> None:
     place.write({"x": {"command": "a"}})
     place.trust("x")

@@ -21,7 +21,14 @@ class SomeWire:
     def stream(self, request: object) -> None: ...
 
 
+class Open:
+    async def text(self, path: str) -> None: ...
+
+    async def write(self, path: str, text: str) -> None: ...
+
+
 WIRE = SomeWire()
+OPEN = Open()
 
 
 @pytest.mark.parametrize(
@@ -50,6 +57,8 @@ WIRE = SomeWire()
         ("acp", {"gemini": {}}, {"gemini": {}}),
         ("providers", [WIRE], (WIRE,)),
         ("tools", (len,), (len,)),
+        ("buffers", None, None),
+        ("buffers", OPEN, OPEN),
         ("include_plan_tool", None, None),
         ("include_apply_patch_tool", False, False),
         ("include_conv_tools", True, True),
@@ -105,6 +114,7 @@ def test_a_setting_is_parsed_once_and_its_parsed_form_is_stable(name, value, par
         ("acp", []),
         ("providers", "canvas"),
         ("tools", len),
+        ("buffers", "vim"),
         ("include_plan_tool", "yes"),
         ("shell_mode", "zsh"),
         ("shell_mode", 5),
@@ -156,7 +166,7 @@ def test_a_name_that_is_no_setting_is_refused_with_the_nearest() -> None:
     check_name("sandbox", "f.toml")
 
 
-@pytest.mark.parametrize("name", ["tools", "providers", "cwd", "base_instructions", "user_instructions"])
+@pytest.mark.parametrize("name", ["tools", "providers", "buffers", "cwd", "base_instructions", "user_instructions"])
 def test_a_file_holds_no_objects_no_place_and_no_instructions(name) -> None:
     """S000-02: a session has no instructions."""
     with pytest.raises(InvalidParams, match="there is no setting"):

@@ -152,6 +152,35 @@ async def test_a_running_session_loses_its_texts_when_they_expire(monkeypatch: p
         assert (await session.root.message("and you?")).text == "still there"
 
 
+async def test_a_policy_that_is_agreed_later_is_kept_as_promptly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S002-18: a minute was to pass before the next sweep, and then somebody wanted less."""
+    monkeypatch.setattr(sweeping, "SHORTEST_S", 0.0)
+    clock, settings = FakeClock(), tertulia.Settings(model=ScriptedModel(["fine", "fine"]))
+    async with Session.start(settings, clock=clock) as session:
+        opened, changed = await session.open(storage_policy={"ttl": 0.01}), await session.open()
+        for conversation in (opened, changed):
+            await conversation.message(CANARY.decode())
+        await changed.set_context(storage_policy={"ttl": 0.01})
+        assert CANARY in stored_bytes(session.id)
+        clock.advance(1)
+        async with asyncio.timeout(DEADLINE_S):
+            while CANARY in stored_bytes(session.id):
+                await ticks()
+
+
+async def test_news_never_puts_a_sweep_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "SHORTEST_S", 0.01)
+    store = Shelf(Closed("over"))
+    busy = sweeper(store, Ttl(0.01))
+    running = asyncio.ensure_future(busy.run())
+    async with asyncio.timeout(DEADLINE_S):
+        while not running.done():
+            busy.hear(Ttl(5))
+            busy.hear(Full())
+            await asyncio.sleep(0)
+    assert store.swept == [(1_000, "delete")]
+
+
 class Shelf:
     """A store that answers as it is told."""
 

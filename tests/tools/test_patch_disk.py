@@ -385,3 +385,34 @@ def test_what_was_planned_is_what_is_on_the_disk(files: dict[str, str], acts: li
             assert found == {path: new for path, new in expected.items() if new is not None}
         else:
             assert snapshot(place) == before
+
+
+# ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def look(place: Path, *paths: str, write: bool = False) -> dict[str, Any]:
+    return run_disk(place, {"verb": "look", "paths": list(paths), "write": write})
+
+
+def test_a_trail_stays_the_same_until_something_on_the_way_is_touched(place: Path) -> None:
+    """Issue 10 (4): whoever moves a part away and back in between is found out; what lies beside it is no matter."""
+    first = look(place, "sub/b", "a", "missing")
+    assert base64.b64decode(first["files"]["sub/b"]) == b"2\n"
+    assert (first["files"]["missing"], first["trails"]["missing"]) == (None, None)
+    (place / "beside").touch()
+    assert look(place, "sub/b", "a", "missing") == first
+    (place / "sub").rename(place / "away")
+    (place / "away").rename(place / "sub")
+    second = look(place, "sub/b", "a")
+    assert second["trails"]["sub/b"] != first["trails"]["sub/b"]
+    assert second["trails"]["a"] == first["trails"]["a"]
+
+
+def test_a_trail_that_could_hide_a_change_is_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 10 (4): a file of the future, or of this very tick, could be changed again without a trace."""
+    monkeypatch.setattr(patch_disk.time, "clock_gettime_ns", lambda clock: 0)
+    root = os.open(place, os.O_RDONLY)
+    ticks = iter(range(2))
+    assert patch_disk.settled_trail(root, "a", ticks) is None
+    assert next(ticks, None) is None, "it was waited for"
+    os.close(root)

@@ -9,7 +9,7 @@ import sys
 import click
 
 from tertulia.apps.global_flags import Given, global_flags
-from tertulia.apps.houses import house_of
+from tertulia.apps.houses import house_of, most_of
 from tertulia.apps.terminal import Terminal
 from tertulia.errors import InvalidParams
 from tertulia.policy.sandbox_mode import SANDBOX_ORDER, sandbox_from_wire, sandbox_to_wire
@@ -22,7 +22,7 @@ _MORE = """
 Examples:
   tertulia acp
   tertulia acp -m anthropic/claude-sonnet-4-5 -a on-request
-  tertulia acp -s danger-full-access --mode workspace-write
+  tertulia acp -s workspace-write --mode read-only
 
 \b
 In Zed's settings.json:
@@ -32,7 +32,10 @@ In Zed's settings.json:
 
 @click.command("acp", epilog=_MORE)
 @click.option(
-    "mode", "--mode", metavar="MODE", help="Sessions begin in this mode; -s says up to which one may be chosen."
+    "mode",
+    "--mode",
+    metavar="MODE",
+    help="Sessions begin in this mode. Nothing wider than -s, or the `sandbox` of a file, can be chosen.",
 )
 @global_flags
 @click.pass_obj
@@ -55,11 +58,11 @@ def command(given: Given, *, mode: str | None) -> int:
 
     from tertulia.server.as_acp_stdio import serve_acp
 
-    return asyncio.run(serve_acp(lambda: house_of(given, loaded, Host(loaded.settings), begin_in)))
+    return asyncio.run(serve_acp(lambda: house_of(given, loaded, Host(loaded.settings), begin_in, open_ended=True)))
 
 
 def _mode(mode: str, loaded: Loaded) -> str:
-    asked, most = sandbox_from_wire(mode), loaded.settings.rights().sandbox
+    asked, most = sandbox_from_wire(mode), most_of(loaded)
     if SANDBOX_ORDER.meet(asked, most) != asked:
         raise InvalidParams(f"--mode {mode} is more than the settings allow: {sandbox_to_wire(most)}")
     return sandbox_to_wire(asked)

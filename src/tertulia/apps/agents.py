@@ -15,7 +15,7 @@ from tertulia.apps.columns import write_columns
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.terminal import Piece, Terminal
 from tertulia.events.journal import NoJournal
-from tertulia.executors.acp_presets import acp_agents_from_wire
+from tertulia.executors.acp_presets import UNTESTED, acp_agents_from_wire
 from tertulia.executors.definition import ExecutorDefinition
 from tertulia.executors.presets import executors_from_wire
 from tertulia.scheduler.reply import Reply
@@ -63,6 +63,8 @@ class Found(msgspec.Struct, frozen=True):
     version: str | None
     install: str | None
     """How to get it, where that is known."""
+    tested: bool
+    """Whether we have ever seen it at work; of the user's own we cannot know."""
 
 
 @click.group("agents", invoke_without_command=True, epilog=_MORE)
@@ -121,7 +123,7 @@ def look_for(name: str, definition: ExecutorDefinition, variables: Mapping[str, 
     environment = child_environment(definition, variables)
     program = shutil.which(definition.command[0], path=environment.get("PATH"))
     version = None if program is None else _version([program, *definition.version], environment)
-    return Found(name, program, version, definition.install or None)
+    return Found(name, program, version, definition.install or None, name not in UNTESTED)
 
 
 def _version(argv: list[str], environment: Mapping[str, str]) -> str | None:
@@ -141,10 +143,11 @@ def _version(argv: list[str], environment: Mapping[str, str]) -> str | None:
 
 
 def _row(found: Found) -> tuple[Piece, Piece, Piece]:
+    doubt = "" if found.tested else "; untested"
     if found.program is None:
         way = f"not installed; get it with `{found.install}`" if found.install else "not installed"
-        return found.backend, "-", (way, "dim")
-    return found.backend, found.version or "?", found.program
+        return found.backend, "-", (way + doubt, "dim")
+    return found.backend, found.version or "?", found.program + doubt
 
 
 async def _try(settings: Settings, backend: str, prompt: str) -> Reply:

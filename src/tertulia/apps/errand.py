@@ -99,7 +99,8 @@ async def _addressed(session: Session, errand: Errand) -> Conversation:
     if errand.opens is not None:
         return await session.open(**errand.opens)
     talk = session.conversation(find_open(session, errand.conversation_id))
-    if errand.backend is not None:
+    if errand.backend not in (None, talk.info.backend):
+        # To say again who it is would end what that one remembers.
         await talk.set_context(backend=errand.backend)
     return talk
 

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 
+from tertulia.apps.codex_settings import load_for_sdk
 from tertulia.apps.errand import Errand, View, look_in, run_errand
 from tertulia.apps.exec_jsonl import JsonView
 from tertulia.apps.exec_text import TextView
@@ -21,6 +22,8 @@ from tertulia.apps.stored import Comeback, find_stored
 from tertulia.apps.terminal import Terminal
 from tertulia.conversation.inbox import to_message
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
+from tertulia.protocol.usage import NO_USAGE
+from tertulia.session.past_turns import read_past_turns
 from tertulia.session.session import Session
 from tertulia.session.settings import Loaded
 
@@ -57,6 +60,7 @@ Exit codes:
     help="The same for the Codex SDK: without a PROMPT, standard input has it.",
 )
 @click.option("--skip-git-repo-check", is_flag=True, hidden=True, expose_value=False, help="Nothing: the SDK says it.")
+@click.option("--thread-source", hidden=True, expose_value=False, help="Likewise.")
 @click.option(
     "answer_file",
     "-o",
@@ -68,7 +72,7 @@ Exit codes:
 @click.option("schema_file", "--output-schema", metavar="FILE", type=_FILE, help="A JSON Schema for the answer.")
 @click.option("images", "-i", "--image", metavar="FILE", type=_FILE, multiple=True, help="Show a picture; repeatable.")
 @click.option(
-    "--backend", metavar="NAME", help="Who does it: native, codex, claude, command:NAME; see `tertulia agents`."
+    "--backend", metavar="NAME", help="Who does it: native, codex, claude, acp:NAME, command:NAME; see `agents`."
 )
 @click.option("timeout_s", "--timeout", metavar="SECONDS", type=float, help="Stop the task after so long.")
 @global_flags
@@ -97,7 +101,7 @@ def command(
     if answer_file is not None:
         _check_writable(answer_file)
     schema = None if schema_file is None else _read_schema(schema_file)
-    loaded = given.load()
+    loaded = load_for_sdk(given) if for_sdk else given.load()
     comeback, prompt = _split(given, loaded, words, last=last)
     as_json = as_json or for_sdk
     if for_sdk and not prompt:
@@ -110,7 +114,8 @@ def command(
     to_message(None, items, cwd="/")
     errand = Errand(items, schema, timeout_s, backend=backend)
     entering = Session.start(loaded.settings) if comeback is None else comeback.session()
-    ending = asyncio.run(run_errand(entering, errand, view_for(loaded, as_json=as_json)))
+    view = view_for(loaded, as_json=as_json, comeback=comeback)
+    ending = asyncio.run(run_errand(entering, errand, view))
     if answer_file is not None and ending.status == "completed" and ending.reply is not None:
         answer_file.write_text(ending.reply.text or "", encoding="utf-8")
     return ending.exit_code
@@ -134,10 +139,12 @@ def _look(comeback: Comeback, loaded: Loaded, *, as_json: bool) -> int:
     return 0
 
 
-def view_for(loaded: Loaded, *, as_json: bool) -> View:
-    """How an errand is shown."""
+def view_for(loaded: Loaded, *, as_json: bool, comeback: Comeback | None = None) -> View:
+    """How an errand is shown. Of a session that goes on, lines of JSON count what it cost before."""
     if as_json:
-        return JsonView(sys.stdout.buffer, loaded.warnings)
+        home = loaded.environment.home
+        spent = NO_USAGE if comeback is None else read_past_turns(home, comeback.session_id).usage
+        return JsonView(sys.stdout.buffer, loaded.warnings, spent)
     variables = loaded.environment.variables
     return TextView(Terminal(sys.stdout, variables), Terminal(sys.stderr, variables), loaded.warnings)
 

@@ -7,7 +7,6 @@ conversation and goes on later is one turn: the handing over neither ends nor be
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, BinaryIO, ClassVar
@@ -15,12 +14,13 @@ from typing import Any, BinaryIO, ClassVar
 from msgspec.structs import asdict
 
 from tertulia.apps.errand import Ending, StopReason
+from tertulia.apps.exec_items import CallItems
 from tertulia.apps.json_lines import json_line
 from tertulia.apps.notices import notice
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
-from tertulia.protocol.ids import CallId, ConversationId, TaskId
-from tertulia.protocol.usage import NO_USAGE
+from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.protocol.usage import NO_USAGE, Usage
 
 Line = dict[str, Any]
 Lines = Iterator[Line]
@@ -38,25 +38,25 @@ class ExecLines:
     What it keeps is bounded by what is open: calls, plans, the last error of each running task.
     """
 
-    def __init__(self, warnings: Sequence[str] = ()) -> None:
-        """`warnings` were found before the session began; they follow `thread.started`."""
+    def __init__(self, warnings: Sequence[str] = (), spent: Usage = NO_USAGE) -> None:
+        """`warnings` were found before the session began; they follow `thread.started`. `spent`: in earlier runs."""
         self.stopped_by: StopReason = "interrupted"
         """What an interrupted task is reported as."""
         self._warnings = warnings
         self._root: ConversationId | None = None
         self._numbers = count()
-        self._calls: dict[tuple[ConversationId | None, CallId], Line] = {}
-        self._acts: dict[tuple[ConversationId | None, CallId], Line] = {}
+        self._calls = CallItems(self._item)
         self._plans: dict[ConversationId | None, Line] = {}
         self._errors: dict[TaskId | None, e.Error] = {}
-        self._usage = NO_USAGE
+        self._usage = spent
         self._ended = False
 
     def take(self, event: e.Event) -> list[Line]:
         """The lines for one event; many events have none."""
         make = self._makers.get(type(event.data))
-        if make is not None:
-            return [self._signed(line, event) for line in make(self, event, event.data)]
+        made = list(self._calls.take(event) if make is None else make(self, event, event.data))
+        if made or make is not None:
+            return [self._signed(line, event) for line in made]
         sentence = notice(event.data)
         return [] if sentence is None else [self._signed(self._notice(sentence), event)]
 
@@ -130,30 +130,6 @@ class ExecLines:
         self._plans[event.conversation_id] = item
         yield {"type": "item.started" if known is None else "item.updated", "item": item}
 
-    def _call(self, event: e.Event, data: t.ToolCallBegin) -> Lines:
-        begun = {"call_id": data.call_id, "name": data.name, "arguments": data.arguments}
-        item = self._item("tool_call", **begun, output=None, status="in_progress")
-        self._calls[event.conversation_id, data.call_id] = item
-        yield {"type": "item.started", "item": item}
-
-    def _called(self, event: e.Event, data: t.ToolCallEnd) -> Lines:
-        item = self._calls.pop((event.conversation_id, data.call_id), None)
-        if item is None:
-            item = self._item("tool_call", call_id=data.call_id, name=data.name, arguments=None)
-        status = "completed" if data.success else "failed"
-        yield {"type": "item.completed", "item": item | {"output": data.output, "status": status}}
-
-    def _act(self, event: e.Event, data: t.ExecCommandBegin | t.PatchApplyBegin) -> Lines:
-        """What a call does to the world is an item of its own, in the words that Codex has for it."""
-        item = self._item(**_begun(data), status="in_progress")
-        self._acts[event.conversation_id, data.call_id] = item
-        yield {"type": "item.started", "item": item}
-
-    def _acted(self, event: e.Event, data: t.ExecCommandEnd | t.PatchApplyEnd) -> Lines:
-        # Of an act that began before we listened there is nothing to complete.
-        if (item := self._acts.pop((event.conversation_id, data.call_id), None)) is not None:
-            yield {"type": "item.completed", "item": item | _done(data)}
-
     # ── what is not as it should be ──────────────────────────────────────────────────────────────────────────
 
     def _background(self, event: e.Event, data: e.BackgroundEvent) -> Lines:
@@ -174,30 +150,9 @@ class ExecLines:
         e.AgentMessage: _said,
         e.AgentReasoning: _said,
         t.PlanUpdate: _plan,
-        t.ToolCallBegin: _call,
-        t.ToolCallEnd: _called,
-        t.ExecCommandBegin: _act,
-        t.ExecCommandEnd: _acted,
-        t.PatchApplyBegin: _act,
-        t.PatchApplyEnd: _acted,
         e.BackgroundEvent: _background,
         e.Error: _error,
     }
-
-
-def _begun(data: t.ExecCommandBegin | t.PatchApplyBegin) -> Line:
-    if isinstance(data, t.ExecCommandBegin):
-        said = {"command": shlex.join(data.command), "aggregated_output": "", "exit_code": None}
-        return {"kind": "command_execution", **said}
-    changes = [{"path": change["path"], "kind": change["kind"]} for change in data.changes]
-    return {"kind": "file_change", "changes": changes}
-
-
-def _done(data: t.ExecCommandEnd | t.PatchApplyEnd) -> Line:
-    if isinstance(data, t.ExecCommandEnd):
-        status = "completed" if data.exit_code == 0 else "failed"
-        return {"aggregated_output": data.output, "exit_code": data.exit_code, "status": status}
-    return {"status": "completed" if data.success else "failed"}
 
 
 def _failed(code: str, message: str | None = None) -> Line:
@@ -207,9 +162,9 @@ def _failed(code: str, message: str | None = None) -> Line:
 class JsonView:
     """Writes the lines as they come."""
 
-    def __init__(self, stream: BinaryIO, warnings: Sequence[str]) -> None:
+    def __init__(self, stream: BinaryIO, warnings: Sequence[str], spent: Usage = NO_USAGE) -> None:
         self._stream = stream
-        self._lines = ExecLines(warnings)
+        self._lines = ExecLines(warnings, spent)
 
     def show(self, event: e.Event) -> None:
         """Write what the event comes to."""

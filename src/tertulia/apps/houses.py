@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from tertulia.apps.global_flags import Given
-from tertulia.server.as_acp_house import House, Settled
+from tertulia.policy.sandbox_mode import SANDBOX_MODES, SandboxMode, sandbox_to_wire
+from tertulia.server.house import House, Settled
 from tertulia.session.host import Host
+from tertulia.session.layers import DEFAULT
 from tertulia.session.settings import Loaded, load_settings
 
 
-def house_of(given: Given, loaded: Loaded, host: Host, mode: str | None = None) -> House:
-    """Flags hold in every directory. `mode`: what a new session begins in, if not in what it may have."""
+def house_of(given: Given, loaded: Loaded, host: Host, mode: str | None = None, *, open_ended: bool = False) -> House:
+    """Flags hold in every directory. `mode`: what a new session begins in, if not in what it may have.
+
+    `open_ended`: the person at the other end may choose any mode, see `most_of`.
+    """
 
     def settle(cwd: Path) -> Settled:
         there = load_settings(cwd=cwd, flags={**given.flags, "cwd": str(cwd)}, overrides=given.overrides)
-        return Settled(there.settings, there.warnings)
+        if not open_ended:
+            return Settled(there.settings, there.warnings, mode)
+        settings = replace(there.settings, sandbox=sandbox_to_wire(most_of(there)))
+        return Settled(settings, there.warnings, mode or sandbox_to_wire(there.settings.rights().sandbox))
 
     named = loaded.provenance.get("model", "").startswith(("flag", "-c"))
-    return House(host, settle, loaded.environment, mode=mode, model=named)
+    return House(host, settle, loaded.environment, model=named)
+
+
+def most_of(loaded: Loaded) -> SandboxMode:
+    """The widest mode that the user's own hand may choose: any, where no setting says how far it goes."""
+    said = loaded.provenance["sandbox"] != DEFAULT
+    return loaded.settings.rights().sandbox if said else SANDBOX_MODES[-1]

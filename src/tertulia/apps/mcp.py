@@ -15,6 +15,7 @@ from tertulia.apps.json_lines import json_line
 from tertulia.apps.mcp_edit import add, rm
 from tertulia.apps.mcp_listing import known_servers, prospect, redactor_of, transport, where_from
 from tertulia.apps.mcp_reach import reach
+from tertulia.apps.mcp_refresh import refresh
 from tertulia.apps.mcp_tools import tools, try_out
 from tertulia.apps.mcp_trust import trust
 from tertulia.apps.terminal import Piece, Style, Terminal
@@ -57,7 +58,7 @@ def command(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _act in (add, rm, try_out, trust, tools):
+for _act in (add, rm, try_out, trust, tools, refresh):
     command.add_command(_act)
 
 

@@ -34,6 +34,8 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
     protocol_version: str | None = None
     tools: tuple[RemoteTool, ...] = ()
     """Those that its definition lets through."""
+    left_out: tuple[str, ...] = ()
+    """What of its list is no tool, or was cut, in sentences."""
 
 
 async def reach(
@@ -81,6 +83,7 @@ async def _settled(definition: ServerDefinition, lease: Lease | McpError, redact
         error=None if server.error is None else redactor.text(server.error),
         latency_ms=server.latency_ms,
         protocol_version=server.protocol_version,
+        left_out=tuple(redactor.text(warning) for warning in server.warnings),
         tools=tuple(tool for tool in server.tools if definition.offers(tool.name)) if server.status == "ready" else (),
     )
 

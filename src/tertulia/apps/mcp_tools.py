@@ -17,6 +17,7 @@ from tertulia.apps.mcp_reach import Reached, reach
 from tertulia.apps.terminal import Piece, Terminal, shortened
 from tertulia.errors import InvalidParams, McpError
 from tertulia.mcp.definition import ServerDefinition
+from tertulia.mcp.member import spec_of
 from tertulia.mcp.named_view import NamedView
 from tertulia.mcp.view import allows, parse_allowlist
 from tertulia.protocol.tool_names import fqn
@@ -91,6 +92,7 @@ def _described(found: Reached) -> dict[str, Any]:
         "latency_ms": found.latency_ms,
         "protocol_version": found.protocol_version,
         "tools": [fqn(found.name, tool.name) for tool in found.tools],
+        "left_out": list(found.left_out),
     }
 
 
@@ -103,6 +105,8 @@ def _tell(found: Reached, out: Terminal) -> None:
     out.line((found.name, "bold"), " ", ("ready", "green"), f"{took}{spoken}, {counted(len(found.tools), 'tool')}")
     for tool in found.tools:
         out.line(f"  {fqn(found.name, tool.name)}  ", (shortened(tool.description, 80), "dim"))
+    for warning in found.left_out:
+        out.line(("  warning", "yellow"), f" {warning}")
 
 
 # ---- tools
@@ -131,18 +135,15 @@ def tools(given: Given, *, name: str | None, allowed: Sequence[str], as_json: bo
     viewers = _viewers(loaded, allowed, specs, absent, notes)
     _write(specs, viewers, Terminal(sys.stdout, loaded.environment.variables), as_json=as_json)
     for each in found:
+        for warning in each.left_out:
+            notes.line(f"tertulia: MCP server {each.name}: {warning}")
         if each.status != "ready":
             notes.line(f"tertulia: MCP server {each.name} is {each.status}: {each.error or 'no reason is known'}")
     return 1 if any(each.status != "ready" for each in found) else 0
 
 
 def _specs(found: Reached) -> list[ToolSpec]:
-    return [
-        ToolSpec.define(
-            fqn(found.name, tool.name), tool.description, tool.input_schema, source="mcp", server=found.name
-        )
-        for tool in found.tools
-    ]
+    return [spec_of(found.name, tool) for tool in found.tools]
 
 
 def _viewers(

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from tertulia.protocol.events import BackgroundEvent, ConversationCloseForced, EventData, SubscriberLagged, Warning
-from tertulia.protocol.tool_events import McpServerStatus
+from tertulia.protocol.tool_events import McpServerStatus, McpToolsChanged
+
+_SHOWN = 10
 
 
 def notice(data: EventData) -> str | None:
     """The sentence, or None for events of another kind."""
     match data:
         case Warning(message) | BackgroundEvent(message):
-            return message
+            # Of a record that keeps no texts.
+            return message or "[not stored]"
         case McpServerStatus(name, status, str() as error):
             return f"MCP server {name} is {status}: {error}"
+        case McpToolsChanged(withheld=[_, *_] as names):
+            shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+            return (
+                f"not what was shown before, and withheld: {shown}; `tertulia mcp refresh` takes them as they are now"
+            )
         case ConversationCloseForced(timeout_s):
             return f"the task did not stop within {timeout_s:g} s and was abandoned"
         case SubscriberLagged(int() as first, last):

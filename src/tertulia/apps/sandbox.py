@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -35,6 +36,7 @@ Exit codes:
 """
 
 INTERRUPTED = 130
+NOT_EXECUTABLE = 126
 NO_SUCH_PROGRAM = 127
 
 
@@ -82,7 +84,8 @@ def _exit_code(finished: Finished, command: Command) -> int:
     program = command.argv[0]
     if finished.reason is not None and shutil.which(program, path=command.environment.get("PATH")) is None:
         # Where the output is not ours to read, the tier cannot tell this from a sandbox that failed.
-        return NO_SUCH_PROGRAM
+        is_there = "/" in program and Path(command.cwd, program).exists()
+        return NOT_EXECUTABLE if is_there else NO_SUCH_PROGRAM
     if finished.limit is not None:
         click.echo(f"tertulia: the command seems to have met its limit {finished.limit}", err=True)
     if finished.reason is not None:

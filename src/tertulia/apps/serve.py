@@ -17,7 +17,7 @@ from tertulia.server.guard import LOOPBACK, Hosts
 from tertulia.server.http_server import listen, url_of
 from tertulia.server.tokens import token_file
 from tertulia.session.members import Models
-from tertulia.session.settings import Settings
+from tertulia.session.settings import Loaded
 
 _MORE = """
 \b
@@ -52,11 +52,8 @@ def command(given: Given, *, port: int, name: str, allow_remote: bool) -> int:
     # A model that does not exist is told now, not to the first client.
     models = Models(loaded.settings, loaded.environment)
     models.find(models.choose(loaded.settings.model)[0])
-    token_at = loaded.environment.home / "serve.token"
-    token = token_file(token_at)
     with listen(port, name) as listening:
-        print(json.dumps({"url": url_of(listening), "token_file": str(token_at)}), flush=True)
-        return asyncio.run(_serve(loaded.settings, listening, token, _hosts(name, allow_remote)))
+        return asyncio.run(_serve(loaded, listening, _hosts(name, allow_remote)))
 
 
 def _hosts(name: str, remote: bool) -> Hosts:
@@ -65,12 +62,16 @@ def _hosts(name: str, remote: bool) -> Hosts:
     return Hosts(LOOPBACK | {name.lower(), socket.gethostname().lower()}, addresses=True)
 
 
-async def _serve(settings: Settings, listening: socket.socket, token: str, hosts: Hosts) -> int:
+async def _serve(loaded: Loaded, listening: socket.socket, hosts: Hosts) -> int:
     from tertulia.server.serving import serve
 
+    token_at = loaded.environment.home / "serve.token"
+    token = token_file(token_at)
     stop = asyncio.Event()
     with on_stop_signal(stop.set):
-        await serve(settings, listening, token, stop, hosts)
+        # Not before: whoever has read this line may stop the server, and it is to end in good order.
+        print(json.dumps({"url": url_of(listening), "token_file": str(token_at)}), flush=True)
+        await serve(loaded.settings, listening, token, stop, hosts)
     return 0
 
 

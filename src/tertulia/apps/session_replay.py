@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import click
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from tertulia.apps.columns import counted
 from tertulia.apps.exec_jsonl import JsonView
@@ -20,8 +20,8 @@ from tertulia.apps.playing import play
 from tertulia.apps.stored import find_stored, which_session
 from tertulia.apps.terminal import Terminal
 from tertulia.apps.transcript import Transcript
-from tertulia.errors import NotFound
-from tertulia.events.clock import SystemClock
+from tertulia.errors import NotFound, StorageError
+from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import Event, SessionConfigured
 from tertulia.protocol.ids import ConversationId
 from tertulia.rollout.index import find_files
@@ -43,7 +43,7 @@ Examples:
 \b
 Exit codes:
   0    played; with --verify: no prompt came out different
-  1    it cannot be read; with --verify: some did
+  1    it cannot be read; with --verify: some did, or a record is damaged
   2    usage
   130  stopped
 """
@@ -128,16 +128,27 @@ def _as_lines(only: ConversationId | None) -> Callable[[Line], None]:
 
 def _prove(file: Path, out: Terminal, *, as_json: bool) -> int:
     counts = {"same": 0, "different": 0, "unknown": 0}
+    damage, at = list[int](), Timestamps(SystemClock()).at
     with closing(SqliteReader(file, SystemClock())) as rows:
-        for verdict in verify(Reader().lines(rows.rows())):
+        for verdict in verify(_noting(damage, Reader().lines(rows.rows()))):
             counts[verdict.outcome] += 1
             if as_json:
-                sys.stdout.buffer.write(json_line(verdict))
+                sys.stdout.buffer.write(json_line({**asdict(verdict), "ts": at(verdict.ts)}))
             elif verdict.outcome != "same":
                 _write_verdict(out, verdict)
     if not as_json:
         _write_counts(out, counts)
+    if damage:
+        raise StorageError(
+            f"{file}: {counted(len(damage), 'record')} cannot be read; what was said there is not proved"
+        )
     return 1 if counts["different"] else 0
+
+
+def _noting(damage: list[int], lines: Iterable[Line]) -> Iterator[Line]:
+    for line in lines:
+        damage.extend(line.damaged)
+        yield line
 
 
 def _write_verdict(out: Terminal, verdict: Verdict) -> None:

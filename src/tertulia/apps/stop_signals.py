@@ -7,18 +7,28 @@ import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+from tertulia.events.clock import Clock, SystemClock
+
 _HEARD = (signal.SIGINT, signal.SIGTERM)
+_ECHO_S = 0.1
+"""`timeout` sends its signal to the program and then to the whole group: what comes so soon is the same one again."""
 
 
 @contextmanager
-def on_stop_signal(stop: Callable[[], object]) -> Generator[None]:
+def on_stop_signal(stop: Callable[[], object], clock: Clock | None = None) -> Generator[None]:
     """Have the running loop call `stop` at the first of them, once. Main thread only."""
-    loop = asyncio.get_running_loop()
+    loop, clock = asyncio.get_running_loop(), clock or SystemClock()
+    first: float | None = None
 
     def heard(number: int, frame: object) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        loop.call_soon_threadsafe(stop)
+        nonlocal first
+        if first is None:
+            first = clock.monotonic()
+            loop.call_soon_threadsafe(stop)
+        elif clock.monotonic() - first >= _ECHO_S:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.raise_signal(number)
 
     # Not loop.add_signal_handler: its callback waits for the loop, and a loop that hangs in a write to a full pipe
     # would swallow the second signal like the first.

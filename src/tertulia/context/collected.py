@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import cast
 
 from tertulia.context.agent import AgentInstanceMeta
@@ -74,4 +75,5 @@ def _listed(answer: object) -> Sequence[object]:
     offers = cast("Sequence[object]", answer)
     if len(offers) > MAX_OFFERS:
         raise InvalidParams(f"the answer has more than {MAX_OFFERS} entries")
-    return offers
+    # Whoever made a list of his own may go on for ever.
+    return list(islice(offers, MAX_OFFERS))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, cast
 
 from tertulia.context.agent import AgentInstanceMeta, check_agent_name
+from tertulia.context.asking import ask
 from tertulia.context.budget import DEFAULT_TOKENS, count, fit
 from tertulia.context.collected import BLOCK_PRIORITY, PRIORITY, Collected
 from tertulia.context.provider import ContextProvider, Fragment, SessionContext
@@ -20,9 +20,11 @@ from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.policy.redaction import Redactor, for_the_log
 from tertulia.protocol.events import EventData, SessionContextReady, SessionPreparing, Warning
 from tertulia.protocol.ids import new_session_id
-from tertulia.tools.threads import in_thread, left_behind
+from tertulia.tools.threads import left_behind
 
 PROVIDER_TIMEOUT_S = 10.0
+AGAIN_S = 1.0
+"""For one that was late the last time: providers are asked before every task."""
 TOOL_BLOCK = "internal-tools"
 """What the block about tools is called among the fragments; it comes from no provider."""
 _MAX_REASON = 500
@@ -53,7 +55,8 @@ class SessionContextInjector:
     """Asks every provider, in the order of registration, and makes one context of their answers.
 
     A provider cannot keep an agent from starting: what it does wrong is logged, published as a `warning`, named in
-    the context's `warnings`, and left out. `timeout_s` is for each provider, `max_tokens` for all texts together.
+    the context's `warnings`, and left out. `timeout_s` is for each provider, a second at most for one that was late
+    the last time; `max_tokens` is for all texts together.
     """
 
     def __init__(
@@ -65,6 +68,8 @@ class SessionContextInjector:
         self._providers: dict[str, Named] = {}
         # Of each provider, the functions that were left running in their threads.
         self._left: dict[str, list[asyncio.Future[Any]]] = {}
+        # Those that took too long the last time.
+        self._late: set[str] = set()
         self._bus: Publisher | None = None
         self._tokens: SessionTokenStore | None = None
 
@@ -81,8 +86,8 @@ class SessionContextInjector:
     def register(self, provider: ContextProvider | Named) -> None:
         """Ask this one too. One of the same name is replaced, and the new one stands where the old one stood."""
         name = cast(object, getattr(provider, "name", None))
-        self._providers[plain("the name of a provider", name)] = provider
-        self._left.pop(str(name), None)
+        self._forget(plain("the name of a provider", name))
+        self._providers[str(name)] = provider
 
     def register_each(self, found: Iterable[tuple[str, Callable[[], object]]]) -> list[str]:
         """Register what others have written: (where it comes from, what makes it). One that fails is left out.
@@ -94,14 +99,14 @@ class SessionContextInjector:
             try:
                 self.register(cast(Named, make()))
             except (Exception, SystemExit) as error:
-                problems.append(f"the provider of {origin}: {_reason(error)}")
+                problems.append(f"the provider of {origin}: {self._reason(error)}")
                 _log.warning("%s\n%s", problems[-1], for_the_log(error))
         return problems
 
     def unregister(self, name: str) -> None:
         """Ask it no more. Does nothing if there is none of that name."""
         self._providers.pop(name, None)
-        self._left.pop(name, None)
+        self._forget(name)
 
     def list_providers(self) -> list[str]:
         """Their names, in the order in which they are asked."""
@@ -187,12 +192,16 @@ class SessionContextInjector:
                 # Threads are few: one that never comes back must not cost another each time.
                 self._warn(collected, f"provider {name!r} is still busy with an earlier question", "provider_timeout")
                 continue
+            patience_s = min(self._timeout_s, AGAIN_S) if name in self._late else self._timeout_s
+            self._late.discard(name)
             with left_behind() as left:
                 try:
-                    async with asyncio.timeout(self._timeout_s):
+                    # The outer one is for who does not stop when the inner one says so.
+                    async with asyncio.timeout(patience_s * 1.1), asyncio.timeout(patience_s):
                         await self._visit(name, provider, agent_name, collected)
                 except TimeoutError:
-                    late = f"provider {name!r} did not answer within {self._timeout_s:g} s; what is missing is left out"
+                    self._late.add(name)
+                    late = f"provider {name!r} did not answer within {patience_s:g} s; what is missing is left out"
                     self._warn(collected, late, "provider_timeout")
                 finally:
                     self._left.setdefault(name, []).extend(left)
@@ -204,19 +213,27 @@ class SessionContextInjector:
             ("get_tools", collected.take_tools),
             ("get_system_context", lambda answer: collected.take_text(answer, name, _priority(provider))),
         )
+        before = _cancellations()
         for method, take in takers:
             try:
                 problems = take(await _ask(provider, method, agent_name, collected.meta))
-            except asyncio.CancelledError as error:
-                if (task := asyncio.current_task()) is None or task.cancelling():
+            except (GeneratorExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                if isinstance(error, asyncio.CancelledError) and _cancellations() > before:
                     raise
-                # Nobody cancelled us: the provider threw it by itself.
-                problems = [error]
-            except Exception as error:
+                # Also SystemExit, and a cancellation that nobody asked for: the provider threw it by itself.
                 problems = [error]
             for error in problems:
                 _log.info("%s of provider %s: %s", method, name, for_the_log(error))
-                self._warn(collected, f"{method} of provider {name!r}: {_reason(error)}", "provider_failed")
+                self._warn(collected, f"{method} of provider {name!r}: {self._reason(error)}", "provider_failed")
+            if _cancellations() > before:
+                # It was told to stop and answered instead; it is not asked for more.
+                raise asyncio.CancelledError
+
+    def _forget(self, name: str) -> None:
+        self._left.pop(name, None)
+        self._late.discard(name)
 
     def _is_stuck(self, name: str) -> bool:
         left = self._left[name] = [each for each in self._left.get(name, ()) if not each.done()]
@@ -227,6 +244,12 @@ class SessionContextInjector:
         _log.warning("agent %s: %s", collected.meta.name, message)
         self._publish(Warning(message, code))
 
+    def _reason(self, error: BaseException) -> str:
+        # Our own errors are made to be shown. What any other says may be a secret; its type is not.
+        clean = _SHAPES if self._tokens is None else self._tokens.redactor
+        said = clean.text(error.message) if isinstance(error, AgentError) else f"it raised {type(error).__name__}"
+        return f"{said[:_MAX_REASON]}; the rest goes on without it"
+
     def _publish(self, event: EventData) -> None:
         if self._bus is not None:
             self._bus.publish(event)
@@ -236,18 +259,13 @@ async def _ask(provider: Named, method: str, agent_name: str, meta: AgentInstanc
     function = cast("Callable[..., Any] | None", getattr(provider, method, None))
     if function is None or getattr(function, "__func__", None) is getattr(ContextProvider, method):
         return None
-    if inspect.iscoroutinefunction(function):
-        return await function(agent_name, meta)
-    # In a thread: what blocks there stops nobody else.
-    answer = await in_thread(function, agent_name, meta)
-    return await answer if inspect.isawaitable(answer) else answer
+    return await ask(function, agent_name, meta)
+
+
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 def _priority(provider: Named) -> object:
     return getattr(provider, "priority", PRIORITY)
-
-
-def _reason(error: BaseException) -> str:
-    # Our own errors are made to be shown. What any other says may be a secret; its type is not.
-    said = _SHAPES.text(error.message) if isinstance(error, AgentError) else f"it raised {type(error).__name__}"
-    return f"{said[:_MAX_REASON]}; the rest goes on without it"

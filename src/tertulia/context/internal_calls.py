@@ -6,20 +6,19 @@ The token says who calls. Nothing that stands in the arguments does.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
 
 from tertulia.context.agent import AgentInstanceMeta
+from tertulia.context.asking import ask
 from tertulia.context.offers import Handler, InternalCall, ToolDefinition, may_use
 from tertulia.context.tokens import SessionToken, SessionTokenStore
 from tertulia.errors import AgentError, ApprovalDenied, Internal, InvalidParams, MethodNotFound, NotFound, Timeout
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.policy.live_tokens import SHOWN
 from tertulia.schema.schema import Schema
-from tertulia.tools.threads import in_thread
 
 TIMEOUT_S = 300.0
 _MAX_PARAMS = 200
@@ -139,7 +138,7 @@ class InternalTools:
         limit = asyncio.timeout(self._timeout_s)
         try:
             async with limit:
-                answer = await _run(handler, call, given)
+                answer = await ask(handler, call, given)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -196,13 +195,6 @@ def _value(value: object) -> str:
             return type(value).__name__
 
 
-async def _run(handler: Handler, call: InternalCall, arguments: dict[str, Any]) -> Any:
-    if inspect.iscoroutinefunction(handler):
-        return await handler(call, arguments)
-    answer = await in_thread(handler, call, arguments)
-    return await answer if inspect.isawaitable(answer) else answer
-
-
 def _object(arguments: object) -> dict[str, Any]:
     if arguments is None:
         return {}
@@ -213,6 +205,7 @@ def _object(arguments: object) -> dict[str, Any]:
 
 def _plain_data(tool: str, answer: object) -> Any:
     try:
-        return msgspec.to_builtins(answer)
+        # There and back: it goes out as JSON by every door, and what is none must be the tool's mistake.
+        return msgspec.json.decode(msgspec.json.encode(answer))
     except (TypeError, ValueError, RecursionError):
         raise Internal(f"{tool} answered with something that is not plain data") from None

@@ -11,7 +11,7 @@ from msgspec.structs import force_setattr
 
 from tertulia.context.agent import AgentInstanceMeta
 from tertulia.context.parameters import full_schema
-from tertulia.context.reading import fields, made, one_of, plain, prose, text, texts, variables
+from tertulia.context.reading import MAX_PROSE, fields, made, one_of, plain, prose, text, texts, variables
 from tertulia.errors import InvalidParams
 from tertulia.protocol.tool_spec import ToolSpec
 
@@ -111,7 +111,9 @@ class ToolDefinition(msgspec.Struct, frozen=True):
         if self.context is not None:
             prose(f"context of tool {self.name!r:.80}", self.context)
         force_setattr(self, "parameters", full_schema(self.parameters))
-        self.spec()
+        size = len(self.spec().schema)
+        if size > MAX_PROSE:
+            raise InvalidParams(f"parameters of tool {self.name!r} are {size:,} characters; the limit is {MAX_PROSE:,}")
 
     def spec(self) -> ToolSpec:
         """What a model is told of it."""

@@ -12,6 +12,9 @@ from tertulia.protocol.inputs import check_text
 MAX_PROSE = 64 * 1024
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}\Z")
 
+# As those that we put around what nobody said: user_instructions, context_additions, environment_context.
+_TAG = re.compile(r"<(?=/?[a-z]+(?:_[a-z]+)+>)")
+
 T = TypeVar("T")
 
 
@@ -79,3 +82,8 @@ def variables(server: str, given: object) -> list[dict[str, str]]:
         raise InvalidParams(f"variables of MCP server {server!r} must be a dict or a list of {{name, value}}") from None
     texts(f"variables of MCP server {server!r}", [part for pair in pairs for part in pair])
     return [{"name": name, "value": value} for name, value in pairs]
+
+
+def untagged(text: str) -> str:
+    """A text of somebody's file, which cannot end the message that it stands in, nor look like the next one."""
+    return _TAG.sub("&lt;", text)

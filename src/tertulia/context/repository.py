@@ -7,6 +7,8 @@ import re
 import stat
 from pathlib import Path
 
+from tertulia.sandbox.stubs import is_stub
+
 _MAX_LEVELS = 64
 _BRANCH = re.compile(r"ref: refs/heads/([^\x00-\x20\x7f~^:?*\[\\]{1,255})\Z")
 _COMMIT = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\Z")
@@ -59,7 +61,7 @@ def _git_directory(folder: Path) -> Path | None:
     except (OSError, ValueError):
         return None
     if stat.S_ISDIR(mode):
-        return place
+        return None if is_stub(place) else place
     # Of a worktree or submodule: a file that says where. Only the state is read there, and only its strict form shown.
     said = _line(place) if stat.S_ISREG(mode) else None
     if said is None or not said.startswith("gitdir: ") or "\0" in said:

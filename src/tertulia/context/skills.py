@@ -12,6 +12,7 @@ import msgspec
 
 from tertulia.context.agent import AgentInstanceMeta
 from tertulia.context.offers import InternalCall, ToolDefinition
+from tertulia.context.reading import untagged
 from tertulia.context.repository import repository_of
 from tertulia.errors import InvalidParams, NotFound
 from tertulia.tools.workspace_file import read_start
@@ -162,7 +163,7 @@ def _described(top: str, folder: str, hidden: Sequence[str]) -> Skill:
 
 def _field(fields: object, key: str) -> str:
     value = cast("Mapping[object, object]", fields).get(key) if isinstance(fields, Mapping) else None
-    return " ".join(value.split())[:MAX_DESCRIPTION] if isinstance(value, str) else ""
+    return untagged(" ".join(value.split())[:MAX_DESCRIPTION]) if isinstance(value, str) else ""
 
 
 def _text(top: str, folder: str, max_bytes: int, hidden: Sequence[str]) -> tuple[str, bool]:

@@ -8,6 +8,9 @@ from tertulia.context.offers import ToolDefinition
 from tertulia.context.parameters import usage
 from tertulia.context.templates import load_template, render_template
 
+MAX_ENTRY = 4_000
+"""Characters in the list, of one tool."""
+
 
 def tool_block(tools: Sequence[ToolDefinition], token: str | None) -> str:
     """How to call them from a shell with the token; without one, that they can be called like any other tool."""
@@ -22,7 +25,9 @@ def tool_lines(tool: ToolDefinition) -> str:
     lines = [f"- {tool.name}: {_indented(tool.description)}", f"  Usage: {tool.name} {usage(tool.parameters or {})}"]
     if tool.context and tool.context.strip():
         lines.append(f"  {_indented(tool.context)}")
-    return "\n".join(lines)
+    entry = "\n".join(lines)
+    # The definition has all of it; here a long one would drive out what others have to say.
+    return entry if len(entry) <= MAX_ENTRY else f"{entry[:MAX_ENTRY]}…"
 
 
 def _indented(text: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tertulia.context.agent import AgentInstanceMeta
+from tertulia.context.reading import untagged
 from tertulia.context.repository import git_state, repository_of
 from tertulia.errors import InvalidParams
 from tertulia.events.clock import Clock, SystemClock, Timestamps
@@ -88,8 +89,8 @@ def _text(top: str, path: str, max_bytes: int, hidden: Sequence[str]) -> tuple[s
         text = data.decode(errors="ignore") if more else data.decode()
     except UnicodeDecodeError:
         raise InvalidParams(f"the file of rules {path!r:.200} is not a text in UTF-8") from None
-    return text.replace("\0", "").strip(), more
+    return untagged(text.replace("\0", "").strip()), more
 
 
 def _one_line(text: str) -> str:
-    return _CONTROLS.sub("?", text)
+    return untagged(_CONTROLS.sub("?", text))

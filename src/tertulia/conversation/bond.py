@@ -2,23 +2,63 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
+from tertulia.executors.fields import native_id
+from tertulia.protocol.ids import ItemId
 from tertulia.protocol.usage import NO_USAGE, Usage
+
+BOND = "bond"
+"""What it is called among the notes of a session's record."""
+STALE = -1
+"""The revision of a history that is no longer what it was."""
 
 
 class Bond(msgspec.Struct, frozen=True):
     """Good for the same agent with the same home, in the same directory, and while the history is only added to."""
 
     native_id: str
-    agent: tuple[str, ...]
-    """Who made it, and where it keeps its talks."""
+    agent: str
+    """Who made it, and where it keeps its talks: see `whose`."""
     cwd: str
     revision: int
     """Of the history."""
     total: Usage = NO_USAGE
     """What the talk has cost by the agent's own count."""
+    upto: ItemId = ItemId("")
+    """The last item that there was when its last run ended: what users said later it does not know."""
+    told: str = ""
+    """What it was told beside the prompt, by digest."""
 
-    def holds(self, agent: tuple[str, ...], cwd: str, revision: int) -> bool:
-        """Whether the agent can go on with it."""
-        return (self.agent, self.cwd, self.revision) == (agent, cwd, revision)
+    def mismatch(self, agent: str, cwd: str, revision: int) -> str | None:
+        """Why the agent cannot go on with it; None where it can."""
+        if self.agent != agent:
+            return "it is another agent, or has another home"
+        if self.cwd != cwd:
+            return "it works in another directory"
+        return None if self.revision == revision else "the history was rewritten"
+
+    def noted(self) -> dict[str, Any]:
+        """As it is written down. Not the revision: it counts what this process has rewritten."""
+        written: dict[str, Any] = msgspec.to_builtins(self)
+        del written["revision"]
+        return written
+
+
+def whose(identity: tuple[str, ...]) -> str:
+    """An executor's identity, by digest: the words of a command are nobody's business but its own."""
+    return hashlib.sha256("\0".join(identity).encode("utf-8", "replace")).hexdigest()
+
+
+def bond_from(value: Mapping[str, Any] | None, revision: int) -> Bond | None:
+    """The same, read back for a history that is at this revision now; None for nothing, and for what makes no sense."""
+    try:
+        bond = msgspec.convert({**(value or {}), "revision": revision}, Bond)
+    except msgspec.ValidationError:
+        return None
+    # It will be an argument of a program.
+    return bond if native_id(bond.native_id) else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tertulia.conversation.answer import ask
+from tertulia.conversation.context import NATIVE
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.trimming import compacted_event
 from tertulia.errors import ModelError
@@ -17,6 +18,7 @@ from tertulia.history.sanitiser import mend
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.history.summariser import ExtractiveSummariser
 from tertulia.history.view import HistoryView
+from tertulia.models.wire import TOUR
 from tertulia.prompt.assembly import Asking, build_request
 from tertulia.prompt.fingerprint import fingerprint
 from tertulia.prompt.instructions import builtin
@@ -37,6 +39,9 @@ class ModelSummariser:
     async def summarise(self, items: Sequence[Item], budget_tokens: int) -> str:
         """The notes. ModelError where the model has none."""
         floor, terms = self._floor, self._floor.talk.terms
+        if terms.backend != NATIVE and terms.wire.name == TOUR:
+            # What was said was said by a real agent: nothing may take its place that a script makes up.
+            raise ModelError("no model is set up")
         older = older_part(items)
         older.kept_by = floor.talk.history.kept_by
         question = UserMessage(new_item_id(), (TextPart(_ASK),), injected=True)

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tertulia.conversation.backend import Commission
-from tertulia.conversation.bond import Bond
+from tertulia.conversation.bond import BOND, Bond, whose
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.progress import Progress
 from tertulia.conversation.talk import Talk
@@ -37,6 +37,7 @@ from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import Warning
 from tertulia.protocol.ids import ItemId, new_item_id
 from tertulia.protocol.items import AssistantMessage, ImagePart, UserMessage, text_parts
+from tertulia.protocol.records import Noted
 from tertulia.protocol.storage import Full
 
 _GAP = "\n\n"
@@ -102,15 +103,21 @@ class ForeignAgent:
             )
         trim_to_limits(floor)
         floor.take_pending()
-        asked, previous = _asked_from(floor.talk, commission.input[0].id), commission.previous_result
-        async with self._server(floor) as server:
-            while asked:
-                assignment = self._assignment(floor, commission, server)
-                await self._answer(floor, assignment, asked, self._continuity.of(commission.task_type), previous)
-                await floor.commit()
-                newest = _newest(floor.talk)
-                floor.take_pending()
-                asked, previous = _asked_from(floor.talk, newest, beyond=True), None
+        first, previous = commission.input[0], commission.previous_result
+        asked = [item for item in (first, *(_asked_after(floor.talk, first.id) or ())) if not item.injected]
+        try:
+            async with self._server(floor) as server:
+                while asked:
+                    assignment = self._assignment(floor, commission, server)
+                    await self._answer(floor, assignment, asked, self._continuity.of(commission.task_type), previous)
+                    await floor.commit()
+                    newest = _newest(floor.talk)
+                    floor.take_pending()
+                    asked, previous = _asked_after(floor.talk, newest), None
+        finally:
+            if floor.talk.closed or floor.talk.terms.backend != self._executor.name:
+                # It was closed, or given to somebody else, meanwhile: whoever did that found the agent at work.
+                await self._executor.forget(floor.talk.id)
 
     async def _answer(
         self, floor: Floor, assignment: Assignment, asked: Sequence[UserMessage], telling: Telling, previous: object
@@ -122,26 +129,37 @@ class ForeignAgent:
         message = _GAP.join(item.text for item in asked)
         bond, talk.bond = talk.bond, None
         earlier, floor.last_text = floor.last_text, None
-        if bond is not None and self._may_resume(floor, telling, bond):
-            prompt = telling.prompt((), message, previous)
-            resumed = replace(assignment, prompt=prompt, resume=bond.native_id, total=bond.total)
-            ending, knew = await self._run(floor, resumed, telling)
-            if isinstance(ending, Finished) or knew or self._resuming.on_resume_failure == "fail":
-                return _conclude(floor, ending, earlier)
-            floor.publish(Warning(f"{self._executor.name} {_FORGOT} ({_why(ending)})", "resume_failed"))
+        if bond is not None and self._may_resume(floor, telling):
+            why = self._mismatch(talk, bond, asked)
+            if why is None:
+                prompt = telling.prompt((), message, previous)
+                own = {"resume": bond.native_id, "total": bond.total, "told": bond.told}
+                ending, knew = await self._run(floor, replace(assignment, prompt=prompt, **own), telling, bond)
+                if isinstance(ending, Finished) or knew or self._resuming.on_resume_failure == "fail":
+                    return _conclude(floor, ending, earlier)
+                why = _why(ending)
+            floor.publish(Warning(f"{self._executor.name} {_FORGOT} ({why})", "resume_failed"))
         said = transcript(talk.history.snapshot(), before=asked[0].id, limit=telling.max_messages + _SPARE)
-        ending, _ = await self._run(floor, replace(assignment, prompt=telling.prompt(said, message, previous)), telling)
+        assignment = replace(assignment, prompt=telling.prompt(said, message, previous))
+        ending, _ = await self._run(floor, assignment, telling, bond)
         return _conclude(floor, ending, earlier)
 
-    def _may_resume(self, floor: Floor, telling: Telling, bond: Bond) -> bool:
-        talk, executor = floor.talk, self._executor
+    def _may_resume(self, floor: Floor, telling: Telling) -> bool:
         return (
             self._resuming.strategy == "auto"
             and telling.mode == "full"
-            and executor.can_resume
+            and self._executor.can_resume
             and not _is_private(floor)
-            and bond.holds(executor.identity, talk.terms.cwd, talk.history.revision)
         )
+
+    def _mismatch(self, talk: Talk, bond: Bond, asked: Sequence[UserMessage]) -> str | None:
+        """Why the agent's own memory does not fit; None where it does."""
+        why = bond.mismatch(whose(self._executor.identity), talk.terms.cwd, talk.history.revision)
+        since = _asked_after(talk, bond.upto)
+        if why is None and (since is None or [item.id for item in since] != [item.id for item in asked]):
+            # There was a message whose task never came to the agent, or in whose task the process died.
+            return "it was not told all that was said"
+        return why
 
     def _assignment(self, floor: Floor, commission: Commission, server: tuple[str, ...]) -> Assignment:
         talk, context = floor.talk, floor.talk.terms.context
@@ -162,48 +180,66 @@ class ForeignAgent:
             host=self._host(floor),
         )
 
-    async def _run(self, floor: Floor, assignment: Assignment, telling: Telling) -> tuple[Ending, bool]:
+    async def _run(
+        self, floor: Floor, assignment: Assignment, telling: Telling, former: Bond | None
+    ) -> tuple[Ending, bool]:
         """One run of the agent, told as it happens: (its ending, whether its talk had begun).
 
-        Its id is kept as the retry mode says, and never where it was told less than what was said. Who sets another
-        context meanwhile takes it away.
+        `former`: what it remembered so far. Its id is kept as the retry mode says, and never where it was told less
+        than what was said. Who sets another context meanwhile takes it away.
         """
         talk, executor = floor.talk, self._executor
         room, clock = assignment.rights.limits.max_output_bytes, floor.around.clock
         newsroom = Newsroom(executor.name, new_item_id(), assignment.cwd, clock, max_output_bytes=room)
         progress = Progress(floor, newsroom)
         ending: Ending = Interrupted()
-        knew = False
-        talk.bond = Bond("", executor.identity, assignment.cwd, talk.history.revision, assignment.total)
+        knew = heard = False
+        begun = (whose(executor.identity), assignment.cwd, talk.history.revision, assignment.total)
+        bond = talk.bond = Bond("", *begun, told=assignment.digest)
         try:
             async with aclosing(executor.run(assignment)) as steps:
                 async for step in steps:
                     # An agent that goes on although it was stopped says nothing more.
                     floor.check_wanted()
                     progress.tell(step)
+                    heard = heard or not isinstance(step, NativeId)
                     match step:
                         case NativeId(found):
                             knew = True
-                            talk.bond = _still(talk.bond, native_id=found)
+                            bond = _renewed(talk, bond, native_id=found)
                         case UsageReport(turn, total):
                             floor.charge(turn)
-                            talk.bond = _still(talk.bond, total=total)
+                            bond = _renewed(talk, bond, total=total)
                         case Finished() | Failed() | Interrupted():
                             ending = step
                         case _:
                             pass
         finally:
             lasting = isinstance(ending, Finished) or self._resuming.retry == "resume"
-            if not (knew and lasting and telling.mode == "full") or assignment.private:
-                talk.bond = None
+            # One that was stopped before it said anything may never have read its prompt.
+            kept = knew and heard and lasting and telling.mode == "full" and not assignment.private
+            _remember(talk, bond, kept, former)
         progress.close()
         floor.check_wanted()
         return ending, knew
 
 
-def _still(bond: Bond | None, **said: Any) -> Bond | None:
-    """The bond with what the agent said of it, if nobody has taken it away."""
-    return None if bond is None else replace(bond, **said)
+def _renewed(talk: Talk, bond: Bond | None, **said: Any) -> Bond | None:
+    """The bond with what the agent said of it; None if somebody has taken it away, or made another."""
+    if bond is None or talk.bond is not bond:
+        return None
+    talk.bond = replace(bond, **said)
+    return talk.bond
+
+
+def _remember(talk: Talk, bond: Bond | None, kept: bool, former: Bond | None) -> None:
+    """A run is over: have its id written down, for a later life of the session too, or that there is none any more."""
+    bond = _renewed(talk, bond, upto=_newest(talk))
+    if bond is None:
+        return
+    talk.bond = bond if kept else None
+    if kept or former is not None:
+        talk.note(Noted(talk.id, BOND, bond.noted() if kept else None))
 
 
 def _conclude(floor: Floor, ending: Ending, earlier: str | None) -> None:
@@ -215,10 +251,23 @@ def _conclude(floor: Floor, ending: Ending, earlier: str | None) -> None:
                 floor.say([item])
                 floor.announce(item)
             floor.last_text = text or floor.last_text or earlier
+        case Failed(code="interrupted"):
+            raise _broken_off(floor, ending)
         case Failed():
             raise AgentFailed(ending)
         case Interrupted():
-            raise AgentFailed(Failed("the agent's output ended before it said how the task did", "interrupted"))
+            sentence = "the agent's output ended before it said how the task did"
+            raise _broken_off(floor, Failed(sentence, "interrupted"))
+
+
+def _broken_off(floor: Floor, ending: Failed) -> AgentFailed:
+    """Nobody knows how it did: the task ends like one that was stopped. Why is told beside it."""
+    floor.publish(Warning(ending.message, "interrupted"))
+    task = floor.talk.task
+    if task is not None and task.reason is None:
+        # Not `abort`: nothing is left to be cancelled but the tidying up.
+        task.reason = "interrupted"
+    return AgentFailed(ending)
 
 
 def _newest(talk: Talk) -> ItemId:
@@ -234,15 +283,13 @@ def _is_private(floor: Floor) -> bool:
     return not (isinstance(floor.storage(), Full) and floor.talk.history.may_be_kept_elsewhere)
 
 
-def _asked_from(talk: Talk, item_id: ItemId, *, beyond: bool = False) -> list[UserMessage]:
-    """What users said from that item on, or after it, oldest first."""
+def _asked_after(talk: Talk, item_id: ItemId) -> list[UserMessage] | None:
+    """What users said after that item, oldest first; None where it does not stand there any more."""
     found: list[UserMessage] = []
     for segment in talk.history.snapshot().newest_first():
         for item in reversed(segment.items):
-            if item.id == item_id and beyond:
+            if item.id == item_id:
                 return found[::-1]
             if isinstance(item, UserMessage) and not item.injected:
                 found.append(item)
-            if item.id == item_id:
-                return found[::-1]
-    return found[:1]
+    return None

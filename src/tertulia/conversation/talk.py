@@ -67,7 +67,7 @@ class Talk:
         self.task: TaskHandle | None = None
         """A light handle: it does not know the talk, so there is no cycle."""
         self.bond: Bond | None = None
-        """What another agent that does its tasks remembers of it. Forks, and later lives of the session, have none."""
+        """What another agent that does its tasks remembers of it. Forks have none."""
         self.awaiting = 0
         """How many continuations wait for another conversation's answer."""
         self._pending: list[UserMessage] | None = None

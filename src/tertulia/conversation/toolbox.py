@@ -29,6 +29,7 @@ _SHELLS = {
     "write_stdin": ("streamable",),
     # Whoever may not look around with commands may not look at files either.
     "view_image": ("default", "with_request", "local", "streamable"),
+    "read_file": ("default", "with_request", "local", "streamable"),
 }
 
 

@@ -17,7 +17,7 @@ from tertulia.executors.acp_process import GRACE_S, START_S, AcpProcess, Spawn, 
 from tertulia.executors.acp_session import hold_of, prompt_of, session_of, told_in, variables_of
 from tertulia.executors.acp_task import AcpTask
 from tertulia.executors.command_line import system_part
-from tertulia.executors.executor import Assignment, Failed, NativeId, Step
+from tertulia.executors.executor import STOP_S, Assignment, Failed, NativeId, Step
 from tertulia.executors.foreign_servers import servers_in_toml
 from tertulia.executors.last_words import advice, failure, not_started
 from tertulia.executors.temporary_home import TemporaryHome, usual_place
@@ -74,6 +74,9 @@ class AcpExecutor:
                     yield step
         except AgentError as error:
             yield Failed(error.message, error.code)
+        except OSError as error:
+            # No room for a home.
+            yield Failed(f"{self.name} cannot be started: {error.strerror}")
 
     async def forget(self, conversation: str) -> None:
         """The conversation is closed, or has another agent now. Again is nothing."""
@@ -111,28 +114,31 @@ class AcpExecutor:
 
     async def _leave(self, seat: _Seat, assignment: Assignment, task: AcpTask | None) -> None:
         """After a task, however it ended: what still runs of it is stopped."""
+        # One that has to be stopped, and one that never began, has had its time when it is dismissed.
+        grace_s = self._grace_s if task is not None and task.is_over else 0
         stopped = False
         try:
             stopped = task is not None and (task.is_over or await self._stop(seat, task))
         finally:
-            await self._let_go(seat, assignment, task, stopped)
+            try:
+                if task is not None:
+                    await task.close()
+            finally:
+                await self._let_go(seat, assignment, grace_s, stopped)
 
-    async def _let_go(self, seat: _Seat, assignment: Assignment, task: AcpTask | None, stopped: bool) -> None:
-        if task is not None:
-            await task.close()
+    async def _let_go(self, seat: _Seat, assignment: Assignment, grace_s: float, stopped: bool) -> None:
         kept = stopped and seat.process.is_alive and not assignment.private
         if kept and assignment.conversation not in self._seats:
             self._seats[assignment.conversation] = seat
         else:
-            # One that did not stop when it was asked to has had its time.
-            await self._dismiss(seat, self._grace_s if task is None or stopped else 0)
+            await self._dismiss(seat, grace_s)
 
     async def _stop(self, seat: _Seat, task: AcpTask) -> bool:
         """Whether the agent stopped when it was asked to."""
         task.give_up()
-        await seat.process.cancel()
         try:
-            async with asyncio.timeout(self._grace_s):
+            async with asyncio.timeout(STOP_S):
+                await seat.process.cancel()
                 await task.settle()
         except TimeoutError:
             return False
@@ -187,6 +193,8 @@ class AcpExecutor:
             environment = home.furnish(program.home, environment)
             if self._definition.starts_own_servers and program.home is not None:
                 strip_servers(environment[program.home.variable], program.home)
+        if self._definition.own_servers is not None:
+            environment |= self._definition.own_servers.switched_off(environment, assignment.cwd)
         return Command(
             argv=(*program.command, *program.args),
             cwd=assignment.cwd,

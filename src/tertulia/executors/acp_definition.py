@@ -13,6 +13,7 @@ import msgspec
 
 from tertulia.errors import InvalidParams
 from tertulia.executors.definition import ExecutorDefinition, executor_from_wire
+from tertulia.executors.json_servers import JsonServers
 from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire
 
 PLACE = "{text}"
@@ -40,6 +41,8 @@ class AcpDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """The `_meta` of session/new; with `{text}` for the system part."""
     config: tuple[str, Template] | None = None
     """A variable that it reads settings from as JSON, and these, with `{text}` likewise."""
+    own_servers: JsonServers | None = None
+    """How it is kept from the MCP servers that its own settings name, where a variable does that."""
     starts_own_servers: bool = False
     """Whether nothing keeps it from the MCP servers that its own settings name but settings without them."""
 
@@ -65,9 +68,6 @@ def acp_from_wire(name: str, table: object, below: AcpDefinition | None) -> AcpD
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(KEYS))}"
             raise InvalidParams(f"{where} has no {key!r}; {hint}")
     of_program = {key: value for key, value in said.items() if key in (*_PROGRAM, *_WAYS)}
-    if isinstance(said.get("command"), str):
-        # As editors write it, with the arguments beside it.
-        of_program["command"] = [said["command"]]
     if below is not None and isinstance(said.get("env"), Mapping):
         of_program["env"] = {**below.program.env, **said["env"]}
     program = executor_from_wire(name, of_program, None if below is None else below.program, family="acp")

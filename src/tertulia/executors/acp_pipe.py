@@ -18,6 +18,8 @@ from tertulia.sandbox.runner import Command, Finished, Runner, Running
 
 MAX_UNREAD = 1_000
 """Messages that wait for us to look at them; the agent waits too, then."""
+MAX_ASKED = 100
+"""Requests of its own that have no answer yet, or whose answer it has not read; after these it is not listened to."""
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 """Of one task."""
 _LAST_WORDS_S = 0.5
@@ -38,6 +40,8 @@ class AcpPipe:
         self._lines = JsonLines(max_line_bytes)
         self._messages: deque[Line] = deque()
         self._something = asyncio.Event()
+        self._asked = 0
+        self._strange = 0
         self._over = False
         self._bytes = 0
         self._process: Running | None = None
@@ -45,7 +49,7 @@ class AcpPipe:
     @property
     def passed_over(self) -> int:
         """How many lines made no sense."""
-        return self._lines.passed_over
+        return self._lines.passed_over + self._strange
 
     @property
     def exited(self) -> Finished | None:
@@ -83,17 +87,24 @@ class AcpPipe:
             # Mostly it is about to end, and its end says more.
             await self._process.wait(_LAST_WORDS_S)
             raise ConnectionError("the agent takes no more input") from None
+        finally:
+            if "method" not in message:
+                self._asked -= 1
+                self._something.set()
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None when there will be none."""
         while True:
             await self.held_back.wait()
-            if self._messages:
-                return self._messages.popleft()
+            if self._messages and (self._asked < MAX_ASKED or self._over):
+                message = self._messages.popleft()
+                self._asked += "method" in message and "id" in message
+                return message
             if self._over:
                 return None
             assert self._process is not None
-            self._process.resume()
+            if not self._messages:
+                self._process.resume()
             self._something.clear()
             await self._something.wait()
 
@@ -111,7 +122,10 @@ class AcpPipe:
             if isinstance(line, TooLong):
                 self._break(f"it sent a line of {line.bytes:,} bytes")
                 return
-            self._messages.append(line)
+            if is_message(line):
+                self._messages.append(line)
+            else:
+                self._strange += 1
         if self._bytes > MAX_OUTPUT_BYTES:
             self._break(f"it wrote more than {MAX_OUTPUT_BYTES:,} bytes in one task")
         elif len(self._messages) > MAX_UNREAD and self._process is not None:
@@ -127,3 +141,13 @@ class AcpPipe:
         self._over = True
         self.held_back.set()
         self._something.set()
+
+
+def is_message(line: Line) -> bool:
+    """Whether it is one of JSON-RPC, as far as the SDK takes for granted: what is none would end the connection."""
+    id, method, error = line.get("id"), line.get("method"), line.get("error")
+    if "id" in line and (isinstance(id, bool) or not isinstance(id, str | int)):
+        return False
+    if "method" in line:
+        return isinstance(method, str)
+    return "id" in line and isinstance(error, dict | None)

@@ -1,4 +1,4 @@
-"""ACP agents that need no table, as data. Each was driven with the version that its line names."""
+"""ACP agents that need no table, as data. Each was driven with the version that its line names, but for `UNTESTED`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tertulia.errors import InvalidParams
 from tertulia.executors.acp_definition import AcpDefinition, Hold, acp_from_wire
 from tertulia.executors.definition import ExecutorDefinition
+from tertulia.executors.json_servers import JsonServers
 from tertulia.executors.presets import CLAUDE, CODEX
 
 ACP = "acp:"
@@ -70,7 +71,11 @@ PRESETS: Mapping[str, AcpDefinition] = {
     "claude": _CLAUDE,
     # 1.18.33
     "opencode": AcpDefinition(
-        program=_program(("opencode", "acp"), "npm install -g opencode-ai", *_OPENAI, login="opencode auth login")
+        program=_program(("opencode", "acp"), "npm install -g opencode-ai", *_OPENAI, login="opencode auth login"),
+        own_servers=JsonServers(
+            variable="OPENCODE_CONFIG_CONTENT", table="mcp", folder="opencode", project=".opencode",
+            files=("opencode.json", "opencode.jsonc", "config.json"),
+        ),
     ),
     # 0.61.0. In a directory that it does not trust it starts no MCP server, not even ours; of others it is kept.
     "gemini": AcpDefinition(
@@ -86,11 +91,14 @@ PRESETS: Mapping[str, AcpDefinition] = {
     "qwen": AcpDefinition(
         program=_program(("qwen", "--acp", *_ONLY_OURS), "npm install -g @qwen-code/qwen-code", *_OPENAI, login="qwen")
     ),
-    # 0.10
+    # Of 0.10 and 3.0 only the documentation was read.
     "fast-agent": AcpDefinition(program=_program(("fast-agent-acp",), "pip install fast-agent-acp", *_OPENAI)),
-    # 3.0
     "vibe": AcpDefinition(program=_program(("vibe-acp",), "pip install mistral-vibe", "MISTRAL_API_KEY")),
 }  # fmt: skip
+
+
+UNTESTED = frozenset({"acp:fast-agent", "acp:vibe"})
+"""Those that no test of ours has run."""
 
 
 def acp_agents_from_wire(tables: Mapping[str, Any]) -> dict[str, AcpDefinition]:

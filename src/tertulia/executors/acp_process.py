@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tertulia.errors import AgentError, InvalidParams, MethodNotFound, ModelError, NotFound
@@ -24,7 +25,7 @@ PROTOCOL = 1
 START_S = 60.0
 """For the program to say who it is, and again to begin a session."""
 GRACE_S = 2.0
-"""Between being asked to end and being killed."""
+"""For a program without a task, between being asked to leave and being killed."""
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 _AUTH = -32000
@@ -133,15 +134,12 @@ class AcpProcess:
             self._task = None
 
     async def cancel(self) -> None:
-        """Ask it to stop what it does."""
+        """Ask it to stop what it does. One that does not read is waited for until whoever asks gives up."""
         connection = self._connection
         if connection is not None and self.session is not None and not self.pipe.is_over:
-            try:
-                async with asyncio.timeout(GRACE_S):
-                    await connection.send_notification("session/cancel", {"sessionId": self.session})
-            except (ConnectionError, TimeoutError):
-                # It does not read. It will be killed.
-                return
+            # One that takes no more input is about to end, and its end says more.
+            with suppress(ConnectionError):
+                await connection.send_notification("session/cancel", {"sessionId": self.session})
 
     async def close(self, grace_s: float = GRACE_S) -> None:
         """End it: asked by the end of its input, then told, then killed. Again is nothing."""

@@ -6,6 +6,8 @@ agent is told as a step, whether or not the agent tells of it too.
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, ClassVar, cast, get_args
@@ -26,6 +28,7 @@ MAX_KEPT = 1024 * 1024
 """Bytes of a terminal's output, and what an agent gets that names no limit."""
 _MAX_TITLE = 300
 _MAX_DETAIL = 20_000
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Params = Mapping[str, Any]
 Tell = Callable[[Step], object]
@@ -74,8 +77,7 @@ class AcpRequests:
 
     async def close(self) -> None:
         """Nothing of it runs any more."""
-        for name in list(self._terminals):
-            await self._end(name)
+        await asyncio.gather(*map(self._end, list(self._terminals)))
 
     @property
     def _house(self) -> Host:
@@ -129,10 +131,7 @@ class AcpRequests:
             raise InvalidParams(f"{MAX_TERMINALS} terminals are open already; release one")
         words = _words(params)
         limit = min(_number(params, "outputByteLimit") or MAX_KEPT, MAX_KEPT)
-        variables = {
-            name: value for entry in tables(params.get("env"))
-            if (name := text(entry.get("name"))) and (value := text(entry.get("value"))) is not None
-        }  # fmt: skip
+        variables = _variables(params)
         terminal = Terminal(words, limit)
         terminal.running = await self._house.start(words, text(params.get("cwd")), variables, terminal.hear)
         name = f"terminal-{next(self._numbers)}"
@@ -208,6 +207,15 @@ def _words(params: Params) -> tuple[str, ...]:
         return (program, *cast("list[str]", words))
     # A whole line in one word: many agents mean it for a shell.
     return ("/bin/sh", "-c", program)
+
+
+def _variables(params: Params) -> dict[str, str]:
+    """They will be arguments of `env`: what is no name of a variable could be an option of it."""
+    said = [(text(entry.get("name")), text(entry.get("value"))) for entry in tables(params.get("env"))]
+    for name, value in said:
+        if name is None or value is None or _VARIABLE.fullmatch(name) is None or "\0" in value:
+            raise InvalidParams(f"env: {name!r:.80} cannot be set")
+    return cast("dict[str, str]", dict(said))
 
 
 def _status(finished: Finished) -> dict[str, Any]:

@@ -60,10 +60,11 @@ def session_of(definition: AcpDefinition, hold: Hold, assignment: Assignment) ->
 
 
 def told_in(definition: AcpDefinition, assignment: Assignment, in_variable: str | None) -> str:
-    """The system part that such a session has been told beside any prompt."""
-    if definition.config is None:
-        return system_part(assignment) if definition.hears_system else ""
-    return in_variable or ""
+    """The system part that such a session has been told, beside any prompt or before an earlier one."""
+    if assignment.is_told_already or (definition.config is None and definition.hears_system):
+        return system_part(assignment)
+    # Settings count for sessions that begin, and not for those that are taken up.
+    return in_variable or "" if assignment.resume is None else ""
 
 
 def prompt_of(assignment: Assignment, told: str) -> str:

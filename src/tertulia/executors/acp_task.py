@@ -37,7 +37,9 @@ class AcpTask:
         self._updates = Updates()
         self._requests = AcpRequests(host, self._tell)
         self._given_up = False
+        self._closed = False
         self._serving: set[asyncio.Task[Any]] = set()
+        self._served = asyncio.Event()
         self._news = asyncio.Event()
 
     @property
@@ -54,17 +56,18 @@ class AcpTask:
         """The agent asks something."""
         job = asyncio.current_task()
         assert job is not None
-        if not self._given_up:
+        if not self._closed:
             self._serving.add(job)
             try:
                 return await self._requests.serve(method, params)
             except asyncio.CancelledError:
-                if not self._given_up:
+                if not self._closed:
                     raise
                 # By us: nobody waits for the answer to what it asked but the agent, and that has to get one.
                 job.uncancel()
             finally:
                 self._serving.discard(job)
+                self._served.set()
         if method == "session/request_permission":
             return {"outcome": {"outcome": "cancelled"}}
         raise Cancelled("the task was cancelled")
@@ -89,8 +92,7 @@ class AcpTask:
     def give_up(self) -> None:
         """Nobody reads on. What still comes is thrown away, and what is asked is denied."""
         self._given_up = True
-        for job in self._serving:
-            job.cancel()
+        self._deny()
         self.steps.clear()
         self._let_on()
 
@@ -106,8 +108,19 @@ class AcpTask:
             await self.more()
 
     async def close(self) -> None:
-        """Nothing that was started for it runs any more."""
+        """Nothing that was started for it runs any more, and nobody is asked any more what it asked."""
+        self._deny()
+        while self._serving:
+            self._served.clear()
+            await self._served.wait()
         await self._requests.close()
+
+    def _deny(self) -> None:
+        """From now on, whatever it asks."""
+        if not self._closed:
+            self._closed = True
+            for job in self._serving:
+                job.cancel()
 
     def _tell(self, step: Step) -> None:
         if self._given_up:

@@ -14,9 +14,10 @@ from typing import Any
 from tertulia.errors import AgentError
 from tertulia.executors.command_line import command_line, standard_input, system_part
 from tertulia.executors.definition import ExecutorDefinition
-from tertulia.executors.executor import Assignment, Ending, Failed, Interrupted, Parser, Step
+from tertulia.executors.executor import STOP_S, Assignment, Ending, Failed, Interrupted, Parser, Step
 from tertulia.executors.foreign_servers import servers_in_toml
 from tertulia.executors.last_words import ErrorOutput, failure, not_started
+from tertulia.executors.settings_layer import layered
 from tertulia.executors.system_file import in_a_file
 from tertulia.executors.temporary_home import TemporaryHome, usual_place
 from tertulia.protocol.usage import Usage
@@ -24,8 +25,6 @@ from tertulia.sandbox.runner import Command, CommandLimits, Confinement, Finishe
 
 GRACE_S = 2.0
 """For a program that has said all it had to say."""
-STOP_S = 0.5
-"""Between being asked to end and being killed: a task that is stopped has to be over within a second."""
 MAX_UNREAD = 1_000
 """Steps that wait for us; the program waits too, then."""
 UNREAD_BYTES = 65_536
@@ -71,8 +70,15 @@ class CommandExecutor:
         home: TemporaryHome | None = None
         try:
             home = TemporaryHome() if assignment.private or self._definition.isolated_home else None
-            with in_a_file(system_part(assignment)) as file:
-                async with aclosing(self._run(assignment, self._command(assignment, home, file))) as steps:
+            environment = {**self._environment, **assignment.variables}
+            if home is not None:
+                environment = home.furnish(self._definition.home, environment)
+            told = system_part(assignment)
+            with in_a_file(told) as file, layered(self._definition, environment, told) as layer:
+                words = command_line(self.name, self._definition, assignment, self._others(assignment.cwd), file, layer)
+                said = standard_input(self._definition, assignment, layer)
+                command = _command(words, assignment.cwd, environment, said, home)
+                async with aclosing(self._run(assignment, command)) as steps:
                     async for step in steps:
                         yield step
         except AgentError as error:
@@ -83,6 +89,9 @@ class CommandExecutor:
         finally:
             if home is not None:
                 home.remove()
+
+    async def forget(self, conversation: str) -> None:
+        """Nothing stays between two runs."""
 
     async def _run(self, assignment: Assignment, command: Command) -> AsyncGenerator[Step, None]:
         heard = _Heard(self._parser(assignment.total))
@@ -142,27 +151,27 @@ class CommandExecutor:
             case _:
                 return ending
 
-    def _command(self, assignment: Assignment, home: TemporaryHome | None, file: str) -> Command:
-        environment = {**self._environment, **assignment.variables}
-        if home is not None:
-            environment = home.furnish(self._definition.home, environment)
-        return Command(
-            argv=command_line(self.name, self._definition, assignment, self._others(assignment.cwd), file),
-            cwd=assignment.cwd,
-            # Two sandboxes, one in the other, mostly means that the inner one does not work.
-            confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
-            environment=environment,
-            stdin=standard_input(self._definition, assignment),
-            kept_output_bytes=0,
-            temporary=None if home is None else home.path,
-        )
-
     def _others(self, cwd: str) -> tuple[str, ...]:
         """MCP servers that the agent would start by itself. A temporary home has copies of the same settings."""
         home = self._definition.home
         if home is None or home.servers is None:
             return ()
         return servers_in_toml(usual_place(home, self._environment), home.servers, home.folder, cwd)
+
+
+def _command(
+    words: tuple[str, ...], cwd: str, environment: Mapping[str, str], said: bytes, home: TemporaryHome | None
+) -> Command:
+    return Command(
+        argv=words,
+        cwd=cwd,
+        # Two sandboxes, one in the other, mostly means that the inner one does not work.
+        confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
+        environment=environment,
+        stdin=said,
+        kept_output_bytes=0,
+        temporary=None if home is None else home.path,
+    )
 
 
 class _Heard:

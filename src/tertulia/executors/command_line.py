@@ -21,29 +21,36 @@ _MAX_WORD_BYTES = 100_000
 
 
 def command_line(
-    name: str, definition: ExecutorDefinition, assignment: Assignment, others: Iterable[str] = (), file: str = ""
+    name: str,
+    definition: ExecutorDefinition,
+    assignment: Assignment,
+    others: Iterable[str] = (),
+    file: str = "",
+    layer: str = "",
 ) -> Words:
     """Program and arguments. UnsupportedByBackend where the agent has no words for what it may not do.
 
-    `others`: the names of MCP servers that it must not start. `file`: where the system part can be read.
+    `others`: the names of MCP servers that it must not start. `file`, `layer`: where the system part can be read.
     """
     told = system_part(assignment)
-    system = _filled(definition.system, text=told, json=_json(told), file=file)
+    system = _filled(definition.system, text=told, json=_json(told), file=file, layer=layer)
     ending = definition.start if assignment.resume is None else definition.resume_with or ()
     return (
         *definition.command,
         *definition.args,
         *_sandbox(name, definition, assignment),
         *_servers(definition, assignment, others),
-        *(system if told and _fits(definition, told) else ()),
+        *(system if told and _fits(definition, told, layer) else ()),
         *_filled(ending, id=assignment.resume or ""),
     )
 
 
-def standard_input(definition: ExecutorDefinition, assignment: Assignment) -> bytes:
+def standard_input(definition: ExecutorDefinition, assignment: Assignment, layer: str = "") -> bytes:
     """The prompt, after the system part where there is no other way to say that."""
     told = system_part(assignment)
-    prompt = assignment.prompt if not told or _fits(definition, told) else f"{told}{_GAP}{assignment.prompt}"
+    # Whoever goes on with its own talk remembers what stood before a prompt.
+    beside = _fits(definition, told, layer) and not (definition.hears_once and assignment.resume is not None)
+    prompt = assignment.prompt if not told or beside or assignment.is_told_already else told + _GAP + assignment.prompt
     return prompt.encode("utf-8", "replace")
 
 
@@ -52,7 +59,10 @@ def system_part(assignment: Assignment) -> str:
     return _GAP.join(filter(None, assignment.additions)).replace("\0", "")
 
 
-def _fits(definition: ExecutorDefinition, told: str) -> bool:
+def _fits(definition: ExecutorDefinition, told: str, layer: str) -> bool:
+    """Whether it can be said beside the prompt."""
+    if any("{layer}" in word for word in definition.system):
+        return bool(layer)
     if any("{file}" in word for word in definition.system):
         return True
     return bool(definition.system) and len(_json(told).encode("utf-8", "replace")) < _MAX_WORD_BYTES

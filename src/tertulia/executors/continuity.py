@@ -20,6 +20,8 @@ TaskType = Literal["code", "chat"]
 MAX_MESSAGES = 12
 PER_MESSAGE_MAX_CHARS = 4_000
 MAX_CHARS: Mapping[TaskType, int] = {"code": 40_000, "chat": 20_000}
+MOST = 1_000_000_000_000
+"""Of whatever is limited: more than there can be."""
 
 _GAP = "\n\n"
 _log = logging.getLogger(__name__)
@@ -64,8 +66,9 @@ def build_executor_prompt_with_history(
 
 def check_limit(name: str, value: object, least: int) -> int:
     """A whole number that is not below the least; InvalidParams names it."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InvalidParams(f"{name} must be a whole number of at least {least}, not {value!r:.80}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
+        shown = f"{value!r:.80}" if not isinstance(value, int) or abs(value) <= MOST else "a larger one"
+        raise InvalidParams(f"{name} must be a whole number from {least} to {MOST:,}, not {shown}")
     return value
 
 

@@ -23,6 +23,17 @@ RESERVED = "history"
 """The table of that name under `executors` is no executor: it says how much is told of earlier messages."""
 
 
+class Layer(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings that an agent lays over its own when an argument names them: a TOML file in its home."""
+
+    file: str
+    """What it is called, with `{name}` for what the argument says."""
+    key: str
+    """The setting that is the system part."""
+    options: Words
+    """Arguments by which a user may have chosen such settings."""
+
+
 class Home(msgspec.Struct, frozen=True, kw_only=True):
     """Where an agent keeps its talks and its login, below HOME."""
 
@@ -33,6 +44,7 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
     """What a temporary home gets a copy of: login and settings, nothing that was said."""
     servers: str | None = None
     """Of these the file, in TOML, that may name MCP servers of the agent's own."""
+    layer: Layer | None = None
 
 
 class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"resume_with": "resume"}):
@@ -61,9 +73,11 @@ class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"res
     root: Words = ()
     """What lets it write one more directory, `{root}`; none: it does not."""
     system: Words = ()
-    """How it is told its system part: `{file}`, which holds it, `{text}`, or `{json}` for a JSON string; the list of
-    processes shows the last two to everybody. None: before the prompt.
+    """How it is told its system part: `{file}`, which holds it, `{layer}` of its settings, `{text}`, or `{json}` for a
+    JSON string; the list of processes shows the last two to everybody. None: before the prompt.
     """
+    hears_once: bool = False
+    """Whether what it is told beside the prompt counts when its talk begins only: a change stands before the prompt."""
     servers: Words = ()
     """What keeps it from MCP servers that are not ours; with `{name}`, once for each that its settings name."""
     server: Words = ()
@@ -102,7 +116,7 @@ _WORDS = (
     "version",
 )
 _TEXTS = ("install", "login")
-_SWITCHES = ("can_ask", "isolated_home")
+_SWITCHES = ("can_ask", "hears_once", "isolated_home")
 _RESUMING: Mapping[str, Words] = {
     "strategy": ("auto", "transcript"),
     "on_resume_failure": ("transcript", "fail"),
@@ -159,7 +173,8 @@ def _plain(where: str, value: object) -> object:
 
 
 def _program(where: str, value: object) -> Words:
-    words = _words(where, value)
+    # A text is the program alone, as editors write it, with the arguments beside it.
+    words = _words(where, [value] if isinstance(value, str) else value)
     if not words or not words[0]:
         raise InvalidParams(f"{where} must name a program")
     return words

@@ -6,6 +6,7 @@ becomes of them is decided in `news.py` and above.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Literal, Protocol
 
@@ -15,6 +16,9 @@ from tertulia.executors.host import Host
 from tertulia.policy.narrowing import TOP, Rights
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import NO_USAGE, Usage
+
+STOP_S = 0.5
+"""Between being asked to stop and being killed: a task that is stopped has to be over within a second."""
 
 # ── what an agent does ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -200,6 +204,8 @@ class Assignment(msgspec.Struct, frozen=True):
     """The native id of the talk to go on with; then the prompt is the bare message."""
     total: Usage = NO_USAGE
     """What that talk has cost so far, by the agent's own count."""
+    told: str = ""
+    """The digest of the additions in the last run of that talk."""
     additions: tuple[str, ...] = ()
     """What the agent is told beside the prompt, each run."""
     rights: Rights = TOP
@@ -217,6 +223,16 @@ class Assignment(msgspec.Struct, frozen=True):
     host: Host | None = None
     """Whom it may ask while it works; None: nobody."""
 
+    @property
+    def digest(self) -> str:
+        """Of the additions, so that a change of them is seen."""
+        return hashlib.sha256("\0".join(self.additions).encode("utf-8", "replace")).hexdigest()
+
+    @property
+    def is_told_already(self) -> bool:
+        """Whether the talk that it goes on with was told the same the last time."""
+        return self.resume is not None and self.told == self.digest
+
 
 class Resuming(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent goes on with what was said before."""
@@ -233,8 +249,9 @@ class Executor(Protocol):
     """One other agent, reached one way.
 
     Contract of `run`: failures of the program are yielded as `Failed`, never raised; the last step is an `Ending`,
-    exactly one; closing the iterator or cancelling its reader ends the program with all that it started before it
-    returns. Nothing is kept from one run to the next: ids and counts come as steps and go in as assignments.
+    exactly one; closing the iterator or cancelling its reader stops the agent before it returns, within `STOP_S` and a
+    little, with all that it started. Nothing that was said is kept from one run to the next: ids and counts come as
+    steps and go in as assignments.
     """
 
     @property
@@ -259,4 +276,8 @@ class Executor(Protocol):
 
     def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
         """Do the task, and yield what happens."""
+        ...
+
+    async def forget(self, conversation: str) -> None:
+        """The conversation is closed, or has another agent now: a program that waits for its next task is ended."""
         ...

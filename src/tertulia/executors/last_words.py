@@ -16,7 +16,8 @@ _LOGGED_OUT = re.compile(
     r"not logged in|\blog ?in\b|\b401\b|unauthorized|invalid (?:x-)?api.key|missing.*api.key", re.IGNORECASE
 )
 _UNKNOWN_WORD = re.compile(
-    r"unexpected argument|unknown option|unrecognized|no such option|unknown command", re.IGNORECASE
+    r"unexpected argument|unknown option|unrecognized|no such option|unknown command|profile \S{1,80} not found",
+    re.IGNORECASE,
 )
 # Colours, titles of windows, and what else a screen would obey, orders of direction included.
 _CONTROL = re.compile(

@@ -43,6 +43,7 @@ from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 
 MAX_OUTPUT_BYTES = 65_536
+_MAX_NAME = 200
 
 _INTERRUPTED = "interrupted"
 
@@ -71,6 +72,8 @@ class Newsroom:
         self._open: dict[str, _Open] = {}
         self._closed: set[str] = set()
         self._offsets: dict[str, int] = {}
+        self._wholes: dict[str, int] = {}
+        """How many messages were told under one id."""
 
     def tell(self, step: Step) -> News:
         """The events of one step; an ending closes what is still open."""
@@ -84,6 +87,11 @@ class Newsroom:
 
     # ── what it says ─────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _spoken(self, found: str) -> ItemId:
+        """What is said has an id of its own, also where the agent gives one twice."""
+        times = self._wholes.get(found, 0)
+        return self._item(f"{found}~{times + 1}" if times else found)
+
     def _delta(self, step: AgentDelta | ThoughtDelta) -> News:
         offset = self._offsets.get(step.id, 0)
         if offset + len(step.text) > MAX_TEXT_BYTES:
@@ -92,12 +100,14 @@ class Newsroom:
             return []
         self._offsets[step.id] = offset + len(step.text)
         kind = e.AgentMessageDelta if isinstance(step, AgentDelta) else e.AgentReasoningDelta
-        return [kind(step.text, self._item(step.id), offset)]
+        return [kind(step.text, self._spoken(step.id), offset)]
 
     def _whole(self, step: AgentText | Thought) -> News:
         self._offsets.pop(step.id, None)
         kind = e.AgentMessage if isinstance(step, AgentText) else e.AgentReasoning
-        return [kind(step.text, self._item(step.id))]
+        said = self._spoken(step.id)
+        self._wholes[step.id] = self._wholes.get(step.id, 0) + 1
+        return [kind(step.text, said)]
 
     def _plan(self, step: Plan) -> News:
         return [t.PlanUpdate(list(step.steps))]
@@ -117,6 +127,7 @@ class Newsroom:
     def _begin(self, step: Begun) -> News:
         if step.id in self._open or step.id in self._closed:
             return []
+        step = replace(step, name=clip(step.name, _MAX_NAME))
         self._open[step.id] = _Open(step, self._clock.monotonic())
         call_id = CallId(self._item(step.id))
         return [t.ToolCallBegin(call_id, step.name, step.arguments), *_finer_begin(call_id, step.act, self._cwd)]
@@ -179,7 +190,7 @@ def _finer_begin(call_id: CallId, act: Act, cwd: str) -> News:
             described: list[dict[str, str]] = [{"kind": change.kind, "path": change.path} for change in changes]
             return [t.PatchApplyBegin(call_id, described)]
         case McpCall(server, tool):
-            return [t.McpToolCallBegin(call_id, server, tool)]
+            return [t.McpToolCallBegin(call_id, clip(server, _MAX_NAME), clip(tool, _MAX_NAME))]
         case WebSearch():
             return [t.WebSearchBegin(call_id)]
         case None:
@@ -194,7 +205,8 @@ def _end(call_id: CallId, step: Done, cut: bool, elapsed: int) -> News:
         case Patch():
             return [t.PatchApplyEnd(call_id, step.success, step.output), end]
         case McpCall(server, tool):
-            return [t.McpToolCallEnd(call_id, server, tool, step.success, elapsed), end]
+            named = (clip(server, _MAX_NAME), clip(tool, _MAX_NAME))
+            return [t.McpToolCallEnd(call_id, *named, step.success, elapsed), end]
         case WebSearch(query):
             return [t.WebSearchEnd(call_id, query), end]
         case None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tertulia.errors import InvalidParams
-from tertulia.executors.definition import RESERVED, ExecutorDefinition, Home, executor_from_wire
+from tertulia.executors.definition import RESERVED, ExecutorDefinition, Home, Layer, executor_from_wire
 
 _NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
 """What an agent needs to reach its model from where we are."""
@@ -25,8 +25,9 @@ CODEX = ExecutorDefinition(
     no_shell=("-c", "features.shell_tool=false"),
     no_search=("-c", 'web_search="disabled"'),
     root=("--add-dir", "{root}"),
-    # It reads no file for that but its settings, which are the user's.
-    system=("-c", "developer_instructions={json}"),
+    # It reads no file for that but its settings.
+    system=("--profile", "{layer}"),
+    hears_once=True,
     # An empty table would not do: it is merged with the one in the user's file.
     servers=("-c", "mcp_servers.{name}.enabled=false"),
     # What may be called is asked at our side of it.
@@ -35,7 +36,13 @@ CODEX = ExecutorDefinition(
         *("-c", 'mcp_servers.tertulia.default_tools_approval_mode="approve"'),
     ),
     env_vars=("CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL", *_NETWORK),
-    home=Home(variable="CODEX_HOME", folder=".codex", files=("auth.json", "config.toml"), servers="config.toml"),
+    home=Home(
+        variable="CODEX_HOME",
+        folder=".codex",
+        files=("auth.json", "config.toml"),
+        servers="config.toml",
+        layer=Layer(file="{name}.config.toml", key="developer_instructions", options=("-p", "--profile")),
+    ),
     install="npm install -g @openai/codex",
     login="codex login",
 )

@@ -1,7 +1,8 @@
 """What of a result may be read by another agent: its text, and never what steers the machinery around it.
 
-A result can carry session ids, tokens, events and costs. So nothing is serialised: only fields that are known to hold
-text are looked at, at any depth, and a result without them has no text.
+A result can carry session ids, tokens, events and costs. So it is never serialised: only fields that are known to hold
+text are looked at, at any depth, and a result without them has no text. `value` alone is the answer itself: one that is
+a table or a list with no text to be found in it is told as JSON.
 """
 
 from __future__ import annotations
@@ -20,13 +21,18 @@ _DEPTH = 4
 
 def result_text(result: object) -> str:
     """The text of a result of any shape; empty where it has none."""
-    return _text(result, _DEPTH)
+    text = value_text(result)
+    return text if text.strip() else _text(result, _DEPTH)
 
 
 def value_text(result: object) -> str:
     """The same, of `value` alone where the result is a table."""
     table = _table(result)
-    return _text(result if table is None else table.get(VALUE), _DEPTH)
+    if table is None:
+        return _text(result, _DEPTH)
+    value = table.get(VALUE)
+    text = _text(value, _DEPTH)
+    return text if text.strip() else _structured(value)
 
 
 def _text(value: object, depth: int) -> str:
@@ -42,6 +48,15 @@ def _text(value: object, depth: int) -> str:
         texts = (_text(item, depth - 1) for item in cast("list[object]", value))
         return "\n".join(text for text in texts if text.strip())
     return ""
+
+
+def _structured(value: object) -> str:
+    if not value or not isinstance(value, Mapping | list):
+        return ""
+    try:
+        return msgspec.json.encode(cast("object", value)).decode()
+    except (TypeError, ValueError, RecursionError):
+        return ""
 
 
 def _table(value: object) -> Mapping[object, object] | None:

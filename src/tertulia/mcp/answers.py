@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 MAX_TEXT_BYTES = 1 << 20
 MAX_PICTURE_BYTES = 16 << 20
 """Of all pictures of one answer, as they are written."""
-MAX_BLOCKS = 4096
 
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
@@ -31,15 +30,13 @@ def answer_of(result: types.CallToolResult) -> Answer:
     texts: list[str] = []
     parts: list[Part] = []
     room = MAX_PICTURE_BYTES
-    for block in result.content[:MAX_BLOCKS]:
+    for block in result.content:
         picture = _picture(block)
         if picture is not None and len(picture.image_url) <= room:
             room -= len(picture.image_url)
             parts.append(picture)
         else:
             texts.append(_text(block))
-    if len(result.content) > MAX_BLOCKS:
-        texts.append(f"[{len(result.content) - MAX_BLOCKS:,} more pieces were left out]")
     structured, written = _structured(result.structured_content)
     if not texts and written:
         texts.append(written)

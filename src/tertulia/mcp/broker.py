@@ -11,14 +11,14 @@ import base64
 import logging
 import re
 import secrets
-from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tertulia.errors import AgentError, Busy, InvalidParams, McpError, NoApprover
-from tertulia.mcp.newest import Newest
+from tertulia.mcp.audience import MAX_LISTENERS, Audience
+from tertulia.mcp.promises import on_arrival, promising_server
 from tertulia.mcp.reading import reading_of
 from tertulia.mcp.server import Answer, Elicitation, Elicited, Spawn
 from tertulia.mcp.serving import Library, Served, ServedCall, ServedTool
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import mcp_types as t
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
-    from mcp.server.session import ServerSession
 
 _log = logging.getLogger(__name__)
 _MODERN = "2026-07-28"
@@ -40,8 +39,6 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)\Z", re.DOTALL)
 
 MAX_CALLS = 256
 """Of one broker at once."""
-_MAX_LISTENERS = 64
-"""Clients of one broker that are told when the list is another."""
 _QUIET = ("mcp.server", "mcp.shared")
 """Loggers that would write down what was said."""
 
@@ -74,28 +71,37 @@ class Broker:
         instructions: str | None = None,
         library: Library | None = None,
     ) -> None:
-        from mcp.server.lowlevel import Server
-        from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+        from mcp.server.session import ServerSession
+        from mcp.server.subscriptions import (
+            InMemorySubscriptionBus,
+            ListenHandler,
+            ResourcesListChanged,
+            ToolsListChanged,
+        )
 
         self._served = served
         self._spawn = spawn
         self._calls = 0
         self._waiting = WaitingRoom()
-        # Held, and by connection: the SDK makes a session for every request, and none of them lasts by itself.
-        self._old_clients: OrderedDict[str, ServerSession] = OrderedDict()
-        self._bus = InMemorySubscriptionBus()
-        self._news = Newest(spawn, "tell clients that tools changed")
-        self.server: Server[Any] = Server(
-            name,
+        bus = InMemorySubscriptionBus()
+        self._listening = ListenHandler(bus, max_subscriptions=MAX_LISTENERS)
+        self._users = Audience(spawn, bus, ToolsListChanged(), ServerSession.send_tool_list_changed)
+        self._readers = Audience(spawn, bus, ResourcesListChanged(), ServerSession.send_resource_list_changed)
+        self.server: Server[Any] = promising_server(
+            self._listening,
+            resources=library is not None,
+            name=name,
             version=__version__,
             instructions=instructions,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            on_subscriptions_listen=ListenHandler(self._bus, max_subscriptions=_MAX_LISTENERS),
             **({} if library is None else reading_of(library)),
         )
         """The SDK's, to be run over whatever connection there is."""
-        self._unwatch = served.watch(lambda: self._news.tell(self._tell))
+        self._unwatch = [served.watch(self._users.tell)]
+        if library is not None:
+            self._unwatch.append(library.watch(self._readers.tell))
+            on_arrival(self.server, self._readers.remember)
 
     @property
     def running(self) -> int:
@@ -105,21 +111,22 @@ class Broker:
     async def serve(self, reading: Any, writing: Any) -> None:
         """One connection, given as the SDK's pair of streams, until its other side is gone."""
         from anyio import BrokenResourceError
-        from mcp.server.lowlevel import NotificationOptions
 
-        options = self.server.create_initialization_options(NotificationOptions(tools_changed=True))
         try:
-            await self.server.run(reading, writing, options)
+            await self.server.run(reading, writing, self.server.create_initialization_options())
         except* BrokenResourceError:
             # Of the SDK's own streams, when it is stopped with a message in one of them.
             _log.debug("a client's connection ended with something unsaid")
 
     def close(self) -> None:
-        """Give up the calls that wait for a client."""
-        self._unwatch()
-        self._news.close()
+        """Give up the calls that wait for a client, and tell those who listen that there is no more to hear."""
+        for unwatch in self._unwatch:
+            unwatch()
+        self._unwatch.clear()
+        self._users.close()
+        self._readers.close()
+        self._listening.close()
         self._waiting.close()
-        self._old_clients.clear()
 
     # ── lists ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -128,24 +135,8 @@ class Broker:
     ) -> t.ListToolsResult:
         import mcp_types as t
 
-        if ctx.protocol_version < _MODERN:
-            self._remember(ctx)
+        self._users.remember(ctx)
         return t.ListToolsResult(tools=[_as_tool(tool) for tool in await self._served.tools()])
-
-    def _remember(self, ctx: ServerRequestContext[Any]) -> None:
-        connection = "" if ctx.request is None else ctx.request.headers.get("mcp-session-id", "")
-        self._old_clients[connection] = ctx.session
-        self._old_clients.move_to_end(connection)
-        if len(self._old_clients) > _MAX_LISTENERS:
-            self._old_clients.popitem(last=False)
-
-    async def _tell(self) -> None:
-        from mcp.server.subscriptions import ToolsListChanged
-
-        await self._bus.publish(ToolsListChanged())
-        for session in list(self._old_clients.values()):
-            # To one that is gone this does nothing.
-            await session.send_tool_list_changed()
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────
 

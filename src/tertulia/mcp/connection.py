@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tertulia.errors import McpError
 from tertulia.events.clock import Clock
 from tertulia.mcp.answers import answer_of
+from tertulia.mcp.confidence import Confidence
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.http_transport import HttpTransport
 from tertulia.mcp.incoming import Incoming
 from tertulia.mcp.launch import Launch, secrets_given
 from tertulia.mcp.listing import list_all
-from tertulia.mcp.server import Answer, Caller, Listing, OnProgress, Spawn
+from tertulia.mcp.server import MODERN, Answer, Caller, Listing, OnProgress, Spawn
 from tertulia.mcp.stdio_transport import StdioTransport
+from tertulia.mcp.toolset import is_deeper
 from tertulia.mcp.trouble import explained, faults, trouble, words
 from tertulia.mcp.turns import Turn, Turns, nobodys
 from tertulia.policy.redaction import Redactor
@@ -34,9 +36,8 @@ if TYPE_CHECKING:
     from mcp.client.session import IncomingMessage
 
 _log = logging.getLogger(__name__)
-MODERN = "2026-07-28"
-"""The first version of the era without sessions. They are dates."""
 _CLOSE_S = 10.0
+_DEEPEST = 200
 _LISTEN_AGAIN_S = 5.0
 _QUIET = ("client", "httpcore2", "httpx2", "mcp.client", "mcp.shared")
 """Loggers that would write down what was said."""
@@ -92,9 +93,10 @@ class Link:
         self._runner, self._spawn, self._clock = means.runner, means.spawn, means.clock
         self._tools_changed = means.tools_changed
         self._faults = faults()
-        self._clean = Redactor(secrets_given(definition, launch)).text
+        secrets = secrets_given(definition, launch)
+        self._clean, self._confidence = Redactor(secrets).text, Confidence(secrets)
         self._turns = Turns()
-        self._incoming = Incoming(definition, launch.roots, self._turns, means.spawn)
+        self._incoming = Incoming(definition, launch.roots, self._turns, means.spawn, self._confidence)
         self._client: Client | None = None
         self._version = ""
         self._over = asyncio.Event()
@@ -120,7 +122,7 @@ class Link:
         name, limit_s = self._definition.name, self._definition.startup_timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                return await list_all(name, client)
+                return self._confidence.clean(await list_all(name, client))
         except TimeoutError:
             raise trouble(name, "timeout", f"it did not list its tools within {limit_s:g} s") from None
         except self._faults as error:
@@ -131,9 +133,12 @@ class Link:
     ) -> Answer:
         """One call. However it ends, nothing of it is left at the server."""
         client = self._open_client()
+        if is_deeper(arguments, _DEEPEST):
+            # The SDK cannot write what is deeper, and would blame the server for it.
+            raise trouble(self._definition.name, "limit", f"the arguments are nested deeper than {_DEEPEST}")
         try:
             async with asyncio.timeout(timeout_s) as limit:
-                turn = Turn(caller, on_progress, limit)
+                turn = Turn(caller, self._discreet(on_progress), limit)
                 await self._turns.begin(turn)
                 try:
                     result = await self._called(client, tool, arguments, turn)
@@ -144,7 +149,11 @@ class Link:
             raise trouble(self._definition.name, "timeout", sentence) from None
         except self._faults as error:
             raise self._explained(error) from None
-        return answer_of(result)
+        return self._confidence.clean(answer_of(result))
+
+    def _discreet(self, on_progress: OnProgress) -> OnProgress:
+        text = self._confidence.text
+        return lambda done, total, message: on_progress(done, total, message and text(message))
 
     async def _called(self, client: Client, tool: str, arguments: dict[str, Any], turn: Turn) -> types.CallToolResult:
         from mcp import MCPError
@@ -201,8 +210,7 @@ class Link:
         async with self._new_client(mode) as client:
             _trust_structure(client)
             self._version = client.protocol_version
-            if self._version >= MODERN:
-                self._transport.speak_modern()
+            self._transport.speak(self._version)
             self._client = client
             listening = self._spawn(self._listen(client), f"mcp {self._definition.name} changes")
             if not self._opened.done():

@@ -7,13 +7,16 @@ about variables of ours is looked up only after somebody has trusted it.
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from tertulia.errors import InvalidParams
 from tertulia.mcp.servers import is_known
+from tertulia.sandbox.stubs import is_stub
 
 NAME = ".mcp.json"
 MAX_BYTES = 1024 * 1024
@@ -30,10 +33,9 @@ _REACHED = frozenset({"http", "streamable-http", "streamableHttp", "streamable_h
 def read_dot_mcp(path: Path) -> dict[str, Any]:
     """Its servers by name, as they are written; none where there is no file. InvalidParams says where it went wrong."""
     try:
-        if path.exists() and not path.is_file():
-            raise InvalidParams(f"{path}: expected a file")
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        if is_stub(path):
+            return {}
+        raw = _read(path)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -48,6 +50,19 @@ def read_dot_mcp(path: Path) -> dict[str, Any]:
     if (unfit := _unfit(named)) is not None:
         raise InvalidParams(f"{path}: {unfit}")
     return named
+
+
+def _read(path: Path) -> bytes:
+    """A little more than may be in it, if there is more."""
+    # Not blocking: somebody could have put a pipe there, also just now.
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise InvalidParams(f"{path}: expected a file")
+        with os.fdopen(number, "rb", closefd=False) as file:
+            return file.read(MAX_BYTES + 1)
+    finally:
+        os.close(number)
 
 
 def table_of(label: str, entry: object, variables: Mapping[str, str]) -> dict[str, Any]:
@@ -83,6 +98,8 @@ _OURS = {"headers": "http_headers"}
 
 
 def _check_type(label: str, kind: object, table: Mapping[str, Any]) -> None:
+    if kind is not None and not isinstance(kind, str):
+        raise InvalidParams(f"{label}: type must be stdio or http")
     if kind == "sse":
         raise InvalidParams(
             f"{label}: `sse` is the transport that streamable HTTP replaced; give the server's streamable HTTP address "

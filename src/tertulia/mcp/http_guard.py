@@ -7,24 +7,29 @@ SDK's HTTP library, so it is itself imported late, by `http_transport`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import Callable
 
 import httpx2
 import msgspec
 
 from tertulia.events.clock import Clock
+from tertulia.mcp.http_body import Events, answers_another, asked_in, whole
 from tertulia.mcp.trouble import words
 
-MAX_BODY = 16 << 20
-"""Of an answer that is not a stream of events, and of one event."""
 GOODBYE_S = 2.0
 BETWEEN_GETS_S = 0.25
 """A server may say how soon its stream is to be asked for again, but not that it is asked for without a pause."""
 _CONNECTION_CLOSED = -32000
 _NOT_FOUND = 404
+_SERVER_ERROR = 500
 _BAD_GATEWAY = 502
 _UNWELCOME = (401, 403)
-_CREDENTIALS = "it wants other credentials; see bearer_token_env_var, http_headers and env_http_headers"
+_LENGTHS = ("content-length", "transfer-encoding")
+_CREDENTIALS = (
+    "it wants other credentials, and nobody can log in from here: name the variable that holds its token in "
+    "bearer_token_env_var, or give a header with http_headers or env_http_headers"
+)
 
 
 class Guard(httpx2.AsyncBaseTransport):
@@ -33,8 +38,11 @@ class Guard(httpx2.AsyncBaseTransport):
     `lost` is told when the server is not there at all, or does not know our session any more.
     """
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, clock: Clock, lost: Callable[[str], None]) -> None:
-        self._inner, self._clock, self._lost = inner, clock, lost
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, clock: Clock, lost: Callable[[str], None], dropped: Counter[str]
+    ) -> None:
+        """`dropped` counts what nobody asked for."""
+        self._inner, self._clock, self._lost, self._dropped = inner, clock, lost, dropped
         self._next_get = 0.0
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -43,6 +51,9 @@ class Guard(httpx2.AsyncBaseTransport):
             await self._pause()
         if request.method == "DELETE":
             return await self._goodbye(request)
+        if request.method == "POST":
+            # Of one that is made again elsewhere nobody has read it yet.
+            await request.aread()
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.ConnectError as error:
@@ -57,11 +68,35 @@ class Guard(httpx2.AsyncBaseTransport):
             # Whatever it says about how to get in, we follow none of it.
             await response.aclose()
             return _failure(_CREDENTIALS, response.status_code, response.status_code)
-        return await _bounded(response)
+        return await self._taken(request, response)
 
     async def aclose(self) -> None:
         """Let go of the connections."""
         await self._inner.aclose()
+
+    async def _taken(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        stream, status = response.stream, response.status_code
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            # Nobody asked for it, and a few bytes of it can become any number.
+            await stream.aclose()
+            return _failure("its answer is compressed, which was not asked for")
+        kind = response.headers.get("content-type", "").lower()
+        if kind.startswith("text/event-stream"):
+            response.stream = Events(stream, asked_in(request), self._drop)
+            return response
+        body = await whole(stream)
+        if isinstance(body, str):
+            return _failure(body)
+        if status >= _SERVER_ERROR and not kind.startswith("application/json"):
+            return _failure(f"HTTP status {status}", status, status)
+        if answers_another(body, asked_in(request)):
+            self._drop()
+            return _failure("it answered something else than what it was asked")
+        return httpx2.Response(status, headers=_without_length(response.headers), content=body)
+
+    def _drop(self) -> None:
+        self._dropped["an answer that nobody waits for"] += 1
 
     async def _goodbye(self, request: httpx2.Request) -> httpx2.Response:
         """The end of a session, which nobody waits for long."""
@@ -81,40 +116,12 @@ class Guard(httpx2.AsyncBaseTransport):
             await asyncio.sleep(wait_s)
 
 
-class _Body(httpx2.AsyncByteStream):
-    """Ends where it breaks off, and where it is too long: what was read until then is taken for no answer."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream, bound: int | None) -> None:
-        self._stream, self._bound = stream, bound
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        total = 0
-        try:
-            async for piece in self._stream:
-                total += len(piece)
-                if self._bound is not None and total > self._bound:
-                    return
-                yield piece
-        except httpx2.TransportError:
-            return
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-async def _bounded(response: httpx2.Response) -> httpx2.Response:
-    stream = response.stream
-    assert isinstance(stream, httpx2.AsyncByteStream)
-    if response.headers.get("content-encoding", "identity").lower() != "identity":
-        # Nobody asked for it, and a few bytes of it can become any number.
-        await stream.aclose()
-        return _failure("its answer is compressed, which was not asked for")
-    events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-    response.stream = _Body(stream, None if events else MAX_BODY)
-    return response
-
-
 def _failure(why: str, code: int = _CONNECTION_CLOSED, status: int = _BAD_GATEWAY) -> httpx2.Response:
     error = {"code": code, "message": why}
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error})
     return httpx2.Response(status, headers={"content-type": "application/json"}, content=body)
+
+
+def _without_length(headers: httpx2.Headers) -> list[tuple[str, str]]:
+    """Mending changes it."""
+    return [(name, value) for name, value in headers.items() if name.lower() not in _LENGTHS]

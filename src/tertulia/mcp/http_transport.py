@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tertulia.events.clock import Clock
 from tertulia.mcp.launch import Launch
-from tertulia.mcp.lines import COMPLETE
+from tertulia.mcp.mending import mend_result
 from tertulia.mcp.stdio_transport import Lost
 
 if TYPE_CHECKING:
@@ -41,10 +41,11 @@ class HttpTransport:
         import httpx2
         from mcp.client.streamable_http import streamable_http_client
 
-        from tertulia.mcp.http_guard import MAX_BODY, Guard
+        from tertulia.mcp.http_body import MAX_BODY
+        from tertulia.mcp.http_guard import Guard
 
         client = httpx2.AsyncClient(
-            transport=Guard(httpx2.AsyncHTTPTransport(), self._clock, self._lost),
+            transport=Guard(httpx2.AsyncHTTPTransport(), self._clock, self._lost, self.dropped),
             headers={"accept-encoding": "identity", **self._launch.headers},
             # How long an answer may take is for the caller to say.
             timeout=httpx2.Timeout(None, connect=CONNECT_S, write=WRITE_S),
@@ -56,10 +57,10 @@ class HttpTransport:
         self._reads = _Reads(reads)
         return self._reads, writes
 
-    def speak_modern(self) -> None:
-        """That era was agreed on."""
+    def speak(self, version: str) -> None:
+        """That version was agreed on."""
         if self._reads is not None:
-            self._reads.modern = True
+            self._reads.version = version
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -69,12 +70,12 @@ class HttpTransport:
 
 
 class _Reads:
-    """The SDK's own stream. In the modern era an answer that does not say whether it is complete, is."""
+    """The SDK's own stream, with answers mended."""
 
     def __init__(self, inner: ReadStream[SessionMessage | Exception]) -> None:
         from mcp_types import JSONRPCResponse
 
-        self.modern = False
+        self.version = ""
         self._inner, self._response = inner, JSONRPCResponse
 
     @property
@@ -85,8 +86,8 @@ class _Reads:
     async def receive(self) -> SessionMessage | Exception:
         """The next message."""
         item = await self._inner.receive()
-        if self.modern and not isinstance(item, Exception) and isinstance(item.message, self._response):
-            item.message.result.setdefault(*COMPLETE)
+        if not isinstance(item, Exception) and isinstance(item.message, self._response):
+            mend_result(item.message.result, self.version)
         return item
 
     async def aclose(self) -> None:

@@ -34,7 +34,7 @@ class IdleServers:
             name, definition, server = member.candidate.name, member.candidate.definition, member.server
             if definition is None or server is None or definition.idle_timeout_s is None or definition.share == "host":
                 continue
-            if self._is_seen(name):
+            if server.calls or self._is_seen(name):
                 self._unseen.pop(name, None)
             elif now - self._unseen.setdefault(name, now) >= definition.idle_timeout_s and server.status == "ready":
                 await server.stop()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tertulia.errors import AgentError
+from tertulia.mcp.confidence import Confidence
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.server import Elicitation, Elicited, Sampled, Sampling, Spawn
 from tertulia.mcp.turns import Turn, Turns
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_MESSAGES = 256
 MAX_PAGES = 8
+MAX_ASKS = 64
+"""In one call, whose time stands still meanwhile. After that the answer is no."""
 MAX_TEXT = 1 << 20
 _REFUSED = -1
 """What the protocol proposes where a person said no."""
@@ -30,11 +33,19 @@ _log = logging.getLogger(__name__)
 class Incoming:
     """The answers to the requests of one server."""
 
-    def __init__(self, definition: ServerDefinition, roots: tuple[str, ...], turns: Turns, spawn: Spawn) -> None:
+    def __init__(
+        self,
+        definition: ServerDefinition,
+        roots: tuple[str, ...],
+        turns: Turns,
+        spawn: Spawn,
+        confidence: Confidence | None = None,
+    ) -> None:
         self._definition = definition
         self._roots = roots
         self._turns = turns
         self._spawn = spawn
+        self._confidence = confidence or Confidence(())
         self._told: set[str] = set()
 
     def callbacks(self) -> dict[str, Any]:
@@ -58,7 +69,8 @@ class Incoming:
         if turn is None:
             self._unasked("a question for a person")
             return ErrorData(code=INVALID_REQUEST, message=_NOBODY)
-        said = await self._asked(turn, lambda: _elicited(turn, _elicitation(self._definition.name, params)))
+        request = self._confidence.clean(_elicitation(self._definition.name, params))
+        said = await self._asked(turn, lambda: _elicited(turn, request))
         if said is None:
             return ElicitResult(action="decline")
         content = said.content if said.action == "accept" and params.mode == "form" else None
@@ -72,7 +84,7 @@ class Incoming:
         if not self._definition.elicitation or not 0 < len(pages) <= MAX_PAGES:
             return False
         for page in pages:
-            request = _elicitation(self._definition.name, page)
+            request = self._confidence.clean(_elicitation(self._definition.name, page))
             said = await self._asked(turn, lambda request=request: _elicited(turn, request))
             if said is None or said.action != "accept":
                 return False
@@ -91,7 +103,7 @@ class Incoming:
         request = _sampling(self._definition.name, params)
         if isinstance(request, str):
             return ErrorData(code=INVALID_REQUEST, message=request)
-        said = await self._asked(turn, lambda: _sampled(turn, request))
+        said = await self._asked(turn, lambda: _sampled(turn, self._confidence.clean(request)))
         if said is None:
             return ErrorData(code=_REFUSED, message="sampling was refused")
         text = TextContent(text=said.text)
@@ -105,7 +117,10 @@ class Incoming:
         return ListRootsResult.model_validate({"roots": roots})
 
     async def _asked(self, turn: Turn, ask: Callable[[], Coroutine[Any, Any, T | None]]) -> T | None:
-        """In a task of its own: to cancel the SDK's would take its whole connection along."""
+        """In a task of its own: to cancel the SDK's would take its whole connection along. None: nobody says yes."""
+        turn.asks += 1
+        if turn.asks > MAX_ASKS:
+            return None
         task = self._spawn(ask(), f"mcp {self._definition.name} asks")
         await turn.asked(task)
         return None if task.cancelled() or not task.done() else task.result()

@@ -7,28 +7,19 @@ answer to what was never asked.
 from __future__ import annotations
 
 import logging
-import re
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+
+from tertulia.mcp.mending import MAX_MENDED, mend_result, mended, with_odd_numbers
 
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
 MAX_WITHDRAWN = 1024
 """How many requests that were taken back are remembered, so that their late answers are known as such."""
-COMPLETE = ("resultType", "complete")
 _log = logging.getLogger(__name__)
-
-_LOST = rb"\ufffd"
-_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)")
-"""An escaped character: a pair of halves, (one alone), or any other."""
-
-
-def mended(line: bytes) -> bytes:
-    """JSON in which every escaped half of a character is the sign for one that was lost."""
-    return _ESCAPE.sub(lambda found: _LOST if found[1] else found[0], line)
 
 
 class _Error(msgspec.Struct):
@@ -54,8 +45,8 @@ class Lines:
 
         self.dropped: Counter[str] = Counter()
         """What was dropped, and how often."""
-        self.modern = False
-        """Whether that era was agreed on. In it an answer that does not say whether it is complete, is."""
+        self.version = ""
+        """What was agreed on, as soon as it was."""
         self._server = server
         self._error_data = ErrorData
         self._error, self._response = JSONRPCError, JSONRPCResponse
@@ -68,7 +59,7 @@ class Lines:
         """The message; None when it was dropped."""
         try:
             heard = self._heard(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             return self._drop("a line that is no message")
         # `model_construct`: every field has its type already.
         if isinstance(heard.method, str):
@@ -84,8 +75,7 @@ class Lines:
             return None if heard.id in self._withdrawn else self._drop("an answer that nobody waits for")
         if isinstance(heard.result, dict):
             self._asked.discard(heard.id)
-            if self.modern:
-                heard.result.setdefault(*COMPLETE)
+            mend_result(heard.result, self.version)
             return self._response.model_construct(jsonrpc="2.0", id=heard.id, result=heard.result)
         if isinstance(heard.error, _Error):
             self._asked.discard(heard.id)
@@ -113,13 +103,18 @@ class Lines:
     def _heard(self, line: bytes) -> _Line:
         try:
             return self._decode(line)
-        except msgspec.DecodeError:
-            # It is JSON by its grammar, and texts are cut in the middle of a character every day. Whoever waits for
-            # this answer would wait until its timeout.
-            whole = mended(line)
-            if whole == line:
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            # It may be JSON by its grammar: texts are cut in the middle of a character every day, and some languages
+            # write NaN. Whoever waits for this answer would wait until its timeout.
+            if len(line) > MAX_MENDED:
                 raise
+            # What is not even text was hardly meant for us.
+            line.decode()
+            whole = mended(line)
+        try:
             return self._decode(whole)
+        except msgspec.DecodeError:
+            return msgspec.convert(with_odd_numbers(whole), _Line)
 
     def _drop(self, what: str) -> None:
         self.dropped[what] += 1

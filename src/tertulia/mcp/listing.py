@@ -2,56 +2,86 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tertulia.mcp.server import Hints, Listing, RemoteTool
 from tertulia.mcp.trouble import trouble, words
+from tertulia.mcp.unfit import MAX_LISTED, why_unfit
 
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp import Client
 
-MAX_TOOLS = 10_000
+MAX_TOOLS = MAX_LISTED
 MAX_PAGES = 1_000
+MAX_CURSOR = 16 << 10
 MAX_BYTES = 16 << 20
 """Of all names, descriptions and schemas together."""
-
-_log = logging.getLogger(__name__)
 
 
 async def list_all(server: str, client: Client) -> Listing:
     """What it offers now. Beyond the bounds it offers nothing: a part of a list would look like the whole."""
-    from mcp_types import PaginatedRequestParams
-
-    found: dict[str, RemoteTool] = {}
+    found = _Found()
     cursors: set[str] = set()
     cursor: str | None = None
-    size, ttl_s = 0, None
+    ttl_s: float | None = None
     while True:
-        page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-        size += _take(server, page, found)
+        page = await _page(client, cursor)
+        if page is None:
+            return Listing(())
+        for tool in page.tools:
+            found.take(tool)
         ttl_s = _shorter(ttl_s, page.ttl_ms)
-        if len(found) > MAX_TOOLS or size > MAX_BYTES:
+        if found.count > MAX_TOOLS or found.size > MAX_BYTES:
             raise trouble(server, "limit", f"it offers more than {MAX_TOOLS:,} tools or {MAX_BYTES:,} bytes of them")
         cursor = page.next_cursor
+        if cursor is not None and len(cursor) > MAX_CURSOR:
+            raise trouble(server, "limit", f"the cursor to its next tools has more than {MAX_CURSOR:,} characters")
         if cursor is None:
-            return Listing(tuple(found.values()), ttl_s)
+            return Listing(tuple(found.tools.values()), ttl_s, tuple(found.left_out), found.size)
         if cursor in cursors or len(cursors) == MAX_PAGES:
             raise trouble(server, "limit", f"its list of tools does not end after {len(cursors) + 1:,} pages")
         cursors.add(cursor)
 
 
-def _take(server: str, page: types.ListToolsResult, found: dict[str, RemoteTool]) -> int:
-    size = 0
-    for tool in page.tools:
-        remote = _remote(tool)
-        size += len(msgspec.json.encode(remote))
-        if found.setdefault(remote.name, remote) is not remote:
-            _log.warning("mcp server %s: a second tool called %s was dropped", server, words(remote.name, 80))
-    return size
+async def _page(client: Client, cursor: str | None) -> types.ListToolsResult | None:
+    """The next; None where the server has no tools at all, but other things that we do not ask for."""
+    from mcp import MCPError
+    from mcp_types import METHOD_NOT_FOUND, PaginatedRequestParams
+
+    try:
+        return await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+    except MCPError as error:
+        # Not by what it says of itself alone: some have tools and forget to say so.
+        if error.code == METHOD_NOT_FOUND and client.server_capabilities.tools is None:
+            return None
+        raise
+
+
+class _Found:
+    """What the pages so far had."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, RemoteTool] = {}
+        self.left_out: list[str] = []
+        self.count = 0
+        """Of all, usable or not."""
+        self.size = 0
+
+    def take(self, tool: types.Tool) -> None:
+        """The first of one name counts."""
+        self.count += 1
+        why = why_unfit(tool.meta)
+        if why is None:
+            remote = _remote(tool)
+            self.size += len(msgspec.json.encode(remote))
+            if self.tools.setdefault(remote.name, remote) is remote:
+                return
+            why = "another one has that name already"
+        name = f"tool {words(tool.name, 80)!r}" if tool.name else f"number {self.count:,} of its tools"
+        self.left_out.append(f"{name} is left out: {why}")
 
 
 def _shorter(ttl_s: float | None, ttl_ms: int) -> float | None:

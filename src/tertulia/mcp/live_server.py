@@ -35,6 +35,8 @@ class LiveServer:
         self.definition = definition
         """Of whoever leased it first: another one of the same key may differ in what it lets through."""
         self.key = key
+        self.calls = 0
+        """How many are under way."""
         self._offer = Offer(clock, known, keep)
         patience_s = definition.startup_timeout_s
         self._life = Lifecycle(definition.name, patience_s, dial=dial, spawn=spawn, clock=clock, offer=self._offer)
@@ -126,15 +128,19 @@ class LiveServer:
         A tool that is another one by then than `pinned`, or than when this was called, is not called (C1).
         """
         seen = pinned or self._offer.find(tool)
-        connection = await self._life.reach()
-        await self._life.catch_up()
-        offered = self._offer.find(tool)
-        if offered is None:
-            raise trouble(self.definition.name, "refused", f"the server has no tool {tool!r:.80}")
-        if seen is not None and offered is not seen and offered != seen:
-            sentence = f"the server defines {tool!r:.80} otherwise than before; refresh the view first"
-            raise trouble(self.definition.name, "refused", sentence)
-        return await connection.call(tool, arguments, caller, timeout_s=timeout_s, on_progress=on_progress)
+        self.calls += 1
+        try:
+            connection = await self._life.reach()
+            await self._life.catch_up()
+            offered = self._offer.find(tool)
+            if offered is None:
+                raise trouble(self.definition.name, "refused", f"the server has no tool {tool!r:.80}")
+            if seen is not None and offered is not seen and offered != seen:
+                sentence = f"the server defines {tool!r:.80} otherwise than before; refresh the view first"
+                raise trouble(self.definition.name, "refused", sentence)
+            return await connection.call(tool, arguments, caller, timeout_s=timeout_s, on_progress=on_progress)
+        finally:
+            self.calls -= 1
 
     def start(self, *, insist: bool = False) -> None:
         """Begin to start it, unless it runs or starts already. `insist`: and again by itself whenever it fails."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tertulia.errors import AgentError
+from tertulia.errors import AgentError, InvalidParams
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.launch import Launch
 from tertulia.mcp.live_server import LiveServer
@@ -138,18 +138,24 @@ def _specs(
     for tool in tools:
         if definition is None or not definition.offers(tool.name):
             continue
-        name = fqn(candidate.name, tool.name)
         try:
-            spec = ToolSpec.define(
-                name,
-                tool.description,
-                tool.input_schema,
-                source="mcp",
-                server=candidate.name,
-                remote=(tool.name, msgspec.structs.asdict(tool.hints)),
-            )
+            spec = spec_of(candidate.name, tool)
+            if spec.name in made:
+                raise InvalidParams(f"{made[spec.name][1].name!r:.80} has the name {spec.name} already")
         except AgentError as error:
             refused.append(f"MCP server {candidate.name!r}: tool {tool.name!r:.80} is left out: {error.message}")
             continue
-        made[name] = (spec, tool)
+        made[spec.name] = (spec, tool)
     return made, refused
+
+
+def spec_of(server: str, tool: RemoteTool) -> ToolSpec:
+    """The tool under its full name, sealed with all that its server says of it."""
+    return ToolSpec.define(
+        fqn(server, tool.name),
+        tool.description,
+        tool.input_schema,
+        source="mcp",
+        server=server,
+        remote=(tool.name, msgspec.structs.asdict(tool.hints)),
+    )

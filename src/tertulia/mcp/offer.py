@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 from tertulia.events.clock import Clock
-from tertulia.mcp.server import Connection, RemoteTool
+from tertulia.mcp.server import Connection, Listing, RemoteTool
 from tertulia.mcp.toolset import Toolset
 
 LEAST_TTL_S = 5.0
 """A server that gave it no thought says that its list holds for 0 s."""
+_SMALL_BYTES = 64 * 1024
 
 
 class Offer:
@@ -52,13 +53,19 @@ class Offer:
         self.latency_ms = round((self._listed_at - began) * 1000)
         self._ttl_s = None if listing.ttl_s is None else max(listing.ttl_s, LEAST_TTL_S)
         self.known = True
-        toolset = Toolset.of(listing.tools)
+        toolset = await self._toolset(listing)
         if toolset == self.toolset:
             return False
         self.revision += toolset.digest != self.toolset.digest
         self.toolset = toolset
         self._by_name = {tool.name: tool for tool in toolset.tools}
         return True
+
+    async def _toolset(self, listing: Listing) -> Toolset:
+        if listing.size <= _SMALL_BYTES:
+            return Toolset.of(listing.tools, listing.left_out, self.toolset)
+        # The schemas of a large one take a while, and others have the loop to use.
+        return await asyncio.to_thread(Toolset.of, listing.tools, listing.left_out, self.toolset)
 
     async def write_down(self) -> None:
         """Unless it stands there already."""

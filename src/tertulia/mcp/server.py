@@ -15,6 +15,9 @@ import msgspec
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Part
 
+MODERN = "2026-07-28"
+"""The first version of the era without sessions. They are dates."""
+
 Status = Literal["starting", "ready", "failed", "untrusted", "disabled", "stopped"]
 
 Spawn = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
@@ -49,6 +52,10 @@ class Listing(msgspec.Struct, frozen=True):
     tools: tuple[RemoteTool, ...]
     ttl_s: float | None = None
     """How long the server says it holds; None: until it says that it changed."""
+    left_out: tuple[str, ...] = ()
+    """What it listed besides that is no tool: each in a sentence."""
+    size: int = 0
+    """Of all names, descriptions and schemas together, in bytes."""
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -82,3 +82,7 @@ class Library(Protocol):
     async def read(self, uri: str) -> str:
         """One of them, as text; NotFound for any other address."""
         ...
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call this whenever there may be others, or under other names; returns what ends that."""
+        ...

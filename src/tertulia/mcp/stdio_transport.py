@@ -32,6 +32,10 @@ MAX_UNWRITTEN = 32 << 20
 MAX_ERROR_OUTPUT = 64 << 10
 POLITE_S = 2.0
 """How long it has to end by itself, and again after it was told to."""
+_LINE_COST = 64
+"""Of a line, besides its bytes."""
+_IN_A_ROW = 16
+"""So many lines are taken before others have their turn."""
 _NOTIFICATION_S = 0.5
 _LAST_WORDS_S = 0.5
 _LAST_LINES = 3
@@ -92,9 +96,9 @@ class StdioTransport:
         finished = self._process.finished if self._process is not None else None
         return finished is not None and finished.ended == "exited" and finished.reason is None
 
-    def speak_modern(self) -> None:
-        """That era was agreed on."""
-        self.lines.modern = True
+    def speak(self, version: str) -> None:
+        """That version was agreed on."""
+        self.lines.version = version
 
     def error_output(self) -> str:
         """The last lines that it wrote to stderr, in one, without what it was given in confidence."""
@@ -158,7 +162,7 @@ class _Reads:
         """Of a line that has not ended."""
         self._held = 0
         self._lines: deque[bytes] = deque()
-        self._unread = 0
+        self._unread = self._taken = 0
         self._ended = False
         self._something = asyncio.Event()
 
@@ -167,17 +171,17 @@ class _Reads:
         if self._ended:
             return
         *whole, rest = data.split(b"\n")
-        for piece in whole:
-            line = b"".join((*self._pieces, piece)) if self._pieces else piece
+        if whole and self._pieces:
+            whole[0] = b"".join((*self._pieces, whole[0]))
             self._pieces.clear()
             self._held = 0
-            if line and not line.isspace():
-                self._lines.append(line)
-                self._unread += len(line)
+        lines = [line for line in whole if line and not line.isspace()]
+        self._lines += lines
+        self._unread += sum(map(len, lines)) + _LINE_COST * len(lines)
         if rest:
             self._pieces.append(rest)
             self._held += len(rest)
-        if self._held > MAX_LINE or any(len(line) > MAX_LINE for line in self._lines):
+        if max(map(len, lines), default=0) > MAX_LINE or self._held > MAX_LINE:
             self._broken(f"it sent a line of more than {MAX_LINE:,} bytes")
             return
         if self._unread > MAX_UNREAD and self.process is not None:
@@ -196,8 +200,12 @@ class _Reads:
         while True:
             while self._lines:
                 line = self._lines.popleft()
-                self._unread -= len(line)
+                self._unread -= len(line) + _LINE_COST
                 message = self._parsed(line)
+                self._taken += 1
+                if self._taken % _IN_A_ROW == 0:
+                    # Whoever shouts has no more of the loop than the others.
+                    await asyncio.sleep(0)
                 if message is not None:
                     return self._message(message)
             if self._ended:

@@ -9,7 +9,9 @@ from typing import Any, cast
 
 import msgspec
 
+from tertulia.errors import InvalidParams
 from tertulia.mcp.server import RemoteTool
+from tertulia.schema.schema import Schema
 
 MAX_TOOLS = 1_000
 MAX_NAME = 256
@@ -33,13 +35,19 @@ class Toolset(msgspec.Struct, frozen=True):
     """What was left out or cut, and why."""
 
     @classmethod
-    def of(cls, listed: Iterable[RemoteTool]) -> Toolset:
-        """Take what a server lists, in whatever order. Of two of one name the first counts."""
-        warnings: list[str] = []
+    def of(cls, listed: Iterable[RemoteTool], left_out: Iterable[str] = (), known: Toolset | None = None) -> Toolset:
+        """Take what a server lists, in whatever order. Of two of one name the first counts.
+
+        `left_out`: what was not even taken from its list, in sentences. `known`: what was looked at before.
+        """
+        looked_at = {} if known is None else {tool.name: tool for tool in known.tools}
+        warnings = list(left_out)
         kept: dict[str, RemoteTool] = {}
         ordered = sorted(listed, key=lambda tool: tool.name)
         for tool in ordered:
-            problem = "another one has that name already" if tool.name in kept else _problem(tool)
+            problem = "another one has that name already" if tool.name in kept else None
+            if problem is None and looked_at.get(tool.name) != tool:
+                problem = _problem(tool)
             if problem is None and len(kept) == MAX_TOOLS:
                 warnings.insert(0, f"it lists {len(ordered):,} tools; those after {MAX_TOOLS:,} are left out")
                 break
@@ -55,20 +63,25 @@ class Toolset(msgspec.Struct, frozen=True):
 def _problem(tool: RemoteTool) -> str | None:
     if not 0 < len(tool.name) <= MAX_NAME:
         return f"a name has 1 to {MAX_NAME} characters"
-    if _is_deeper(tool.input_schema, MAX_SCHEMA_DEPTH):
+    if is_deeper(tool.input_schema, MAX_SCHEMA_DEPTH):
         return f"its schema is nested deeper than {MAX_SCHEMA_DEPTH}"
     try:
-        size = len(_canonical.encode(tool.input_schema))
+        schema = _canonical.encode(tool.input_schema)
         _canonical.encode((tool.name, tool.title, tool.description))
     except (TypeError, ValueError):
         return "its definition cannot be written as JSON"
-    if size > MAX_SCHEMA_BYTES:
-        return f"its schema has {size:,} bytes, and {MAX_SCHEMA_BYTES:,} are allowed"
+    if len(schema) > MAX_SCHEMA_BYTES:
+        return f"its schema has {len(schema):,} bytes, and {MAX_SCHEMA_BYTES:,} are allowed"
+    try:
+        # No call of it could be checked; and some models refuse a whole request for one schema that is none.
+        Schema.compile(schema.decode())
+    except InvalidParams as error:
+        return error.message
     return None
 
 
-def _is_deeper(value: Any, depth: int) -> bool:
-    """Level by level, because what is too deep is too deep for recursion too."""
+def is_deeper(value: Any, depth: int) -> bool:
+    """Whether JSON is nested so deep. Level by level, because what is too deep is too deep for recursion too."""
     level: list[Any] = [value]
     for _ in range(depth):
         level = [inner for outer in level for inner in _inside(outer)]

@@ -11,6 +11,8 @@ Reason = Literal["closed", "protocol", "refused", "timeout", "limit", "not_start
 
 _MOST_CHARACTERS = 500
 _MOST_NESTED = 8
+_UNPARSED = "Failed to parse"
+"""What the SDK says, followed by all that its parser has to say."""
 
 
 def trouble(server: str, reason: Reason, sentence: str) -> McpError:
@@ -38,7 +40,7 @@ def faults() -> tuple[type[Exception], ...]:
 def explained(error: Exception) -> tuple[Reason, str]:
     """Why, in words for people. Nothing of what a message carried is in it but the error text of the server."""
     from mcp import MCPError
-    from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+    from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT
     from pydantic import ValidationError
 
     error = _first(error)
@@ -47,6 +49,8 @@ def explained(error: Exception) -> tuple[Reason, str]:
             return "closed", f"the connection is closed ({words(error.message)})"
         case MCPError() if error.code == REQUEST_TIMEOUT:
             return "timeout", "the server does not answer"
+        case MCPError() if error.code == PARSE_ERROR and error.message.startswith(_UNPARSED):
+            return "protocol", "the server's answer cannot be read"
         case MCPError():
             return "refused", f"the server answered with error {error.code}: {words(error.message)}"
         case ValidationError():

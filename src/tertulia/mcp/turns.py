@@ -23,11 +23,13 @@ def nobodys() -> None:
 class Turn:
     """One call under way, and what is asked because of it."""
 
-    __slots__ = ("_asked", "_left_s", "_limit", "caller", "on_progress", "over")
+    __slots__ = ("_asked", "_left_s", "_limit", "asks", "caller", "on_progress", "over")
 
     def __init__(self, caller: Caller, on_progress: OnProgress, limit: asyncio.Timeout) -> None:
         self.caller, self.on_progress = caller, on_progress
         self.over = False
+        self.asks = 0
+        """How often somebody was asked because of it."""
         self._limit = limit
         self._left_s: float | None = None
         self._asked: set[asyncio.Task[object]] = set()

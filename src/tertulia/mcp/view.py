@@ -20,6 +20,8 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_names import is_legal, normalise_allowlist_entry
 from tertulia.protocol.tool_spec import ToolSpec
 
+MAX_PINS = 10_000
+"""A server that renames its tools all the time does not have them remembered without end: then new names stay out."""
 _NO_PINS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -94,9 +96,13 @@ class McpView(msgspec.Struct, frozen=True):
         if now is self.seen:
             return self, NOTHING
         claims = Counter(spec.name for spec in now)
-        kept = tuple(s for s in now if claims[s.name] > 1 or self.pins.get(s.name, s.digest) == s.digest)
+        full = len(self.pins) >= MAX_PINS
+        kept = tuple(
+            s for s in now if claims[s.name] > 1 or self.pins.get(s.name, "" if full else s.digest) == s.digest
+        )
         before, after = {spec.name for spec in self.tools}, {spec.name for spec in kept}
         offered = {spec.name for spec in now}
+        withheld_before = {spec.name for spec in self.seen} - before
         pins = {**{spec.name: spec.digest for spec in kept if claims[spec.name] == 1}, **self.pins}
         # One object wherever it can be: lists of tools are made once for each, however many conversations have it.
         tools = now if len(kept) == len(now) else self.tools if kept == self.tools else kept
@@ -105,7 +111,7 @@ class McpView(msgspec.Struct, frozen=True):
         changed = Changed(
             added=_listed((after - before) & visible),
             removed=_listed((before - offered) & visible),
-            withheld=_listed(((before & offered) - after) & visible),
+            withheld=_listed((offered - after - withheld_before) & visible),
         )
         return view, changed
 
@@ -116,7 +122,7 @@ class Changed(msgspec.Struct, frozen=True):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
-    """Their definitions changed. They are out until a refresh is asked for."""
+    """They are not what was shown under these names before. They are out until a refresh is asked for."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.withheld)

@@ -22,6 +22,7 @@ from tertulia.models.cues import Answer, Answerer, Asked, Cue, Cues
 from tertulia.models.script import DEFAULT_CONTEXT_WINDOW, ScriptedCall, ScriptedReply, fail
 from tertulia.models.script_form import load_script, parse_reply
 from tertulia.models.wire import (
+    TOUR,
     Failed,
     Finished,
     ItemsDialect,
@@ -98,7 +99,7 @@ class ScriptedModel:
     @classmethod
     def tour(cls) -> Self:
         """Who answers where no model is set up: says that it is a script, and how to get a real model."""
-        return cls(load_script(_TOUR).replies, name="scripted/tour")
+        return cls(load_script(_TOUR).replies, name=TOUR)
 
     @property
     def requests(self) -> list[Asked]:

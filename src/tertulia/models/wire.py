@@ -16,6 +16,8 @@ from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.protocol.usage import NO_USAGE, Usage
 
 StopReason = Literal["stop", "tool_calls", "length", "refusal", "other"]
+TOUR = "scripted/tour"
+"""What the wire is called that answers where no model is set up."""
 
 
 class Dialect(Protocol):

@@ -149,9 +149,11 @@ class ApprovalDesk:
             return False
         if waiting is None or not _is_seen_from(conversation, waiting.request):
             raise NotFound(f"there is no approval {approval_id[:80]!r}")
-        scope = scope or "once"
-        _check_answer(waiting.event, decision, scope, ttl_s)
-        if scope == "once" or decision == "deny":
+        # A no is taken whatever else was said with it, and holds once.
+        scope = "once" if scope is None or decision == "deny" else scope
+        if decision == "allow":
+            _check_yes(waiting.event, scope, ttl_s)
+        if scope == "once":
             return self._settle(approval_id, _Answer(decision, "user", scope, message))
         where = waiting.request.conversation_id if scope == "conversation" else None
         self._grants.add(waiting.request, waiting.policy, where, self._default_ttl_s if ttl_s is None else ttl_s)
@@ -257,9 +259,7 @@ def _is_seen_from(conversation: ConversationId | None, request: Request) -> bool
     return conversation is None or conversation in (request.conversation_id, *request.chain)
 
 
-def _check_answer(event: ApprovalRequest, decision: Decision, scope: Scope, ttl_s: float | None) -> None:
-    if scope != "once" and decision == "deny":
-        raise InvalidParams("a denial holds once; leave out scope")
+def _check_yes(event: ApprovalRequest, scope: Scope, ttl_s: float | None) -> None:
     if scope not in event.scopes:
         raise InvalidParams(f"scope must be one of {', '.join(event.scopes)} for this request, not {scope!r}")
     if ttl_s is None:

@@ -11,6 +11,7 @@ from tertulia.events.clock import Clock
 from tertulia.policy.approval_policy import APPROVAL_ORDER, ApprovalPolicy
 from tertulia.policy.approval_request import ApprovalKind, Request, Scope
 from tertulia.policy.commands import CommandKey
+from tertulia.protocol.by_name import ByName
 from tertulia.protocol.ids import ConversationId
 
 MAX_GRANTS = 10_000
@@ -39,7 +40,7 @@ class Numbers:
         return 1 <= int(number) <= self._last and identity == f"{prefix}-{int(number)}"
 
 
-class Grant(msgspec.Struct, frozen=True):
+class Grant(ByName, frozen=True):
     """One grant, as it is listed."""
 
     grant_id: str

@@ -17,6 +17,7 @@ from tertulia.policy.limits import LIMITS_ORDER, NO_LIMITS, Limits
 from tertulia.policy.orders import Chain, Conjunction, Product
 from tertulia.policy.patterns import ROOTS, TOOL_NAMES, normal_roots
 from tertulia.policy.sandbox_mode import SANDBOX_ORDER, SandboxMode, sandbox_to_wire
+from tertulia.protocol.by_name import ByName
 from tertulia.protocol.storage import Full, StoragePolicy, storage_to_wire, strictness
 
 Visibility = Literal["session", "subtree"]
@@ -102,7 +103,7 @@ def leq(a: Rights, b: Rights) -> bool:
     return meet(a, b) == a
 
 
-class Narrowed(msgspec.Struct, frozen=True):
+class Narrowed(ByName, frozen=True):
     """One thing that was asked for and not given in full, in wire spelling."""
 
     field: str

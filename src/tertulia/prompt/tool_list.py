@@ -18,7 +18,8 @@ from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.protocol.tool_spec import ToolSource, ToolSpec
 
 _BUILTIN_ORDER = (
-    "shell", "local_shell", "exec_command", "write_stdin", "apply_patch", "update_plan", "view_image", "web_search",
+    "shell", "local_shell", "exec_command", "write_stdin", "apply_patch", "update_plan", "view_image", "read_file",
+    "web_search",
     *CONV_TOOLS,
 )  # fmt: skip
 _BUILTIN_RANK = {name: rank for rank, name in enumerate(_BUILTIN_ORDER)}

@@ -7,10 +7,11 @@ The envelope's type and the data's class belong together; data is encoded withou
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 
+from tertulia.protocol.by_name import ByName
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.usage import Usage
 
@@ -18,7 +19,7 @@ AbortReason = Literal["replaced", "interrupted", "timeout", "shutdown", "crash",
 TaskKind = Literal["user", "target", "continuation"]
 
 
-class EventData(msgspec.Struct, frozen=True, gc=False):
+class EventData(ByName, frozen=True, gc=False):
     """The payload of an event. `type` is its name on every surface."""
 
     type: ClassVar[str]
@@ -27,11 +28,10 @@ class EventData(msgspec.Struct, frozen=True, gc=False):
     terminal: ClassVar[bool] = False
     """True for what a slow subscriber must get whatever else it misses."""
 
-    def __getitem__(self, key: str) -> Any:
-        """`data["text"]` is `data.text`: the same code reads events in Python and from a wire."""
-        if key not in self.__struct_fields__:
-            raise KeyError(key)
-        return getattr(self, key)
+    @property
+    def data(self) -> Self:
+        """Itself: who is handed the payload alone reads it like one in its envelope."""
+        return self
 
 
 class Event(msgspec.Struct, frozen=True, dict=True):

@@ -29,6 +29,9 @@ StorageName = Annotated[
         extra_json_schema={"type": ["string", "object", "null"]},
     ),
 ]
+SandboxName = Annotated[str, Meta(description="read-only, workspace-write or danger-full-access")]
+ShellName = Annotated[str, Meta(description="default, with_request, local, streamable or none")]
+VisibilityName = Annotated[str, Meta(description="session or subtree")]
 """Checked when they are understood, so that a refusal can say what there is; the schema says what they look like."""
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
@@ -75,18 +78,18 @@ class ContextFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     include_apply_patch_tool: bool | None | UnsetType = UNSET
     include_conv_tools: bool | None | UnsetType = UNSET
     tools_web_search_request: bool | None | UnsetType = UNSET
-    shell_mode: str | None | UnsetType = UNSET
+    shell_mode: ShellName | None | UnsetType = UNSET
     model: ModelName = UNSET
     """`provider/model`; from Python also a Wire."""
     backend: str | None | UnsetType = UNSET
     agent: AgentSpec | None | UnsetType = UNSET
     cwd: str | None | UnsetType = UNSET
     approval_policy: ApprovalName = UNSET
-    sandbox: str | None | UnsetType = UNSET
+    sandbox: SandboxName | None | UnsetType = UNSET
     storage_policy: StorageName = UNSET
     limits: dict[str, float | None] | None | UnsetType = UNSET
     title: str | None | UnsetType = UNSET
-    visibility: str | None | UnsetType = UNSET
+    visibility: VisibilityName | None | UnsetType = UNSET
 
 
 class NewConversation(ContextFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -230,7 +233,7 @@ class SessionFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     model: str | None = None
     cwd: str | None = None
     approval_policy: ApprovalName = None
-    sandbox: str | None = None
+    sandbox: SandboxName | None = None
     network: bool | None = None
     writable_roots: list[str] | None = None
     storage_policy: StorageName = None

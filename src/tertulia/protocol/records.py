@@ -122,6 +122,20 @@ class Drawn(msgspec.Struct, frozen=True, gc=False):
     """The strictest policy of those on whose behalf it was drawn, where that may be stricter than its own."""
 
 
+MCP_PINS = "mcp_pins"
+"""The note that holds, by name, the digest of each MCP tool as its conversation was shown it. No text of anybody."""
+
+
+class Noted(msgspec.Struct, frozen=True, gc=False):
+    """Something small that a conversation has to remember. The last word under a name holds."""
+
+    conversation_id: ConversationId
+    name: str
+    """One of our own words: no text of anybody."""
+    value: dict[str, Any] | None = None
+    """Plain JSON. None: there is nothing to remember any more, or it is not stored."""
+
+
 def names_a_file(model: str) -> bool:
     """Whether a model's name is that of a script: the name of a file is a text of its owner."""
     return model.startswith("scripted/") and model not in ("scripted/tour", "scripted/inline")
@@ -132,4 +146,4 @@ def message_key(message_id: str | None) -> str | None:
     return None if message_id is None else hashlib.sha256(message_id.encode()).hexdigest()[:32]
 
 
-Record = Agreed | Forked | Said | Ended | Queued | Rewritten | Submitted | Asked | Drawn
+Record = Agreed | Forked | Said | Ended | Queued | Rewritten | Submitted | Asked | Drawn | Noted

@@ -78,7 +78,7 @@ def storage_to_wire(policy: StoragePolicy) -> WireStorage:
 
 
 def storage_from_wire(value: object) -> StoragePolicy:
-    """Parse any accepted spelling; `-` and `_` are the same, `ttl:SECONDS` is accepted from command lines."""
+    """Parse any accepted spelling; `-` and `_` are the same, or left out, `ttl:SECONDS` is for command lines."""
     if isinstance(value, Full | HeadersOnly | NoStorage | Ttl):
         return value
     if isinstance(value, str):
@@ -105,7 +105,7 @@ def _from_word(word: str) -> StoragePolicy:
     match [name.replace("-", "_").lower(), *rest]:
         case ["full"]:
             return Full()
-        case ["headers_only"]:
+        case ["headers_only" | "headersonly"]:
             return HeadersOnly()
         case ["none"]:
             return NoStorage()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-import msgspec
-
 from tertulia.protocol import events as _events
+from tertulia.protocol.by_name import ByName
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 
@@ -150,7 +149,7 @@ class WebSearchEnd(EventData, frozen=True, gc=False):
     query: str
 
 
-class PlanStep(msgspec.Struct, frozen=True, gc=False):
+class PlanStep(ByName, frozen=True, gc=False):
     """One line of a plan."""
 
     step: str

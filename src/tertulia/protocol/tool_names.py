@@ -47,20 +47,25 @@ def fqn(server: str, tool: str) -> str:
     A name that had to be changed gets the suffix as well: two tools that differ only in an illegal
     character must not become one.
     """
-    raw = f"{server}__{tool}"
+    return _fitted(f"{server}__{tool}")
+
+
+def _fitted(raw: str) -> str:
     legal = _ILLEGAL.sub("_", raw)
     if legal == raw and len(raw) <= MAX_NAME:
         return raw
     digest = hashlib.sha1(raw.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
     if len(legal) + 1 + len(digest) <= MAX_NAME:
         return f"{legal}_{digest}"
-    return legal[: MAX_NAME - 1 - len(digest)] + "_" + digest
+    return legal[: MAX_NAME - len(digest)] + digest
 
 
 def normalise_allowlist_entry(entry: str) -> tuple[str, bool]:
-    """(`server__tool`, whether the deprecated `server/tool` spelling was used)."""
-    if entry.count("/") == 1:
-        server, tool = entry.split("/")
-        if server and tool:
-            return f"{server}__{tool}", True
-    return entry, False
+    """(`server__tool`, whether the deprecated `server/tool` spelling was used).
+
+    A name that is too long for a model may be written in full; any other that is illegal is left as it is.
+    """
+    server, _, tool = entry.partition("/")
+    old = bool(server and tool and "/" not in tool)
+    name = f"{server}__{tool}" if old else entry
+    return _fitted(name) if _SERVER.match(name) else name, old

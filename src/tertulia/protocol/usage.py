@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
+from tertulia.protocol.by_name import ByName
 
 
-class Usage(msgspec.Struct, frozen=True, gc=False):
+class Usage(ByName, frozen=True, gc=False):
     """The tokens of one request, or the sum of several."""
 
     input_tokens: int = 0

@@ -15,7 +15,20 @@ import msgspec
 
 from tertulia.protocol.events import ConversationClosed, Event
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
-from tertulia.protocol.records import Agreed, Asked, Drawn, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
+from tertulia.protocol.records import (
+    MCP_PINS,
+    Agreed,
+    Asked,
+    Drawn,
+    Ended,
+    Forked,
+    Noted,
+    Queued,
+    Record,
+    Rewritten,
+    Said,
+    Submitted,
+)
 from tertulia.protocol.storage import NoStorage, StoragePolicy, Ttl, storage_to_wire, strictest
 from tertulia.protocol.usage import Usage
 from tertulia.rollout.compact import pack, usual_prompt
@@ -185,7 +198,7 @@ class Codec:
             talk.tools[record.tools] = (n, ts)
 
     def _others(
-        self, record: Drawn | Forked | Rewritten | Submitted, talk: NamedTalk, ts: float, policy: StoragePolicy
+        self, record: Drawn | Forked | Noted | Rewritten | Submitted, talk: NamedTalk, ts: float, policy: StoragePolicy
     ) -> None:
         header: Json = {}
         body: Json = {}
@@ -199,6 +212,12 @@ class Codec:
                 self._make.put(
                     "drawn", "", talk, ts, header, body=page if record.html is not None else {}, policy=policy
                 )
+            case Noted(_, name, value) if name == MCP_PINS and is_plain(value):
+                # It must hold longer than the texts do.
+                self._make.put("noted", name, talk, ts, {"value": value}, policy=bare(policy))
+            case Noted(_, name, value):
+                header, body = ({"empty": True}, {}) if value is None else ({}, {"value": value})
+                self._make.put("noted", name, talk, ts, header, body=body, policy=policy)
             case Submitted(_, task_id, trace_id, message):
                 header["ids"] = pack(task_id, trace_id)
                 packed = None if message is None else pack(message)

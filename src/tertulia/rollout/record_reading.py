@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, Summary, ToolOutput, UserMessage
-from tertulia.protocol.records import Agreed, Asked, Drawn, Ended, Forked, Queued, Rewritten, Submitted
+from tertulia.protocol.records import Agreed, Asked, Drawn, Ended, Forked, Noted, Queued, Rewritten, Submitted
 from tertulia.protocol.storage import storage_from_wire
 from tertulia.rollout.compact import unpack, usual_prompt
 from tertulia.rollout.learned import Learned, int_in, text_in
@@ -35,12 +35,9 @@ class RecordReading:
             case "agreed":
                 record, missing = self._agreed(conversation, row, header)
             case "ended" | "queued":
-                item = self._learned.item(row, header, body)
+                made, kind = (Ended, ToolOutput) if row.kind == "ended" else (Queued, UserMessage)
+                record = made(conversation, _of(self._learned.item(row, header, body), kind))
                 missing = row.n in self._learned.lost
-                if row.kind == "ended":
-                    record = Ended(conversation, _of(item, ToolOutput))
-                else:
-                    record = Queued(conversation, _of(item, UserMessage))
             case "forked":
                 source = ConversationId(text_in(header, "source"))
                 record = Forked(conversation, source, int_in(header, "items"))
@@ -57,6 +54,9 @@ class RecordReading:
             case "drawn":
                 fields = {**(body or {}), "conversation_id": conversation, "revision": header["revision"]}
                 record, missing = msgspec.convert(fields, Drawn), body is None and "empty" not in header
+            case "noted":
+                fields = {**header, **(body or {}), "conversation_id": conversation, "name": row.type}
+                record, missing = msgspec.convert(fields, Noted), body is None and not header
             case "asked":
                 record, missing = self._asked(conversation, row, header, body)
             case _:

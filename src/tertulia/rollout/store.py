@@ -69,6 +69,14 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     """The header could not be trusted (both are empty then), or the body (it is None then)."""
 
 
+def is_beginning(kind: str, type: str) -> bool:
+    """Whether a record says how a session or a conversation began: without its header nobody could go on with it."""
+    return kind == "agreed" or type in BEGINNINGS
+
+
+BEGINNINGS = ("session_configured", "conversation_opened")
+
+
 class Swept(msgspec.Struct, frozen=True):
     """What a sweep came to."""
 

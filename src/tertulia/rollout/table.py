@@ -15,7 +15,7 @@ from zlib import crc32
 from tertulia.errors import StorageError
 from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.database import MAX_BODY_BYTES, MAX_HEADER_BYTES, transaction
-from tertulia.rollout.store import Row, Stored, Swept, TtlAction
+from tertulia.rollout.store import BEGINNINGS, Row, Stored, Swept, TtlAction
 
 _CELLS = "(?,?,?,?,?,?,?,?,?,?,?,?)"
 _INSERTS = [f"INSERT INTO record VALUES {','.join([_CELLS] * rows)}" for rows in range(1, 9)]
@@ -29,12 +29,15 @@ SELECT = (
     f" CASE WHEN typeof(body) = 'blob' AND length(body) <= {MAX_BODY_BYTES} AND {_LASTING} THEN body END"
     " FROM record WHERE n > ?1 AND n <= ?2 ORDER BY n"
 )
-# Tasks that came to their end, and of which nothing is told but that, and how.
+# Tasks that came to their end, and of which nothing is told but that, and how. A continuation ends a call that
+# another task has begun, and is told.
 OVER = (
     "SELECT scope FROM record WHERE type = 'task_complete' AND scope > 0"
     " AND NOT EXISTS (SELECT 1 FROM record WHERE kind = 'submitted')"
     " EXCEPT SELECT scope FROM record WHERE kind = 'event' AND type NOT IN ('task_started', 'task_complete',"
-    " 'tool_call_begin', 'tool_call_end', 'agent_message', 'agent_reasoning', 'token_count')"
+    " 'agent_message', 'agent_reasoning', 'token_count') GROUP BY scope"
+    " HAVING sum(type = 'tool_call_begin') <> sum(type = 'tool_call_end')"
+    " OR sum(type NOT IN ('tool_call_begin', 'tool_call_end'))"
 )
 FINISHED = "SELECT talk, count(*) FROM record WHERE type = 'task_complete' GROUP BY talk"
 
@@ -51,6 +54,7 @@ _EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
 
 _ERASE_BODY = "UPDATE record SET body = NULL, body_crc = NULL WHERE body_crc IS NOT NULL AND "
 _OF_TALK = "(talk = ?1 OR n = ?1)"
+_IS_BEGINNING = f"(kind = 'agreed' OR type IN {BEGINNINGS})"
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> int:
@@ -147,19 +151,21 @@ def erase(connection: sqlite3.Connection, talk: int, policy: StoragePolicy, skel
 
 def expire(connection: sqlite3.Connection, now: float, action: TtlAction) -> Swept:
     """Take away what has expired by then."""
-    if action == "delete":
-        rows = connection.execute("DELETE FROM record WHERE expires <= ?", (now,)).rowcount
-        return Swept(rows=rows, next_due=next_due(connection, action))
+    if action == "headers_only":
+        bodies = connection.execute(_ERASE_BODY + "expires <= ?", (now,)).rowcount
+        return Swept(bodies=bodies, next_due=next_due(connection, action))
+    rows = connection.execute(f"DELETE FROM record WHERE expires <= ? AND NOT {_IS_BEGINNING}", (now,)).rowcount
     bodies = connection.execute(_ERASE_BODY + "expires <= ?", (now,)).rowcount
-    return Swept(bodies=bodies, next_due=next_due(connection, action))
+    connection.execute("UPDATE record SET expires = NULL WHERE expires <= ?", (now,))
+    return Swept(bodies=bodies, rows=rows, next_due=next_due(connection, action))
 
 
 def expired(connection: sqlite3.Connection, now: float, action: TtlAction) -> Swept:
     """What `expire` would take away, and nothing taken."""
-    if action == "delete":
-        return Swept(rows=connection.execute("SELECT count(*) FROM record WHERE expires <= ?", (now,)).fetchone()[0])
-    bodies = "SELECT count(*) FROM record WHERE body_crc IS NOT NULL AND expires <= ?"
-    return Swept(bodies=connection.execute(bodies, (now,)).fetchone()[0])
+    whole = "FALSE" if action == "headers_only" else f"NOT {_IS_BEGINNING}"
+    count = f"SELECT count(*) FILTER (WHERE {whole}), count(body_crc) FILTER (WHERE NOT {whole}) FROM record"
+    rows, bodies = connection.execute(f"{count} WHERE expires <= ?", (now,)).fetchone()
+    return Swept(bodies=bodies, rows=rows)
 
 
 def texts(connection: sqlite3.Connection) -> tuple[int, int]:

@@ -88,6 +88,14 @@ def sweep(root: str, names: Iterable[str]) -> list[str]:
     return swept
 
 
+def is_stub(path: str | os.PathLike[str]) -> bool:
+    """Whether a stub stands there: for whoever looks for a file, nothing does. It goes with its command."""
+    try:
+        return _is_stub(os.lstat(path))
+    except OSError:
+        return False
+
+
 def _take(fd: int, parent: int, name: str) -> Stub | None:
     try:
         if _lock(fd, fcntl.LOCK_SH) and _still_there(fd, parent, name):

@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 _PREVIEW = 120
 GONE = "the conversation was closed before it could answer"
 _SAID = {
-    "interrupted": "interrupted: the user stopped the task",
+    "interrupted": "interrupted: the task was stopped before it was done",
     "timeout": "interrupted: the task took too long",
     "shutdown": "interrupted: the session was closed",
     "crash": "interrupted: the process died",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import msgspec
 from acp import schema as s
@@ -16,16 +17,19 @@ from acp.meta import AGENT_METHODS
 from pydantic import BaseModel, ValidationError
 
 from tertulia.errors import InvalidParams, InvalidRequest, MethodNotFound, NotFound, NotInitialized
-from tertulia.server.as_acp_abilities import Editor, own_abilities, read_editor
+from tertulia.server.as_acp_abilities import STEERING, Editor, own_abilities, read_editor
+from tertulia.server.as_acp_buffers import EditorBuffers
 from tertulia.server.as_acp_choices import choose_mode, choose_model
-from tertulia.server.as_acp_house import House, Opened, Wish
-from tertulia.server.as_acp_servers import Given
 from tertulia.server.as_acp_shelf import listed, remove
 from tertulia.server.as_acp_tab import Tab
 from tertulia.server.feed import Sink
+from tertulia.server.house import House, Opened, Wish
 from tertulia.server.peer import Answered, Peer
 
 M = TypeVar("M", bound=BaseModel)
+Opening = s.NewSessionRequest | s.LoadSessionRequest | s.ResumeSessionRequest | s.ForkSessionRequest
+CANCEL_REQUEST = "$/cancel_request"
+_LENIENT = {"mcp_servers": "mcpServers", "additional_directories": "additionalDirectories"}
 _GRACE_S = 1.0
 
 
@@ -35,7 +39,7 @@ class Agent:
     def __init__(self, house: House, sink: Sink) -> None:
         self._house = house
         self._sink = sink
-        self.peer = Peer(sink, self._serve)
+        self.peer = Peer(sink, self._serve, withdraw=CANCEL_REQUEST)
         self._editor: Editor | None = None
         self._tabs: dict[str, Tab] = {}
 
@@ -61,7 +65,13 @@ class Agent:
         entry = _METHODS.get(method)
         if entry is None:
             raise MethodNotFound(f"there is no method {method[:64]!r}")
-        return await entry.run(self, _read(entry.reads, params))
+        asked = _read(entry.reads, params)
+        answered = await entry.run(self, asked)
+        for field in _skipped(asked, params):
+            # Not an error: a newer protocol may know more of them. Not silence either.
+            tab = self._tab(answered.result.get("sessionId", params.get("sessionId")))
+            tab.remark(f"{field}: what cannot be read of it is left out")
+        return answered
 
     def _initialize(self, asked: s.InitializeRequest) -> Answered:
         if self._editor is not None:
@@ -73,24 +83,23 @@ class Agent:
 
     async def new(self, asked: s.NewSessionRequest) -> Answered:
         """`session/new`."""
-        tab = self._add(await self._house.begin(_wish(asked.cwd, asked.additional_directories, asked.mcp_servers)))
+        tab = await self._open(asked, self._house.begin)
         return Answered({"sessionId": tab.session.id, **tab.state()}, tab.begin)
 
     async def load(self, asked: s.LoadSessionRequest) -> Answered:
         """`session/load`: all that was said is told again, then the answer comes."""
-        tab = await self._back(asked.session_id, asked)
+        tab = await self._open(asked, partial(self._house.bring_back, asked.session_id))
         await tab.retell()
         return Answered(tab.state(), tab.begin)
 
     async def resume(self, asked: s.ResumeSessionRequest) -> Answered:
         """`session/resume`: the same, and nothing is told again."""
-        tab = await self._back(asked.session_id, asked)
+        tab = await self._open(asked, partial(self._house.bring_back, asked.session_id))
         return Answered(tab.state(), tab.begin)
 
     async def fork(self, asked: s.ForkSessionRequest) -> Answered:
         """`session/fork`."""
-        wish = _wish(asked.cwd, asked.additional_directories, asked.mcp_servers)
-        tab = self._add(await self._house.fork(asked.session_id, wish))
+        tab = await self._open(asked, partial(self._house.fork, asked.session_id))
         return Answered({"sessionId": tab.session.id, **tab.state()}, tab.begin)
 
     async def list(self, asked: s.ListSessionsRequest) -> Answered:
@@ -117,6 +126,16 @@ class Agent:
         """`session/prompt`."""
         return Answered(await self._tab(asked.session_id).prompt(asked.prompt))
 
+    async def steer(self, asked: s.PromptRequest) -> Answered:
+        """`_session/steering`, which is not of the protocol: other agents have it, and their clients use it."""
+        if await self._tab(asked.session_id).steer(asked.prompt):
+            return Answered({"outcome": "injected"})
+        # No task is begun that no prompt would be answered by: the client may send one.
+        steering = (asked.field_meta or {}).get("steering")
+        if isinstance(steering, dict) and cast("dict[str, Any]", steering).get("idleBehavior") == "promptRequired":
+            return Answered({"outcome": "promptRequired", "reason": "noRunningTurn"})
+        return Answered({"outcome": "failed"})
+
     async def cancel(self, asked: s.CancelNotification) -> Answered:
         """`session/cancel`."""
         self._tab(asked.session_id).cancel()
@@ -141,17 +160,19 @@ class Agent:
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _back(self, session_id: str, asked: s.LoadSessionRequest | s.ResumeSessionRequest) -> Tab:
-        wish = _wish(asked.cwd, asked.additional_directories, asked.mcp_servers)
-        opened = await self._house.bring_back(session_id, wish)
-        return self._tabs.get(session_id) or self._add(opened)
-
-    def _add(self, opened: Opened) -> Tab:
+    async def _open(self, asked: Opening, opening: Callable[[Wish], Awaitable[Opened]]) -> Tab:
+        editor = self._editor or Editor()
+        buffers = EditorBuffers(self.peer, can_write=editor.writes) if editor.reads else None
+        opened = await opening(Wish(asked.cwd, asked.additional_directories or (), asked.mcp_servers or (), buffers))
+        if buffers is not None:
+            buffers.session_id = opened.session.id
+        if (tab := self._tabs.get(opened.session.id)) is not None:
+            return tab
         tab = self._tabs[opened.session.id] = Tab(
             opened.session,
             self.peer,
             self._sink,
-            editor=self._editor or Editor(),
+            editor=editor,
             models=self._house.models,
             remarks=opened.remarks,
         )
@@ -174,6 +195,19 @@ async def _authenticate(agent: Agent, asked: s.AuthenticateRequest) -> Answered:
     raise InvalidParams("there is nothing to log in to: set your provider's key where the agent is started")
 
 
+async def _cancel_request(agent: Agent, asked: s.CancelRequestNotification) -> Answered:
+    """`$/cancel_request`: also of requests that have no word of their own for it."""
+    request = None if asked.request_id is None else agent.peer.under_way(asked.request_id)
+    if request is None or request.id is None:
+        # Answered meanwhile, or never asked.
+        return Answered()
+    if request.method == AGENT_METHODS["session_prompt"]:
+        # It ends as a prompt does: with all that it caused, and an answer.
+        return await agent.cancel(_read(s.CancelNotification, request.params))
+    agent.peer.cancel(request.id)
+    return Answered()
+
+
 class _Method(msgspec.Struct, frozen=True):
     reads: type[BaseModel]
     run: Callable[[Agent, Any], Awaitable[Answered]]
@@ -189,7 +223,9 @@ _METHODS: dict[str, _Method] = {
     AGENT_METHODS["session_close"]: _Method(s.CloseSessionRequest, Agent.close_session),
     AGENT_METHODS["session_delete"]: _Method(s.DeleteSessionRequest, Agent.delete),
     AGENT_METHODS["session_prompt"]: _Method(s.PromptRequest, Agent.prompt),
+    STEERING: _Method(s.PromptRequest, Agent.steer),
     AGENT_METHODS["session_cancel"]: _Method(s.CancelNotification, Agent.cancel),
+    CANCEL_REQUEST: _Method(s.CancelRequestNotification, _cancel_request),
     AGENT_METHODS["session_set_mode"]: _Method(s.SetSessionModeRequest, Agent.set_mode),
     AGENT_METHODS["session_set_config_option"]: _Method(s.SetSessionConfigOptionSelectRequest, Agent.set_option),
 }
@@ -206,5 +242,11 @@ def _read(kind: type[M], params: dict[str, Any]) -> M:
         raise InvalidParams(f"{where[:200]}: {wrong['msg'][:200]}") from None
 
 
-def _wish(cwd: str, directories: list[str] | None, servers: list[Given] | None) -> Wish:
-    return Wish(cwd, directories or (), servers or ())
+def _skipped(asked: BaseModel, params: dict[str, Any]) -> list[str]:
+    """The lists of which the SDK has left something out, as the protocol wants it to."""
+    given = {field: params.get(name) for field, name in _LENIENT.items()}
+    return [
+        _LENIENT[field]
+        for field, value in given.items()
+        if isinstance(value, list) and len(cast("list[Any]", value)) > len(getattr(asked, field, None) or ())
+    ]

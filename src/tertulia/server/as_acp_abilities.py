@@ -11,6 +11,8 @@ from tertulia.version import __version__
 
 PROTOCOL_VERSION = 1
 """The only one we speak; whoever speaks another is told so by this number."""
+STEERING = "_session/steering"
+"""Puts a word into a prompt that runs."""
 
 
 class Editor(msgspec.Struct, frozen=True):
@@ -22,18 +24,24 @@ class Editor(msgspec.Struct, frozen=True):
     """Has a person fill in what an MCP server asks for."""
     pages: bool = False
     """Sends a person to a page that an MCP server names."""
+    reads: bool = False
+    """Says what it has of a file, saved or not."""
+    writes: bool = False
+    """Changes a file that somebody has open, and saves it."""
 
 
 def read_editor(asked: s.InitializeRequest) -> Editor:
-    """From its `initialize`. That it offers files and terminals of its own is no matter: see docs/acp.md."""
+    """From its `initialize`. That it offers terminals of its own is no matter: see docs/acp.md."""
     able = asked.client_capabilities
     if able is None:
         return Editor()
-    asks = able.elicitation
+    asks, files = able.elicitation, able.fs
     return Editor(
         terminal_output=(able.field_meta or {}).get("terminal_output") is True,
         forms=asks is not None and asks.form is not None,
         pages=asks is not None and asks.url is not None,
+        reads=files is not None and files.read_text_file is True,
+        writes=files is not None and files.write_text_file is True,
     )
 
 
@@ -56,4 +64,6 @@ def own_abilities() -> dict[str, Any]:
             },
         },
         "authMethods": [],
+        # How clients find the extension.
+        "_meta": {"steering": {"supported": True}},
     }

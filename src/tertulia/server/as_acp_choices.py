@@ -6,10 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tertulia.errors import InvalidParams
-from tertulia.models.catalog import PRICES, PROVIDERS
-from tertulia.models.weights import WEIGHTS, can_run
 from tertulia.policy.sandbox_mode import SANDBOX_MODES, SandboxMode, sandbox_to_wire
-from tertulia.session.environment import Environment
 from tertulia.session.session import Session
 
 _MODES: dict[SandboxMode, tuple[str, str]] = {
@@ -17,7 +14,6 @@ _MODES: dict[SandboxMode, tuple[str, str]] = {
     "workspace_write": ("Workspace", "Changes files of the workspace; anything else has to be allowed."),
     "danger_full_access": ("Full access", "No sandbox: commands may do whatever you may."),
 }
-_MAKERS = {"openai": "gpt-", "anthropic": "claude-"}
 
 
 def current_mode(session: Session) -> str:
@@ -73,17 +69,3 @@ async def choose_mode(session: Session, mode: str) -> None:
 async def choose_model(session: Session, model: str) -> None:
     """It answers from the next request on. InvalidParams for one that is not known."""
     await session.root.set_context(model=model)
-
-
-def known_models(environment: Environment) -> list[str]:
-    """Those that could answer without anything being set up: their key is there, or their weights are."""
-    names = [
-        f"{provider}/{name}"
-        for provider, maker in _MAKERS.items()
-        if environment.variables.get(PROVIDERS[provider].env_key or "", "").strip()
-        for name in PRICES
-        if name.startswith(maker)
-    ]
-    if can_run():
-        names += [weights.model for weights in WEIGHTS if weights.is_pulled(environment.home)]
-    return names

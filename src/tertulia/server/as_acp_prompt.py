@@ -12,6 +12,7 @@ from acp import schema as s
 
 from tertulia.errors import InvalidParams
 from tertulia.server.as_acp_titles import fenced
+from tertulia.tools.picture import read_picture
 
 Block = (
     s.TextContentBlock
@@ -32,6 +33,14 @@ def items_of(prompt: Sequence[Block]) -> list[dict[str, Any]]:
 def first_words(prompt: Sequence[Block]) -> str:
     """What was written first; empty where that is no text."""
     return prompt[0].text if prompt and isinstance(prompt[0], s.TextContentBlock) else ""
+
+
+def words_of(prompt: Sequence[Block]) -> str:
+    """All of it as one text. InvalidParams where there is more to it than words."""
+    items = items_of(prompt)
+    if not all(item["type"] == "text" for item in items):
+        raise InvalidParams("what runs is steered with words alone; send a picture with the next prompt")
+    return "\n".join(item["text"] for item in items)
 
 
 def _item(block: Block, where: str) -> dict[str, Any]:
@@ -60,11 +69,13 @@ def _picture(mime: str, data: str, where: str) -> dict[str, Any]:
     if not _PICTURES.match(mime):
         raise InvalidParams(f"{where} must be image/png, image/jpeg, image/gif or image/webp, not {mime!r:.60}")
     try:
-        if not base64.b64decode(data, validate=True):
-            raise InvalidParams(f"{where} is an empty picture")
+        picture = read_picture(base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError):
         raise InvalidParams(f"{where} is not base64") from None
-    return {"type": "image", "image_url": f"data:{mime};base64,{data}"}
+    if picture is None:
+        raise InvalidParams(f"{where} is not a PNG, JPEG, GIF or WebP picture, whatever its mimeType says")
+    # What it is counts: a provider would refuse the whole talk for a wrong name.
+    return {"type": "image", "image_url": f"data:{picture.mime};base64,{data}"}
 
 
 def _text(text: str) -> dict[str, Any]:

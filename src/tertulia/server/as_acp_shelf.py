@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ from typing import Any
 from tertulia.errors import InvalidParams, NotFound
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.rollout.files import is_session_id
-from tertulia.rollout.index import Entry, list_sessions, remove_session
+from tertulia.rollout.index import list_sessions, remove_session
 from tertulia.rollout.summaries import summary_of
 from tertulia.server.as_acp_titles import one_line
+from tertulia.server.paging import after, cursor_at
 
 PAGE = 50
 
@@ -28,7 +28,7 @@ def listed(home: Path, cwd: str | None, cursor: str | None) -> dict[str, Any]:
     for entry in after(list_sessions(home), cursor):
         if len(page) == PAGE:
             return {"sessions": page, "nextCursor": place}
-        place = f"{entry.updated!r}/{entry.id}"
+        place = cursor_at(entry)
         about = summary_of(home, entry)
         if about.cwd is None or about.preview is None or (wanted is not None and os.path.realpath(about.cwd) != wanted):
             continue
@@ -48,20 +48,3 @@ def remove(home: Path, session_id: str) -> None:
     if is_session_id(session_id):
         with suppress(NotFound):
             remove_session(home, session_id)
-
-
-def after(entries: list[Entry], cursor: str | None) -> Iterator[Entry]:
-    """Those behind the place where the last page ended; what is new or used meanwhile does not move it."""
-    ordered = sorted(entries, key=_place, reverse=True)
-    if cursor is None:
-        return iter(ordered)
-    when, _, last = cursor.partition("/")
-    try:
-        end = (float(when), last)
-    except ValueError:
-        raise InvalidParams("cursor must be a nextCursor of an earlier page") from None
-    return iter([entry for entry in ordered if _place(entry) < end])
-
-
-def _place(entry: Entry) -> tuple[float, str]:
-    return entry.updated, entry.id

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tertulia.errors import AgentError, Busy
+from tertulia.errors import AgentError, Busy, NotRunning
 from tertulia.protocol.events import ConversationContextChanged, Event
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import Message
@@ -18,7 +18,7 @@ from tertulia.server.as_acp_calls import Calls
 from tertulia.server.as_acp_choices import current_mode, modes, options
 from tertulia.server.as_acp_commands import Command, available, find_command
 from tertulia.server.as_acp_history import retold
-from tertulia.server.as_acp_prompt import Block, first_words, items_of
+from tertulia.server.as_acp_prompt import Block, first_words, items_of, words_of
 from tertulia.server.as_acp_questions import Questions
 from tertulia.server.as_acp_titles import one_line
 from tertulia.server.as_acp_updates import Updates
@@ -74,6 +74,10 @@ class Tab:
             self._begun = True
             self._nursery.start(self._feed.run(), "the news of an ACP session")
 
+    def remark(self, text: str) -> None:
+        """Something that has to be said once, when the client knows the session."""
+        self._remarks.append(text)
+
     async def retell(self) -> None:
         """All that was said so far, once more, as fast as the client takes it."""
         root = self.session.parts.conversations.root
@@ -105,6 +109,15 @@ class Tab:
             return await (self._ask(blocks) if command is None else self._obey(*command))
         finally:
             self._stop = None
+
+    async def steer(self, blocks: Sequence[Block]) -> bool:
+        """Put in a word while a prompt is answered; False where none is, and then nothing was said."""
+        words = words_of(blocks)
+        try:
+            await self.session.root.steer(words)
+        except NotRunning:
+            return False
+        return True
 
     def cancel(self) -> None:
         """Stop the prompt that runs; it is answered as cancelled. Where none runs there is nothing to do."""

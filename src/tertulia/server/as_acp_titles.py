@@ -16,6 +16,7 @@ from tertulia.tools.patch_text import AddFile, DeleteFile, Hunk, UpdateFile, par
 Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 
 MAX_TITLE = 200
+MAX_LINE = 2**32 - 1
 MAX_DIFFS = 50
 MAX_DIFF_CHARACTERS = 256 * 1024
 """Of all changes of one call together; what is more is left to the file itself."""
@@ -31,6 +32,7 @@ _NAMED = {
     "conv_history": "Read another conversation",
     "conv_destroy": "Close a conversation",
 }
+_READING = {"view_image": "Look at", "read_file": "Read"}
 _KINDS: dict[str, Kind] = {
     "shell": "execute",
     "local_shell": "execute",
@@ -38,6 +40,7 @@ _KINDS: dict[str, Kind] = {
     "write_stdin": "execute",
     "apply_patch": "edit",
     "view_image": "read",
+    "read_file": "read",
     "web_search": "search",
 }
 
@@ -59,8 +62,8 @@ def look(name: str, arguments: Any, cwd: str) -> Look:
     given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
     if kind == "execute" and (command := _command(given)) is not None:
         return Look(one_line(command), kind)
-    if name == "view_image" and isinstance(path := given.get("path"), str):
-        return Look(one_line(f"Look at {path}"), kind, [location(path, cwd)])
+    if name in _READING and isinstance(path := given.get("path"), str):
+        return Look(one_line(f"{_READING[name]} {path}"), kind, [location(path, cwd, given.get("line"))])
     if name in _NAMED:
         return Look(_NAMED[name], kind)
     server, split, tool = name.partition("__")
@@ -73,9 +76,10 @@ def one_line(text: str) -> str:
     return shown(words if len(words) <= MAX_TITLE else words[: MAX_TITLE - 1] + "…").text
 
 
-def location(path: str, cwd: str) -> dict[str, Any]:
-    """A file, by its absolute path."""
-    return {"path": os.path.normpath(os.path.join(cwd, path))}
+def location(path: str, cwd: str, line: object = None) -> dict[str, Any]:
+    """A file, by its absolute path, and perhaps a line of it."""
+    where = {"path": os.path.normpath(os.path.join(cwd, path))}
+    return {**where, "line": line} if type(line) is int and 0 < line <= MAX_LINE else where
 
 
 def fenced(text: str) -> str:

@@ -22,6 +22,8 @@ class Updates:
         self._root = root
         self.calls = calls
         self._words = Words()
+        self._servers: dict[str, str] = {}
+        """What was last said of those that do not work."""
 
     def of(self, event: Event) -> list[Update]:
         """What there is to show of an event."""
@@ -59,18 +61,24 @@ class Updates:
         used = data.usage.input_tokens + data.usage.output_tokens
         return ({"sessionUpdate": "usage_update", "used": used, "size": data.context_window},)
 
+    def server(self, data: t.McpServerStatus) -> Sequence[Update | None]:
+        """By `of`. One that is tried again and fails again is no news."""
+        if data.status not in ("failed", "untrusted"):
+            if data.status == "ready":
+                self._servers.pop(data.name, None)
+            return ()
+        said = f"MCP server {data.name} is {data.status}: {data.error or 'no reason is known'}"
+        if self._servers.get(data.name) == said:
+            return ()
+        self._servers[data.name] = said
+        return (beside(said),)
+
 
 def _compacted(data: e.HistoryCompacted) -> Sequence[Update | None]:
     if data.trigger == "request" or not data.compacted:
         # Whoever asked for it gets an answer.
         return ()
     return (beside(f"The older part was summarised: {data.before_tokens:,} tokens are {data.after_tokens:,} now."),)
-
-
-def _server(data: t.McpServerStatus) -> Sequence[Update | None]:
-    if data.status not in ("failed", "untrusted"):
-        return ()
-    return (beside(f"MCP server {data.name} is {data.status}: {data.error or 'no reason is known'}"),)
 
 
 _TOLD: dict[type[EventData], Told] = {
@@ -83,7 +91,7 @@ _TOLD: dict[type[EventData], Told] = {
     e.HistoryCompacted: lambda updates, talk, data: _compacted(data),
     e.Warning: lambda updates, talk, data: (beside(f"Warning: {data.message}"),),
     t.PlanUpdate: Updates.plan,
-    t.McpServerStatus: lambda updates, talk, data: _server(data),
+    t.McpServerStatus: lambda updates, talk, data: updates.server(data),
     t.ToolCallBegin: lambda updates, talk, data: updates.calls.begin(talk, data),
     t.ToolCallEnd: lambda updates, talk, data: updates.calls.end(talk, data),
     t.ExecCommandBegin: lambda updates, talk, data: updates.calls.running(talk, data),

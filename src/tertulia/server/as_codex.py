@@ -6,6 +6,7 @@ a method does is done by the Host, a Session and its root conversation.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -25,10 +26,11 @@ from tertulia.errors import (
     ParseError,
 )
 from tertulia.server import as_codex_params as p
-from tertulia.server.as_acp_house import House
 from tertulia.server.as_codex_threads import Threads
 from tertulia.server.feed import Sink
+from tertulia.server.house import House
 from tertulia.server.peer import Answered, Peer
+from tertulia.server.pipes import PATIENCE_S
 from tertulia.version import __version__
 
 SPOKEN = "0.166.0"
@@ -48,6 +50,7 @@ class CodexServer:
 
     def __init__(self, house: House, sink: Sink) -> None:
         self._house = house
+        self._sink = sink
         self._peer = Peer(sink, self._serve, _NUMBERS, bare=True)
         self.threads = Threads(house, self._peer, sink)
         self._is_initialized = False
@@ -56,10 +59,18 @@ class CodexServer:
         self.idle = self._peer.idle
 
     async def close(self, timeout_s: float) -> bool:
-        """Close the threads that were opened here; what still runs is answered, at most so long later."""
+        """Close the threads that were opened here; what still runs is answered, at most so long later.
+
+        Whether the client takes what it is sent.
+        """
         self._peer.forsake()
         await self.threads.close()
         await self._peer.close(timeout_s)
+        try:
+            async with asyncio.timeout(min(timeout_s, PATIENCE_S)):
+                await self._sink.drain()
+        except TimeoutError:
+            return False
         return True
 
     async def _serve(self, method: str, params: dict[str, Any]) -> Answered:

@@ -80,9 +80,12 @@ def turns_of(items: Iterable[Item], cwd: str, ids: Mapping[str, str] = _NO_IDS) 
     """
     turns: list[dict[str, Any]] = []
     calls: dict[str, tuple[list[CodexItem], int]] = {}
+    names = _Names(ids)
     for item in items:
-        if is_asked(item) or (not turns and _shows(item)):
-            turns.append({**turn(ids.get(item.id, item.id), "completed"), "itemsView": "full"})
+        if (name := names.of(item)) is None and not turns and _shows(item):
+            name = item.id
+        if name is not None and not (turns and turns[-1]["id"] == name):
+            turns.append({**turn(name, "completed"), "itemsView": "full"})
         if not turns:
             continue
         told: list[CodexItem] = turns[-1]["items"]
@@ -99,11 +102,27 @@ def turns_of(items: Iterable[Item], cwd: str, ids: Mapping[str, str] = _NO_IDS) 
 
 
 def round_of(items: Iterable[Item], turn_id: str, ids: Mapping[str, str] = _NO_IDS) -> int:
-    """The number of a turn among all messages of a person, from 1. NotFound where there is none of that name."""
-    named = [ids.get(item.id, item.id) for item in items if is_asked(item)]
+    """The number of a turn's last message among all of a person, from 1. NotFound where there is none of that name."""
+    names = _Names(ids)
+    named = [name for item in items if (name := names.of(item)) is not None]
     if turn_id not in named:
         raise NotFound(f"there is no turn {turn_id[:64]!r} in this thread")
-    return named.index(turn_id) + 1
+    return len(named) - named[::-1].index(turn_id)
+
+
+class _Names:
+    """To which turn each message of a person belongs. What was put in while a turn ran here has no name of its own."""
+
+    def __init__(self, ids: Mapping[str, str]) -> None:
+        self._ids = ids
+        self._runs_here: str | None = None
+
+    def of(self, item: Item) -> str | None:
+        """None for whatever a person did not say."""
+        if not is_asked(item):
+            return None
+        self._runs_here = self._ids.get(item.id, self._runs_here)
+        return self._runs_here or item.id
 
 
 def first_words(items: Iterable[Item]) -> str:

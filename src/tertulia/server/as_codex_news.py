@@ -30,9 +30,14 @@ class News:
     """Follows one session, from its first event."""
 
     def __init__(
-        self, moment: Moment, calls: Calls, root: ConversationId, said: Callable[[TaskId], CodexItem | None]
+        self,
+        moment: Moment,
+        calls: Calls,
+        root: ConversationId,
+        said: Callable[[TaskId], CodexItem | None],
+        spent: Usage = NO_USAGE,
     ) -> None:
-        """`said`: the message that a task of ours begins with, given once."""
+        """`said`: the message that a task of ours begins with, given once. `spent`: before we listened."""
         self.moment = moment
         self.calls = calls
         self._root = root
@@ -44,7 +49,7 @@ class News:
         self._answer: CodexItem | None = None
         self._words: dict[ItemId, int] = {}
         """Characters of each message that is not whole yet."""
-        self._usage: Usage = NO_USAGE
+        self._usage = spent
 
     def of(self, event: e.Event) -> list[Note]:
         """What there is to tell of an event."""

@@ -13,10 +13,11 @@ from tertulia.protocol.items import Item
 from tertulia.rollout.files import create_private
 from tertulia.rollout.index import find_session, list_sessions
 from tertulia.rollout.summaries import Summary, summary, summary_of
-from tertulia.server.as_acp_shelf import after
 from tertulia.server.as_codex_history import About, round_of, thread, turns_of
 from tertulia.server.as_codex_params import ListThreads
+from tertulia.server.paging import after, cursor_at
 from tertulia.session.forking import recollect
+from tertulia.session.past_turns import PastTurns, read_past_turns
 
 PAGE = 25
 MAX_PAGE = 100
@@ -39,7 +40,7 @@ class Shelf:
         for entry in after(list_sessions(self._home), asked.cursor):
             if len(page) == size:
                 return {"data": page, "nextCursor": place}
-            place = f"{entry.updated!r}/{entry.id}"
+            place = cursor_at(entry)
             if (entry.id in away) is not bool(asked.archived):
                 continue
             about = summary_of(self._home, entry)
@@ -50,7 +51,16 @@ class Shelf:
     def read(self, id: str, *, turns: bool) -> dict[str, Any]:
         """One that does not run. NotFound, or StorageError."""
         about = _about(summary(self._home, id), NOT_LOADED)
-        return thread(about, turns_of(self.items(id), about.cwd) if turns else ())
+        if not turns:
+            return thread(about)
+        endings = self.past(id).endings
+        told = turns_of(self.items(id), about.cwd, {begun: begun for begun in endings})
+        return thread(about, ({**turn, "status": endings.get(turn["id"], turn["status"])} for turn in told))
+
+    def past(self, id: str) -> PastTurns:
+        """How the turns of one ended and what they cost; nothing of one that is not stored."""
+        stored = self._home / "sessions" / f"{id}.db"
+        return read_past_turns(self._home, id) if stored.exists() else PastTurns()
 
     def items(self, id: str) -> list[Item]:
         """All that was said in one. NotFound, or StorageError."""
@@ -60,7 +70,7 @@ class Shelf:
 
     def round_of(self, id: str, turn_id: str) -> int:
         """Which round of its history a turn is. NotFound, or StorageError."""
-        return round_of(self.items(id), turn_id)
+        return round_of(self.items(id), turn_id, {begun: begun for begun in self.past(id).endings})
 
     def cwd(self, id: str) -> str | None:
         """Where one worked. NotFound, or StorageError."""

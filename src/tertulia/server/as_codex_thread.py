@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from tertulia.conversation.inbox import to_message
 from tertulia.errors import AgentError, InvalidRequest, NotRunning
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId, TaskId, new_item_id
@@ -24,6 +25,7 @@ from tertulia.server.peer import Peer, bare, notification
 from tertulia.session import submission
 from tertulia.session.conversations import ROOT
 from tertulia.session.inputs import parse
+from tertulia.session.past_turns import PastTurns
 from tertulia.session.session import Session
 
 
@@ -31,7 +33,15 @@ class Thread:
     """Follows its session for the client, and takes its turns."""
 
     def __init__(
-        self, session: Session, peer: Peer, sink: Sink, *, muted: frozenset[str], created: float, origin: str | None
+        self,
+        session: Session,
+        peer: Peer,
+        sink: Sink,
+        *,
+        muted: frozenset[str],
+        past: PastTurns,
+        created: float,
+        origin: str | None,
     ) -> None:
         """`muted`: methods that the client does not want to hear. `origin`: the thread that it is a fork of."""
         self.session = session
@@ -45,9 +55,11 @@ class Thread:
         calls = Calls(self._moment, root, self._cwd)
         self._said: dict[TaskId, CodexItem] = {}
         """What was said in turns that have not begun."""
-        self._turn_ids: dict[str, str] = {}
+        self._turn_ids: dict[str, str] = {begun: begun for begun in past.endings}
         """By the message that a turn began with."""
-        self._news = News(self._moment, calls, root, lambda task: self._said.pop(task, None))
+        self._endings: dict[str, dict[str, Any]] = {begun: {"status": end} for begun, end in past.endings.items()}
+        """By turn: whatever the client was told of it, but for its items."""
+        self._news = News(self._moment, calls, root, lambda task: self._said.pop(task, None), past.usage)
         self._questions = Questions(session, peer, self._moment, calls, self._nursery)
         self._feed = Feed(session.events(session.parts.began_after), sink, self._messages)
         self._begun = False
@@ -99,7 +111,13 @@ class Thread:
             ephemeral=isinstance(root.storage, NoStorage),
             status=self.state(),
         )
-        return thread(about, turns_of(items, root.terms.cwd, self._turn_ids) if turns else ())
+        return thread(about, map(self._as_it_is, turns_of(items, root.terms.cwd, self._turn_ids)) if turns else ())
+
+    def _as_it_is(self, past: dict[str, Any]) -> dict[str, Any]:
+        """A turn of the history, with how it stands or ended: a history does not know."""
+        if past["id"] == self._moment.turn_id:
+            return {**past, "status": "inProgress"}
+        return {**past, **self._endings.get(past["id"], {})}
 
     def round_of(self, turn_id: str) -> int:
         """Which round of its history a turn is. NotFound."""
@@ -109,10 +127,11 @@ class Thread:
 
     async def start(self, asked: StartTurn) -> dict[str, Any]:
         """A turn. It waits for the one that runs; what it changes holds from then on too."""
-        items = items_of(asked.input)
-        await change(self.session, asked.changes())
-        parts = self.session.parts
+        items, parts = items_of(asked.input), self.session.parts
         message = parse(Message, {"conversation_id": ROOT, "items": items, "output_schema": asked.output_schema})
+        # A turn that is refused changes nothing.
+        to_message(None, message.items, cwd=asked.cwd or parts.conversations.root.terms.cwd)
+        await change(self.session, asked.changes())
         chain = submission.submit(parts.scheduler, parts.conversations.root, message)
         said = chain.frames[0].plan.input[0]
         self._said[chain.task_id] = user_message(said, asked.client_user_message_id)
@@ -155,6 +174,10 @@ class Thread:
 
     def _messages(self, event: Event) -> list[bytes]:
         notes = self._news.of(event)
+        for method, told in notes:
+            if method == "turn/completed":
+                ended = told["turn"]
+                self._endings[ended["id"]] = {key: ended[key] for key in ended.keys() - {"items", "itemsView"}}
         self._questions.hear(event)
         return [_message(note) for note in notes if note[0] not in self._muted]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from tertulia.errors import AgentError, InvalidRequest, NotFound
 from tertulia.server import as_codex_params as p
-from tertulia.server.as_acp_house import House, Opened, Wish
 from tertulia.server.as_codex_shelf import NOT_LOADED, Shelf
 from tertulia.server.as_codex_thread import Thread, change
 from tertulia.server.feed import Sink
+from tertulia.server.house import House, Opened, Wish
 from tertulia.server.peer import Answered, Peer
 from tertulia.session.session import Session
 
@@ -116,9 +116,10 @@ class Threads:
     async def _add(self, session: Session, origin: str | None) -> Thread:
         now = session.parts.clock.now()
         created = await asyncio.to_thread(self._shelf.created, session.id, now)
+        past = await asyncio.to_thread(self._shelf.past, session.id)
         if session.id not in self._open:
             self._open[session.id] = Thread(
-                session, self._peer, self._sink, muted=self.muted, created=created, origin=origin
+                session, self._peer, self._sink, muted=self.muted, past=past, created=created, origin=origin
             )
         return self._open[session.id]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import MethodNotFound, NotFound
+from tertulia.errors import InvalidParams, MethodNotFound, NotFound
 from tertulia.mcp.broker import Broker
 from tertulia.mcp.server import Answer, Hints, Spawn
 from tertulia.mcp.serving import ServedCall, ServedTool
@@ -66,7 +66,7 @@ _TOOLS: dict[str, tuple[str, Hints, str]] = {
 def as_mcp(host: Host, spawn: Spawn) -> Broker:
     """The server, for any number of connections. Its session begins with the first call that needs one."""
     tools = ConversationTools(host, spawn)
-    return Broker(tools, name="tertulia", spawn=spawn, instructions=_INSTRUCTIONS, library=Shelf(tools.session))
+    return Broker(tools, name="tertulia", spawn=spawn, instructions=_INSTRUCTIONS, library=tools.shelf)
 
 
 class ConversationTools:
@@ -78,6 +78,8 @@ class ConversationTools:
         self._own: asyncio.Task[Session] | None = None
         self._codex = CodexTools(host)
         self._listed: list[ServedTool] = []
+        self.shelf = Shelf(self.session)
+        """The same conversations, to be read."""
 
     async def session(self) -> Session:
         """The one session, begun now if need be."""
@@ -87,10 +89,13 @@ class ConversationTools:
 
     async def _begun(self, before: asyncio.Task[Session] | None) -> Session:
         """One that was closed because nobody used it comes back with all its conversations, if it is stored."""
+        session = None
         if before is not None and not before.cancelled() and before.exception() is None:
             with suppress(NotFound):
-                return await self._host.resume(before.result().id)
-        return await self._host.start()
+                session = await self._host.resume(before.result().id)
+        session = session or await self._host.start()
+        self.shelf.follow(session)
+        return session
 
     async def tools(self) -> Sequence[ServedTool]:
         """Always the same, in the same order."""
@@ -101,7 +106,7 @@ class ConversationTools:
     async def call(self, call: ServedCall) -> Answer:
         """Run the operation."""
         if call.tool in CodexTools.NAMES:
-            return _answer(await self._codex.call(call))
+            return await self._codex.call(call)
         if call.tool not in _TOOLS:
             raise MethodNotFound(f"there is no tool {call.tool[:64]!r}")
         name = _TOOLS[call.tool][0]
@@ -118,7 +123,9 @@ class ConversationTools:
 
     def _named(self, own: Session, arguments: dict[str, Any]) -> Session:
         session_id = arguments.pop("session_id", None)
-        return own if session_id is None else self._host.find(str(session_id))
+        if session_id is not None and not isinstance(session_id, str):
+            raise InvalidParams("session_id must be a string")
+        return own if session_id is None else self._host.find(session_id)
 
 
 def _lives(own: asyncio.Task[Session]) -> bool:

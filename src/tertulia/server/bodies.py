@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 from tertulia.errors import ParseError
 from tertulia.server.envelopes import refusal
@@ -16,7 +19,14 @@ BODY_S = 30.0
 """For all of it."""
 
 
-async def bounded_body(method: str, header: Callable[[bytes], bytes], receive: Receive) -> bytes | None:
+class Body(msgspec.Struct, frozen=True):
+    """As it came, and what it says."""
+
+    text: bytes
+    value: Any
+
+
+async def bounded_body(method: str, header: Callable[[bytes], bytes], receive: Receive) -> Body | None:
     """The body; None for a request that has none. Raises HttpRefusal."""
     if method not in ("POST", "PUT", "PATCH"):
         return None
@@ -34,11 +44,10 @@ async def bounded_body(method: str, header: Callable[[bytes], bytes], receive: R
     except TimeoutError:
         raise HttpRefusal(408, "timeout", f"the body did not come within {BODY_S:g} s") from None
     try:
-        decode(body)
+        return Body(body, decode(body))
     except ParseError as error:
         # As JSON-RPC says it: all our bodies are that.
         raise HttpRefusal(400, error.code, error.message, refusal(None, error)) from None
-    return body
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

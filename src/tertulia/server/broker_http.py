@@ -8,6 +8,7 @@ import socket
 from tertulia.mcp.broker import Broker
 from tertulia.server.guard import Guard
 from tertulia.server.http_server import HttpServer
+from tertulia.server.mcp_messages import only_messages
 
 PATH = "/mcp"
 MAX_SESSIONS = 256
@@ -18,4 +19,4 @@ async def serve_http(broker: Broker, token: str, listening: socket.socket, stop:
     app = broker.server.streamable_http_app(streamable_http_path=PATH, max_sessions=MAX_SESSIONS)
     # The application would start it itself, if it were asked to start at all: one that only guards is not.
     async with broker.server.session_manager.run():
-        await HttpServer(Guard(app, token)).serve_until(stop, listening)
+        await HttpServer(Guard(only_messages(app), token)).serve_until(stop, listening)

@@ -10,9 +10,11 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import AgentError, InvalidParams
+from tertulia.mcp.server import Answer
 from tertulia.mcp.serving import ServedCall, ServedTool
 from tertulia.protocol.inputs import Message
+from tertulia.server.as_codex_thread import change
 from tertulia.server.attended_message import attended_message
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
@@ -58,12 +60,18 @@ class CodexTools:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    async def call(self, call: ServedCall) -> Said:
+    async def call(self, call: ServedCall) -> Answer:
         """One of the two. InvalidParams says what is wrong with the arguments."""
         if call.tool == "codex":
             asked = _converted(call.arguments, Codex)
             session = await self._begin(asked)
-            return await _say(session, asked.prompt, call)
+            try:
+                await _instruct(session, asked)
+                return await _say(session, asked.prompt, call)
+            except AgentError:
+                # Refused before anything was said, in a thread that the client was never told of.
+                await self._host.close_session(session)
+                raise
         reply = _converted(call.arguments, CodexReply)
         thread = reply.thread_id or reply.conversation_id
         if not thread:
@@ -71,20 +79,24 @@ class CodexTools:
         return await _say(await self._host.resume(thread), reply.prompt, call)
 
     async def _begin(self, asked: Codex) -> Session:
-        wanted = {name: getattr(asked, name) for name in ("model", "cwd", "approval_policy", "sandbox")}
+        wanted = {name: getattr(asked, name) for name in ("cwd", "approval_policy", "sandbox")}
         params = {name: value for name, value in wanted.items() if value is not None}
         done = await operate(self._host, None, "session/start", params)
-        session = self._host.find(done.answer.session_id)
-        instructions = {"base_instructions": asked.base_instructions, "user_instructions": asked.developer_instructions}
-        given = {name: text for name, text in instructions.items() if text is not None}
-        if given:
-            await session.root.set_context(**given)
-        return session
+        return self._host.find(done.answer.session_id)
 
 
-async def _say(session: Session, prompt: str, call: ServedCall) -> Said:
+async def _instruct(session: Session, asked: Codex) -> None:
+    instructions = {"base_instructions": asked.base_instructions, "user_instructions": asked.developer_instructions}
+    wanted = {"model": asked.model, **instructions}
+    await change(session, {name: text for name, text in wanted.items() if text is not None})
+
+
+async def _say(session: Session, prompt: str, call: ServedCall) -> Answer:
     reply = await attended_message(session, Message(conversation_id="root", text=prompt), call)
-    return Said(session.id, reply.text or (reply.error.message if reply.error else reply.status))
+    # Hosts of Codex show the text as it is, so it is the answer itself and not, as elsewhere, all of it as JSON.
+    text = reply.text or (reply.error.message if reply.error else reply.status)
+    structured = msgspec.to_builtins(Said(session.id, text))
+    return Answer(text, structured=structured, is_error=reply.error is not None, total_bytes=len(text))
 
 
 def _converted(arguments: dict[str, object], kind: Any) -> Any:
@@ -98,9 +110,16 @@ def _tool(name: str, description: str, kind: type[msgspec.Struct]) -> ServedTool
     return ServedTool(
         name=name,
         description=description,
-        schema=msgspec.json.encode(schema_of(kind)).decode(),
+        schema=msgspec.json.encode(_without_null(schema_of(kind))).decode(),
         output_schema=msgspec.json.encode(schema_of(Said)).decode(),
     )
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """As hosts know it: what may be left out has its plain type. A null is taken all the same."""
+    plain = {name: about.get("anyOf", [about])[0] for name, about in schema["properties"].items()}
+    named = {name: {"type": "string", **about} if "enum" in about else about for name, about in plain.items()}
+    return {**schema, "properties": named}
 
 
 CODEX_TOOLS = (

@@ -86,12 +86,14 @@ class Feed:
     def _send_burst(self) -> int:
         messages: list[bytes] = []
         size = 0
-        while size < BURST_BYTES and (event := self._news.next_nowait()) is not None:
-            for message in self._write(event):
+        take, write = self._news.next_nowait, self._write
+        while size < BURST_BYTES and (event := take()) is not None:
+            for message in write(event):
                 messages.append(message)
                 size += len(message)
         self._sink.send(messages)
-        self._release()
+        if self._waiting:
+            self._release()
         return size
 
     def _release(self) -> None:

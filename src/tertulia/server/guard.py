@@ -19,6 +19,9 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 SUBPROTOCOL = "bearer."
 """Before the token, for pages: they can choose a WebSocket's subprotocols, and none of its other headers."""
 
+SAID = "tertulia.said"
+"""Under this name of its scope a request with a body has what that says, already read."""
+
 _HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
 
 
@@ -56,7 +59,9 @@ class Guard:
             self._check(scope, headers)
             if scope["type"] == "http":
                 body = await bounded_body(scope["method"], headers.one, receive)
-                receive = receive if body is None else replayed(body, receive)
+                if body is not None:
+                    scope[SAID] = body.value
+                    receive = replayed(body.text, receive)
         except HttpRefusal as refusal:
             await refusal.answer(scope, send)
         else:
@@ -65,8 +70,9 @@ class Guard:
     def _check(self, scope: Scope, headers: _Headers) -> None:
         host = headers.one(b"host")
         self._check_host(host)
-        origin = headers.one(b"origin")
-        _check_origin(host, origin)
+        origin = headers.given(b"origin")
+        if origin is not None:
+            _check_origin(host, origin)
         if self._public is not None and scope["type"] == "http" and self._public(scope["path"]):
             return
         given, by_page = _given_token(scope, headers)
@@ -74,7 +80,7 @@ class Guard:
             raise HttpRefusal(
                 401, "unauthorized", "a bearer token is needed; the file that holds it was told at the start"
             )
-        if by_page and not origin:
+        if by_page and origin is None:
             raise HttpRefusal(403, "foreign_origin", "a program sends its token in the Authorization header")
 
     def _check_host(self, host: bytes) -> None:
@@ -91,16 +97,20 @@ class _Headers:
 
     def one(self, name: bytes) -> bytes:
         """Empty where there is none."""
+        return self.given(name) or b""
+
+    def given(self, name: bytes) -> bytes | None:
+        """None where there is none: that is not the same as an empty one."""
         values = [value for key, value in self._pairs if key.lower() == name]
         if len(values) > 1:
             raise HttpRefusal(400, "invalid_request", f"the header {name.decode()} is given twice")
-        return values[0] if values else b""
+        return values[0] if values else None
 
 
 def _check_origin(host: bytes, origin: bytes) -> None:
     """Programs send none. A page's must be our own: the very host and port that it called."""
     scheme, _, place = origin.lower().partition(b"://")
-    if origin and (scheme not in (b"http", b"https") or place != host.lower()):
+    if scheme not in (b"http", b"https") or place != host.lower():
         raise HttpRefusal(403, "foreign_origin", "pages of other places may not talk to this server")
 
 

@@ -1,11 +1,15 @@
 """uvicorn's two protocols with what it leaves open: a limit and a deadline for headers, and a direct way to a socket.
 
+What a stranger does wrong is answered and never logged: else anybody could fill the log.
+
 Both rest on attributes of uvicorn's classes that it does not promise; this is the only file that knows them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +24,11 @@ EXTENSION = "tertulia.sink"
 """Under this name of its scope's extensions a WebSocket has its `Sink`."""
 
 _TEXT_FRAME = 0x81
+_MIDDLE = struct.Struct("!BBH")
+"""The head of a frame of middle length, as most events are."""
+_REFUSED = b"HTTP/1.1 %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_ABSOLUTE = re.compile(rb"[^:/?#]+://([^/?#]*)(.*)", re.DOTALL)
+"""A request line with a whole address in it, as proxies get it (RFC 9112, 3.2.2): (the host), and (the rest)."""
 
 
 class HeadLimited(HttpToolsProtocol):
@@ -65,6 +74,8 @@ class HeadLimited(HttpToolsProtocol):
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEADER_BYTES:
             self._refuse(b"431 Request Header Fields Too Large")
             return
+        if (address := _ABSOLUTE.fullmatch(self.url)) is not None:
+            self._take_apart(*address.groups())
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -82,6 +93,16 @@ class HeadLimited(HttpToolsProtocol):
         if not self.transport.is_closing():
             super().handle_websocket_upgrade()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """By the base class: a stranger's mistake."""
+
+    def _take_apart(self, host: bytes, rest: bytes) -> None:
+        """Whoever names two hosts calls us by none of them: the guard finds an empty name, and refuses that."""
+        self.url = rest if rest.startswith(b"/") else b"/" + rest
+        named = [value.lower() for name, value in self.headers if name == b"host"]
+        if named != [host.lower()]:
+            self.headers[:] = [(b"host", b""), *(pair for pair in self.headers if pair[0] != b"host")]
+
     def _await_head(self) -> None:
         self._stop_timer()
         self._in_head = True
@@ -95,7 +116,7 @@ class HeadLimited(HttpToolsProtocol):
 
     def _refuse(self, status: bytes) -> None:
         if not self.transport.is_closing():
-            self.transport.write(b"HTTP/1.1 %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n" % status)
+            self.transport.write(_REFUSED % status)
             self.transport.close()
 
 
@@ -112,13 +133,24 @@ class SinkSocket(WebSocketsSansIOProtocol):
         # Said to be paused already, so that the base class does not; it goes on reading when nothing waits any more.
         self.read_paused = True
         super().data_received(data)
-        if self.queue.qsize() > 1:
+        if not self.handshake_initiated:
+            # All its headers came at once. What the base class makes nothing of would stay open for ever.
+            self.transport.write(_REFUSED % b"400 Bad Request")
+            self.transport.close()
+        elif self.queue.qsize() > 1:
             self.transport.pause_reading()
+
+    async def send(self, message: Any) -> None:
+        """By the application."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            # That is an answer too. The base class takes it for none, and complains in the log.
+            self.handshake_complete = True
 
     def write_texts(self, messages: Sequence[bytes]) -> None:
         """All at once. Dropped where the other side is gone."""
         if messages and self.handshake_complete and not (self.close_sent or self.transport.is_closing()):
-            self.transport.write(b"".join(part for message in messages for part in (_frame_head(message), message)))
+            self.transport.write(b"".join([part for message in messages for part in (_frame_head(message), message)]))
 
 
 class _Sink:
@@ -144,5 +176,5 @@ def _frame_head(message: bytes) -> bytes:
     if size < 126:
         return bytes((_TEXT_FRAME, size))
     if size < 1 << 16:
-        return bytes((_TEXT_FRAME, 126)) + size.to_bytes(2)
+        return _MIDDLE.pack(_TEXT_FRAME, 126, size)
     return bytes((_TEXT_FRAME, 127)) + size.to_bytes(8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -79,6 +80,12 @@ class HttpServer:
         self._server.should_exit = True
 
 
+def _is_failure(record: logging.LogRecord) -> bool:
+    """Whether it is one of ours. A request that is given up because we end is none, nor is what a client got wrong."""
+    given_up = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not given_up and not str(record.msg).startswith("Invalid UTF-8")
+
+
 def _server(app: App) -> uvicorn.Server:
     import uvicorn
 
@@ -100,11 +107,12 @@ def _server(app: App) -> uvicorn.Server:
         ws_ping_timeout=PING_S,
         lifespan="off",
         log_config=None,
-        log_level="warning",
+        log_level="error",  # what is below that any stranger can cause, as often as they like
         access_log=False,
         server_header=False,
         date_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=GRACE_S,
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_failure)
     return Server(config)

@@ -31,8 +31,10 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.server.envelopes import Refused, Request, answer, batch, read_request, refusal
 from tertulia.server.feed import Sink
 from tertulia.server.following import Following
+from tertulia.server.gathering import Gathering
 from tertulia.server.strict_json import decode
 from tertulia.session.answers import Initialized, ServerInfo
+from tertulia.session.describe import capabilities
 from tertulia.session.host import Host
 from tertulia.session.inputs import parse, snake
 from tertulia.session.operations import Done, call
@@ -67,12 +69,12 @@ class Connection:
         """`ready`: a session that waits for its client already."""
         self._host = host
         self._ready = ready
-        self._sink = sink
+        self._out = Gathering(sink, lambda: self._requests > 0)
         self._nursery = Nursery()
         self._jobs: set[asyncio.Task[None]] = set()
         """Requests and feeds."""
         self._own: Session | None = None
-        self._following = Following(host, sink, self._nursery, self._start)
+        self._following = Following(host, self._out, self._nursery, self._start)
         self._requests = 0
         self._long = 0
         self._all_answered = asyncio.Event()
@@ -96,12 +98,12 @@ class Connection:
                 await self._begin(entry, len(line) // len(entries), answers.add)
         else:
             self._send(refusal(None, InvalidRequest(f"a batch has 1 to {MAX_BATCH} requests, not {len(entries):,}")))
-        await self._sink.drain()
+        await self._out.drain()
 
     async def refuse(self, error: AgentError) -> None:
         """Answer a message that cannot be read. Returns like `receive`."""
         self._send(refusal(None, error))
-        await self._sink.drain()
+        await self._out.drain()
 
     @property
     def is_initialized(self) -> bool:
@@ -176,6 +178,8 @@ class Connection:
             deliver(line)
             if not self._requests:
                 self._all_answered.set()
+                # It may have been a notification, and there is no answer that would take them along.
+                self._out.flush()
 
     def _failed(self, request: Request, error: AgentError) -> bytes | None:
         if request.id is not None:
@@ -214,7 +218,8 @@ class Connection:
             self._following.adopt(session)
         else:
             self._own = session = await self._following.join(asked.session_id)
-        return Initialized(**asdict(session.info), server=ServerInfo("tertulia", __version__))
+        server = ServerInfo("tertulia", __version__)
+        return Initialized(**asdict(session.info), server=server, capabilities=capabilities())
 
     async def _operate(self, own: Session, request: Request) -> Done:
         done = await call(self._host, own, request.method, request.params)
@@ -237,7 +242,7 @@ class Connection:
 
     def _send(self, line: bytes | None) -> None:
         if line is not None:
-            self._sink.send((line,))
+            self._out.send_now(line)
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         job = self._nursery.start(work, name)

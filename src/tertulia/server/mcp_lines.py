@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from tertulia.errors import InvalidRequest, ParseError
 from tertulia.mcp.broker import MAX_CALLS, Broker
 from tertulia.mcp.lines import Lines
-from tertulia.server.envelopes import Refused, read_request, refusal
+from tertulia.server.envelopes import Refused, refusal
 from tertulia.server.framing import Lines as Framing
 from tertulia.server.framing import Oversized
+from tertulia.server.mcp_messages import check_message
 from tertulia.server.strict_json import decode
 
 if TYPE_CHECKING:
@@ -127,10 +128,8 @@ def _check(line: bytes | Oversized) -> None:
     """Raises ParseError or Refused."""
     if isinstance(line, Oversized):
         raise Refused(InvalidRequest(f"a line has at most {MAX_LINE_BYTES:,} bytes; this one was skipped"), None)
-    message = decode(line)
     # Answers to what we asked are read as leniently as those of any server.
-    if not isinstance(message, dict) or "method" in message or "id" not in message:
-        read_request(message)
+    check_message(decode(line), answers=False)
 
 
 async def _write(

@@ -11,6 +11,7 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.server.as_mcp import as_mcp
 from tertulia.server.bodies import MAX_BODY_BYTES
 from tertulia.server.http_refusal import App, HttpRefusal, Receive, Scope, Send
+from tertulia.server.mcp_messages import only_messages
 from tertulia.session.host import Host
 
 MAX_CLIENTS = 1_000
@@ -31,6 +32,9 @@ class McpRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI has it."""
+        if self._stop.is_set():
+            await HttpRefusal(503, "closed", "the server is ending").answer(scope, send)
+            return
         if self._app is None:
             self._app = asyncio.get_running_loop().create_future()
             self._running = self._nursery.start(self._run(self._app), "mcp over http")
@@ -62,7 +66,7 @@ class McpRoute:
         )
         try:
             async with manager.run():
-                ready.set_result(manager.handle_request)
+                ready.set_result(only_messages(manager.handle_request))
                 await self._stop.wait()
         finally:
             broker.close()

@@ -7,7 +7,7 @@ import asyncio
 from tertulia.mcp.broker import Broker
 from tertulia.server.mcp_lines import serve_lines
 from tertulia.server.pipes import FileSink, PipeSink, chunks, open_sink
-from tertulia.server.stdio import claimed
+from tertulia.server.standard_streams import claimed
 
 
 async def serve_standard_streams(broker: Broker, stop: asyncio.Event) -> None:

@@ -75,11 +75,13 @@ _REFUSED: Json = {
 _UPGRADED: Json = {
     "101": {"description": "From here on it is a WebSocket."},
     "404": _answer("It was not asked for a WebSocket.", _PLAIN, "Text"),
+    "503": _answer("Too many clients are there.", _JSON, "Refusal"),
 }
 _STALE: Json = {
     "400": _answer("No session is named, or the request is refused.", _JSON, "Error"),
     "404": _answer("There is no such session.", _JSON, "Error"),
     "501": _answer("MCP is not installed.", _JSON, "Refusal"),
+    "503": _answer("Too many clients are there, or the server ends.", _JSON, "Error"),
 }
 _SESSIONLESS: Json = {"405": {"description": "That version of MCP has no sessions."}}
 _ENDED: Json = {"200": {"description": "It has ended."}, **_STALE, **_SESSIONLESS}

@@ -44,6 +44,7 @@ _NUMBERS: dict[type[AgentError], int] = {
     Busy: -32001,
     NotFound: -32002,
     Closed: -32002,
+    Cancelled: -32800,
 }
 """As ACP counts: -32000 would have an editor ask its user to log in, and -32002 is what is not there."""
 _OTHER = -32603
@@ -69,10 +70,20 @@ class Peer:
     """One client. Each of its requests gets exactly one answer; requests begin in the order they came."""
 
     def __init__(
-        self, sink: Sink, serve: Serve, numbers: Mapping[type[AgentError], int] = _NUMBERS, *, bare: bool = False
+        self,
+        sink: Sink,
+        serve: Serve,
+        numbers: Mapping[type[AgentError], int] = _NUMBERS,
+        *,
+        bare: bool = False,
+        withdraw: str | None = None,
     ) -> None:
-        """`bare`: messages go without their `jsonrpc` member, and may come without it."""
+        """`bare`: messages go without their `jsonrpc` member, and may come without it.
+
+        `withdraw`: the notification that takes a question back, where the protocol has one.
+        """
         self._numbers = numbers
+        self._withdraw = withdraw
         self._bare = bare
         self._sink = sink
         self._serve = serve
@@ -116,10 +127,11 @@ class Peer:
             if refused.line is not None:
                 self._send(self._refusal(refused.id, refused.error))
             return
-        if request.id is not None and len(self._jobs) >= MAX_REQUESTS:
-            self._send(
-                self._refusal(request.id, Busy("too many requests in flight on this connection", retry_after_s=1))
-            )
+        # A notification has room of its own: the one that cancels must find it, however many requests there are.
+        if len(self._jobs) >= (MAX_REQUESTS if request.id is not None else 2 * MAX_REQUESTS):
+            if request.id is not None:
+                busy = Busy("too many requests in flight on this connection", retry_after_s=1)
+                self._send(self._refusal(request.id, busy))
             return
         job = self._nursery.start(self._run(request), "a request")
         self._jobs[job] = request
@@ -136,7 +148,7 @@ class Peer:
         self._jobs.pop(job, None)
         done: Answered | AgentError
         if job.cancelled():
-            done = Cancelled("the connection ended before there was an answer")
+            done = Cancelled("it was cancelled, or the connection ended, before there was an answer")
         elif job.exception() is not None:
             done = Internal("the agent failed to answer; its log says why")
         else:
@@ -149,6 +161,16 @@ class Peer:
             self._send(answer(request.id, done.result))
         if done.then is not None:
             done.then()
+
+    def under_way(self, id: RequestId) -> Request | None:
+        """A request of the client's that is not answered yet."""
+        return next((request for request in self._jobs.values() if _is(request.id, id)), None)
+
+    def cancel(self, id: RequestId) -> None:
+        """The client does not want it any more: stop it, and answer so."""
+        for job, request in self._jobs.items():
+            if _is(request.id, id):
+                job.cancel()
 
     # ── we speak ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -169,6 +191,10 @@ class Peer:
         self._send(_encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
         try:
             return await future
+        except asyncio.CancelledError:
+            if self._withdraw is not None:
+                self.notify(self._withdraw, {"requestId": id})
+            raise
         finally:
             self._asked.pop(id, None)
 
@@ -234,6 +260,11 @@ def notification(method: str, params: dict[str, Any]) -> bytes:
 def bare(line: bytes) -> bytes:
     """A message of ours without its `jsonrpc` member, which always comes first."""
     return b"{" + line.removeprefix(_HEAD) if line.startswith(_HEAD) else line
+
+
+def _is(one: RequestId | None, other: RequestId) -> bool:
+    # By its type too: True is equal to 1.
+    return type(one) is type(other) and one == other
 
 
 def _headed(message: Any) -> Any:

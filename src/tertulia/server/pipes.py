@@ -14,6 +14,8 @@ from io import FileIO
 from typing import cast
 
 CHUNK_BYTES = 64 * 1024
+PATIENCE_S = 2.0
+"""How long a client that reads nothing is waited for in the end."""
 
 
 async def chunks(source: int) -> AsyncGenerator[bytes, None]:

@@ -20,6 +20,8 @@ class Shelf:
 
     def __init__(self, session: Callable[[], Awaitable[Session]]) -> None:
         self._session = session
+        self._watchers: list[Callable[[], None]] = []
+        self._followed: Session | None = None
 
     async def resources(self) -> Sequence[ServedResource]:
         """Those that are open, root first."""
@@ -35,3 +37,24 @@ class Shelf:
         conversation = session.conversation(uri.removeprefix(PREFIX))
         entries = await conversation.history()
         return msgspec.json.encode({"conversation": conversation.info, "entries": entries}).decode()
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Whenever a conversation is opened, closed or called something else."""
+        self._watchers.append(changed)
+        return lambda: self._watchers.remove(changed)
+
+    def follow(self, session: Session) -> None:
+        """This one's conversations stand here from now on.
+
+        Not by its events: who reads those keeps a session from being closed when nobody uses it.
+        """
+        before, self._followed = self._followed, session
+        session.parts.conversations.listed = self._changed
+        if before is not None:
+            self._changed()
+
+    def _changed(self) -> None:
+        # One that closes takes its conversations along, and may come back with all of them.
+        if self._followed is not None and not self._followed.parts.conversations.closed:
+            for changed in list(self._watchers):
+                changed()

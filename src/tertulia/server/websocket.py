@@ -6,6 +6,7 @@ A client that goes away stops nothing. What it began goes on, and whoever connec
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tertulia.scheduler.nursery import Nursery
@@ -67,11 +68,15 @@ async def _read(websocket: WebSocket, connection: Connection) -> None:
 
 async def _early(websocket: WebSocket) -> Any:
     """What a client says that has no session yet. Waiting for nothing has an end."""
+    from starlette.websockets import WebSocketDisconnect
+
     try:
         async with asyncio.timeout(INITIALIZE_S):
             return await websocket.receive()
     except TimeoutError:
-        await websocket.close(_POLICY, "no initialize")
+        # It may have gone in that very moment.
+        with suppress(WebSocketDisconnect):
+            await websocket.close(_POLICY, "no initialize")
         return {"type": "websocket.disconnect"}
 
 

@@ -29,9 +29,9 @@ class AcpBackends:
 
     def make(self, name: str, definition: AcpDefinition, environment: Mapping[str, str], system: SystemPart) -> Backend:
         """One of them, for all conversations of the session. `environment`: all that its program gets."""
-        place, door = self._workshop.place, self._door
+        place = self._workshop.place
         executor = AcpExecutor(name, definition, self._workshop.sandbox, environment, self._nursery.start)
-        self._workshop.guests.add(executor)
+        self._workshop.guests.add(executor, name)
         return ForeignAgent(
             executor,
             self._continuity,
@@ -39,6 +39,6 @@ class AcpBackends:
             roots=lambda rights: place.confinement(rights).writable_roots,
             system=system,
             server=self._standing.open,
-            variables=lambda talk: {} if door.parts is None else door.parts.agency.environment(talk.id),
+            variables=self._door.variables,
             host=lambda floor: GuestHost(floor, place, name),
         )

@@ -22,7 +22,7 @@ from tertulia.context.agent import AgentInstanceMeta
 from tertulia.context.canvas import Canvas, CanvasStore
 from tertulia.context.injector import SessionContextInjector
 from tertulia.context.internal_calls import AuditRecord, InternalTools
-from tertulia.context.offers import McpServer, McpServerStdio
+from tertulia.context.offers import Handler, InternalCall, McpServer, McpServerStdio
 from tertulia.context.provider import SessionContext
 from tertulia.context.tokens import SessionTokenStore
 from tertulia.conversation.agent import Addition, Agent
@@ -92,7 +92,8 @@ class Agency:
         self._tokens = SessionTokenStore(clock, redactor=redactor)
         self._clean_event = redactor.event_cleaner()
         self.canvases = CanvasStore(self._drawn, clock, redactor.without_tokens)
-        self.internal = InternalTools(self._tokens, self._note, self.canvases.handlers(), clock=clock)
+        drawing = {method: _kept(handler, bus) for method, handler in self.canvases.handlers().items()}
+        self.internal = InternalTools(self._tokens, self._note, drawing, clock=clock)
         self.door = InternalDoor(door_at, self.internal, nursery)
         self.audit: deque[AuditRecord] = deque(maxlen=_KEPT_AUDITS)
         """The last calls of internal tools, oldest first."""
@@ -284,6 +285,17 @@ def _because(cause: _Cause) -> Generator[None]:
         yield
     finally:
         _CAUSE.reset(former)
+
+
+def _kept(handler: Handler, bus: EventBus) -> Handler:
+    """The same, answered when what it changed is written down: whoever draws faster than that waits."""
+
+    async def act(call: InternalCall, arguments: dict[str, Any]) -> Any:
+        answer = await handler(call, arguments)
+        await bus.flush()
+        return answer
+
+    return act
 
 
 def _shown(drawn: Drawn | None) -> tuple[Canvas | None, int]:

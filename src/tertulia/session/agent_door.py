@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tertulia.conversation.floor import Floor
+from tertulia.conversation.talk import Talk
 from tertulia.errors import UnsupportedByBackend
 from tertulia.mcp.broker import Broker, load_sdk
 from tertulia.mcp.lines import Lines
@@ -39,7 +40,11 @@ _WORTH_IT = ("mcp", "injector")
 _SOURCES = (*_WORTH_IT, "conv")
 _LOOKING = frozenset({"conv_list", "conv_history"})
 MAX_LINE = 16 * 1024 * 1024
+MAX_CLIENTS = 32
+"""An agent and its own helpers, and no crowd."""
 _PARTING_S = 1.0
+_STOP_S = 0.25
+"""For calls under way when the task is over: with what its program was given it must stay below a second."""
 INSTRUCTIONS = "The tools of the conversation that you work for. A refusal is JSON with `code` and `reason`."
 
 
@@ -52,6 +57,10 @@ class AgentDoor:
     def serve(self, parts: Parts) -> None:
         """The session stands."""
         self.parts = parts
+
+    def variables(self, talk: Talk) -> dict[str, str]:
+        """With these the agent, and what it starts, can call back with `tertulia internal`. Not to be shown."""
+        return {} if self.parts is None else self.parts.agency.environment(talk.id)
 
     @asynccontextmanager
     async def open(self, floor: Floor) -> AsyncGenerator[tuple[str, ...]]:
@@ -126,6 +135,9 @@ class Clients:
         """One of them, until it is gone."""
         task = asyncio.current_task()
         assert task is not None
+        if len(self._tasks) >= MAX_CLIENTS:
+            writer.transport.abort()
+            return
         self._tasks.add(task)
         try:
             await _serve(self._broker, reader, writer)
@@ -142,7 +154,7 @@ class Clients:
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks, timeout=_PARTING_S)
+            await asyncio.wait(tasks, timeout=_STOP_S)
 
 
 async def _serve(broker: Broker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

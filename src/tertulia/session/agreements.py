@@ -69,6 +69,18 @@ def agreed(talk: Talk, narrowed: Sequence[Narrowed]) -> Agreed:
     )
 
 
+def with_rights_of(then: Agreed | None, now: Agreed) -> Agreed:
+    """The terms of now, but with the rights that were agreed then; what is stored stays as strict as it has become."""
+    if then is None:
+        return now
+    storage = {name: {"storage_policy": told["storage_policy"]} for name, told in now.rights.items()}
+    return replace(
+        now,
+        rights={name: {**told, **storage.get(name, {})} for name, told in then.rights.items()},
+        terms={**now.terms, **({"roots": then.terms["roots"]} if "roots" in then.terms else {})},
+    )
+
+
 def read_agreement(record: Agreed) -> Agreement:
     """The same, read back. Directories that were not stored may not be written. StorageError for nonsense."""
     told = dict(record.terms)

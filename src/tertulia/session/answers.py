@@ -8,6 +8,7 @@ import msgspec
 
 from tertulia.policy.grants import Grant
 from tertulia.policy.narrowing import Narrowed
+from tertulia.protocol.by_name import ByName
 from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
 from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
@@ -16,13 +17,8 @@ from tertulia.protocol.usage import Usage
 from tertulia.scheduler.reply import Failure, Reply, Status
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """The root of all answers. `answer.field` and `answer["field"]` are the same."""
-
-    def __getitem__(self, key: str) -> Any:
-        if key not in self.__struct_fields__:
-            raise KeyError(key)
-        return getattr(self, key)
+class Answer(ByName, frozen=True, gc=True):
+    """The root of all answers."""
 
 
 class SessionInfo(Answer, frozen=True):
@@ -35,7 +31,7 @@ class SessionInfo(Answer, frozen=True):
     policy: dict[str, Any]
     model: str
     mcp: list[dict[str, Any]]
-    narrowed: list[Narrowed] = []
+    narrowed: list[Narrowed] = msgspec.field(default_factory=list[Narrowed])
 
 
 class ServerInfo(Answer, frozen=True):
@@ -46,9 +42,10 @@ class ServerInfo(Answer, frozen=True):
 
 
 class Initialized(SessionInfo, frozen=True, kw_only=True):
-    """`initialize`: the connection's own session, and who serves it."""
+    """`initialize`: the connection's own session, who serves it, and what that can do."""
 
     server: ServerInfo
+    capabilities: dict[str, bool]
 
 
 class Subscribed(Answer, frozen=True):

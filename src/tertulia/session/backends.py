@@ -88,6 +88,7 @@ def backends_for(settings: Settings, environment: Environment, workshop: Worksho
             roots=lambda rights: workshop.place.confinement(rights).writable_roots,
             system=_additions,
             server=backends.door.open if definition.server else no_server,
+            variables=backends.door.variables,
         )
 
     for name, definition in executors_from_wire(settings.executors).items():

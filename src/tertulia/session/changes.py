@@ -5,16 +5,19 @@ from __future__ import annotations
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from tertulia.conversation.context import NATIVE
 from tertulia.conversation.settings import Settled
 from tertulia.conversation.talk import Talk
 from tertulia.errors import AgentError
 from tertulia.protocol.ids import ItemId, new_conversation_id
 from tertulia.protocol.inputs import AgentSpec, NewConversation, SetContext
 from tertulia.session.parts import Parts
+from tertulia.session.working_directory import check_directory
 
 
 async def open_talk(parts: Parts, spec: NewConversation) -> tuple[Talk, Settled]:
     """A new conversation. What the journal refuses has not happened."""
+    check_directory(spec.cwd)
     # Whoever names tools means those that are about to be there.
     await parts.servers.settle()
     if spec.agent is UNSET or spec.agent is None:
@@ -32,6 +35,8 @@ async def _open_agent(parts: Parts, spec: NewConversation, agent: AgentSpec) -> 
     rights = conversations.check_child(replace(spec, agent=UNSET, mcp_tool_allowlist=UNSET), above)
     conversation = new_conversation_id()
     cwd = spec.cwd if isinstance(spec.cwd, str) else above.terms.cwd
+    if isinstance(spec.backend, str) and agent.backend_type == NATIVE:
+        agent = replace(agent, backend_type=spec.backend)
     arrival = await parts.agency.prepare(conversation, agent, cwd, rights.storage_policy)
     try:
         talk, settled = conversations.open(spec, arrival)
@@ -60,6 +65,7 @@ async def _commit_birth(parts: Parts, talk: Talk) -> None:
 
 async def change_talk(parts: Parts, talk: Talk, asked: SetContext) -> Settled:
     """New terms. Where the journal refuses them the former ones hold again; what was said about them stays said."""
+    check_directory(asked.cwd)
     await parts.servers.settle()
     conversations = parts.conversations
     former, title, cuts = talk.terms, talk.title, conversations.narrowed(talk)
@@ -72,4 +78,7 @@ async def change_talk(parts: Parts, talk: Talk, asked: SetContext) -> Settled:
     if former.wire is not settled.terms.wire and talk.task is None:
         # One that a running task may still be reading from goes with the session.
         conversations.release(former)
+    if former.backend != settled.terms.backend and talk.task is None:
+        # One that still works for it is told when its task is over.
+        await parts.workshop.guests.take_leave(talk.id, former.backend)
     return settled

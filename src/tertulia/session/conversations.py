@@ -28,6 +28,7 @@ from tertulia.protocol.inputs import ContextFields, NewConversation, SetContext,
 from tertulia.protocol.records import Forked
 from tertulia.session.agreements import agreed
 from tertulia.session.notary import Arrival, Deed, Notary
+from tertulia.session.pins import pinned
 from tertulia.session.tombstones import Tombstones
 from tertulia.tools.tool import Rounds
 
@@ -61,6 +62,10 @@ class Conversations:
         """For terms that nobody runs under any more."""
         self.departed: Callable[[ConversationId], None] = lambda conversation: None
         """Told of each that is gone, in whatever way."""
+        self.listed: Callable[[], None] = lambda: None
+        """Told whenever the list is another, or a title in it."""
+        self.settled: Callable[[Talk], None] = lambda talk: None
+        """Told whenever one has terms, or other ones."""
         self.closed = False
         """The session closes: nothing is opened or changed any more, what is there may still be read."""
         self.root_id = root_id
@@ -144,9 +149,14 @@ class Conversations:
         title = _title(asked, talk.title)
         settled = self._notary.changed(talk, asked)
         talk.adopt(settled.terms)
-        talk.title = title
+        if title != talk.title:
+            talk.title = title
+            self.listed()
         # After what was said on account of it: a stricter policy takes that along.
         self._agree(talk, _cuts(self.narrowed(talk), settled, asked))
+        if asked.refresh_mcp_view and not talk.terms.context.mcp_view.pins:
+            # What was pinned holds no longer, and nothing has taken its place.
+            talk.note(pinned(talk))
         changed = [name for name in ContextFields.__struct_fields__ if getattr(asked, name) is not UNSET]
         scope = Scope("", talk.id)
         self._bus.publish(ConversationContextChanged(changed), scope)
@@ -175,6 +185,7 @@ class Conversations:
         refused = talk.terms
         talk.adopt(terms)
         talk.title = title
+        self.listed()
         self._agree(talk, narrowed)
         if refused.wire is not terms.wire:
             self.release(refused)
@@ -183,6 +194,7 @@ class Conversations:
         """The conversation is gone: its id answers `closed` from now on. `forced` is None where nobody heard of it."""
         del self._open[talk.id]
         self.departed(talk.id)
+        self.listed()
         self._notary.release(talk.terms)
         self._narrowed.pop(talk.id, None)
         if forced is not None:
@@ -212,6 +224,7 @@ class Conversations:
 
     def _admit(self, talk: Talk, scope: Scope) -> None:
         self._open[talk.id] = talk
+        self.listed()
         opened = ConversationOpened(talk.parent_id, talk.title, talk.terms.wire.name, talk.terms.backend)
         self._bus.publish(opened, scope)
 
@@ -220,6 +233,9 @@ class Conversations:
         if narrowed:
             self._narrowed[talk.id] = narrowed
         talk.note(agreed(talk, narrowed))
+        self.settled(talk)
+        if talk.terms.context.mcp_view.pins:
+            talk.note(pinned(talk))
 
     def _check_room(self, promised: int = 0) -> None:
         _refuse_if(self.closed)

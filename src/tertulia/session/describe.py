@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any, cast, get_args
 
 from msgspec.structs import asdict
@@ -38,6 +39,13 @@ from tertulia.session.parts import Parts
 from tertulia.version import __version__
 
 PROTOCOL_VERSION = "1"
+
+_ALWAYS = ("approvals", "canvas", "delegation", "elicitations", "fork", "replay", "resume", "storage_policies")
+
+
+def capabilities() -> dict[str, bool]:
+    """What a client may rely on, whatever the versions say. A name that is not there is a no."""
+    return {**dict.fromkeys(_ALWAYS, True), "mcp": find_spec("mcp") is not None}
 
 
 def policy(rights: Rights) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tertulia.events.clock import Clock, SystemClock
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.protocol.events import ConversationOpened, SessionConfigured
 from tertulia.protocol.ids import ItemId, SessionId, new_conversation_id, new_session_id
-from tertulia.protocol.records import Agreed, Said
+from tertulia.protocol.records import MCP_PINS, Agreed, Noted, Said
 from tertulia.rollout.index import find_files
 from tertulia.rollout.reader import SqliteReader
 from tertulia.rollout.reading import Reader
@@ -49,7 +49,7 @@ async def fork_session(
     talk = _find(past, session_id, conversation_id)
     assert talk.agreed is not None, "it was found by that"
     pieces = _up_to(talk, at)
-    fork = _Fork(talk.agreed, talk.agreed_at, clock)
+    fork = _Fork(talk.agreed, talk.agreed_at, talk.notes.get(MCP_PINS), clock)
     # An hour ago is when it was said, also in the copy: nothing lives longer for having been copied.
     await fork.write(pieces, talk if at is None else None, environment, settings)
     return fork.session_id
@@ -99,11 +99,12 @@ class _Then:
 class _Fork:
     """The session that is being made."""
 
-    def __init__(self, agreed: Agreed, agreed_at: float, clock: Clock) -> None:
+    def __init__(self, agreed: Agreed, agreed_at: float, pins: Noted | None, clock: Clock) -> None:
         self.session_id = new_session_id()
         self._root_id = new_conversation_id()
         self._agreed = agreed
         self._agreed_at = agreed_at
+        self._pins = pins
         self._terms: Agreement = read_agreement(agreed)
         self._clock = _Then(clock)
 
@@ -118,6 +119,8 @@ class _Fork:
             bus.publish(self._configured(own))
             self._clock.moment = self._agreed_at
             journal.keep(self._agreement())
+            if self._pins is not None:
+                journal.keep(replace(self._pins, conversation_id=self._root_id))
             for piece in pieces:
                 self._clock.moment = piece.ts
                 journal.keep(Said(self._root_id, piece.items, piece.pinned, piece.seed))

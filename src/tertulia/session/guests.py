@@ -23,14 +23,22 @@ class Guests:
 
     def __init__(self) -> None:
         self._all: list[Guest] = []
+        self._agents: dict[str, Guest] = {}
 
-    def add(self, guest: Guest) -> None:
-        """One more."""
+    def add(self, guest: Guest, backend: str | None = None) -> None:
+        """One more. `backend`: the agent that it is, if it is one."""
         self._all.append(guest)
+        if backend is not None:
+            self._agents[backend] = guest
 
     async def forget(self, conversation: str) -> None:
         """The conversation is closed."""
         await asyncio.gather(*(guest.forget(conversation) for guest in self._all))
+
+    async def take_leave(self, conversation: str, backend: str) -> None:
+        """The conversation has another agent now."""
+        if backend in self._agents:
+            await self._agents[backend].forget(conversation)
 
     async def close(self) -> None:
         """The session is."""

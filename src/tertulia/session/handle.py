@@ -90,7 +90,7 @@ class Conversation:
         )
         scheduler = self._parts.scheduler
         chain = submission.submit(scheduler, self._parts.conversations.find(self.id), asked)
-        return await submission.answer(scheduler, chain)
+        return self._parts.agency.cleaned(await submission.answer(scheduler, chain))
 
     async def stream(
         self,
@@ -167,7 +167,8 @@ class Conversation:
         asked = parse(HistoryOf, {"conversation_id": self.id, "limit": limit})
         if asked.limit is not None and asked.limit < 1:
             raise InvalidParams(f"limit must be a whole number of at least 1, not {limit}")
-        return describe.history(self._parts.conversations.find(self.id), asked.limit)
+        said = describe.history(self._parts.conversations.find(self.id), asked.limit)
+        return [self._parts.agency.cleaned(entry) for entry in said]
 
     def tools(self) -> list[ToolInfo]:
         """What the model is offered now, in the order it is offered."""

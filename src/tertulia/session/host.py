@@ -6,6 +6,7 @@ import asyncio
 
 from tertulia.errors import Closed, Limit, NotFound
 from tertulia.events.clock import SystemClock
+from tertulia.rollout.files import is_session_id
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.servers import Basement
 from tertulia.session.session import Session
@@ -46,7 +47,9 @@ class Host:
         return session
 
     async def resume(self, session_id: str, settings: Settings | None = None) -> Session:
-        """A session of the past, running again; the same one if it runs here already."""
+        """A session of the past, running again; the same one if it runs here already. NotFound for any other id."""
+        if not is_session_id(session_id):
+            raise NotFound(f"session not found: {session_id[:64]!r}")
         while (coming := self._coming.get(session_id)) is not None:
             # Two clients that come back at once mean one session, and its file lets only one of them open it.
             await coming.wait()
@@ -85,8 +88,8 @@ class Host:
         raise NotFound(f"session not found: {session_id[:64]!r}")
 
     def was_closed(self, session_id: str) -> bool:
-        """Whether there was a session of that id."""
-        return session_id in self._gone
+        """Whether there was a session of that id, and it has not come back."""
+        return session_id in self._gone and session_id not in self._sessions
 
     def sessions(self) -> list[Session]:
         """All of them, by start."""

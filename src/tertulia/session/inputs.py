@@ -19,7 +19,8 @@ _FREE = frozenset({"previous_result", "output_schema", "arguments", "model"})
 def parse(kind: type[T], values: Mapping[str, Any]) -> T:
     """An input of that kind; InvalidParams names the field that is wrong, missing or unknown."""
     try:
-        return msgspec.convert(snake(values), kind)
+        # From attributes too: from Python an agent may be described by an `AgentInstanceMeta`.
+        return msgspec.convert(snake(values), kind, from_attributes=True)
     except msgspec.ValidationError as error:
         raise InvalidParams(_plain(str(error))) from None
     except UnicodeEncodeError:

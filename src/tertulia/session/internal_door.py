@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from tertulia.context.internal_calls import InternalTools
-from tertulia.errors import AgentError, Busy, InvalidParams
+from tertulia.errors import AgentError, Busy, Internal, InvalidParams
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.internal_words import MAX_LINE, Asking, Knock, Told
 from tertulia.session.private_place import is_ours, listening_at, peer, private_directory, short_path
@@ -81,16 +81,30 @@ class InternalDoor:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, process: int) -> None:
         try:
-            if self._clients > MAX_CLIENTS:
-                raise Busy(f"{MAX_CLIENTS} programs are calling already", retry_after_s=1)
-            token = (await _line(reader, Knock)).token
-            owner = self._internal.validate_token(token)
-            await _say(writer, Told({"agent_name": owner.agent_name, "session_id": owner.session_id}))
-            asked = await _line(reader, Asking)
-            answer = await self._internal.call(token, asked.tool, asked.arguments, source="cli", pid=process)
-            await _say(writer, Told(answer))
+            token, asked = await self._asked(reader, writer)
         except AgentError as error:
-            await _say(writer, Told(error={"code": error.code, "message": error.message}))
+            await _say(writer, _refusal(error))
+            return
+        told = _refusal(Internal(f"{asked.tool!r:.80} broke down"))
+        try:
+            told = Told(await self._internal.call(token, asked.tool, asked.arguments, source="cli", pid=process))
+        except AgentError as error:
+            told = _refusal(error)
+        finally:
+            # Also after what no tool should raise, which goes on into the log.
+            await _say(writer, told)
+
+    async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[object, Asking]:
+        if self._clients > MAX_CLIENTS:
+            raise Busy(f"{MAX_CLIENTS} programs are calling already", retry_after_s=1)
+        token = (await _line(reader, Knock)).token
+        owner = self._internal.validate_token(token)
+        await _say(writer, Told({"agent_name": owner.agent_name, "session_id": owner.session_id}))
+        return token, await _line(reader, Asking)
+
+
+def _refusal(error: AgentError) -> Told:
+    return Told(error={"code": error.code, "message": error.message})
 
 
 async def _line(reader: asyncio.StreamReader, kind: type[T]) -> T:

@@ -27,6 +27,7 @@ from tertulia.models.http_wire import HttpWire
 from tertulia.models.local import LocalWire
 from tertulia.models.messages import MessagesWire
 from tertulia.models.responses import ResponsesWire
+from tertulia.models.script import fail
 from tertulia.models.scripted import ScriptedModel
 from tertulia.models.wire import Wire
 from tertulia.policy.doors import Doors
@@ -44,10 +45,12 @@ from tertulia.session.settings import Settings
 from tertulia.session.workshop import Workshop
 from tertulia.tools.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
 from tertulia.tools.conv import conv_tools
+from tertulia.tools.editor import EditorView
 from tertulia.tools.function import FunctionTool
 from tertulia.tools.local_shell import LocalShell
 from tertulia.tools.mcp import McpTool
 from tertulia.tools.plan import UpdatePlan
+from tertulia.tools.read_file import ReadFile
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.shell import PLAIN, Shell
 from tertulia.tools.terminal import ExecCommand, WriteStdin
@@ -80,6 +83,8 @@ class Models:
             return cast(Wire, model)
         provider_name, _, name = model.partition("/")
         match provider_name:
+            case "scripted" if name == "inline":
+                return _gone(model)
             case "scripted" if name:
                 return ScriptedModel.tour() if name == "tour" else ScriptedModel.from_file(name)
             case "local" if name:
@@ -93,6 +98,12 @@ class Models:
         at = locate(model, self._providers, self._environment.variables)
         provider = replace(at.provider, context_window=at.context_window)
         return _WIRES[provider.wire](at.provider_name, at.model, provider, self._environment.variables.get)
+
+
+def _gone(model: str) -> Wire:
+    """Stands for a model that was an object of another program: all that a session has of it is its name."""
+    why = f"{model} was an object of the program that began this session, and is gone with it; name another model"
+    return ScriptedModel([fail(why)], name=model, repeat=True)
 
 
 class Foundation(msgspec.Struct, frozen=True, eq=False):
@@ -132,18 +143,22 @@ def toolbox_for(
     remote: Callable[[ToolSpec, ConversationId], Tool],
 ) -> Toolbox:
     """All tools of a session: ours, then the application's."""
-    own = (*_command_tools(workshop), UpdatePlan(), WebSearch(), *conv_tools(directory))
+    editor = None if settings.buffers is None else EditorView(workshop.place, settings.buffers)
+    own = (*_command_tools(workshop, editor), UpdatePlan(), WebSearch(), *conv_tools(directory))
     return Toolbox(ToolRegistry([*own, *map(_as_tool, settings.tools)]), {"default": PLAIN}, remote)
 
 
-def _command_tools(workshop: Workshop) -> tuple[Tool, ...]:
+def _command_tools(workshop: Workshop, editor: EditorView | None) -> tuple[Tool, ...]:
     place, terminals = workshop.place, workshop.terminals
     patch = ApplyPatch(
         lambda argv, stdin, call: place.confined(argv, stdin, MAX_ANSWER_BYTES, call),
         lambda text, plan, call: place.approve_patch(text, len(plan.summary), call),
+        editor,
     )
     shells = (Shell(place, patch), LocalShell(place, patch))
-    return (*shells, ExecCommand(place, terminals, patch), WriteStdin(place, terminals), patch, ViewImage(place))
+    files = () if editor is None else (ReadFile(editor),)
+    commands = (*shells, ExecCommand(place, terminals, patch), WriteStdin(place, terminals))
+    return (*commands, patch, ViewImage(place), *files)
 
 
 def agency_for(base: Foundation, servers: SessionServers, workshop: Workshop) -> Agency:

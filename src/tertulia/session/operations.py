@@ -23,6 +23,7 @@ from tertulia.session.inputs import parse, snake
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings
 from tertulia.session.shutdown import close_conversation
+from tertulia.session.working_directory import check_directory
 from tertulia.session.workshop import workspace_of
 
 _SESSION_RIGHTS = ("approval_policy", "sandbox", "network", "writable_roots", "storage_policy")
@@ -294,6 +295,7 @@ async def _run(operation: Operation, host: Host, session: Session | None, asked:
 
 def _narrowed_settings(base: Settings, asked: i.SessionFields) -> tuple[Settings, tuple[Narrowed, ...]]:
     """The server's settings, narrowed by what a client asked for; a client never widens them."""
+    check_directory(asked.cwd)
     ceiling = base.rights()
     if ceiling.writable_roots is None:
         # Unless the server's owner said so, no root above the workspace: "/" must not count as narrower than unsaid.

@@ -16,6 +16,7 @@ from tertulia.mcp.dot_mcp import read_dot_mcp
 from tertulia.mcp.written import WrittenServer
 from tertulia.policy.narrowing import Narrowed, Rights, narrow
 from tertulia.sandbox.nested import protected_part
+from tertulia.sandbox.stubs import is_stub
 from tertulia.session.setting_values import check_name, parse, parse_limits
 
 
@@ -50,7 +51,7 @@ def find_project_files(cwd: Path, user_home: Path) -> list[Path]:
         if folder == user_home:
             break
         folders.append(folder)
-        if (folder / ".git").exists():
+        if (folder / ".git").exists() and not is_stub(folder / ".git"):
             break
     else:
         # Not in a repository and not at home: what lies above may be anybody's, /tmp for one.

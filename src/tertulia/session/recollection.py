@@ -9,15 +9,23 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tertulia.conversation.bond import BOND
 from tertulia.errors import StorageError
 from tertulia.events.bus import Scope
 from tertulia.protocol import events as e
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
-from tertulia.protocol.records import Agreed, Drawn, Ended, Forked, Queued, Record, Rewritten, Said, Submitted
+from tertulia.protocol.records import Agreed, Drawn, Ended, Forked, Noted, Queued, Record, Rewritten, Said, Submitted
 from tertulia.protocol.storage import StoragePolicy, still_binding
-from tertulia.protocol.tool_events import PlanUpdate, ToolCallBegin, ToolCallEnd
+from tertulia.protocol.tool_events import (
+    ApprovalRequest,
+    ApprovalResolved,
+    ExecCommandBegin,
+    PlanUpdate,
+    ToolCallBegin,
+    ToolCallEnd,
+)
 from tertulia.protocol.usage import NO_USAGE, Usage
 from tertulia.rollout.reading import Line
 
@@ -58,12 +66,22 @@ class PastTalk:
         """Answered, and not yet said."""
         self.ended_at: dict[CallId, float] = {}
         self.begun: dict[CallId, Begun] = {}
-        """Calls that were handled and have no end."""
+        """Calls that were handled and have no end, nor an output that was said."""
+        self.answered: dict[CallId, Begun] = {}
+        """Calls whose output was said in the last task before their end was told."""
+        self.ran = False
+        """Whether a command of the call that was begun last has started."""
+        self.asks = False
+        """Whether the one call that was begun waits for a person's answer, and nothing of it has started."""
         self.plan: PlanUpdate | None = None
         self.plan_at = 0.0
         """When it was first told; telling it again makes it no younger."""
         self.drawn: Drawn | None = None
         """The last of its canvas."""
+        self.notes: dict[str, Noted] = {}
+        """The last under each name."""
+        self.bond_is_stale = False
+        """Whether the history was rewritten since that of its bond."""
         self.closed = False
         self.told = False
         """Whether anybody heard of it: what the journal refused was never there."""
@@ -122,6 +140,14 @@ class Recollection:
             raise StorageError("the record does not say how the session began; what is left can be exported")
         return self.session_id, self.root_id
 
+    def without_end(self, talk: PastTalk) -> dict[CallId, Begun]:
+        """The calls of a conversation whose end nobody was told, as far as can be known.
+
+        Where no task is unfinished, the end of a call that was answered has been told: some policies do not keep it.
+        """
+        unfinished = any(task.scope.conversation_id == talk.id for task in self.unfinished.values())
+        return {**talk.begun, **talk.answered} if unfinished else talk.begun
+
     def read(self, lines: Iterable[Line]) -> Recollection:
         """Take in all lines; itself."""
         for line in lines:
@@ -139,9 +165,7 @@ class Recollection:
         talk.active = line.ts
         match record:
             case Agreed():
-                if talk.agreed is not None:
-                    talk.kept_by = still_binding(talk.kept_by, talk.agreed.storage, record.storage)
-                talk.agreed, talk.agreed_at = record, line.ts
+                _agree(talk, record, line)
             case Forked(source=source, items=count):
                 origin = self._talk(source)
                 talk.pieces, talk.kept_by = first_items(count, origin.pieces), origin.kept_by
@@ -152,11 +176,15 @@ class Recollection:
             case Queued(message=message):
                 talk.queued[message.id] = message
             case Rewritten():
+                talk.bond_is_stale = True
                 _rewrite(talk, record, line)
             case Submitted():
                 self._submit(record, line)
             case Drawn():
                 talk.drawn = record
+            case Noted(name=name):
+                talk.notes[name] = record
+                talk.bond_is_stale = talk.bond_is_stale and name != BOND
             case _:
                 pass
 
@@ -167,6 +195,8 @@ class Recollection:
                 talk.queued.pop(item.id, None)
             elif isinstance(item, ToolOutput):
                 talk.ended.pop(item.call_id, None)
+                if (begun := talk.begun.pop(item.call_id, None)) is not None:
+                    talk.answered[item.call_id] = begun
 
     def _submit(self, submitted: Submitted, line: Line) -> None:
         scope = Scope("", submitted.conversation_id, submitted.task_id, submitted.trace_id)
@@ -193,20 +223,17 @@ class Recollection:
             case e.TaskStarted() if event.task_id is not None:
                 self.unfinished[event.task_id] = PastTask(scope, line.n)
                 talk.tasks += 1
+                talk.answered.clear()
             case e.TaskComplete() | e.TurnAborted() if event.task_id is not None:
                 self.unfinished.pop(event.task_id, None)
             case e.ConversationOpened():
                 talk.told = True
             case e.ConversationClosed():
                 talk.closed = True
-            case ToolCallBegin(call_id=call_id, name=name):
-                talk.begun[call_id] = Begun(name, scope, line.n)
-            case ToolCallEnd():
-                talk.begun.pop(_ended_call(talk, event, event.data, line), None)
             case PlanUpdate() if event.data != talk.plan:
                 talk.plan, talk.plan_at = event.data, line.ts
             case _:
-                pass
+                _hear_of_a_call(talk, event, scope, line)
         talk.active = line.ts
 
     def _talk(self, id: ConversationId) -> PastTalk:
@@ -216,12 +243,37 @@ class Recollection:
         return talk
 
 
+def _agree(talk: PastTalk, agreed: Agreed, line: Line) -> None:
+    if talk.agreed is not None:
+        talk.kept_by = still_binding(talk.kept_by, talk.agreed.storage, agreed.storage)
+    talk.agreed, talk.agreed_at = agreed, line.ts
+    talk.notes.pop(BOND, None)
+
+
+def _hear_of_a_call(talk: PastTalk, event: Event, scope: Scope, line: Line) -> None:
+    match event.data:
+        case ToolCallBegin(call_id=call_id, name=name):
+            talk.begun[call_id] = Begun(name, scope, line.n)
+            talk.ran = talk.asks = False
+        case ToolCallEnd():
+            ended = _ended_call(talk, event, event.data, line)
+            talk.begun.pop(ended, None)
+            talk.answered.pop(ended, None)
+        case ExecCommandBegin():
+            talk.ran = True
+        case ApprovalRequest() | ApprovalResolved():
+            talk.asks = isinstance(event.data, ApprovalRequest) and not talk.ran and len(talk.begun) == 1
+        case _:
+            pass
+
+
 def _ended_call(talk: PastTalk, event: Event, end: ToolCallEnd, line: Line) -> CallId:
-    """The call that an end is of. One told by a later process, its text not stored, has lost the call's id."""
+    """The call that an end is of. One told by a later task or process, its text not stored, has lost the call's id."""
     if end.call_id in talk.begun or not line.missing:
         return end.call_id
+    answered = (id for id, begun in talk.answered.items() if begun.name == end.name)
     alike = (id for id, begun in talk.begun.items() if (begun.name, begun.scope.task_id) == (end.name, event.task_id))
-    return next(alike, end.call_id)
+    return next(answered, next(alike, end.call_id))
 
 
 def _follow(chain: PastChain, event: Event, ts: float) -> None:

@@ -15,6 +15,7 @@ from tertulia.events.journal import Journal
 from tertulia.mcp.definition import ServerDefinition, Stdio
 from tertulia.mcp.launch import secrets_in
 from tertulia.policy.redaction import Redactor, secrets_of
+from tertulia.rollout.files import is_session_id
 from tertulia.rollout.known import Known
 from tertulia.rollout.reading import Reader
 from tertulia.rollout.recorder import Recorder
@@ -48,6 +49,8 @@ async def recall(
     session_id: str, settings: Settings, clock: Clock, environment: Environment, redactor: Redactor | None = None
 ) -> tuple[Journal, Recollection]:
     """Own the record of a session, sweep it, and read it. Busy, NotFound or StorageError, and nothing is owned."""
+    if not is_session_id(session_id):
+        raise NotFound(f"there is no session {session_id[:64]!r}: a session id is a UUID in small letters")
     store = _store(settings, session_id, clock, environment)
     if not _exists(store.place):
         raise NotFound(f"there is no session {session_id} ({store.place})")
@@ -136,4 +139,5 @@ def keep_swept(parts: Parts) -> None:
     if isinstance(parts.journal, Recorder):
         retention, conversations = retention_of(parts.settings), parts.conversations
         sweeper = Sweeper(parts.journal.store, retention, parts.clock, lambda: [t.storage for t in conversations])
+        conversations.settled = lambda talk: sweeper.hear(talk.storage)
         parts.nursery.start(sweeper.run(), "sweeper")

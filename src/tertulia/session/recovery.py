@@ -41,7 +41,7 @@ def close_what_was_open(parts: Parts, past: Recollection, restored: Sequence[Res
     for old in sorted(past.talks.values(), key=partial(_innermost, past), reverse=True):
         talk = talks.get(old.id)
         if talk is not None:
-            _close_calls(parts, old, talk)
+            _close_calls(parts, old, talk, past.without_end(old))
         _end_tasks(parts, past, old.id)
     for each in restored:
         _tell(parts, past.talks[each.talk.id], each)
@@ -62,7 +62,7 @@ def _innermost(past: Recollection, talk: PastTalk) -> int:
     return max(*tasks, *(begun.n for begun in talk.begun.values()), 0, 0)
 
 
-def _close_calls(parts: Parts, old: PastTalk, talk: Talk) -> None:
+def _close_calls(parts: Parts, old: PastTalk, talk: Talk, endless: Mapping[CallId, Begun]) -> None:
     calls = talk.history.open_call_items()
     outputs = [_output(call, old, talk.storage, parts.clock.now()) for call in calls]
     talk.say(outputs)
@@ -75,7 +75,7 @@ def _close_calls(parts: Parts, old: PastTalk, talk: Talk) -> None:
             parts.bus.publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call)), scope, call.storage)
         end = ToolCallEnd(call.call_id, call.name, output.success, output.text, False, 0)
         parts.bus.publish(end, scope, output.storage)
-    lost = {id: begun for id, begun in old.begun.items() if id not in {call.call_id for call in calls}}
+    lost = {id: begun for id, begun in endless.items() if id not in {call.call_id for call in calls}}
     _end_what_is_not_open(parts, lost, talk)
     if any(canonical(each.name) in INTERRUPTING for each in (*calls, *lost.values())):
         message = f"the chain in which conversation {talk.id} waited was dropped: the process died"
@@ -100,7 +100,7 @@ def _output(call: ToolCall, old: PastTalk, storage: StoragePolicy, now: float) -
         own = storage if known.storage is None else strictest(storage, known.storage)
         left = _left_of(own, now - old.ended_at[call.call_id])
         return known if left == own else replace(known, storage=left or HeadersOnly())
-    text = UNKNOWN if call.call_id in old.begun else INTERRUPTED
+    text = UNKNOWN if call.call_id in old.begun and not old.asks else INTERRUPTED
     return ToolOutput(new_item_id(), call.call_id, _honest(call.name, text), False, call.kind)
 
 

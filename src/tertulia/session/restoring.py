@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tertulia.conversation.agent import Agent
+from tertulia.conversation.bond import BOND, STALE, Bond, bond_from
 from tertulia.conversation.context import ConversationContext, Terms, prefs
 from tertulia.conversation.talk import Place, Talk, history_limits
 from tertulia.errors import AgentError, Internal
@@ -23,8 +24,11 @@ from tertulia.policy.narrowing import Narrowed, meet
 from tertulia.prompt.seeds import not_stored_message, seeds
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item
-from tertulia.session.agreements import Agreement, agreed, read_agreement
+from tertulia.protocol.records import MCP_PINS
+from tertulia.protocol.storage import Full
+from tertulia.session.agreements import Agreement, agreed, read_agreement, with_rights_of
 from tertulia.session.notary import Notary
+from tertulia.session.pins import FormerPins
 from tertulia.session.recollection import PastTalk, Recollection
 
 _DAMAGED = "the record of this call's result is damaged"
@@ -49,6 +53,7 @@ class Restorer:
         self._clock = clock
         self._journal = journal
         self._places: dict[ConversationId, Place] = {}
+        self._pins = FormerPins()
 
     def talks(self) -> Iterator[Restored]:
         """Every conversation that was open, the root first, then by creation. StorageError for terms of nonsense."""
@@ -71,9 +76,12 @@ class Restorer:
         talk.history.kept_by = old.kept_by
         talk.put_back(old.queued.values())
         now = agreed(talk, agreement.narrowed)
-        if now != old.agreed:
-            # Narrower than it was: the session allows less now, or another model answers.
-            talk.note(now)
+        if now == old.agreed:
+            whole = not (missing or old.bond_is_stale or self._past.damaged)
+            talk.bond = _bond(old, talk.history.revision if whole else STALE)
+        elif (lasting := with_rights_of(old.agreed, now)) != old.agreed:
+            # Less is stored than before, or another model answers. What else this life may not do, the next one may.
+            talk.note(lasting)
         return Restored(talk, agreement.narrowed, missing, warnings)
 
     def _terms(self, old: PastTalk, agreement: Agreement) -> tuple[Terms, tuple[str, ...]]:
@@ -83,7 +91,7 @@ class Restorer:
         context = ConversationContext(
             agreement.base_instructions,
             agreement.user_instructions,
-            default.context.mcp_view.with_allowlist(rights.mcp_tool_allowlist),
+            self._pins.view(old.notes.get(MCP_PINS)).with_allowlist(rights.mcp_tool_allowlist),
             prefs(rights, agreement.shell_mode, wire.family),
         )
         cwd = agreement.cwd or default.cwd
@@ -93,7 +101,8 @@ class Restorer:
     def _wire(self, old: PastTalk, agreement: Agreement) -> tuple[Wire, tuple[str, ...]]:
         """The model it spoke with; the session's, where that is what it was or where it cannot be had any more."""
         default, is_root = self._notary.default, old.id == self._past.root_id
-        if is_root or agreement.model in (self._past.model, default.wire.name):
+        # Without a name: it was that of a script's file, and a text that is not stored.
+        if is_root or agreement.model in ("", self._past.model, default.wire.name):
             return (default if is_root else self._notary.copied(default)).wire, ()
         try:
             return self._notary.find_wire(agreement.model), ()
@@ -106,6 +115,11 @@ def _agent(agreement: Agreement) -> Agent | None:
     """By name only: its providers are asked again before anybody speaks to it."""
     meta = agreement.agent
     return None if meta is None else Agent(str(meta.get("name")), str(meta.get("archetype")), meta)
+
+
+def _bond(old: PastTalk, revision: int) -> Bond | None:
+    noted = old.notes.get(BOND)
+    return None if noted is None else bond_from(noted.value, revision)
 
 
 def _history(old: PastTalk, terms: Terms) -> tuple[HistoryStore, int]:
@@ -137,4 +151,6 @@ def _history(old: PastTalk, terms: Terms) -> tuple[HistoryStore, int]:
 def _anything_stored(old: PastTalk) -> bool:
     """Whether any message of a user or the model is there, or there never was one to be stored."""
     said = [at not in piece.missing for piece in old.pieces for at, item in enumerate(piece.items) if is_message(item)]
-    return any(said) or not (said or old.tasks)
+    # A task in which nothing was said: under a policy that forgets nothing it was a compaction, or failed at once.
+    forgets = old.kept_by is not None or (old.agreed is not None and not isinstance(old.agreed.storage, Full))
+    return any(said) or not (said or (old.tasks and forgets))

@@ -68,7 +68,7 @@ class Session:
         Entering raises NotFound, Busy where another process has it open, or StorageError. Rights are those of then,
         within what the settings allow now; the model is that of then unless the settings name one.
         """
-        return cls(settings or Settings(), clock=clock, resumed=id)
+        return cls(settings or Settings(), clock=clock, resumed=str(id))
 
     async def __aenter__(self) -> Session:
         if self._closed is not None:

@@ -34,7 +34,7 @@ from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_w
 from tertulia.rollout.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
 
-PYTHON_ONLY = frozenset({"cwd", "project_servers", "providers", "tools"})
+PYTHON_ONLY = frozenset({"buffers", "cwd", "project_servers", "providers", "tools"})
 """Settings that no file can hold."""
 
 OLD_STORAGE_SWITCH = "disable_response_storage"
@@ -76,6 +76,12 @@ def _model(name: str, value: object) -> object:
     if value is None or (isinstance(value, str) and value) or hasattr(value, "stream"):
         return value
     raise InvalidParams(f"{name} must be 'provider/model' or a model wire, not {value!r}")
+
+
+def _buffers(name: str, value: object) -> object:
+    if not (hasattr(value, "text") and hasattr(value, "write")):
+        raise InvalidParams(f"{name} must be an editor's Buffers, not {type(value).__name__}")
+    return value
 
 
 def _switch(name: str, value: object) -> bool:
@@ -224,6 +230,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "acp": _tables,
     "providers": _sequence,
     "tools": _sequence,
+    "buffers": _optional(_buffers),
     "include_plan_tool": _optional(_switch),
     "include_apply_patch_tool": _optional(_switch),
     "include_conv_tools": _optional(_switch),

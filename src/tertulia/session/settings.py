@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 from msgspec.structs import asdict, force_setattr, replace
@@ -32,6 +32,9 @@ from tertulia.session.environment import Environment
 from tertulia.session.layers import Layers, merge
 from tertulia.session.project_file import apply_project_file, find_project_files, read_project_servers
 from tertulia.session.setting_values import check_name, parse, parse_limits, with_current_names
+
+if TYPE_CHECKING:
+    from tertulia.tools.editor import Buffers
 
 Table = Mapping[str, Any]
 
@@ -77,6 +80,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Context providers."""
     tools: Sequence[Any] = ()
     """Functions made tools by `@tertulia.tool`."""
+    buffers: Buffers | None = None
+    """What the user's editor has of files, where there is one; see `tools/editor.py`."""
     include_plan_tool: bool | None = None
     """False takes it from every conversation; True gives it to each that does not decline; None is the usual."""
     include_apply_patch_tool: bool | None = None

@@ -74,18 +74,37 @@ class Sweeper:
         self._action: TtlAction = retention.ttl_action
         self._clock = clock
         self._policies = policies
+        self._news = asyncio.Event()
+
+    def hear(self, policy: StoragePolicy) -> None:
+        """A conversation has this policy from now on: its texts may expire sooner than anything that was known of."""
+        if isinstance(policy, Ttl):
+            self._news.set()
 
     async def run(self) -> None:
         """Until the record is closed, or the session is."""
         due = None
         while True:
-            await asyncio.sleep(self.pause(due))
+            await self._rest(due)
             try:
                 due = (await self.sweep()).next_due
             except Closed:
                 return
             except StorageError as error:
                 _log.warning("the session could not be swept: %s", error.message)
+
+    async def _rest(self, due: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.pause(due)
+        while True:
+            self._news.clear()
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._news.wait()
+            except TimeoutError:
+                return
+            # Never later: news that keeps coming would put it off for ever.
+            until = min(until, loop.time() + self.pause(due))
 
     async def sweep(self) -> Swept:
         """Once, now."""

@@ -13,6 +13,7 @@ from tertulia.protocol.events import EventData, Warning
 from tertulia.protocol.tool_events import McpToolsChanged
 from tertulia.session.agency import Agency
 from tertulia.session.notary import Notary
+from tertulia.session.pins import pinned
 
 
 class Views:
@@ -32,7 +33,7 @@ class Views:
         self._catch_up(floor.talk, floor.publish)
 
     def begin(self, talks: Iterable[Talk]) -> None:
-        """The session has just begun: whatever is there already is no news."""
+        """The session has just begun: whatever is there already is no news, but what is not as it was is."""
         for talk in talks:
             self._catch_up(talk, partial(self._warn, talk))
 
@@ -52,16 +53,23 @@ class Views:
             self._catch_up(talk, lambda data: self._tell(talk, data))
 
     def _warn(self, talk: Talk, data: EventData) -> None:
-        if isinstance(data, Warning):
-            self._tell(talk, data)
+        match data:
+            case McpToolsChanged(withheld=[_, *_]):
+                self._tell(talk, McpToolsChanged([], [], data.withheld))
+            case Warning():
+                self._tell(talk, data)
+            case _:
+                pass
 
     def _tell(self, talk: Talk, data: EventData) -> None:
         self._bus.publish(data, Scope("", talk.id))
 
     def _catch_up(self, talk: Talk, publish: Callable[[EventData], object]) -> None:
         terms, changed, conflicts = self._notary.caught_up(talk)
-        # Nothing that was agreed on is different: the allowlist is the same, and so is all that is written down.
-        talk.terms = terms
+        # Nothing that was agreed on is different: the allowlist is the same.
+        before, talk.terms = talk.terms.context.mcp_view, terms
+        if (now := terms.context.mcp_view) is not before and now.pins != before.pins:
+            talk.note(pinned(talk))
         if changed:
             publish(McpToolsChanged(list(changed.added), list(changed.removed), list(changed.withheld)))
         for conflict in conflicts:

@@ -21,6 +21,13 @@ _CONNECTION: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
 }
 """What a connection adds to the operation set."""
 
+_SESSION_ID = {
+    "anyOf": [{"type": "string"}, {"type": "null"}],
+    "default": None,
+    "description": "the session that is meant, where it is not the connection's own",
+}
+"""What every operation takes besides: it is read before any of the types is."""
+
 
 def document() -> dict[str, Any]:
     """Everything: `operations` with `params` and `result`, `events` with their `data`, and `$defs` for all of them."""
@@ -30,6 +37,8 @@ def document() -> dict[str, Any]:
     every = list(dict.fromkeys([Event, *kinds, *event_types().values()]))
     references, definitions = msgspec.json.schema_components(every, ref_template="#/$defs/{name}")
     reference = dict(zip(every, references, strict=True))
+    for kind, _ in page.values():
+        definitions[kind.__name__]["properties"].setdefault("session_id", _SESSION_ID)
     operations: dict[str, Any] = {}
     for name, (kind, results) in page.items():
         options = [reference[each] for each in results]

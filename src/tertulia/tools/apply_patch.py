@@ -15,6 +15,7 @@ from tertulia.protocol.tool_events import PatchApplyBegin, PatchApplyEnd
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.sandbox.nested import protected_part
 from tertulia.tools import patch_disk
+from tertulia.tools.editor import EditorView, SeenFile
 from tertulia.tools.patch_plan import Plan, make_plan, touched
 from tertulia.tools.patch_text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
 from tertulia.tools.threads import in_thread
@@ -71,14 +72,16 @@ _SPEC = ToolSpec.define(
 class ApplyPatch:
     """Reads the files, computes what becomes of them, asks, and writes them if they are still the same."""
 
-    __slots__ = ("_approve", "_confined")
+    __slots__ = ("_approve", "_confined", "_editor")
     spec = _SPEC
     parallel_safe = False
     read_only = False
 
-    def __init__(self, confined: Confined, approve: Approve) -> None:
+    def __init__(self, confined: Confined, approve: Approve, editor: EditorView | None = None) -> None:
+        """`editor`: where a file may have changes that are not saved; without it the disk is all there is."""
         self._confined = confined
         self._approve = approve
+        self._editor = editor
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse what is no patch, and paths that lead away or are protected; no file is looked at yet."""
@@ -105,10 +108,38 @@ class ApplyPatch:
             return Result("No files were modified.", success=False)
         answer = await self._on_disk({"verb": "read", "paths": touched(hunks)}, call)
         files = {path: _bytes(content) for path, content in answer["files"].items()}
+        if self._editor is not None:
+            seen = await self._editor.look(touched(hunks), call)
+            unsaved = [path for path, file in seen.items() if file.unsaved() is not None]
+            if unsaved:
+                return await self._in_editor(text, hunks, unsaved[0], seen[unsaved[0]], self._editor, call)
         plan = await in_thread(make_plan, hunks, files.get)
         await self._approve(text, plan, call)
         await self._on_disk(plan.for_disk(), call)
         return Result(_success(plan))
+
+    async def _in_editor(
+        self, text: str, hunks: Sequence[Hunk], path: str, file: SeenFile, editor: EditorView, call: CallContext
+    ) -> Result:
+        """A file with changes that are not saved is changed where they are; on disk they would be in each other's way.
+
+        One file at a time: an editor cannot be made to do all of a patch or nothing.
+        """
+        if touched(hunks) != [path] or not all(isinstance(hunk, UpdateFile) for hunk in hunks):
+            raise InvalidParams(
+                f"{path} has changes in the user's editor that are not saved: it can only be updated, by a patch of "
+                "its own, or ask for it to be saved; nothing was changed"
+            )
+        try:
+            plan = await in_thread(make_plan, hunks, {path: file.unsaved()}.get)
+        except InvalidParams as error:
+            hint = "it has changes in the user's editor that are not saved, see read_file"
+            raise InvalidParams(f"{error.message} ({hint})") from None
+        await editor.approve(text, path, call)
+        exact = [await editor.write(path, file, (change.new or b"").decode(), call) for change in plan.changes]
+        note = "Done in the user's editor, with changes that were not saved there."
+        other = "" if all(exact) else " It reads differently now, formatted perhaps: read it again."
+        return Result(f"{_success(plan)}\n{note}{other}")
 
     async def _on_disk(self, request: dict[str, Any], call: CallContext) -> dict[str, Any]:
         said = await self._confined(DISK_COMMAND, msgspec.json.encode(request), call)

@@ -4,6 +4,9 @@ Run by path inside the sandbox, as `python -I patch_disk.py`: a request as JSON 
 It imports nothing of ours, follows no symbolic link anywhere, and writes no file that has changed since it was read.
 
     {"verb": "read", "paths": [PATH…]}      → {"ok": true, "files": {PATH: BASE64 or null}}
+    {"verb": "look", "paths": [PATH…], "write": BOOL}
+                                            → the same, and "trails": {PATH: NUMBERS or null}, see `trail`;
+                                              "write" refuses files that may not be written
     {"verb": "apply", "changes": [{"path", "old": SHA256 or null, "new": BASE64 or null, "like": PATH or null}…]}
                                             → {"ok": true}
     whatever was refused                    → {"ok": false, "path": PATH, "reason": TEXT}
@@ -23,12 +26,18 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_READ_BYTES = 32 * 1024 * 1024
 """Of all files of one request."""
+
+_COARSE_CLOCK = 5
+"""CLOCK_REALTIME_COARSE, by which Linux dates changes of files."""
+_TICKS = 50
+"""How often one request waits for it."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -63,6 +72,11 @@ def main() -> None:
     try:
         if request["verb"] == "read":
             answer: dict[str, Any] = {"ok": True, "files": read_all(root, request["paths"])}
+        elif request["verb"] == "look":
+            ticks = iter(range(_TICKS))
+            trails = {path: settled_trail(root, path, ticks) for path in request["paths"]}
+            access = os.O_RDWR if request["write"] else os.O_RDONLY
+            answer = {"ok": True, "files": read_all(root, request["paths"], access), "trails": trails}
         else:
             apply_all(root, request["changes"])
             answer = {"ok": True}
@@ -78,12 +92,12 @@ def main() -> None:
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_all(root: int, paths: list[str]) -> dict[str, str | None]:
+def read_all(root: int, paths: list[str], access: int = os.O_RDONLY) -> dict[str, str | None]:
     """The content of each file, or None where there is none."""
     files: dict[str, str | None] = {}
     room = MAX_READ_BYTES
     for path in paths:
-        seen = see(root, path, os.O_RDONLY)
+        seen = see(root, path, access)
         room -= 0 if seen is None else len(seen.content)
         if room < 0:
             raise RefusedError(path, f"the files of one patch may have {MAX_READ_BYTES:,} bytes in all")
@@ -114,6 +128,35 @@ def see(root: int, path: str, access: int) -> Seen | None:
 def identity(found: os.stat_result) -> tuple[int, ...]:
     """Changes with whatever happens to a file."""
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def trail(root: int, path: str) -> list[int]:
+    """What a path leads through, from below the root to the file, each with the time of its last change.
+
+    Whoever moves a part of it away, puts a link there and moves it back leaves a later time on that part. The root
+    itself no command can move, and its time is another whenever the sandbox puts something into it.
+    """
+    found: list[os.stat_result] = []
+    parts = path.split("/")
+    for count in range(1, len(parts) + 1):
+        with parent(root, "/".join(parts[:count])) as (folder, name):
+            found.append(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    return [number for each in found for number in (each.st_dev, each.st_ino, each.st_ctime_ns)]
+
+
+def settled_trail(root: int, path: str, ticks: Iterator[int]) -> list[int] | None:
+    """A trail that any change from now on would make another; None where there is no file, or no such moment."""
+    while True:
+        try:
+            found = trail(root, path)
+        except OSError:
+            return None
+        # Within one tick of the clock a second change would leave no trace.
+        if max(found[2::3]) < time.clock_gettime_ns(_COARSE_CLOCK):
+            return found
+        if next(ticks, None) is None:
+            return None
+        time.sleep(0.002)
 
 
 @contextlib.contextmanager

@@ -61,6 +61,14 @@ async def in_thread(function: Callable[..., T], *args: Any) -> T:
         raise
 
 
+def is_room() -> bool:
+    """Whether one more thread could be had now."""
+    if not _slots.acquire(blocking=False):
+        return False
+    _slots.release()
+    return True
+
+
 _left_behind: contextvars.ContextVar[list[asyncio.Future[Any]] | None] = contextvars.ContextVar(
     "left_behind", default=None
 )

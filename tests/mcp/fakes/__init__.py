@@ -15,6 +15,8 @@
     Old era, everything of `bare.py`, and one bad habit. MODE is one of
     `dies-at-start`    exits with 3 after a line on stderr
     `dies-in-call`     exits with 5 in the middle of any call
+    `cuts`             exits after as many bytes of its answer as the call's text says
+    `floods`           5,000 times what the call's text says: progress, log, ping or elicit
     `hangs`            never answers anything
     `deaf`             stops reading at the first tools/list
     `ignores-sigterm`  and the end of its input
@@ -33,6 +35,7 @@
     `many-tools`       100,000 of them
     `duplicate-tools`  two called `echo`
     `sloppy`           results that are no results
+    `toolless`         other things than tools, of which it knows nothing
     `asks-unasked`     elicits and samples outside any call
     `changes`          other definitions with each listing
     `closes-stdout`    in a call, and lives on
@@ -43,8 +46,10 @@
 `web.py MODE PORT [OTHER]`
     Over streamable HTTP, standard library only. Tools `echo` and `headers` show the headers of their call; `GET /seen`
     lists those of all calls. The port is printed as the first line when PORT is 0. MODE is `json`, `sse`, `html`,
-    `redirect` (to port OTHER), `gzip`, `drops` and `cut` (the connection, in a call), `endless` (body), `session-lost`
-    (once), `hot-get` (its stream ends at once and says: retry now), `clings` (never answers a DELETE).
+    `redirect` (to port OTHER), `moved` (within), `gzip`, `drops` and `cut` (the connection, in a call), `endless`
+    (body), `session-lost`
+    (once), `challenge` (401 without the right token, with OTHER as its resource_metadata),
+    `hot-get` (its stream ends at once and says: retry now), `clings` (never answers a DELETE).
 """
 
 from __future__ import annotations

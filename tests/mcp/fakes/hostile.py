@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import queue
 import signal
 import sys
 import threading
@@ -32,6 +34,39 @@ class DiesInCall(Bare):
         sys.stderr.write("oh no\n")
         sys.stderr.flush()
         os._exit(5)
+
+
+class Cuts(Bare):
+    """Dies after so many bytes of its answer to a call."""
+
+    def answer(self, number: Any, result: Any) -> None:
+        if "content" not in result:
+            super().answer(number, result)
+            return
+        count = int(result["content"][0]["text"])
+        self.write(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode()[:count])
+        os._exit(0)
+
+
+class Floods(Bare):
+    """Of what it is told to, 5,000 in each call."""
+
+    def run(self, name: str, arguments: dict[str, Any], number: Any, meta: dict[str, Any]) -> dict[str, Any]:
+        match arguments.get("text"):
+            case "progress":
+                token = meta.get("progressToken")
+                line = {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}
+            case "log":
+                line = {"method": "notifications/message", "params": {"level": "error", "data": "x" * 100}}
+            case "ping":
+                line = {"id": "p", "method": "ping"}
+            case _:
+                line = {"id": "e", "method": "elicitation/create", "params": FORM}
+        data = json.dumps({"jsonrpc": "2.0", **line}).encode() + b"\n"
+        self.waiting |= {"p": queue.Queue(), "e": queue.Queue()}
+        for _ in range(5):
+            self.write(data * 1_000)
+        return text("through")
 
 
 class Hangs(Bare):
@@ -170,6 +205,16 @@ class ManyTools(Bare):
         return {"tools": tools, **({"nextCursor": str(page + 1)} if page < 9 else {})}
 
 
+class Toolless(Bare):
+    """Has prompts, say, and no tools."""
+
+    def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {**super().initialize(params), "capabilities": {"prompts": {}}}
+
+    def request(self, message: dict[str, Any]) -> None:
+        super().request({**message, "method": "none"} if message["method"] == "tools/list" else message)
+
+
 class Sloppy(Bare):
     def list_tools(self, params: dict[str, Any]) -> dict[str, Any]:
         return {"tools": [{"name": 5, "inputSchema": "none\x1b[2J"}]}
@@ -248,6 +293,8 @@ class Strict(Bare):
 MODES: dict[str, type[Bare]] = {
     "dies-at-start": DiesAtStart,
     "dies-in-call": DiesInCall,
+    "cuts": Cuts,
+    "floods": Floods,
     "hangs": Hangs,
     "deaf": Deaf,
     "ignores-sigterm": IgnoresSigterm,
@@ -265,6 +312,7 @@ MODES: dict[str, type[Bare]] = {
     "same-cursor": SameCursor,
     "many-tools": ManyTools,
     "sloppy": Sloppy,
+    "toolless": Toolless,
     "asks-unasked": AsksUnasked,
     "changes": Changes,
     "closes-stdout": ClosesStdout,

@@ -25,6 +25,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/seen":
             self.reply(json.dumps(seen).encode())
+        elif MODE == "challenge":
+            self.metadata()
         elif MODE == "hot-get":
             seen.append("GET")
             self.reply(b"retry: 0\n\n", kind="text/event-stream")
@@ -38,9 +40,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if MODE == "redirect":
+        if MODE == "challenge" and self.headers["authorization"] != "Bearer the-right-one":
+            self.challenge()
+            return
+        if MODE == "redirect" or (MODE == "moved" and self.path == "/mcp"):
             self.send_response(307)
-            self.send_header("location", f"http://localhost:{sys.argv[3]}/mcp")
+            self.send_header("location", "/here" if MODE == "moved" else f"http://localhost:{sys.argv[3]}/mcp")
             self.send_header("content-length", "0")
             self.end_headers()
             return
@@ -59,6 +64,22 @@ class Handler(BaseHTTPRequestHandler):
                 self.call(message)
             case _:
                 self.send_message({"id": message["id"], "error": {"code": -32601, "message": "no"}})
+
+    def challenge(self) -> None:
+        """Not without a token; and where one would be told how to get it."""
+        seen.append(f"POST {self.path}")
+        self.send_response(401)
+        self.send_header("www-authenticate", f'Bearer resource_metadata="{sys.argv[3]}", error="invalid_token"')
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def metadata(self) -> None:
+        """Where one would be told how to get it: addresses that a careless client opens with whatever opens them."""
+        seen.append(f"GET {self.path}")
+        odd = ("javascript:alert(1)", "-oProxyCommand=touch /tmp/owned", "file:///etc/passwd")
+        endpoints = ("authorization_endpoint", "token_endpoint", "registration_endpoint")
+        body = {"resource": odd[2], "authorization_servers": list(odd), **dict(zip(endpoints, odd, strict=True))}
+        self.reply(json.dumps(body).encode())
 
     def call(self, message: dict[str, Any]) -> None:
         seen.append(dict(self.headers))

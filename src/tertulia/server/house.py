@@ -1,10 +1,11 @@
-"""Where ACP sessions come from: begun, brought back, forked and closed, each under the settings of its directory."""
+"""Where the sessions of ACP and Codex clients come from, each under the settings of its directory."""
 
 from __future__ import annotations
 
 import asyncio
 import os.path
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParams
 from tertulia.events.clock import SystemClock
-from tertulia.server.as_acp_choices import known_models
+from tertulia.models.catalog import PRICES, PROVIDERS
+from tertulia.models.weights import WEIGHTS, can_run
 from tertulia.session.environment import Environment
 from tertulia.session.forking import fork_session
 from tertulia.session.host import Host
@@ -22,6 +24,9 @@ from tertulia.session.settings import Settings
 
 if TYPE_CHECKING:
     from tertulia.server.as_acp_servers import Given
+    from tertulia.tools.editor import Buffers
+
+_MAKERS = {"openai": "gpt-", "anthropic": "claude-"}
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -29,6 +34,8 @@ class Settled(msgspec.Struct, frozen=True):
 
     settings: Settings
     remarks: list[str] = []
+    mode: str | None = None
+    """What a new session begins in, if not in all that it may have."""
 
 
 Settle = Callable[[Path], Settled]
@@ -41,6 +48,8 @@ class Wish(msgspec.Struct, frozen=True):
     cwd: str
     directories: Sequence[str] = ()
     servers: Sequence[Given] = ()
+    buffers: Buffers | None = None
+    """What it has of files, where it is an editor and says so."""
 
 
 class Opened(msgspec.Struct, frozen=True, eq=False):
@@ -51,25 +60,23 @@ class Opened(msgspec.Struct, frozen=True, eq=False):
 
 
 class House:
-    """One Host, and the rules by which an editor gets sessions of it."""
+    """One Host, and the rules by which a client gets sessions of it."""
 
-    def __init__(
-        self, host: Host, settle: Settle, environment: Environment, *, mode: str | None = None, model: bool = False
-    ) -> None:
-        """`mode`: what a new session begins in, if not in what it may have. `model`: the user names one just now."""
+    def __init__(self, host: Host, settle: Settle, environment: Environment, *, model: bool = False) -> None:
+        """`model`: the user names one just now."""
         self.host = host
         self.environment = environment
         self.models = known_models(environment)
         self._settle = settle
-        self._mode = mode
         self._names_model = model
 
     async def begin(self, wish: Wish) -> Opened:
         """A new one."""
         settled = await self._settled(wish)
         session = await self.host.start(settled.settings)
-        if self._mode is not None:
-            await session.root.set_context(sandbox=self._mode)
+        if settled.mode is not None:
+            async with self._or_closed(session):
+                await session.root.set_context(sandbox=settled.mode)
         return Opened(session, settled.remarks)
 
     async def bring_back(self, session_id: str, wish: Wish) -> Opened:
@@ -79,9 +86,11 @@ class House:
         if isinstance(settings.model, str) and not self._names_model:
             # Its own model answers, unless the command line names one.
             settings = replace(settings, model=None)
+        running = {session.id for session in self.host.sessions()}
         session = await self.host.resume(session_id, settings)
         if session.parts.conversations.root.terms.cwd != settings.cwd:
-            await session.root.set_context(cwd=settings.cwd)
+            async with nullcontext() if session.id in running else self._or_closed(session):
+                await session.root.set_context(cwd=settings.cwd)
         return Opened(session, settled.remarks)
 
     async def fork(self, session_id: str, wish: Wish, at: int | None = None) -> Opened:
@@ -92,6 +101,15 @@ class House:
                 await session.parts.journal.settle()
         fork = await fork_session(self.environment, settled.settings, SystemClock(), session_id, at=at)
         return await self.bring_back(fork, wish)
+
+    @asynccontextmanager
+    async def _or_closed(self, session: Session) -> AsyncGenerator[None]:
+        """Where this fails the client never hears of the session, so nobody else would close it."""
+        try:
+            yield
+        except BaseException:
+            await self.host.close_session(session)
+            raise
 
     async def _settled(self, wish: Wish) -> Settled:
         cwd = _directory(wish.cwd, "cwd")
@@ -108,7 +126,8 @@ class House:
             own = brought(wish.servers, servers)
             servers = {**own.servers, **servers}
             remarks += own.refused
-        return Settled(replace(settings, cwd=cwd, writable_roots=roots, mcp_servers=servers), remarks)
+        changed = replace(settings, cwd=cwd, writable_roots=roots, mcp_servers=servers, buffers=wish.buffers)
+        return Settled(changed, remarks, settled.mode)
 
 
 def _directory(path: str, field: str) -> str:
@@ -132,3 +151,17 @@ def _roots(settings: Settings, cwd: str, extra: Sequence[str]) -> tuple[Sequence
 
 def _lies_in(path: str, root: str) -> bool:
     return os.path.commonpath((path, root)) == root
+
+
+def known_models(environment: Environment) -> list[str]:
+    """Those that could answer without anything being set up: their key is there, or their weights are."""
+    names = [
+        f"{provider}/{name}"
+        for provider, maker in _MAKERS.items()
+        if environment.variables.get(PROVIDERS[provider].env_key or "", "").strip()
+        for name in PRICES
+        if name.startswith(maker)
+    ]
+    if can_run():
+        names += [weights.model for weights in WEIGHTS if weights.is_pulled(environment.home)]
+    return names

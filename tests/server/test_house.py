@@ -7,18 +7,22 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams
-from tertulia.server.as_acp_house import House, Settled, Wish
+from tertulia.errors import InvalidParams, StorageError
+from tertulia.server.house import House, Settled, Wish, known_models
+from tertulia.session.environment import Environment
+from tertulia.session.handle import Conversation
 from tertulia.session.host import Host
 from tertulia.session.settings import current_environment
 from tests.server.acp_editor import scripted
 
 
-def house(roots: list[str] | None, remarks: list[str] | None = None) -> House:
+def house(roots: list[str] | None, remarks: list[str] | None = None, mode: str | None = None) -> House:
     settings = scripted("hi", writable_roots=roots)
-    return House(
-        Host(settings), lambda cwd: Settled(replace(settings, cwd=str(cwd)), remarks or []), current_environment()
-    )
+
+    def settle(cwd: Path) -> Settled:
+        return Settled(replace(settings, cwd=str(cwd)), remarks or [], mode)
+
+    return House(Host(settings), settle, current_environment())
 
 
 @pytest.fixture
@@ -64,6 +68,33 @@ async def test_a_directory_that_is_none_is_refused_by_name(tmp_path: Path, field
     assert not at.host.sessions()
 
 
+async def test_a_session_that_could_not_be_settled_is_not_left_behind(
+    places: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-35: its client never hears of it; one that ran before goes on."""
+    work, more, _ = places
+    at = house(None)
+    first = await at.begin(Wish(str(work)))
+    await first.session.root.message("hello")
+
+    async def full(self: Conversation, **fields: object) -> None:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(Conversation, "set_context", full)
+    with pytest.raises(StorageError):
+        await at.bring_back(first.session.id, Wish(str(more)))
+    assert at.host.sessions() == [first.session]
+    assert not first.session.closed
+    await at.host.close_session(first.session)
+    with pytest.raises(StorageError):
+        await at.bring_back(first.session.id, Wish(str(more)))
+    assert not at.host.sessions()
+    narrow = house(None, mode="read-only")
+    with pytest.raises(StorageError):
+        await narrow.begin(Wish(str(work)))
+    assert not narrow.host.sessions()
+
+
 async def test_a_session_that_comes_back_works_where_the_editor_says(places: tuple[Path, Path, Path]) -> None:
     """Issue 10 (4): and hears what was said about its settings."""
     work, more, _ = places
@@ -75,3 +106,15 @@ async def test_a_session_that_comes_back_works_where_the_editor_says(places: tup
     back = await at.bring_back(first.session.id, Wish(str(more)))
     assert back.session.parts.conversations.root.terms.cwd == str(more)
     await at.host.close()
+
+
+def test_only_models_are_offered_whose_key_is_there(tmp_path: Path) -> None:
+    """Issue 10 (4)."""
+
+    def offered(**variables: str) -> list[str]:
+        return known_models(Environment.read({"HOME": str(tmp_path), **variables}))
+
+    assert offered() == []
+    assert offered(OPENAI_API_KEY=" ") == []
+    assert "openai/gpt-5.2" in offered(OPENAI_API_KEY="k")
+    assert all(name.startswith("anthropic/claude-") for name in offered(ANTHROPIC_API_KEY="k"))

@@ -1,0 +1,79 @@
+"""Asking somebody else's function, plain or `async`, so that it can be given up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tertulia.errors import Internal
+from tertulia.tools.threads import in_thread, is_room
+
+_BETWEEN_LOOKS_S = 0.02
+_LOOKS = 250
+
+T = TypeVar("T")
+
+
+async def ask(function: Callable[..., Any], *args: Any) -> Any:
+    """What it answers. A plain function runs in a thread of its own, where it blocks nobody; if it returns something to
+    wait for, that is waited for here.
+
+    Who is cancelled while it runs leaves: at once if it is in a thread, else when it stops, or at the second
+    cancellation if it does not. SystemExit comes as an Internal error.
+    """
+    if inspect.iscoroutinefunction(function):
+        answer = function(*args)
+    else:
+        await _room()
+        answer = await in_thread(function, *args)
+    try:
+        return await _Stoppable(_awaited(answer)) if inspect.isawaitable(answer) else answer
+    except SystemExit:
+        # As in a thread: it is a mistake of the function, and here it would end the process.
+        raise Internal("the function ended with SystemExit") from None
+
+
+async def _room() -> None:
+    """Wait a while for a thread: many agents may start at once. If there is none then, asking says so."""
+    for _ in range(_LOOKS):
+        if is_room():
+            return
+        await asyncio.sleep(_BETWEEN_LOOKS_S)
+
+
+async def _awaited(answer: Awaitable[T]) -> T:
+    return await answer
+
+
+class _Stoppable(Generator[Any, Any, T]):
+    """A coroutine that is closed by the second cancellation, whatever it made of the first.
+
+    Not a task, which could simply be left: it would run on for ever, and nobody would own it.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self._cancelled = False
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self
+
+    def send(self, value: Any, /) -> Any:
+        """Go on."""
+        return self._coroutine.send(value)
+
+    def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None, /) -> Any:
+        """Go on with an error."""
+        error: BaseException = kind() if isinstance(kind, type) else kind
+        if isinstance(error, asyncio.CancelledError):
+            if self._cancelled:
+                # One that will not hear of this either is dropped as it stands.
+                with contextlib.suppress(RuntimeError):
+                    self._coroutine.close()
+                raise error
+            self._cancelled = True
+        return self._coroutine.throw(error)

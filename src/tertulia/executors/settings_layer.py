@@ -1,0 +1,63 @@
+"""The system part of one run as settings that an agent lays over its own: on no disk, and in no list of processes.
+
+For agents that read such a thing from a file of their own home only. What stands there, for the time of the run, is a
+link to a text in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+
+from tertulia.executors.definition import ExecutorDefinition, Layer
+from tertulia.executors.system_file import in_a_file
+from tertulia.executors.temporary_home import usual_place
+
+_PREFIX = "tertulia-"
+
+
+@contextmanager
+def layered(definition: ExecutorDefinition, environment: Mapping[str, str], told: str) -> Generator[str]:
+    """What an argument calls the layer, while the block lasts; empty where there is none, or no room for it."""
+    home = definition.home
+    if not told or home is None or home.layer is None or _is_taken(home.layer, definition):
+        yield ""
+        return
+    layer, name = home.layer, _PREFIX + secrets.token_hex(8)
+    path = os.path.join(usual_place(home, environment), layer.file.replace("{name}", name))
+    with in_a_file(f"{layer.key} = {_toml(told)}\n") as file:
+        try:
+            _link(file, path)
+        except OSError:
+            # A home that is not there yet, or cannot be written.
+            yield ""
+            return
+        try:
+            yield name
+        finally:
+            with suppress(OSError):
+                os.unlink(path)
+
+
+def _is_taken(layer: Layer, definition: ExecutorDefinition) -> bool:
+    """Whether the user has chosen one: there can be one only."""
+    words = (*definition.command, *definition.args)
+    return any(word == option or word.startswith(f"{option}=") for word in words for option in layer.options)
+
+
+def _link(file: str, path: str) -> None:
+    place, ending = os.path.dirname(path), os.path.splitext(path)[1]
+    for name in os.listdir(place):
+        # Left by a process that was killed: there is nothing behind it any more.
+        left = os.path.join(place, name)
+        if name.startswith(_PREFIX) and name.endswith(ending) and os.path.islink(left) and not os.path.exists(left):
+            os.unlink(left)
+    os.symlink(file, path)
+
+
+def _toml(text: str) -> str:
+    # A JSON string is one of TOML, but for one character that JSON lets stand.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,28 @@
+"""Frozen data whose fields are attributes and keys: the same code reads it in Python and from a wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+
+class ByName(msgspec.Struct, frozen=True, gc=False):
+    """`data["text"]` is `data.text`."""
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self.__struct_fields__:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.__struct_fields__)
+
+    def keys(self) -> tuple[str, ...]:
+        """Its names: `dict(data)` is what stands on the wire."""
+        return self.__struct_fields__
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """As of a dict."""
+        return self[key] if key in self.__struct_fields__ else default

@@ -1,0 +1,30 @@
+"""Stored sessions page by page, the newest first: what is new or used meanwhile moves no page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tertulia.errors import InvalidParams
+from tertulia.rollout.index import Entry
+
+
+def cursor_at(entry: Entry) -> str:
+    """For a client that has seen all up to this one."""
+    return f"{entry.updated!r}/{entry.id}"
+
+
+def after(entries: list[Entry], cursor: str | None) -> Iterator[Entry]:
+    """Those behind the place where the last page ended; without a cursor all of them."""
+    ordered = sorted(entries, key=_place, reverse=True)
+    if cursor is None:
+        return iter(ordered)
+    when, _, last = cursor.partition("/")
+    try:
+        end = (float(when), last)
+    except ValueError:
+        raise InvalidParams("cursor must be a nextCursor of an earlier page") from None
+    return iter([entry for entry in ordered if _place(entry) < end])
+
+
+def _place(entry: Entry) -> tuple[float, str]:
+    return entry.updated, entry.id

@@ -1,0 +1,210 @@
+"""The user's editor, as far as tools know of it: what the text of a file is there, saved or not.
+
+An editor reads and writes with all that the user may, whatever stands at a path by then. So it is asked only about
+files that the call's own sandbox has just read, and believed only where the path leads to the same file afterwards,
+with nothing on the way changed meanwhile. What it writes can be checked in that way too, but not be taken back: that
+counts as leaving the sandbox, which a person has to allow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os.path
+import sys
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from tertulia.errors import InvalidParams, SandboxError
+from tertulia.policy.approval_request import Request
+from tertulia.tools import patch_disk
+from tertulia.tools.tool import CallContext
+from tertulia.tools.workplace import Workplace, check_unprotected
+
+MAX_TEXT_BYTES = 4 * 1024 * 1024
+"""Of a file that an editor is asked about."""
+MAX_ASKED = 32
+"""Files of one call that an editor is asked about."""
+_TRIES = 2
+_COMMAND = (sys.executable, "-I", patch_disk.__file__)
+_MAX_ANSWER_BYTES = patch_disk.MAX_READ_BYTES * 2
+_MARK = "\ufeff"
+
+
+class Buffers(Protocol):
+    """The texts that an editor holds.
+
+    Contract: nothing raises, and everything comes back within seconds, whatever the editor does.
+    """
+
+    @property
+    def can_write(self) -> bool:
+        """Whether `write` is of any use."""
+        ...
+
+    async def text(self, path: str) -> str | None:
+        """The text of the file at an absolute path as a person sees it; None where there is no answer of use."""
+        ...
+
+    async def write(self, path: str, text: str) -> None:
+        """Have it shown and saved. Whoever wants to know whether it was looks for himself."""
+        ...
+
+
+class SeenFile(msgspec.Struct, frozen=True):
+    """A file as the sandbox reads it and as the editor shows it."""
+
+    saved: bytes
+    shown: str | None
+    """None: the editor has nothing to say that can be believed."""
+
+    def unsaved(self) -> bytes | None:
+        """What the editor would save, with the line ends and marks that the file has; None where that is no news."""
+        try:
+            saved = self.saved.decode()
+        except UnicodeDecodeError:
+            # How the editor reads it is anybody's guess, and how it would write it too.
+            return None
+        if self.shown is None or _plain(self.shown) == _plain(saved):
+            return None
+        text = self.shown.removeprefix(_MARK)
+        if saved.endswith("\n") and not text.endswith("\n"):
+            text += "\n"
+        if "\r\n" in saved and "\r" not in text:
+            text = text.replace("\n", "\r\n")
+        return ((_MARK if saved.startswith(_MARK) else "") + text).encode()
+
+    def as_shown(self, text: str) -> str:
+        """Another text for the same file, spelled as the editor spells this one."""
+        shown, saved = self.shown or "", self.saved.decode("utf-8", "replace")
+        text = text if shown.startswith(_MARK) else text.removeprefix(_MARK)
+        text = text if "\r" in shown else text.replace("\r\n", "\n")
+        return text.removesuffix("\n") if saved.endswith("\n") and not shown.endswith("\n") else text
+
+    def has(self, text: str) -> bool:
+        """Whether the editor or the disk has this text now."""
+        known = [self.saved.decode("utf-8", "replace"), *([] if self.shown is None else [self.shown])]
+        return _plain(text) in map(_plain, known)
+
+
+class _Look(msgspec.Struct, frozen=True):
+    saved: bytes | None
+    trail: list[int] | None
+
+
+class EditorView:
+    """Files of the workspace as somebody at the editor sees them, with no more rights than the call has."""
+
+    def __init__(self, place: Workplace, buffers: Buffers) -> None:
+        self._place = place
+        self._buffers = buffers
+
+    def locate(self, path: str, call: CallContext) -> tuple[str, str]:
+        """The outermost directory that may be looked into, and where below it the file is; InvalidParams if nowhere."""
+        if "\0" in path:
+            raise InvalidParams("path must not contain a NUL")
+        here, confinement = os.path.realpath(call.cwd), self._place.confinement(call.rights)
+        named = os.path.normpath(os.path.join(here, path))
+        if confinement.mode == "danger_full_access":
+            return "/", os.path.relpath(named, "/")
+        # The outermost: what lies above it no command can move.
+        for root in sorted((here, self._place.root, *confinement.writable_roots), key=len):
+            if named.startswith(root.rstrip("/") + "/"):
+                return root, os.path.relpath(named, root)
+        raise InvalidParams(f"{path!r:.200} lies outside of the working directory and the writable roots")
+
+    async def look(self, paths: Sequence[str], call: CallContext) -> dict[str, SeenFile]:
+        """Those that are there. InvalidParams for one that may not be read, or is no plain file."""
+        places: dict[str, dict[str, str]] = {}
+        for path in paths:
+            root, relative = self.locate(path, call)
+            places.setdefault(root, {})[path] = relative
+        seen: dict[str, SeenFile] = {}
+        for root, below in places.items():
+            found = await self._below(root, list(below.values()), call, write=False)
+            seen |= {path: found[relative] for path, relative in below.items() if relative in found}
+        return seen
+
+    async def approve(self, patch: str, path: str, call: CallContext) -> None:
+        """Come back when the editor may change this file; else ApprovalDenied, or InvalidParams where it never may."""
+        if call.rights.sandbox == "read_only":
+            raise InvalidParams(f"{path} cannot be changed: the sandbox is read-only")
+        if not self._buffers.can_write:
+            raise InvalidParams(f"{path} has changes in the user's editor that are not saved: ask for it to be saved")
+        place, outside = self._place, call.rights.sandbox != "danger_full_access"
+        directory, confinement = place.directory(None, call), place.confinement(call.rights)
+        check_unprotected(directory, confinement)
+        request = Request(
+            kind="escalation" if outside else "patch",
+            conversation_id=call.conversation_id,
+            chain=call.chain.callers,
+            title=f"change {path} in the editor" + ", outside the sandbox" * outside,
+            detail=f"It has changes there that are not saved yet; the editor will save them with this:\n{patch}",
+            subject=place.subject(("editor", path, patch), directory, confinement, outside=outside),
+        )
+        with call.unhurried():
+            await place.desk.ask(request, call.rights.approval_policy, call.publish)
+
+    async def write(self, path: str, old: SeenFile, new: str, call: CallContext) -> bool:
+        """Have the editor write a file that is still as it was seen, and that the sandbox itself could write.
+
+        Whether exactly this is there now: editors format what they save.
+        """
+        root, relative = self.locate(path, call)
+        now = await self._below(root, [relative], call, write=True)
+        if now.get(relative) != old:
+            raise InvalidParams(f"{path}: it has changed since it was read; nothing was changed")
+        await self._buffers.write(os.path.join(root, relative), old.as_shown(new))
+        after = (await self._below(root, [relative], call, write=False)).get(relative)
+        if after is None or after == old:
+            raise SandboxError(f"the editor did not write {path}: look at it before you go on")
+        return after.has(new)
+
+    async def _below(self, root: str, paths: list[str], call: CallContext, *, write: bool) -> dict[str, SeenFile]:
+        free = call.rights.sandbox == "danger_full_access"
+        before = await self._read(root, paths, call, write=write)
+        shown: dict[str, str | None] = {}
+        for _ in range(_TRIES):
+            asked = [path for path in paths if path not in shown and _worth_asking(before[path])][:MAX_ASKED]
+            if not asked:
+                break
+            texts = await asyncio.gather(*(self._buffers.text(os.path.join(root, path)) for path in asked))
+            after = await self._read(root, paths, call, write=write)
+            # With full access there is nothing that a path which leads elsewhere could betray.
+            shown |= {
+                path: text
+                for path, text in zip(asked, texts, strict=True)
+                if text is None or free or before[path].trail == after[path].trail
+            }
+            before = after
+        seen = {path: look.saved for path, look in before.items() if look.saved is not None}
+        return {path: SeenFile(saved, shown.get(path)) for path, saved in seen.items()}
+
+    async def _read(self, root: str, paths: list[str], call: CallContext, *, write: bool) -> dict[str, _Look]:
+        request = msgspec.json.encode({"verb": "look", "paths": paths, "write": write})
+        there = msgspec.structs.replace(call, cwd=root)
+        said = await self._place.confined(_COMMAND, request, _MAX_ANSWER_BYTES, there)
+        try:
+            answer = msgspec.json.decode(said, type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise SandboxError(f"files could not be read: {said[-500:].decode('utf-8', 'replace')!r}") from None
+        if not answer["ok"]:
+            verb = "changed" if write else "read"
+            raise InvalidParams(f"{answer['path']} cannot be {verb}: {answer['reason']}")
+        files, trails = answer["files"], answer["trails"]
+        return {path: _Look(_bytes(files[path]), trails[path]) for path in paths}
+
+
+def _worth_asking(look: _Look) -> bool:
+    return look.saved is not None and look.trail is not None and len(look.saved) <= MAX_TEXT_BYTES
+
+
+def _bytes(encoded: str | None) -> bytes | None:
+    return None if encoded is None else base64.b64decode(encoded)
+
+
+def _plain(text: str) -> str:
+    """Without what editors keep apart from the text: line ends, the mark before it, the end of its last line."""
+    return text.removeprefix(_MARK).replace("\r\n", "\n").removesuffix("\n")

@@ -1,0 +1,75 @@
+"""`read_file`: the model reads a text file as it is in the user's editor, with no more rights than its commands have.
+
+Only where there is an editor: without one a command does as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tertulia.errors import InvalidParams, NotFound
+from tertulia.tools.arguments import define
+from tertulia.tools.editor import EditorView
+from tertulia.tools.tool import CallContext, Outcome, Result
+
+DEFAULT_LINES = 2_000
+
+_SPEC = define(
+    "read_file",
+    "Shows you a text file of the working directory as it is in the user's editor, with changes that are not saved "
+    "yet. Commands see only what is saved: prefer this for files that you want to change.",
+    {
+        "path": {"type": "string", "description": "Its path, absolute or from the working directory."},
+        "line": {"type": "integer", "minimum": 1, "description": "The first line that you want; 1 unless you say so."},
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "description": f"How many lines at most; {DEFAULT_LINES:,} unless you say so.",
+        },
+    },
+    ["path"],
+)
+
+
+class ReadFile:
+    """What the editor shows, or what is saved where it shows nothing."""
+
+    __slots__ = ("_editor",)
+    spec = _SPEC
+    parallel_safe = True
+    read_only = True
+
+    def __init__(self, editor: EditorView) -> None:
+        self._editor = editor
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Refuse what lies outside."""
+        self._editor.locate(arguments["path"], call)
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """Read it, and say which lines these are."""
+        path = arguments["path"]
+        file = (await self._editor.look([path], call)).get(path)
+        if file is None:
+            raise NotFound(f"there is no file {path!r:.200}")
+        text = file.shown
+        if text is None:
+            text = _decoded(file.saved, path)
+        lines = text.split("\n")
+        if not lines[-1]:
+            lines.pop()
+        first = arguments.get("line") or 1
+        some = lines[first - 1 :][: arguments.get("limit") or DEFAULT_LINES]
+        where = f"lines {first:,} to {first + len(some) - 1:,} of {len(lines):,}" if some else f"{len(lines):,} lines"
+        state = "saved" if file.unsaved() is None else "in the editor, with changes that are not saved"
+        return Result("\n".join([f"{path}, as {state}: {where}", *some]))
+
+
+def _decoded(saved: bytes, path: str) -> str:
+    try:
+        text = saved.decode()
+    except UnicodeDecodeError:
+        raise InvalidParams(f"{path!r:.200} is not a text in UTF-8; use a command") from None
+    if "\0" in text:
+        raise InvalidParams(f"{path!r:.200} is not a text; use a command")
+    return text

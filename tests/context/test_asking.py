@@ -1,0 +1,144 @@
+"""Somebody else's function is asked, and can be given up whatever it does."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from tertulia.context import asking
+from tertulia.context.asking import ask
+from tertulia.errors import Internal, Limit
+from tertulia.tools import threads
+
+DEADLINE_S = 10
+
+
+async def later(value: Any) -> Any:
+    await asyncio.sleep(0)
+    return value
+
+
+@pytest.mark.parametrize("function", [str.upper, lambda text: later(text.upper())])
+async def test_plain_functions_are_asked_in_a_thread_and_what_they_promise_is_waited_for(function: Any) -> None:
+    """S001-05"""
+    seen: list[threading.Thread] = []
+
+    def asked(text: str) -> Any:
+        seen.append(threading.current_thread())
+        return function(text)
+
+    assert await ask(asked, "ada") == "ADA"
+    assert seen != [threading.current_thread()]
+
+
+async def test_more_than_there_are_threads_wait_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 9: a hundred agents that start at once are all told everything."""
+    monkeypatch.setattr(threads, "_slots", threading.BoundedSemaphore(2))
+    release, running = threading.Event(), threading.Semaphore(0)
+
+    def asked(number: int) -> int:
+        running.release()
+        release.wait(DEADLINE_S)
+        return number
+
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        answers = [group.create_task(ask(asked, number)) for number in range(6)]
+        await asyncio.to_thread(lambda: [running.acquire(timeout=DEADLINE_S) for _ in range(2)])
+        assert not running.acquire(blocking=False)
+        release.set()
+    assert [task.result() for task in answers] == [0, 1, 2, 3, 4, 5]
+
+
+async def test_where_no_thread_comes_free_asking_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_slots", threading.BoundedSemaphore(1))
+    monkeypatch.setattr(asking, "_LOOKS", 2)
+    assert threads._slots.acquire(blocking=False)
+    with pytest.raises(Limit):
+        await ask(str.upper, "ada")
+    threads._slots.release()
+    assert await ask(str.upper, "ada") == "ADA"
+
+
+async def test_an_asynchronous_one_is_asked_here() -> None:
+    """S001-05"""
+
+    async def asked(text: str) -> Any:
+        return await later(text), threading.current_thread()
+
+    assert await ask(asked, "ada") == ("ada", threading.current_thread())
+
+
+async def test_what_it_waits_for_may_fail_and_it_may_go_on() -> None:
+    broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(broken.set_exception, ValueError("no"))
+
+    async def asked() -> str:
+        try:
+            await broken
+        except ValueError as error:
+            return str(error)
+        return "yes"
+
+    assert await ask(asked) == "no"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_nobody_ends_the_process(is_async: bool) -> None:
+    """HARDENING H6"""
+
+    async def ends() -> None:
+        raise SystemExit(3)
+
+    def promises() -> Any:
+        return ends()
+
+    with pytest.raises(Internal, match="SystemExit"):
+        await ask(ends if is_async else promises)
+
+
+async def test_who_is_cancelled_lets_it_clean_up() -> None:
+    done: list[str] = []
+
+    async def asked() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            done.append("cleaned up")
+
+    task = asyncio.create_task(ask(asked))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == ["cleaned up"]
+
+
+@pytest.mark.parametrize("deaf_to", [asyncio.CancelledError, BaseException])
+async def test_one_that_does_not_stop_is_closed_by_the_second_cancellation(deaf_to: type[BaseException]) -> None:
+    """HARDENING H1, H6: nobody waits for ever for somebody who swallows every cancellation."""
+    heard: list[str] = []
+    was_told = asyncio.Event()
+
+    async def asked() -> None:
+        # Not for ever: it is closed once more when it is collected.
+        for _ in range(5):
+            try:
+                await asyncio.Event().wait()
+            except deaf_to as error:
+                heard.append(type(error).__name__)
+                was_told.set()
+
+    task = asyncio.create_task(ask(asked))
+    async with asyncio.timeout(DEADLINE_S):
+        await asyncio.sleep(0)
+        task.cancel()
+        await was_told.wait()
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert heard[1:] == (["GeneratorExit"] if deaf_to is BaseException else [])
