@@ -63,7 +63,7 @@ FORMS: list[tuple[dict[str, Any], dict[str, set[str]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "wanted"), FORMS, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("settings", "wanted"), FORMS, ids=[str(*settings.values()) for settings, _ in FORMS])
 async def test_each_form_of_shell_has_the_fields_that_models_know(
     settings: dict[str, Any], wanted: dict[str, set[str]]
 ) -> None:

@@ -91,7 +91,9 @@ class Comeback(msgspec.Struct, frozen=True):
         settings = loaded.settings
         if not loaded.provenance.get("model", "").startswith(("flag", "-c")):
             settings = replace(settings, model=None)
-        return cls(session_id, settings, settings.cwd if "cwd" in given.flags else None)
+        if "cwd" in given.flags:
+            return cls(session_id, settings, settings.cwd)
+        return cls(session_id, replace(settings, cwd=None))
 
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[Session]:

@@ -6,6 +6,7 @@ goes by the storage policy, the second is always kept, so that nobody who comes 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -65,6 +66,8 @@ def agreed(talk: Talk, narrowed: Sequence[Narrowed]) -> Agreed:
             "narrowed": msgspec.to_builtins(list(narrowed)),
             **({} if terms.agent is None else {"agent": terms.agent.meta}),
             "roots": [terms.rights.writable_roots, talk.ceiling.writable_roots],
+            # Of the root, which may work elsewhere: what commands may write where nobody named a directory.
+            **({} if talk.parent_id is not None else {"workspace": talk.default.cwd}),
         },
     )
 
@@ -79,6 +82,12 @@ def with_rights_of(then: Agreed | None, now: Agreed) -> Agreed:
         rights={name: {**told, **storage.get(name, {})} for name, told in then.rights.items()},
         terms={**now.terms, **({"roots": then.terms["roots"]} if "roots" in then.terms else {})},
     )
+
+
+def workspace_then(record: Agreed | None) -> str | None:
+    """The directory of the session whose root this is; None where it was not stored."""
+    place = None if record is None else record.terms.get("workspace")
+    return place if isinstance(place, str) and os.path.isabs(place) else None
 
 
 def read_agreement(record: Agreed) -> Agreement:

@@ -6,6 +6,8 @@ import asyncio
 from types import TracebackType
 from typing import Any
 
+from msgspec.structs import replace
+
 from tertulia.errors import Closed
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.events.journal import Journal
@@ -14,6 +16,7 @@ from tertulia.protocol.ids import SessionId
 from tertulia.protocol.inputs import MetricsOf, NewConversation, OfConversation, Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
+from tertulia.session.agreements import workspace_then
 from tertulia.session.answers import ClosedAnswer, MetricsAnswer, SessionInfo
 from tertulia.session.approvals import Approvals
 from tertulia.session.assembly import assemble
@@ -106,9 +109,11 @@ class Session:
                 redactor=redactor,
             )
         journal, past = await recall(self._resumed, self._settings, clock, environment, redactor)
+        # Where it worked, not where this process happens to be.
+        cwd = self._settings.cwd or workspace_then(past.talks[past.identity()[1]].agreed)
         try:
             return assemble(
-                self._settings,
+                replace(self._settings, cwd=cwd),
                 clock=clock,
                 journal=journal,
                 environment=environment,
