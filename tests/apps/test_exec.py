@@ -162,6 +162,18 @@ def test_an_answer_file_that_cannot_be_written_is_refused_before_the_task(shell:
 # ---- endings
 
 
+@pytest.mark.parametrize("storage", ["full", "none"])
+def test_a_backend_that_is_refused_leaves_no_session_behind(shell: Shell, storage: str) -> None:
+    """Issue 11 (3): refused before anything is told to anybody."""
+    flags = ("-m", shell.script("fine"), "--storage", storage)
+    assert shell.run("exec", *flags, "before").code == 0
+    before = shell.run("sessions", "ls", "--json").out
+    ran = shell.run("exec", *flags, "--backend", "nobody", "hello")
+    assert (ran.code, ran.out) == (2, "")
+    assert "'nobody' is unknown" in ran.err
+    assert shell.run("sessions", "ls", "--json").out == before
+
+
 def test_a_failed_task_is_exit_code_1(shell: Shell) -> None:
     ran = shell.run("exec", "-m", shell.script({"text": "half", "error": "overloaded"}), "hello")
     assert (ran.code, ran.out) == (1, "")

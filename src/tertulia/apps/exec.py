@@ -6,7 +6,8 @@ import asyncio
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.stored import Comeback, find_stored
 from tertulia.apps.terminal import Terminal
 from tertulia.conversation.inbox import to_message
+from tertulia.errors import AgentError, NotFound
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
 from tertulia.protocol.usage import NO_USAGE
+from tertulia.rollout.index import remove_session
 from tertulia.session.past_turns import read_past_turns
 from tertulia.session.session import Session
 from tertulia.session.settings import Loaded
@@ -113,12 +116,27 @@ def command(
     # What cannot be sent is refused here, while nothing has been printed yet.
     to_message(None, items, cwd="/")
     errand = Errand(items, schema, timeout_s, backend=backend)
-    entering = Session.start(loaded.settings) if comeback is None else comeback.session()
+    entering = _begun(loaded, backend) if comeback is None else comeback.session()
     view = view_for(loaded, as_json=as_json, comeback=comeback)
     ending = asyncio.run(run_errand(entering, errand, view))
     if answer_file is not None and ending.status == "completed" and ending.reply is not None:
         answer_file.write_text(ending.reply.text or "", encoding="utf-8")
     return ending.exit_code
+
+
+@asynccontextmanager
+async def _begun(loaded: Loaded, backend: str | None) -> AsyncGenerator[Session]:
+    """A new session, done by that backend. If it cannot be, nothing is left of the session either."""
+    async with Session.start(loaded.settings) as session:
+        try:
+            if backend is not None:
+                await session.root.set_context(backend=backend)
+        except AgentError:
+            await session.close()
+            with suppress(NotFound):
+                remove_session(loaded.environment.home, session.id)
+            raise
+        yield session
 
 
 def _split(given: Given, loaded: Loaded, words: Sequence[str], *, last: bool) -> tuple[Comeback | None, Sequence[str]]:
