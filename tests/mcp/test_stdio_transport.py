@@ -52,6 +52,17 @@ async def test_c11_a_server_that_dies_in_a_call_ends_every_call_at_once(reach: R
     assert link.why == "it exited with code 5; its last words: oh no"
 
 
+async def test_c7_a_server_that_says_nothing_but_nonsense_is_given_up(
+    reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not listened to until its time is over: that would take a processor."""
+    monkeypatch.setattr(stdio_transport, "MAX_NONSENSE", 1_000)
+    with pytest.raises(McpError) as refused:
+        await reach(by_stdio(("yes", "hello")))
+    assert refused.value.message == "fake: it sent 1,000 lines in a row that are no messages"
+    assert len(reach.nursery) == 0
+
+
 async def test_c11_a_server_that_hangs_is_ended_when_its_time_is_over(reach: Reach, tmp_path: Path) -> None:
     record = tmp_path / "record"
     with pytest.raises(TimeoutError):

@@ -32,6 +32,8 @@ MAX_UNWRITTEN = 32 << 20
 MAX_ERROR_OUTPUT = 64 << 10
 POLITE_S = 2.0
 """How long it has to end by itself, and again after it was told to."""
+MAX_NONSENSE = 50_000
+"""Lines in a row that are no messages: some servers log to the wrong stream, but none says nothing else."""
 _LINE_COST = 64
 """Of a line, besides its bytes."""
 _IN_A_ROW = 16
@@ -162,7 +164,7 @@ class _Reads:
         """Of a line that has not ended."""
         self._held = 0
         self._lines: deque[bytes] = deque()
-        self._unread = self._taken = 0
+        self._unread = self._taken = self._nonsense = 0
         self._ended = False
         self._something = asyncio.Event()
 
@@ -207,7 +209,11 @@ class _Reads:
                     # Whoever shouts has no more of the loop than the others.
                     await asyncio.sleep(0)
                 if message is not None:
+                    self._nonsense = 0
                     return self._message(message)
+                self._nonsense += 1
+                if self._nonsense == MAX_NONSENSE:
+                    self._broken(f"it sent {MAX_NONSENSE:,} lines in a row that are no messages")
             if self._ended:
                 raise self._end_of_stream
             if self.process is not None:
