@@ -12,6 +12,7 @@ import tertulia
 from tertulia import errors
 from tertulia.testing import FakeClock, ScriptedModel, call
 from tests.contract.talking import past, session, soon
+from tests.sandbox.confined import need
 
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 POLICIES: list[Any] = ["full", "headers_only", "none", {"ttl": 1000}]
@@ -142,6 +143,23 @@ async def test_a_conversation_in_which_nothing_was_said_has_forgotten_nothing() 
     assert not any("not_stored" in getattr(item, "text", "") for item in later.requests[0].items)
 
 
+async def test_it_works_where_it_did_and_not_where_somebody_resumes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A8: its own directory may be written again, the one of the process that brings it back may not."""
+    need("bubblewrap")
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(here)
+    id = await lived("Noted.")
+    monkeypatch.chdir(elsewhere)
+    touch = [call("shell", {"command": ["touch", str(place / "made")]}) for place in (here, elsewhere)]
+    async with resumed(id, *touch, "Done.") as again:
+        assert (await soon(again.root.message("go"))).status == "completed"
+    assert ((here / "made").exists(), (elsewhere / "made").exists()) == (True, False)
+
+
 # ---- what does not
 
 
@@ -149,7 +167,6 @@ async def test_the_answer_of_a_stricter_child_is_a_placeholder_in_its_parent() -
     """S002-16: the policy travels; what the caller says itself is its own."""
     send = call("conv_create", {"user_instruction": "Say CANARYWORD"})
     async with session(send, "It is CANARYWORD.", "He said it.") as house:
-        await house.root.set_context(include_plan_tool=False)
         child = await house.open(storage_policy=tertulia.HeadersOnly())
         await soon(child.message("Delegate"))
     assert not stored("CANARYWORD")

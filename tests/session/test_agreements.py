@@ -10,8 +10,8 @@ from tertulia.errors import StorageError
 from tertulia.policy.narrowing import TOP, Narrowed
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.records import Agreed
-from tertulia.protocol.storage import Ttl
-from tertulia.session.agreements import agreed, read_agreement
+from tertulia.protocol.storage import HeadersOnly, Ttl
+from tertulia.session.agreements import agreed, read_agreement, with_rights_of, workspace_then
 from tests.conversation.making import talk, terms
 
 RIGHTS = replace(
@@ -67,3 +67,25 @@ def test_terms_that_make_no_sense_are_refused(broken: dict[str, object]) -> None
     """E8: a crafted record gives nobody anything."""
     with pytest.raises(StorageError, match="cannot be read"):
         read_agreement(replace(made(), **broken))
+
+
+def test_the_workspace_is_told_by_the_root_and_is_not_where_it_works() -> None:
+    """A8: a conversation that is sent elsewhere may not write there for that."""
+    root = talk(terms(cwd="/work"))
+    root.terms = terms(cwd="/etc")
+    assert workspace_then(agreed(root, [])) == "/work"
+    assert workspace_then(made()) is None
+    assert workspace_then(None) is None
+    assert workspace_then(replace(made(), terms={"workspace": "../x"})) is None
+    assert workspace_then(replace(made(), terms={"workspace": 3})) is None
+
+
+def test_what_one_life_may_not_do_is_not_what_was_agreed() -> None:
+    """S000-16: rights and directories are those of then; only what is stored stays as strict as it has become."""
+    then = made()
+    less = replace(RIGHTS, sandbox="read_only", storage_policy=HeadersOnly(), writable_roots=())
+    now = agreed(talk(terms(less, cwd="/canary/cwd")), [])
+    lasting = with_rights_of(then, now)
+    assert read_agreement(lasting).rights == replace(RIGHTS, storage_policy=HeadersOnly())
+    assert (lasting.storage, lasting.place) == (now.storage, now.place)
+    assert with_rights_of(None, now) is now

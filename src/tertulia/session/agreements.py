@@ -80,7 +80,7 @@ def with_rights_of(then: Agreed | None, now: Agreed) -> Agreed:
     return replace(
         now,
         rights={name: {**told, **storage.get(name, {})} for name, told in then.rights.items()},
-        terms={**now.terms, **({"roots": then.terms["roots"]} if "roots" in then.terms else {})},
+        terms={**now.terms, **{name: then.terms[name] for name in ("roots", "workspace") if name in then.terms}},
     )
 
 
