@@ -184,7 +184,7 @@ def test_a_file_holds_no_objects_no_place_and_no_instructions(name) -> None:
         ({"mine": ["x"]}, "executors.mine must be a table"),
         ({"codex": {"output": "xml"}}, "executors.codex.output must be one of text, codex-jsonl, claude-stream-json"),
         ({"history": {"mode": "loud"}}, "executors.history.mode must be one of full"),
-        ({"history": {"max_chars": -1}}, "executors.history.max_chars must be a whole number of at least 0"),
+        ({"history": {"max_chars": -1}}, "executors.history.max_chars must be a whole number from 0 to"),
     ],
 )
 def test_an_executor_that_makes_no_sense_is_refused_when_the_settings_are_made(
