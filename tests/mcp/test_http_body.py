@@ -80,6 +80,7 @@ async def test_what_is_too_long_or_breaks_off_is_said() -> None:
     """HARDENING C10"""
     assert await whole(Pieces(*[b"x" * (1 << 20)] * 17)) == f"its answer has more than {MAX_BODY:,} bytes"
     assert await whole(Pieces(b"x", broken=True)) == "its answer broke off"
+    assert await whole(Pieces(b"[]," * 200_001)) == "its answer has more than 200,000 parts"
 
 
 async def read(stream: Pieces, asked: int | None = 1) -> tuple[bytes, int]:

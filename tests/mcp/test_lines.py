@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
 from tertulia.mcp.lines import Lines
+from tertulia.mcp.mending import MAX_CONTAINERS
 from tertulia.mcp.server import MODERN
 
 JSON = st.recursive(
@@ -184,3 +185,15 @@ def test_a_number_that_is_none_does_not_cost_the_answer_either() -> None:
 @given(data=st.binary(max_size=40) | JSON.map(msgspec.json.encode))
 def test_nothing_that_is_read_raises(data: bytes) -> None:
     asking(1).read(data)
+
+
+def test_an_answer_of_more_parts_than_anybody_needs_is_an_error_for_who_waits_and_for_nobody_else() -> None:
+    """Issue 8: one server never delays another. C7: to an answer of nobody nothing happens."""
+    lines, tangle = asking(1), b"[" + b"[]," * MAX_CONTAINERS + b"1]"
+    message = lines.read(b'{"jsonrpc":"2.0","result":{"a":' + tangle + b'},"id":1}')
+    assert isinstance(message, JSONRPCError)
+    assert (message.id, message.error.message) == (1, "the answer has more than 200,000 parts")
+    assert lines.read(b'{"jsonrpc":"2.0","id":1,"result":{"a":' + tangle + b"}}") is None
+    assert lines.read(b'{"jsonrpc":"2.0","method":"n","params":{"a":' + tangle + b"}}") is None
+    assert lines.read(tangle * 2) is None
+    assert lines.dropped == {"a message of more parts than anybody needs": 3}

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import httpx2
 import msgspec
 
-from tertulia.mcp.mending import MAX_MENDED, readable
+from tertulia.mcp.mending import MAX_CONTAINERS, MAX_MENDED, is_tangled, readable
 
 MAX_BODY = 16 << 20
 """Of an answer that is not a stream of events, and of one event."""
@@ -56,6 +56,8 @@ async def whole(stream: httpx2.AsyncByteStream) -> bytes | str:
         return "its answer broke off"
     finally:
         await stream.aclose()
+    if is_tangled(body):
+        return f"its answer has more than {MAX_CONTAINERS:,} parts"
     return readable(bytes(body))
 
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from tertulia.mcp.mending import MAX_MENDED, mend_result, mended, with_odd_numbers
+from tertulia.mcp.mending import MAX_CONTAINERS, MAX_MENDED, is_tangled, mend_result, mended, with_odd_numbers
 
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
 MAX_WITHDRAWN = 1024
 """How many requests that were taken back are remembered, so that their late answers are known as such."""
+_INTERNAL = -32603
 _log = logging.getLogger(__name__)
 
 
@@ -26,6 +27,10 @@ class _Error(msgspec.Struct):
     code: int
     message: str
     data: Any = None
+
+
+class _Numbered(msgspec.Struct):
+    id: int | str | None = None
 
 
 class _Line(msgspec.Struct):
@@ -57,6 +62,8 @@ class Lines:
 
     def read(self, line: bytes) -> JSONRPCMessage | None:
         """The message; None when it was dropped."""
+        if is_tangled(line):
+            return self._tangled(line)
         try:
             heard = self._heard(line)
         except (ValueError, RecursionError):
@@ -115,6 +122,18 @@ class Lines:
             return self._decode(whole)
         except msgspec.DecodeError:
             return msgspec.convert(with_odd_numbers(whole), _Line)
+
+    def _tangled(self, line: bytes) -> JSONRPCMessage | None:
+        """An error in place of an answer, so that nobody waits for what will not be read."""
+        try:
+            number = msgspec.json.decode(line, type=_Numbered).id
+        except (ValueError, RecursionError):
+            number = None
+        if number is None or number not in self._asked:
+            return self._drop("a message of more parts than anybody needs")
+        self._asked.discard(number)
+        error = self._error_data(code=_INTERNAL, message=f"the answer has more than {MAX_CONTAINERS:,} parts")
+        return self._error.model_construct(jsonrpc="2.0", id=number, error=error)
 
     def _drop(self, what: str) -> None:
         self.dropped[what] += 1
