@@ -5,6 +5,8 @@ BENCH  ?= kernel
 FUZZ_S ?= 60
 # Debian packages that some tests need. Without the right to install them those tests are skipped.
 DEB_PACKAGES := bubblewrap gcc git libc6-dev openssl patch strace
+# One more than there are processors: tests that start programs wait for them.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Every branch of these is taken by a test.
 FULLY_COVERED := policy scheduler history rollout
 
@@ -70,7 +72,7 @@ gate-format:
 test: setup packages ## every test on every processor, with coverage, and every example
 	@timeout 180 $(MAKE) --no-print-directory --keep-going --jobs=3 local-model node-tools agents \
 		|| echo "Not everything could be fetched (the embedded model, MCP servers, other agents): those tests are skipped and listed at the end."
-	@TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/pytest --numprocesses auto --dist loadgroup --cov --cov-report=term
+	@TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --cov --cov-report=term
 	@$(BIN)/coverage report --fail-under=100 --include='$(subst $(space),$(comma),$(FULLY_COVERED:%=src/tertulia/%/*))'
 
 packages:

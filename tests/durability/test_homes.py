@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import AgentError, InvalidParams, StorageError
+from tertulia.errors import AgentError, NotFound, StorageError
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
 from tests.contract.speaking import Refused, surroundings
@@ -226,7 +226,7 @@ async def test_what_is_no_id_is_refused_in_python_and_touches_nothing(
 ) -> None:
     """E9"""
     monkeypatch.setenv("TERTULIA_HOME", str(tmp_path / "home"))
-    with pytest.raises(InvalidParams):
+    with pytest.raises(NotFound):
         async with Session.resume(id):
             raise AssertionError("entered")
     assert tree(tmp_path) == {}

@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,9 @@ async def test_whoever_is_told_to_end_may_do_so_in_its_own_way(tried: Tried) -> 
     if tried.name == "bubblewrap":
         assert await running.wait(0.2) is None
     else:
-        await running.write(b"\n")
+        with suppress(Closed):
+            # It may have ended meanwhile.
+            await running.write(b"\n")
         finished = await running.wait(DEADLINE_S)
         assert (finished.exit_code, finished.ended) == (3, "exited")
     assert (await running.kill()).output.text().startswith("up")

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from tertulia.errors import InvalidParams
 from tertulia.policy.orders import Covering
 
-_CUT = re.compile(r"_[0-9a-f]{40}\Z")
+_CUT = re.compile(r"[0-9a-f]{40}\Z")
 """How a name ends that was changed or cut to be legal; its server may have been cut off with the rest."""
 
 

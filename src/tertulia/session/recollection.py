@@ -66,9 +66,9 @@ class PastTalk:
         """Answered, and not yet said."""
         self.ended_at: dict[CallId, float] = {}
         self.begun: dict[CallId, Begun] = {}
-        """Calls that were handled and have no end, nor an output that was said."""
+        """Calls that were handled and have no end."""
         self.answered: dict[CallId, Begun] = {}
-        """Calls whose output was said in the last task before their end was told."""
+        """Calls whose output, its text not kept, was said in the last task before their end was told."""
         self.ran = False
         """Whether a command of the call that was begun last has started."""
         self.asks = False
@@ -190,12 +190,13 @@ class Recollection:
 
     def _say(self, talk: PastTalk, said: Said, line: Line) -> None:
         talk.pieces.append(Piece(said.items, said.pinned, said.seed, line.absent, line.ts))
-        for item in said.items:
+        for at, item in enumerate(said.items):
             if isinstance(item, UserMessage):
                 talk.queued.pop(item.id, None)
             elif isinstance(item, ToolOutput):
                 talk.ended.pop(item.call_id, None)
-                if (begun := talk.begun.pop(item.call_id, None)) is not None:
+                # Where the output's text is kept so is its end: what is not there was never told.
+                if at in line.absent and (begun := talk.begun.pop(item.call_id, None)) is not None:
                     talk.answered[item.call_id] = begun
 
     def _submit(self, submitted: Submitted, line: Line) -> None:
