@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import cast
 
 from tertulia.errors import InvalidParams, NotFound
@@ -28,7 +28,7 @@ def load_template(name: str) -> str:
 @cache
 def _read(stem: str) -> str:
     try:
-        return files("tertulia.context").joinpath(f"{stem}.md").read_text("utf-8")
+        return Path(__file__).with_name(f"{stem}.md").read_text("utf-8")
     except FileNotFoundError:
         raise NotFound(f"there is no template {stem!r}") from None
 

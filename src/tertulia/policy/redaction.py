@@ -98,17 +98,13 @@ _FAMILIES = (
 class _Rules(Generic[AnyStr]):
     """All rules for one kind of string."""
 
-    __slots__ = ("_exact", "_families")
+    __slots__ = ("_commons", "_exact", "_ready", "_spell")
 
     def __init__(self, spell: Callable[[str], AnyStr]) -> None:
-        self._families = [
-            (
-                spell(family.common),
-                re.compile(spell(family.probe)).search if family.probe else None,
-                [(re.compile(spell(rule)).sub, _replacement(kind, rule, spell)) for kind, rule in family.rules],
-            )
-            for family in _FAMILIES
-        ]
+        self._spell = spell
+        self._commons = [spell(family.common) for family in _FAMILIES]
+        self._ready: list[Callable[[AnyStr], AnyStr] | None] = [None] * len(_FAMILIES)
+        """Compiled when first needed: most families never are, and all of them take milliseconds."""
         self._exact: dict[AnyStr, AnyStr] = {}
 
     def apply(self, text: AnyStr) -> AnyStr:
@@ -116,16 +112,33 @@ class _Rules(Generic[AnyStr]):
         for value, instead in self._exact.items():
             if value in text:
                 text = text.replace(value, instead)
-        for common, probe, rules in self._families:
-            if common in text and (probe is None or probe(text)):
-                for sub, instead in rules:
-                    text = sub(instead, text)
+        for at, common in enumerate(self._commons):
+            if common in text:
+                text = (self._ready[at] or self._prepare(at))(text)
         return text
+
+    def _prepare(self, at: int) -> Callable[[AnyStr], AnyStr]:
+        ready = self._ready[at] = _compiled(_FAMILIES[at], self._spell)
+        return ready
 
     def add(self, value: AnyStr, instead: AnyStr) -> None:
         """The longest first: one value may be the beginning of another."""
         known = {**self._exact, value: instead}
         self._exact = {key: known[key] for key in sorted(known, key=len, reverse=True)}
+
+
+def _compiled(family: _Family, spell: Callable[[str], AnyStr]) -> Callable[[AnyStr], AnyStr]:
+    """Applies one family to a text that has its common string."""
+    probe = re.compile(spell(family.probe)).search if family.probe else None
+    rules = [(re.compile(spell(rule)).sub, _replacement(kind, rule, spell)) for kind, rule in family.rules]
+
+    def apply(text: AnyStr) -> AnyStr:
+        if probe is None or probe(text):
+            for sub, instead in rules:
+                text = sub(instead, text)
+        return text
+
+    return apply
 
 
 def _replacement(kind: str, pattern: str, spell: Callable[[str], AnyStr]) -> AnyStr:

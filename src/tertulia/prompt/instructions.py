@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Literal
 
 _KNOW_PATCHES = frozenset({"gpt-5-codex"})
@@ -18,7 +18,7 @@ _KNOW_PATCHES = frozenset({"gpt-5-codex"})
 @cache
 def builtin(name: Literal["prompt", "compact", "apply_patch"]) -> str:
     """One of the texts shipped with the package."""
-    return files("tertulia.prompt").joinpath(f"{name}.md").read_text("utf-8")
+    return Path(__file__).with_name(f"{name}.md").read_text("utf-8")
 
 
 def full_instructions(override: str | None, *, has_apply_patch: bool, family: str) -> str:

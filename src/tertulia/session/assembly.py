@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+from typing import TYPE_CHECKING
 
 from tertulia.conversation.context import ConversationContext, Terms, prefs
 from tertulia.conversation.floor import Surroundings
@@ -23,7 +24,6 @@ from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.registry import TaskRegistry
 from tertulia.scheduler.runner import Runner
 from tertulia.session import describe
-from tertulia.session.backends import Backends, backends_for
 from tertulia.session.conversations import Conversations
 from tertulia.session.directory import SessionDirectory
 from tertulia.session.environment import Environment
@@ -41,6 +41,9 @@ from tertulia.session.views import Views
 from tertulia.session.wires import WireShelf
 from tertulia.session.workshop import open_workshop
 from tertulia.version import __version__
+
+if TYPE_CHECKING:
+    from tertulia.session.backends import Backends
 
 
 def assemble(
@@ -65,6 +68,9 @@ def assemble(
     servers = SessionServers(below.pool, base.session_id, base.clock, bus.publish)
     agency = agency_for(base, servers, workshop)
     toolbox = toolbox_for(settings, directory, workshop, remote_tools(base, servers, agency, workshop, below.doors))
+    # Here, because every other agent that there is comes with it: whoever only imports us has no use for them.
+    from tertulia.session.backends import backends_for
+
     backends = backends_for(settings, base.environment, workshop, nursery)
     notary = _notary(settings, wires, wire, toolbox, servers, backends)
     views, registry = Views(servers, notary, bus, agency), TaskRegistry()
