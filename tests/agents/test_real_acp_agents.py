@@ -235,7 +235,9 @@ def _own_server(agent: str, home: Path, command: list[str]) -> None:
         return
     path = home / places.get(agent, ".config/opencode/opencode.json")
     if agent == "opencode":
-        named = {"mcp": {"own": {"type": "local", "command": command, "enabled": True}}}
+        own = {"type": "local", "command": command, "enabled": True}
+        # One that is called like ours must not be started either, and not keep ours from being used.
+        named = {"mcp": {"own": own, "tertulia": own}}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | named))
 

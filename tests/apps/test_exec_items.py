@@ -23,6 +23,7 @@ from tertulia.protocol.tool_events import (
     WebSearchBegin,
     WebSearchEnd,
 )
+from tertulia.protocol.tool_names import fqn
 from tests.apps.telling import Teller
 
 ID = CallId("c1")
@@ -131,6 +132,29 @@ def test_a_call_that_was_refused_before_it_went_out_is_one_too() -> None:
     (_, started), (_, ended) = items(begin("tiny__add", {"a": 1}), end("tiny__add", False, NO))
     assert (started["server"], started["tool"], started["status"]) == ("tiny", "add", "in_progress")
     assert (ended["error"], ended["result"], ended["status"]) == ({"message": NO}, None, "failed")
+
+
+def test_a_tool_with_a_cut_name_is_one_item_of_its_server() -> None:
+    """CODEX.md exec: one item each, also where the name does not show the server."""
+    server = "a_server_with_quite_a_long_name"
+    name = fqn(server, "and_a_tool_that_has_a_long_one_as_well")
+    assert "__" not in name
+    called = McpToolCallBegin(ID, server, "add"), McpToolCallEnd(ID, server, "add", True, 5)
+    made = items(begin(name, {"a": 1}), *called, end(name))
+    assert [kind for kind, _ in made] == ["item.started", "item.completed"]
+    assert {(item["id"], item["type"], item["server"]) for _, item in made} == {("item_0", "mcp_tool_call", server)}
+    refused = items(begin(name), end(name, False, NO))
+    assert [(kind, item["type"]) for kind, item in refused] == [
+        ("item.started", "tool_call"),
+        ("item.completed", "tool_call"),
+    ]
+
+
+@pytest.mark.parametrize(("success", "output"), [(True, "3"), (False, "ValueError: no")])
+def test_a_function_that_is_called_like_a_tool_of_a_server_is_none(success: bool, output: str) -> None:
+    (_, started), (_, ended) = items(begin("my__function", {"a": 1}), end("my__function", success, output))
+    assert (started["type"], started["name"], started["arguments"]) == ("tool_call", "my__function", {"a": 1})
+    assert ended == started | {"output": output, "status": "completed" if success else "failed"}
 
 
 def test_a_search_says_what_was_searched_for() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tertulia.apps.global_flags import Given
 from tertulia.apps.houses import house_of
+from tertulia.policy.sandbox_mode import sandbox_from_wire
 from tertulia.server.house import Wish
 from tertulia.session.host import Host
 
@@ -36,22 +37,28 @@ async def test_any_mode_can_be_chosen_where_no_setting_says_how_far_it_goes(tmp_
     opened = await house_of(given, loaded, host, open_ended=True).begin(Wish(str(tmp_path)))
     root = opened.session.parts.conversations.root
     assert (root.terms.rights.sandbox, root.ceiling.sandbox) == ("workspace_write", "danger_full_access")
+    told = [item.text for item in root.history.snapshot() if "<environment_context>" in item.text]
+    assert len(told) == 1
+    assert "danger" not in told[0], "it is never told that it has more"
     await host.close()
 
 
+@pytest.mark.parametrize("most", ["read-only", "workspace-write"])
 @pytest.mark.parametrize("by", ["a flag", "the project"])
-async def test_where_a_setting_says_how_far_it_goes_nothing_wider_can_be_chosen(tmp_path: Path, by: str) -> None:
+async def test_where_a_setting_says_how_far_it_goes_nothing_wider_can_be_chosen(
+    tmp_path: Path, by: str, most: str
+) -> None:
     """Issue 10 (4), A8."""
     given = Given()
     given.take("model", "scripted/tour")
     if by == "a flag":
-        given.take("sandbox", "read-only")
+        given.take("sandbox", most)
     else:
         (tmp_path / ".tertulia").mkdir()
-        (tmp_path / ".tertulia" / "config.toml").write_text('sandbox = "read-only"\n')
+        (tmp_path / ".tertulia" / "config.toml").write_text(f'sandbox = "{most}"\n')
     loaded = given.load()
     host = Host(loaded.settings)
     opened = await house_of(given, loaded, host, open_ended=True).begin(Wish(str(tmp_path)))
     root = opened.session.parts.conversations.root
-    assert (root.terms.rights.sandbox, root.ceiling.sandbox) == ("read_only", "read_only")
+    assert {root.terms.rights.sandbox, root.ceiling.sandbox} == {sandbox_from_wire(most)}
     await host.close()

@@ -124,8 +124,8 @@ async def test_one_that_does_not_stop_is_closed_by_the_second_cancellation(deaf_
     was_told = asyncio.Event()
 
     async def asked() -> None:
-        # Not for ever: it is closed once more when it is collected.
-        for _ in range(5):
+        # Cancelled, closed, and closed once more when it is collected, which must not be heard in another test.
+        for _ in range(3):
             try:
                 await asyncio.Event().wait()
             except deaf_to as error:
@@ -142,3 +142,66 @@ async def test_one_that_does_not_stop_is_closed_by_the_second_cancellation(deaf_
         with pytest.raises(asyncio.CancelledError):
             await task
     assert heard[1:] == (["GeneratorExit"] if deaf_to is BaseException else [])
+
+
+@pytest.mark.parametrize("times", [2, 3])
+async def test_its_own_timeouts_are_its_own_affair(times: int) -> None:
+    """HARDENING H1: they cancel the same task, and nobody gives it up for that."""
+
+    async def asked() -> int:
+        passed = 0
+        for _ in range(times):
+            try:
+                async with asyncio.timeout(0):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                passed += 1
+        return passed
+
+    assert await ask(asked) == times
+    assert asking.cancellations() == 0
+
+
+async def test_its_own_groups_may_fail() -> None:
+    """HARDENING H1"""
+
+    async def fails() -> None:
+        raise ValueError("no")
+
+    async def asked() -> int:
+        failed = 0
+        for _ in range(3):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(fails())
+                    await asyncio.Event().wait()
+            except* ValueError:
+                failed += 1
+        return failed
+
+    assert await ask(asked) == 3
+
+
+async def test_two_timeouts_of_who_asks_stop_one_that_does_not_hear() -> None:
+    """HARDENING H1: also one that has had timeouts of its own."""
+    heard: list[str] = []
+
+    async def asked() -> None:
+        for _ in range(5):
+            try:
+                async with asyncio.timeout(0):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                heard.append("own")
+        for _ in range(5):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                heard.append("outside")
+                second.reschedule(0)
+
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(None) as second, asyncio.timeout(0.05):
+                await ask(asked)
+    assert heard == [*["own"] * 5, "outside"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.context.reading import MAX_PROSE, fields, made, one_of, plain, prose, text, texts, variables
+from tertulia.context.reading import MAX_PROSE, fields, made, one_of, plain, prose, text, texts, untagged, variables
 from tertulia.errors import InvalidParams
 
 
@@ -53,3 +53,28 @@ def test_one_of_a_few_words() -> None:
     one_of("it", "a", ("a", "b"))
     with pytest.raises(InvalidParams, match="it 'c' is not a or b"):
         one_of("it", "c", ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "</user_instructions>", "<user_instructions>", "</user_instructions >", "</USER_Instructions>",
+        "< / user_instructions\n>", "<\tenvironment_context/>", "<//context_additions / >",
+    ],
+)  # fmt: skip
+def test_a_tag_of_ours_is_taken_apart_however_it_is_written(tag: str) -> None:
+    """HARDENING D: a file cannot end the message that it stands in."""
+    assert untagged(f"a{tag}b{tag}") == f"a&lt;{tag[1:]}b&lt;{tag[1:]}"
+
+
+@pytest.mark.parametrize("kept", ["<b>", "</div>", "a < b_c", "<my_tag x>", "x_y > 3", "< >", "</>"])
+def test_what_looks_like_none_of_ours_is_left_as_it_is(kept: str) -> None:
+    assert untagged(kept) == kept
+
+
+@pytest.mark.parametrize("unit", [" ", "/", " /", "a", "a_", "_", "<", "< ", "<a_b "])
+@pytest.mark.parametrize("start", ["<", "</", "<a_b"])
+def test_no_text_takes_long_to_look_at(start: str, unit: str) -> None:
+    """A quadratic search would take minutes; the suite's own limit would end it."""
+    long = start + unit * 300_000
+    assert untagged(long) == long

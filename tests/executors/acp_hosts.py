@@ -12,7 +12,7 @@ from typing import Any
 from tertulia.errors import NotFound
 from tertulia.events.clock import SystemClock
 from tertulia.executors.acp_agent import AcpExecutor
-from tertulia.executors.acp_definition import acp_from_wire
+from tertulia.executors.acp_definition import AcpDefinition, acp_from_wire
 from tertulia.executors.executor import Assignment, Step
 from tertulia.executors.host import Consent, Question
 from tertulia.sandbox.runner import Command, Confinement, OnOutput, Running
@@ -62,8 +62,10 @@ class AcpCrew:
     def __init__(self, sandbox: Sandbox, spawn: Any, home: Path) -> None:
         self.sandbox, self.home, self._spawn = sandbox, home, spawn
 
-    def executor(self, mode: str = "good", *, start_s: float = 20.0, **fields: Any) -> AcpExecutor:
-        definition = acp_from_wire("fake", acp_table(mode, **fields), None)
+    def executor(
+        self, mode: str = "good", *, start_s: float = 20.0, below: AcpDefinition | None = None, **fields: Any
+    ) -> AcpExecutor:
+        definition = acp_from_wire("fake", acp_table(mode, **fields), below)
         environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(self.home)}
         return AcpExecutor("fake", definition, self.sandbox, environment, self._spawn, grace_s=0.5, start_s=start_s)
 

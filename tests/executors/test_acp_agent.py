@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tertulia.executors.acp_agent import AcpExecutor
+from tertulia.executors.acp_presets import PRESETS
 from tertulia.executors.executor import Assignment, Ending, Failed, Finished, NativeId, UsageReport
 from tests.executors.acp_hosts import acp_crew
 from tests.executors.acp_stage import received
@@ -70,6 +71,23 @@ async def test_one_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Path) 
         (ending,) = await crew.run(executor, "hello")
         assert isinstance(ending, Failed)
         assert ending.message == "fake did not answer initialize within 0.3 s"
+
+
+async def test_one_whose_settings_cannot_be_understood_is_not_started(tmp_path: Path) -> None:
+    """DESIGN: exactly one MCP server; who knows which they name."""
+    settings = tmp_path / ".config" / "opencode" / "opencode.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("{")
+    async with acp_crew(tmp_path) as crew:
+        executor = crew.executor(below=PRESETS["opencode"])
+        (ending,) = await crew.run(executor, "hello")
+        assert isinstance(ending, Failed)
+        assert (ending.code, str(settings) in ending.message) == ("unsupported_by_backend", True)
+        assert not (tmp_path / "received").exists()
+        settings.write_text("{}")
+        assert answer(await crew.run(executor, "hello"))["heard"] == ["hello"]
+        assert (tmp_path / "received").exists()
+        await executor.close()
 
 
 async def test_a_private_run_has_a_home_that_goes_with_it(tmp_path: Path) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
 
+from tertulia.errors import UnsupportedByBackend
 from tertulia.executors.acp_presets import PRESETS
-from tertulia.executors.json_servers import JsonServers
+from tertulia.executors.json_servers import MAX_BYTES, JsonServers
 
 OPENCODE = PRESETS["opencode"].own_servers
 VARIABLE = "OPENCODE_CONFIG_CONTENT"
+SETTINGS = ".config/opencode/opencode.json"
 LOOSE = """{
   // the user's own
   "mcp": {"own": {"type": "local", "command": ["a // b", "/* c */"]}, /* and */ "two": {},},
@@ -53,14 +57,74 @@ def test_another_place_for_settings_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_what_the_variable_said_already_stays(tmp_path: Path) -> None:
-    write(tmp_path / ".config" / "opencode" / "opencode.json", '{"mcp": {"own": {}, "tertulia": {}}}')
+    write(tmp_path / SETTINGS, '{"mcp": {"own": {}}}')
     said = {"theme": "dark", "mcp": {"other": {"enabled": True}}}
     expected = {"theme": "dark", "mcp": {"other": {"enabled": True}, "own": {"enabled": False}}}
     assert off(tmp_path, tmp_path, **{VARIABLE: json.dumps(said)}) == expected
+    with pytest.raises(UnsupportedByBackend, match=VARIABLE):
+        off(tmp_path, tmp_path, **{VARIABLE: "{"})
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"mcp": []}', '{"mcp": null}', "[" * 100_000, "\0", '"'])
-def test_what_makes_no_sense_names_nobody(tmp_path: Path, text: str) -> None:
-    """Bad input: the agent will complain about it itself."""
-    write(tmp_path / ".config" / "opencode" / "opencode.json", text)
+def test_one_that_is_called_like_ours_is_switched_off_too(tmp_path: Path) -> None:
+    """DESIGN: exactly one MCP server, ours."""
+    write(tmp_path / "opencode.json", '{"mcp": {"tertulia": {}}}')
+    assert off(tmp_path, tmp_path) == {"mcp": {"tertulia": {"enabled": False}}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"mcp": {"own": {}, // last\n}, /* and */ }',
+        '\ufeff{"mcp": {"own": {}}}',
+        '// first\r{"mcp": {"own": {}}}',
+        '{"mcp": {"own": {"command": ["//", "/*", ",]", "\\",}"]}}, "x": "*/"}',
+        '/**/{"mcp"/***/:{"own":{}}}//',
+    ],
+)
+def test_whatever_the_agent_reads_is_read_alike(tmp_path: Path, text: str) -> None:
+    """HARDENING: a comment after the last comma, a mark at the beginning, and strings that look like either."""
+    write(tmp_path / SETTINGS, text)
+    assert off(tmp_path, tmp_path) == {"mcp": {"own": {"enabled": False}}}
+
+
+@pytest.mark.parametrize("text", ["", " // nothing\n", "[]", '{"mcp": []}', '{"mcp": null}'])
+def test_settings_without_servers_name_nobody(tmp_path: Path, text: str) -> None:
+    write(tmp_path / SETTINGS, text)
     assert off(tmp_path, tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[" * 100_000, "\0", '"', "{} /* open", '{"a" 1}', "9" * 5_000, " " * MAX_BYTES + "{}"]
+)
+def test_what_cannot_be_understood_is_refused_and_named(tmp_path: Path, text: str) -> None:
+    """Bad input: the agent may understand it, and start what it names."""
+    assert off(tmp_path, tmp_path) == {}
+    write(tmp_path / SETTINGS, text)
+    with pytest.raises(UnsupportedByBackend, match=f"{tmp_path / SETTINGS} is"):
+        off(tmp_path, tmp_path)
+
+
+def test_a_pipe_a_device_and_a_directory_are_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "opencode.json"
+    for make in (os.mkfifo, lambda at: os.symlink("/dev/zero", at), os.mkdir, lambda at: os.symlink(at, at)):
+        make(path)
+        with pytest.raises(UnsupportedByBackend, match=str(path)):
+            off(tmp_path, tmp_path)
+        path.rmdir() if path.is_dir() else path.unlink()
+    assert off(tmp_path, tmp_path) == {}
+
+
+def test_a_file_of_the_project_that_the_agent_does_not_read_is_not_looked_at(tmp_path: Path) -> None:
+    """Many a project has a config.json, and in no form that is known here."""
+    write(tmp_path / "config.json", "{")
+    assert off(tmp_path, tmp_path) == {}
+
+
+@pytest.mark.parametrize("text", ["/*", '\\"', '"\\"', ", ", "/* */", "//", '"'])
+def test_it_is_read_in_one_go_however_it_was_written(tmp_path: Path, text: str) -> None:
+    """HARDENING: a file of strangers takes no time that grows with the square of its size."""
+    write(tmp_path / SETTINGS, "{" + text * (MAX_BYTES // len(text) - 1))
+    before = time.thread_time()
+    with pytest.raises(UnsupportedByBackend, match="is not JSON"):
+        off(tmp_path, tmp_path)
+    assert time.thread_time() - before < 10

@@ -43,10 +43,25 @@ def test_what_a_killed_process_left_is_taken_away_and_nothing_else(tmp_path: Pat
     (place / "mine.config.toml").symlink_to("/nowhere")
     (place / "tertulia-file.config.toml").write_text("")
     (place / "tertulia-alive.config.toml").symlink_to(tmp_path)
+    for path in place.iterdir():
+        os.utime(path, (0, 0), follow_symlinks=False)
     with layered(CODEX, {"CODEX_HOME": str(place)}, "told"):
         pass
     left = sorted(path.name for path in place.iterdir())
     assert left == ["mine.config.toml", "tertulia-alive.config.toml", "tertulia-file.config.toml"]
+
+
+def test_a_link_of_another_namespace_of_processes_stays_while_its_agent_may_still_read_it(tmp_path: Path) -> None:
+    """X-63: two containers may share a home; from one, nothing is to be seen behind the links of the other."""
+    link = tmp_path / "tertulia-other.config.toml"
+    link.symlink_to("/proc/0/fd/7")
+    made = link.lstat().st_mtime
+    for age, stays in ((0, True), (50, True), (70, False)):
+        os.utime(link, (made - age, made - age), follow_symlinks=False)
+        with layered(CODEX, {"CODEX_HOME": str(tmp_path)}, "told") as name:
+            assert name
+            assert link.is_symlink() is stays
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,10 @@ class Hall:
         context: Any = SimpleNamespace(protocol_version=era, request=request, session=client)
         self.audience.remember(context)
 
+    def comes_over_a_stream(self, client: str, connection: object) -> None:
+        context: Any = SimpleNamespace(protocol_version=OLD, request=None, session=client, lifespan_context=connection)
+        self.audience.remember(context)
+
 
 @pytest.fixture
 async def hall() -> AsyncIterator[Hall]:
@@ -81,6 +85,20 @@ async def test_a_connection_is_told_once_through_its_newest_session(hall: Hall) 
     hall.comes("second", connection="x")
     hall.audience.tell()
     await until(lambda: hall.told == {"second": 1})
+
+
+async def test_each_stream_is_a_client_of_its_own_until_it_is_closed(hall: Hall) -> None:
+    """G2: of two on one broker both are told, and nothing is kept of one that is gone."""
+    one, other = object(), object()
+    for client, connection in (("a", one), ("b", other), ("b2", other)):
+        hall.comes_over_a_stream(client, connection)
+    hall.audience.tell()
+    await until(lambda: hall.told == {"a": 1, "b2": 1})
+    hall.audience.forget(other)
+    hall.audience.forget(other)
+    assert list(hall.audience._old) == [one]
+    hall.audience.tell()
+    await until(lambda: hall.told == {"a": 2, "b2": 1})
 
 
 async def test_those_of_the_new_era_listen_themselves(hall: Hall) -> None:

@@ -348,6 +348,23 @@ async def test_a_client_of_the_old_era_hears_that_tools_changed(counter: Counter
         assert len(news.methods) <= 2
 
 
+async def test_all_clients_of_the_old_era_hear_it_and_those_who_left_are_forgotten(counter: Counter) -> None:
+    """Issue 8, item 3: an agent and its helpers share one broker, each over a stream of its own."""
+    first, second = News(), News()
+    async with counter.client("old", message_handler=first) as one:
+        await one.list_tools()
+        async with counter.client("old", message_handler=second) as other:
+            await other.list_tools()
+            await one.list_tools()
+            assert len(counter.broker._users._old) == 2
+            counter.shop.change()
+            async with asyncio.timeout(10):
+                await first.came.wait()
+                await second.came.wait()
+        await until(lambda: len(counter.broker._users._old) == 1)
+    await until(lambda: not counter.broker._users._old)
+
+
 async def test_a_client_of_the_new_era_hears_it_if_it_listens(counter: Counter) -> None:
     news = News()
     async with counter.client("new", message_handler=news) as connected:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator
 from itertools import pairwise
 
@@ -129,3 +130,17 @@ async def test_a_line_that_is_too_long_to_be_looked_at_comes_through_as_it_is() 
     pieces = [text[at : at + 100_001] for at in range(0, len(text), 100_001)]
     came, _ = await read(Pieces(*pieces))
     assert came == long + b"\ndata: \xef\xbf\xbd\n", "and what follows is looked at again"
+
+
+async def test_a_long_line_in_small_pieces_costs_as_much_as_it_is_long() -> None:
+    """HARDENING C10: a server that trickles one line does not take the time of everybody else."""
+
+    async def spent(size: int) -> float:
+        stream = Pieces(*[b"x" * 64] * (size // 64), b"\n")
+        before = time.thread_time()
+        came, _ = await read(stream)
+        assert came == b"x" * size + b"\n"
+        return time.thread_time() - before
+
+    # Sixteen times the bytes; with a copy of the line for each piece it would be 256 times the work.
+    assert await spent(MAX_MENDED) < 64 * await spent(MAX_MENDED // 16)

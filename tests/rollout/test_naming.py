@@ -10,13 +10,14 @@ from tertulia.protocol.events import ConversationClosed, Error, Event
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.storage import Full
 from tertulia.rollout.codec import Codec
-from tertulia.rollout.reading import read
+from tertulia.rollout.reading import Reader, read
 from tests.rollout.recorded import LONG, turn, whats
 from tests.rollout.recording import (
     A,
     B,
     agreed,
     as_stored,
+    asked,
     event,
     unredacted,
     written,
@@ -107,3 +108,20 @@ def test_a_closed_conversation_whose_row_was_never_written_is_named_again() -> N
     assert whats(written(agreed(Full()), codec=codec)) == [agreed(Full())]
     codec.naming.closed(B)
     assert codec.naming.talk(B) is None
+
+
+def test_of_a_record_that_goes_on_closed_conversations_are_known_by_their_row_alone() -> None:
+    """HARDENING target 8."""
+    codec, reader = Codec(unredacted), Reader()
+    first = [agreed(Full()), asked(), closed(A), agreed(Full(), B)]
+    rows = written(*first, codec=codec)
+    assert len(list(reader.lines(map(as_stored, rows)))) == len(first)
+    assert [talk.closed for talk in reader.known.talks.values()] == [True, False]
+
+    again = Codec(unredacted, reader.known)
+    more = [asked(), event(Error("late", ""), epoch=1)]
+    new = written(*more, codec=again)
+
+    assert again.naming.talk(A) == rows[0].n
+    assert not any(row.kind == "talk" for row in new)
+    assert whats([*rows, *new]) == [*first, *more]

@@ -186,7 +186,7 @@ async def desk(settings: Settings, cwd: Path, *, mode: str | None = None, hello:
     """An editor that has said `initialize`. In the end nothing of it is left."""
 
     def settle(where: Path) -> Settled:
-        return Settled(replace(settings, cwd=str(where)), mode=mode)
+        return Settled(replace(settings, cwd=str(where), begins_in=mode))
 
     host = Host(settings)
     house = House(host, settle, current_environment(), model=True)

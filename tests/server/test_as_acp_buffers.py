@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from acp import schema as s
 
-from tertulia.server.as_acp_buffers import PATIENCE, EditorBuffers
+from tertulia.server.as_acp_buffers import PATIENCE, REST_S, EditorBuffers
 from tertulia.server.peer import Answered, Peer
-from tertulia.testing import call, say
+from tertulia.testing import FakeClock, call, say
 from tests.sandbox.confined import need
 from tests.server.acp_editor import Desk, desk, scripted
 from tests.server.client import MemorySink
@@ -276,14 +276,15 @@ async def test_what_was_typed_while_a_person_was_asked_is_not_lost(tmp_path: Pat
         assert not [file for file in at.editor.files if file[0] == "write"]
 
 
-async def test_an_editor_that_hangs_is_asked_a_few_times_and_then_no_more() -> None:
+async def test_an_editor_that_hangs_is_asked_a_few_times_and_then_not_for_a_while() -> None:
     """Issue 10 (4): bounded in time; and a session that it does not know yet is not asked about."""
 
     async def serve(method: str, params: object) -> Answered:
         return Answered()
 
     sink = MemorySink()
-    buffers = EditorBuffers(Peer(sink, serve), can_write=True, answer_s=0.001)
+    clock = FakeClock()
+    buffers = EditorBuffers(Peer(sink, serve), can_write=True, answer_s=0.001, clock=clock)
     assert await buffers.text("/a") is None
     assert not sink.sent
     buffers.session_id = "s"
@@ -291,8 +292,28 @@ async def test_an_editor_that_hangs_is_asked_a_few_times_and_then_no_more() -> N
         for _ in range(PATIENCE + 2):
             assert await buffers.text("/a") is None
         await buffers.write("/a", "x")
-    assert len(sink.messages) == PATIENCE
-    assert {message["method"] for message in sink.messages} == {"fs/read_text_file"}
+        assert len(sink.messages) == PATIENCE
+        assert {message["method"] for message in sink.messages} == {"fs/read_text_file"}
+        clock.advance(REST_S)
+        for _ in range(2):
+            assert await buffers.text("/a") is None
+        assert len(sink.messages) == PATIENCE + 1
+
+
+async def test_many_questions_at_once_are_one_silence() -> None:
+    """Issue 10 (4): an editor that was busy for one look at many files is asked again."""
+
+    async def serve(method: str, params: object) -> Answered:
+        return Answered()
+
+    sink = MemorySink()
+    buffers = EditorBuffers(Peer(sink, serve), can_write=True, answer_s=0.001, clock=FakeClock())
+    buffers.session_id = "s"
+    many = PATIENCE + 2
+    async with asyncio.timeout(20):
+        for looks in range(1, PATIENCE + 2):
+            await asyncio.gather(*(buffers.text("/a") for _ in range(many)))
+            assert len(sink.messages) == min(looks, PATIENCE) * many
 
 
 @pytest.mark.parametrize("result", [None, {}, {"content": 7}, {"content": None}, "text", {"content": "\ud800"}])

@@ -367,6 +367,18 @@ async def test_a_server_that_cannot_be_read_is_left_out_and_that_is_said(tmp_pat
         assert len(at.host.sessions()) == 1
 
 
+async def test_servers_are_read_only_where_a_session_is_opened(tmp_path: Path) -> None:
+    """Issue 10 (4), X-69: elsewhere they are a field that nobody knows, and change no answer."""
+    stray = {"mcpServers": [{}], "additionalDirectories": [7]}
+    async with desk(scripted("hi"), tmp_path) as at:
+        session = await at.new()
+        assert "sessions" in await at.raw("session/list", stray)
+        assert len(at.host.sessions()) == 1
+        assert await at.raw("session/close", {"sessionId": session, **stray}) == {}
+        assert not at.host.sessions()
+        assert await at.raw("session/delete", {"sessionId": session, **stray}) == {}
+
+
 @pytest.mark.parametrize("how", ["leaves", "closes the session", "cancels"])
 async def test_an_editor_that_never_says_what_is_in_a_file_holds_up_nobody(tmp_path: Path, how: str) -> None:
     """X-35, HARDENING D12: it is asked about a file, and goes away, closes or cancels instead of answering."""

@@ -16,11 +16,11 @@ from tertulia.session.settings import current_environment
 from tests.server.acp_editor import scripted
 
 
-def house(roots: list[str] | None, remarks: list[str] | None = None, mode: str | None = None) -> House:
+def house(roots: list[str] | None, remarks: list[str] | None = None) -> House:
     settings = scripted("hi", writable_roots=roots)
 
     def settle(cwd: Path) -> Settled:
-        return Settled(replace(settings, cwd=str(cwd)), remarks or [], mode)
+        return Settled(replace(settings, cwd=str(cwd)), remarks or [])
 
     return House(Host(settings), settle, current_environment())
 
@@ -89,10 +89,6 @@ async def test_a_session_that_could_not_be_settled_is_not_left_behind(
     with pytest.raises(StorageError):
         await at.bring_back(first.session.id, Wish(str(more)))
     assert not at.host.sessions()
-    narrow = house(None, mode="read-only")
-    with pytest.raises(StorageError):
-        await narrow.begin(Wish(str(work)))
-    assert not narrow.host.sessions()
 
 
 async def test_a_session_that_comes_back_works_where_the_editor_says(places: tuple[Path, Path, Path]) -> None:

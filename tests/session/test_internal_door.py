@@ -213,6 +213,37 @@ async def test_a_tool_that_breaks_down_is_an_answer_too(broken: BaseException | 
         assert [record.result for record in acting.parts.agency.audit] == ["internal", "internal"]
 
 
+def endless(called: asyncio.Event) -> Any:
+    async def waits(call: Any, arguments: Any) -> None:
+        called.set()
+        await asyncio.Event().wait()
+
+    known: Any = {"description": "Waits.", "parameters": None, "rpc_method": "wait.on", "scope": "all"}
+    tool = tertulia.ToolDefinition(name="wait", **known, handler=waits)
+    return type("Provider", (), {"name": "endless", "get_tools": lambda self, agent, meta: [tool]})()
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_a_call_that_the_session_ends_is_told_so_and_ends_as_cancelled(is_gone: bool) -> None:
+    """S001-50, HARDENING H1: nothing broke down, and nobody who is gone turns it into an error."""
+    called = asyncio.Event()
+    async with opened(providers=[endless(called)]) as (acting, door, token), calling(door) as caller:
+        await caller.say({"token": token})
+        caller.writer.write(b'{"tool": "wait"}\n')
+        async with asyncio.timeout(10):
+            await called.wait()
+        [serving] = [task for task in asyncio.all_tasks() if task.get_name() == "a program of an agent"]
+        assert not serving.done()
+        if is_gone:
+            caller.writer.transport.abort()
+        await acting.session.close()
+        assert serving.cancelled()
+        assert [record.result for record in acting.parts.agency.audit] == ["cancelled"]
+        if not is_gone:
+            assert error(await caller.hear()) == "cancelled"
+            assert await caller.hear() is None
+
+
 async def test_a_token_that_is_revoked_between_the_lines_is_refused() -> None:
     """S001-44: what was valid a moment ago is looked at again."""
     async with opened() as (acting, door, token), calling(door) as caller:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tertulia import Session, Settings
 from tertulia.errors import NotFound
+from tertulia.events.clock import SystemClock
 from tertulia.history.segment import is_asked
+from tertulia.protocol.events import Event, SessionConfigured, TaskComplete
 from tertulia.protocol.usage import NO_USAGE
+from tertulia.rollout.index import find_files
+from tertulia.rollout.reader import SqliteReader
+from tertulia.rollout.reading import Reader
 from tertulia.session.past_turns import past_turns, read_past_turns
 from tertulia.session.settings import current_environment
 from tertulia.testing import RecordedEvents, ScriptedModel, call, fail, say
@@ -50,6 +56,40 @@ async def test_what_was_stopped_was_interrupted_and_what_took_too_long_has_faile
         await session.root.set_context(limits={"task_timeout_s": 0.01})
         assert (await session.root.message("b")).status == "failed"
     assert list(read_past_turns(home(), session.id).endings.values()) == ["interrupted", "failed"]
+
+
+async def test_a_compaction_leaves_the_ending_of_the_turn_before_it_alone() -> None:
+    """Issue 10 (5): it is a task without a message; what was put into the turn begins none either."""
+    model = ScriptedModel([say("late", gate=asyncio.Event()), "notes"])
+    async with Session.start(Settings(model=model)) as session, RecordedEvents(session) as events:
+        stopped = asyncio.ensure_future(session.root.message("a"))
+        await events.until("task_started")
+        await session.root.steer("faster")
+        assert await session.root.interrupt()
+        await stopped
+        before = read_past_turns(home(), session.id).endings
+        assert list(before.values()) == ["interrupted"]
+        await session.root.compact()
+    assert read_past_turns(home(), session.id).endings == before
+
+
+@pytest.mark.parametrize("same_life", [True, False])
+async def test_a_turn_that_nothing_says_the_end_of_was_interrupted(same_life: bool) -> None:
+    """Issue 10 (5): its process was killed."""
+    async with Session.start(Settings(model=ScriptedModel(["one"]))) as session:
+        await session.root.message("a")
+    async with Session.resume(session.id, Settings(model=ScriptedModel(["two"]))) as again:
+        await again.root.message("b")
+    with closing(SqliteReader(find_files(home(), session.id).db, SystemClock())) as reader:
+        lines = list(Reader().lines(reader.rows()))
+    told = [line.what.data if isinstance(line.what, Event) else None for line in lines]
+    ends = [at for at, data in enumerate(told) if isinstance(data, TaskComplete)]
+    lives = [at for at, data in enumerate(told) if isinstance(data, SessionConfigured)]
+    assert list(past_turns(lines).endings.values()) == ["completed", "completed"]
+    gone = {ends[0], *(lives[1:] if same_life else ())}
+    kept = [line for at, line in enumerate(lines) if at not in gone]
+    assert list(past_turns(kept).endings.values()) == ["interrupted", "completed"]
+    assert past_turns(kept).endings.keys() == past_turns(lines).endings.keys()
 
 
 def test_of_nothing_there_is_nothing_and_a_session_that_never_was_is_not_found() -> None:

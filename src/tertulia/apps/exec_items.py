@@ -5,6 +5,7 @@ A call that Codex has a word for is one item of that kind, and not a `tool_call`
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -34,6 +35,8 @@ _Key = tuple[ConversationId | None, CallId]
 _COMMANDS = frozenset({"shell", "local_shell", "exec_command", "command_execution", "terminal", "Bash"})
 """Ours, and those of agents that work for us."""
 _OTHERS = frozenset({"apply_patch", "update_plan", "web_search", "WebSearch"})
+_OF_A_SERVER = re.compile(r".*__|.{24}[0-9a-f]{40}\Z")
+"""How MCP tools are called, long ones by a hash (see `tool_names`). Functions may be called so too."""
 _DECLINED = frozenset({"approval_denied", "no_approver"})
 
 
@@ -45,7 +48,7 @@ class CallItems:
         self._item = item
         self._calls: dict[_Key, Fields] = {}
         self._quiet: dict[_Key, ToolCallBegin | None] = {}
-        """Calls that have a kind of their own; None once there is an item of it."""
+        """Calls that may have a kind of their own; None once there is an item of it."""
         self._acts: dict[_Key, Fields] = {}
 
     def take(self, event: Event) -> Iterator[Fields]:
@@ -63,7 +66,7 @@ class CallItems:
                 return iter(())
 
     def _begin(self, key: _Key, data: ToolCallBegin) -> Iterator[Fields]:
-        if _has_own_kind(data.name):
+        if _may_have_own_kind(data.name):
             self._quiet[key] = data
             return
         self._calls[key] = self._item(**_tool_call(data), status="in_progress")
@@ -82,7 +85,7 @@ class CallItems:
         call = self._quiet.pop(key)
         item = self._acts.get(key)
         if call is not None and not (data.success and data.name == "update_plan"):
-            item = self._acts[key] = self._item(**_never_begun(call), status="in_progress")
+            item = self._acts[key] = self._item(**_never_begun(call, data), status="in_progress")
             yield {"type": "item.started", "item": item}
         # A command has an end of its own, the answer of an MCP server stands here alone.
         if item is not None and (call is not None or item["type"] == "mcp_tool_call"):
@@ -101,9 +104,9 @@ class CallItems:
             yield {"type": "item.completed", "item": item | _done(data)}
 
 
-def _has_own_kind(name: str) -> bool:
-    """Whether news of its own says what such a call does, or would have done."""
-    return name in _COMMANDS or name in _OTHERS or "__" in name
+def _may_have_own_kind(name: str) -> bool:
+    """Whether news of its own may say what such a call does, so that its item has to wait for it."""
+    return name in _COMMANDS or name in _OTHERS or _OF_A_SERVER.match(name) is not None
 
 
 def _tool_call(call: ToolCallBegin) -> Fields:
@@ -143,12 +146,14 @@ def _done(data: Acted) -> Fields:
             return {"query": data.query, "action": {"type": "search", "query": data.query}, "status": "completed"}
 
 
-def _never_begun(call: ToolCallBegin) -> Fields:
-    """A call that ended before it did anything: it was refused."""
+def _never_begun(call: ToolCallBegin, end: ToolCallEnd) -> Fields:
+    """A call that ended without news of its own: it was refused, or has no kind of its own after all."""
     if call.name in _COMMANDS:
         return _command(_words(call.arguments))
     server, split, tool = call.name.partition("__")
-    return _mcp(server, tool, call.arguments) if split else _tool_call(call)
+    # No server is reached without news of it, so whatever was not refused is a function that is called like that.
+    refused = not end.success and _code(end.output) is not None
+    return _mcp(server, tool, call.arguments) if split and refused else _tool_call(call)
 
 
 def _answered(item: Fields, end: ToolCallEnd) -> Fields:

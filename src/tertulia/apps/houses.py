@@ -22,10 +22,11 @@ def house_of(given: Given, loaded: Loaded, host: Host, mode: str | None = None, 
 
     def settle(cwd: Path) -> Settled:
         there = load_settings(cwd=cwd, flags={**given.flags, "cwd": str(cwd)}, overrides=given.overrides)
-        if not open_ended:
-            return Settled(there.settings, there.warnings, mode)
-        settings = replace(there.settings, sandbox=sandbox_to_wire(most_of(there)))
-        return Settled(settings, there.warnings, mode or sandbox_to_wire(there.settings.rights().sandbox))
+        settings = replace(there.settings, begins_in=mode)
+        if open_ended:
+            usual = sandbox_to_wire(there.settings.rights().sandbox)
+            settings = replace(settings, sandbox=sandbox_to_wire(most_of(there)), begins_in=mode or usual)
+        return Settled(settings, there.warnings)
 
     named = loaded.provenance.get("model", "").startswith(("flag", "-c"))
     return House(host, settle, loaded.environment, model=named)

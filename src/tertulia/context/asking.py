@@ -14,6 +14,7 @@ from tertulia.tools.threads import in_thread, is_room
 
 _BETWEEN_LOOKS_S = 0.02
 _LOOKS = 250
+_ENOUGH = 2
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ async def ask(function: Callable[..., Any], *args: Any) -> Any:
     wait for, that is waited for here.
 
     Who is cancelled while it runs leaves: at once if it is in a thread, else when it stops, or at the second
-    cancellation if it does not. SystemExit comes as an Internal error.
+    cancellation if it does not. The function's own timeouts are its own affair. SystemExit comes as an Internal error.
     """
     if inspect.iscoroutinefunction(function):
         answer = function(*args)
@@ -35,6 +36,12 @@ async def ask(function: Callable[..., Any], *args: Any) -> Any:
     except SystemExit:
         # As in a thread: it is a mistake of the function, and here it would end the process.
         raise Internal("the function ended with SystemExit") from None
+
+
+def cancellations() -> int:
+    """How many requests to stop the running task has, those not counted that were taken back."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 async def _room() -> None:
@@ -50,14 +57,14 @@ async def _awaited(answer: Awaitable[T]) -> T:
 
 
 class _Stoppable(Generator[Any, Any, T]):
-    """A coroutine that is closed by the second cancellation, whatever it made of the first.
+    """A coroutine that is closed by the second cancellation of its task, whatever it made of the first.
 
     Not a task, which could simply be left: it would run on for ever, and nobody would own it.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = coroutine
-        self._cancelled = False
+        self._before = cancellations()
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self
@@ -69,11 +76,10 @@ class _Stoppable(Generator[Any, Any, T]):
     def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None, /) -> Any:
         """Go on with an error."""
         error: BaseException = kind() if isinstance(kind, type) else kind
-        if isinstance(error, asyncio.CancelledError):
-            if self._cancelled:
-                # One that will not hear of this either is dropped as it stands.
-                with contextlib.suppress(RuntimeError):
-                    self._coroutine.close()
-                raise error
-            self._cancelled = True
+        # The errors are not what is counted: a timeout or a group of the coroutine's own takes its request back.
+        if isinstance(error, asyncio.CancelledError) and cancellations() - self._before >= _ENOUGH:
+            # One that will not hear of this either is dropped as it stands.
+            with contextlib.suppress(RuntimeError):
+                self._coroutine.close()
+            raise error
         return self._coroutine.throw(error)

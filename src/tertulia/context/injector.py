@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, cast
 
 from tertulia.context.agent import AgentInstanceMeta, check_agent_name
-from tertulia.context.asking import ask
+from tertulia.context.asking import ask, cancellations
 from tertulia.context.budget import DEFAULT_TOKENS, count, fit
 from tertulia.context.collected import BLOCK_PRIORITY, PRIORITY, Collected
 from tertulia.context.provider import ContextProvider, Fragment, SessionContext
@@ -213,21 +213,21 @@ class SessionContextInjector:
             ("get_tools", collected.take_tools),
             ("get_system_context", lambda answer: collected.take_text(answer, name, _priority(provider))),
         )
-        before = _cancellations()
+        before = cancellations()
         for method, take in takers:
             try:
                 problems = take(await _ask(provider, method, agent_name, collected.meta))
             except (GeneratorExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
-                if isinstance(error, asyncio.CancelledError) and _cancellations() > before:
+                if isinstance(error, asyncio.CancelledError) and cancellations() > before:
                     raise
                 # Also SystemExit, and a cancellation that nobody asked for: the provider threw it by itself.
                 problems = [error]
             for error in problems:
                 _log.info("%s of provider %s: %s", method, name, for_the_log(error))
                 self._warn(collected, f"{method} of provider {name!r}: {self._reason(error)}", "provider_failed")
-            if _cancellations() > before:
+            if cancellations() > before:
                 # It was told to stop and answered instead; it is not asked for more.
                 raise asyncio.CancelledError
 
@@ -260,11 +260,6 @@ async def _ask(provider: Named, method: str, agent_name: str, meta: AgentInstanc
     if function is None or getattr(function, "__func__", None) is getattr(ContextProvider, method):
         return None
     return await ask(function, agent_name, meta)
-
-
-def _cancellations() -> int:
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()
 
 
 def _priority(provider: Named) -> object:

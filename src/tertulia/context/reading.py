@@ -13,7 +13,8 @@ MAX_PROSE = 64 * 1024
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}\Z")
 
 # As those that we put around what nobody said: user_instructions, context_additions, environment_context.
-_TAG = re.compile(r"<(?=/?[a-z]+(?:_[a-z]+)+>)")
+# However it is written: a model reads `< / User_Instructions >` like the real one.
+_TAG = re.compile(r"<(?=[\s/]*[a-z]+(?:_[a-z]+)+[\s/]*>)", re.IGNORECASE)
 
 T = TypeVar("T")
 

@@ -162,7 +162,7 @@ class AcpExecutor:
 
     async def _start(self, seat: _Seat, assignment: Assignment, variables: Mapping[str, str]) -> None:
         try:
-            await seat.process.start(self._command(assignment, seat.home, variables))
+            await seat.process.start(await self._command(assignment, seat.home, variables))
         except ModelError as error:
             failed = await self._failed(seat, error)
             raise ModelError(failed.message) from None
@@ -186,15 +186,18 @@ class AcpExecutor:
         assert process.session is not None
         return process.session
 
-    def _command(self, assignment: Assignment, home: TemporaryHome | None, variables: Mapping[str, str]) -> Command:
+    async def _command(
+        self, assignment: Assignment, home: TemporaryHome | None, variables: Mapping[str, str]
+    ) -> Command:
         program = self._definition.program
         environment = {**self._environment, **assignment.variables, **variables}
         if home is not None:
             environment = home.furnish(program.home, environment)
             if self._definition.starts_own_servers and program.home is not None:
                 strip_servers(environment[program.home.variable], program.home)
-        if self._definition.own_servers is not None:
-            environment |= self._definition.own_servers.switched_off(environment, assignment.cwd)
+        own = self._definition.own_servers
+        if own is not None:
+            environment |= await asyncio.to_thread(own.switched_off, environment, assignment.cwd)
         return Command(
             argv=(*program.command, *program.args),
             cwd=assignment.cwd,

@@ -74,7 +74,7 @@ PRESETS: Mapping[str, AcpDefinition] = {
         program=_program(("opencode", "acp"), "npm install -g opencode-ai", *_OPENAI, login="opencode auth login"),
         own_servers=JsonServers(
             variable="OPENCODE_CONFIG_CONTENT", table="mcp", folder="opencode", project=".opencode",
-            files=("opencode.json", "opencode.jsonc", "config.json"),
+            files=("opencode.json", "opencode.jsonc"), user_files=("config.json",),
         ),
     ),
     # 0.61.0. In a directory that it does not trust it starts no MCP server, not even ours; of others it is kept.

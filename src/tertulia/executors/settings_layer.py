@@ -17,6 +17,8 @@ from tertulia.executors.system_file import in_a_file
 from tertulia.executors.temporary_home import usual_place
 
 _PREFIX = "tertulia-"
+_READ_S = 60
+"""After so long an agent has read its settings."""
 
 
 @contextmanager
@@ -49,13 +51,22 @@ def _is_taken(layer: Layer, definition: ExecutorDefinition) -> bool:
 
 
 def _link(file: str, path: str) -> None:
-    place, ending = os.path.dirname(path), os.path.splitext(path)[1]
-    for name in os.listdir(place):
-        # Left by a process that was killed: there is nothing behind it any more.
-        left = os.path.join(place, name)
-        if name.startswith(_PREFIX) and name.endswith(ending) and os.path.islink(left) and not os.path.exists(left):
-            os.unlink(left)
     os.symlink(file, path)
+    place, ending = os.path.dirname(path), os.path.splitext(path)[1]
+    with suppress(OSError):
+        # By the clock of whoever keeps the files, which may be another machine's.
+        before = os.lstat(path).st_mtime - _READ_S
+        for name in os.listdir(place):
+            if name.startswith(_PREFIX) and name.endswith(ending):
+                _sweep(os.path.join(place, name), before)
+
+
+def _sweep(path: str, before: float) -> None:
+    """Take away what a process that was killed has left: there is nothing behind it any more."""
+    with suppress(OSError):
+        # A young one may be alive: from another namespace of processes, nothing is to be seen behind it either.
+        if os.path.islink(path) and not os.path.exists(path) and os.lstat(path).st_mtime < before:
+            os.unlink(path)
 
 
 def _toml(text: str) -> str:

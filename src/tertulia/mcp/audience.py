@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,17 +39,27 @@ class Audience:
         self._send = send
         self._listening = self._newest()
         # Held, and by connection: the SDK makes a session for every request, and none of them lasts by itself.
-        self._old: OrderedDict[str, tuple[ServerSession, Newest]] = OrderedDict()
+        self._old: OrderedDict[Hashable, tuple[ServerSession, Newest]] = OrderedDict()
 
     def remember(self, ctx: ServerRequestContext[Any]) -> None:
-        """A client that has the list now, or might have it. Those of the new era say themselves that they listen."""
+        """A client that has the list now, or might have it. Those of the new era say themselves that they listen.
+
+        Over a stream the lifespan is the connection's own; over HTTP all have the same, and a session id.
+        """
         if ctx.protocol_version >= _MODERN:
             return
-        connection = "" if ctx.request is None else ctx.request.headers.get("mcp-session-id", "")
+        http = ctx.request
+        connection: Hashable = ctx.lifespan_context if http is None else http.headers.get("mcp-session-id", "")
         _, news = self._old.pop(connection, (None, None))
         self._old[connection] = (ctx.session, news or self._newest())
         if len(self._old) > MAX_LISTENERS:
             self._old.popitem(last=False)[1][1].close()
+
+    def forget(self, connection: Hashable) -> None:
+        """It is closed."""
+        _, news = self._old.pop(connection, (None, None))
+        if news is not None:
+            news.close()
 
     def tell(self) -> None:
         """Soon, and once for all that changes until then."""

@@ -11,6 +11,8 @@ import base64
 import logging
 import re
 import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +97,7 @@ class Broker:
             instructions=instructions,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
+            lifespan=self._connected,
             **({} if library is None else reading_of(library)),
         )
         """The SDK's, to be run over whatever connection there is."""
@@ -117,6 +120,16 @@ class Broker:
         except* BrokenResourceError:
             # Of the SDK's own streams, when it is stopped with a message in one of them.
             _log.debug("a client's connection ended with something unsaid")
+
+    @asynccontextmanager
+    async def _connected(self, _: object) -> AsyncGenerator[object]:
+        """The lifespan that the SDK wants: one for each pair of streams, one for everything over HTTP."""
+        connection = object()
+        try:
+            yield connection
+        finally:
+            self._users.forget(connection)
+            self._readers.forget(connection)
 
     def close(self) -> None:
         """Give up the calls that wait for a client, and tell those who listen that there is no more to hear."""

@@ -68,25 +68,32 @@ class Events(httpx2.AsyncByteStream):
         self._stream, self._asked, self._drop = stream, asked, drop
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        held, inside = b"", False
+        held: list[bytes] = []
+        size, inside = 0, False
         try:
             async for piece in self._stream:
-                lines = (held + piece).splitlines(keepends=True)
-                held = lines.pop() if lines and not lines[-1].endswith(_ENDS) else b""
+                held.append(piece)
+                size += len(piece)
+                if not inside and size <= MAX_MENDED and not any(end in piece for end in _ENDS):
+                    # Joined once: a long line in small pieces would be copied again with each of them.
+                    continue
+                lines = b"".join(held).splitlines(keepends=True)
+                rest = lines.pop() if lines and not lines[-1].endswith(_ENDS) else b""
                 passed: list[bytes] = []
                 for line in lines:
                     passed.append(line if inside else self._line(line))
                     inside = False
-                if held and (inside or len(held) > MAX_MENDED):
+                if rest and (inside or len(rest) > MAX_MENDED):
                     # A line that is too long to be looked at is passed on as it comes.
-                    passed.append(held)
-                    held, inside = b"", True
+                    passed.append(rest)
+                    rest, inside = b"", True
+                held, size = [rest], len(rest)
                 if passed:
                     yield b"".join(passed)
         except httpx2.TransportError:
             pass
-        if held:
-            yield held
+        if size:
+            yield b"".join(held)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -90,7 +90,8 @@ class Member:
         cut = (f"MCP server {self.candidate.name!r}: {warning}" for warning in server.warnings)
         amiss = [f"MCP server {self.candidate.name!r} sent {what}; it was dropped" for what in server.dropped]
         now = [*cut, *self._refused, *amiss]
-        new = [warning for warning in now if warning not in self._told | self._amiss]
+        known = self._told | self._amiss
+        new = [warning for warning in now if warning not in known]
         self._told = frozenset(now)
         # A server that does it does it after every start.
         self._amiss |= frozenset(amiss)

@@ -142,7 +142,8 @@ class ApprovalDesk:
         """Answer a request. False: it was settled before, and nothing changes. An unknown id is NotFound.
 
         `conversation` is where the one who answers stands, if that is only one: it must be the request's own, or one
-        that waits for it. A time to live without a scope that lasts, or a scope that was not offered, is refused.
+        that waits for it. An allow is refused with a scope that was not offered, or with a time to live but no scope
+        that lasts; a deny never is.
         """
         waiting = self._pending.get(approval_id)
         if (waiting is None or not waiting.is_open) and self._ids.gave(approval_id):

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.events.clock import SystemClock, Timestamps
-from tertulia.protocol.events import Event, EventData
+from tertulia.protocol.events import ConversationClosed, Event, EventData
 from tertulia.protocol.ids import TaskId
 from tertulia.protocol.tool_events import EVENT_TYPES
 from tertulia.protocol.usage import Usage
@@ -48,6 +48,8 @@ class EventReading:
         event = self._enveloped(row, msgspec.convert(fields, kind))
         if row.seq is not None:
             self._learned.known.last_seq = row.seq
+        if isinstance(event.data, ConversationClosed) and event.conversation_id is not None:
+            self._learned.known.talks[event.conversation_id].closed = True
         # What it points to may be damaged. Then the event is told all the same, without it.
         whole = row.scope in self._learned.scopes and ("as" not in header or header["as"] in self._learned.names)
         return told(row if whole else replace(row, damaged=True), event, missing)

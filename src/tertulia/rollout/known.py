@@ -19,6 +19,7 @@ class KnownTalk(msgspec.Struct):
     """The tool lists that can be read, by digest: the row, and its time."""
     calls: dict[CallId, int] = msgspec.field(default_factory=dict[CallId, int])
     """The rows of calls without an output, by the id they are read back with."""
+    closed: bool = False
 
 
 class Known(msgspec.Struct):

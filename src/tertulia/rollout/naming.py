@@ -29,6 +29,9 @@ class Naming:
         self._closed: dict[ConversationId, int] = {}
         """The rows of conversations of which hardly anything more will be heard."""
         for conversation, former in (Known() if known is None else known).talks.items():
+            if former.closed:
+                self._closed[conversation] = former.n
+                continue
             talk = self._talks[conversation] = NamedTalk(former.n)
             talk.tools = dict(former.tools)
             talk.recent.calls = bare_calls(former.calls)

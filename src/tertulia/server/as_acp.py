@@ -29,6 +29,7 @@ from tertulia.server.peer import Answered, Peer
 M = TypeVar("M", bound=BaseModel)
 Opening = s.NewSessionRequest | s.LoadSessionRequest | s.ResumeSessionRequest | s.ForkSessionRequest
 CANCEL_REQUEST = "$/cancel_request"
+CANCELS = (AGENT_METHODS["session_cancel"], CANCEL_REQUEST)
 _LENIENT = {"mcp_servers": "mcpServers", "additional_directories": "additionalDirectories"}
 _GRACE_S = 1.0
 
@@ -39,7 +40,7 @@ class Agent:
     def __init__(self, house: House, sink: Sink) -> None:
         self._house = house
         self._sink = sink
-        self.peer = Peer(sink, self._serve, withdraw=CANCEL_REQUEST)
+        self.peer = Peer(sink, self._serve, withdraw=CANCEL_REQUEST, cancels=CANCELS)
         self._editor: Editor | None = None
         self._tabs: dict[str, Tab] = {}
 
@@ -243,10 +244,12 @@ def _read(kind: type[M], params: dict[str, Any]) -> M:
 
 
 def _skipped(asked: BaseModel, params: dict[str, Any]) -> list[str]:
-    """The lists of which the SDK has left something out, as the protocol wants it to."""
+    """The lists of which the SDK has left something out, as the protocol wants it to; of what opens a session only."""
+    if not isinstance(asked, Opening):
+        return []
     given = {field: params.get(name) for field, name in _LENIENT.items()}
     return [
         _LENIENT[field]
         for field, value in given.items()
-        if isinstance(value, list) and len(cast("list[Any]", value)) > len(getattr(asked, field, None) or ())
+        if isinstance(value, list) and len(cast("list[Any]", value)) > len(getattr(asked, field) or ())
     ]

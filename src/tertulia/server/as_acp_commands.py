@@ -97,7 +97,7 @@ COMMANDS: dict[str, Command] = {
     "status": Command("shows the model, the mode, and what was spent", _status),
     "compact": Command("has the model summarise the older part of this conversation", _compact),
     "model": Command("shows which model answers, or chooses another", _model, "provider/model"),
-    "mode": Command("shows how far commands may go, or chooses", _mode, "read-only or workspace-write"),
+    "mode": Command("shows how far commands may go, or chooses", _mode, "one of the modes that /mode lists"),
     "mcp": Command("shows the MCP servers and how they are", _mcp),
     "tools": Command("lists the tools that the model is offered", _tools),
 }

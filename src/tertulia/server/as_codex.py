@@ -51,7 +51,7 @@ class CodexServer:
     def __init__(self, house: House, sink: Sink) -> None:
         self._house = house
         self._sink = sink
-        self._peer = Peer(sink, self._serve, _NUMBERS, bare=True)
+        self._peer = Peer(sink, self._serve, _NUMBERS, bare=True, cancels=("turn/interrupt",))
         self.threads = Threads(house, self._peer, sink)
         self._is_initialized = False
         self.receive = self._peer.receive

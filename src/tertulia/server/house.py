@@ -34,8 +34,6 @@ class Settled(msgspec.Struct, frozen=True):
 
     settings: Settings
     remarks: list[str] = []
-    mode: str | None = None
-    """What a new session begins in, if not in all that it may have."""
 
 
 Settle = Callable[[Path], Settled]
@@ -74,9 +72,6 @@ class House:
         """A new one."""
         settled = await self._settled(wish)
         session = await self.host.start(settled.settings)
-        if settled.mode is not None:
-            async with self._or_closed(session):
-                await session.root.set_context(sandbox=settled.mode)
         return Opened(session, settled.remarks)
 
     async def bring_back(self, session_id: str, wish: Wish) -> Opened:
@@ -127,7 +122,7 @@ class House:
             servers = {**own.servers, **servers}
             remarks += own.refused
         changed = replace(settings, cwd=cwd, writable_roots=roots, mcp_servers=servers, buffers=wish.buffers)
-        return Settled(changed, remarks, settled.mode)
+        return Settled(changed, remarks)
 
 
 def _directory(path: str, field: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from itertools import count
 from typing import Any, cast
@@ -77,13 +77,16 @@ class Peer:
         *,
         bare: bool = False,
         withdraw: str | None = None,
+        cancels: Collection[str] = (),
     ) -> None:
         """`bare`: messages go without their `jsonrpc` member, and may come without it.
 
-        `withdraw`: the notification that takes a question back, where the protocol has one.
+        `withdraw`: the notification that takes a question back, where the protocol has one. `cancels`: methods that end
+        what others have begun.
         """
         self._numbers = numbers
         self._withdraw = withdraw
+        self._cancels = cancels
         self._bare = bare
         self._sink = sink
         self._serve = serve
@@ -127,8 +130,8 @@ class Peer:
             if refused.line is not None:
                 self._send(self._refusal(refused.id, refused.error))
             return
-        # A notification has room of its own: the one that cancels must find it, however many requests there are.
-        if len(self._jobs) >= (MAX_REQUESTS if request.id is not None else 2 * MAX_REQUESTS):
+        # What cancels has room of its own, whatever else there is too much of.
+        if len(self._jobs) >= (2 * MAX_REQUESTS if request.method in self._cancels else MAX_REQUESTS):
             if request.id is not None:
                 busy = Busy("too many requests in flight on this connection", retry_after_s=1)
                 self._send(self._refusal(request.id, busy))

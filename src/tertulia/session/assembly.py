@@ -39,7 +39,7 @@ from tertulia.session.servers import Basement, candidates
 from tertulia.session.settings import Settings, current_environment
 from tertulia.session.views import Views
 from tertulia.session.wires import WireShelf
-from tertulia.session.workshop import open_workshop
+from tertulia.session.workshop import Workshop, open_workshop
 from tertulia.version import __version__
 
 if TYPE_CHECKING:
@@ -68,10 +68,7 @@ def assemble(
     servers = SessionServers(below.pool, base.session_id, base.clock, bus.publish)
     agency = agency_for(base, servers, workshop)
     toolbox = toolbox_for(settings, directory, workshop, remote_tools(base, servers, agency, workshop, below.doors))
-    # Here, because every other agent that there is comes with it: whoever only imports us has no use for them.
-    from tertulia.session.backends import backends_for
-
-    backends = backends_for(settings, base.environment, workshop, nursery)
+    backends = _backends(base, workshop)
     notary = _notary(settings, wires, wire, toolbox, servers, backends)
     views, registry = Views(servers, notary, bus, agency), TaskRegistry()
     conversations = Conversations(base.root_id, notary, bus=bus, clock=base.clock, journal=base.journal)
@@ -151,6 +148,13 @@ def _begin(base: Foundation, parts: Parts, notary: Notary, past: Recollection | 
     parts.nursery.start(idle.watch(), "idle servers")
     keep_swept(parts)
     parts.servers.begin(candidates(_listed(base), parts.settings, base.environment))
+
+
+def _backends(base: Foundation, workshop: Workshop) -> Backends:
+    # Here, because every other agent that there is comes with it: whoever only imports us has no use for them.
+    from tertulia.session.backends import backends_for
+
+    return backends_for(base.settings, base.environment, workshop, base.nursery)
 
 
 def _notary(

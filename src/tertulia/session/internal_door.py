@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from tertulia.context.internal_calls import InternalTools
-from tertulia.errors import AgentError, Busy, Internal, InvalidParams
+from tertulia.errors import AgentError, Busy, Cancelled, Internal, InvalidParams
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.internal_words import MAX_LINE, Asking, Knock, Told
 from tertulia.session.private_place import is_ours, listening_at, peer, private_directory, short_path
@@ -90,9 +90,14 @@ class InternalDoor:
             told = Told(await self._internal.call(token, asked.tool, asked.arguments, source="cli", pid=process))
         except AgentError as error:
             told = _refusal(error)
+        except asyncio.CancelledError:
+            told = _refusal(Cancelled(f"{asked.tool!r:.80} was stopped before it answered"))
+            raise
         finally:
-            # Also after what no tool should raise, which goes on into the log.
-            await _say(writer, told)
+            # Also after what no tool should raise, which goes on into the log. Not waited for here: who is cancelled
+            # has no time, and an error of the connection would stand for the one that goes on.
+            _write(writer, told)
+        await _written(writer)
 
     async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[object, Asking]:
         if self._clients > MAX_CLIENTS:
@@ -118,7 +123,16 @@ async def _line(reader: asyncio.StreamReader, kind: type[T]) -> T:
 
 
 async def _say(writer: asyncio.StreamWriter, told: Told) -> None:
+    _write(writer, told)
+    await _written(writer)
+
+
+def _write(writer: asyncio.StreamWriter, told: Told) -> None:
+    """At once, as far as there is room."""
     writer.write(msgspec.json.encode(told) + b"\n")
+
+
+async def _written(writer: asyncio.StreamWriter) -> None:
     async with asyncio.timeout(PATIENCE_S):
         await writer.drain()
 

@@ -155,7 +155,9 @@ class Notary:
 
     def _refreshed(self, talk: Talk) -> Terms:
         view = talk.terms.context.mcp_view
-        return _with_view(talk.terms, McpView.new_from_manager(self._mcp, talk.id).with_allowlist(view.allowlist))
+        new = McpView.new_from_manager(self._mcp, talk.id).with_allowlist(view.allowlist)
+        # Of a server that is not there now nothing was looked at: its tools have to be the same when it comes back.
+        return _with_view(talk.terms, replace(new, pins={**view.pins, **new.pins}))
 
     def _arrived(self, terms: Terms, arrival: Arrival) -> Terms:
         """The same for an agent, with the tools of servers that only it has."""

@@ -57,7 +57,8 @@ async def _session_start(host: Host, session: Session, asked: i.StartSession) ->
 
 async def _session_resume(host: Host, session: Session, asked: i.ResumeSession) -> a.SessionInfo:
     settings, narrowed = _narrowed_settings(host.settings, asked)
-    resumed = await host.resume(asked.session_id, settings)
+    # Where it once worked is for its owner to say: naming a session is not being allowed its directory.
+    resumed = await host.resume(asked.session_id, replace(settings, cwd=workspace_of(settings)))
     return replace(resumed.info, narrowed=list(narrowed))
 
 

@@ -56,7 +56,7 @@ class _Told:
     def __init__(self) -> None:
         self.root: ConversationId | None = None
         self.asked: ItemId | None = None
-        """The last message to the root."""
+        """The last message to the root, until a turn begins with it or ends."""
         self.usage = NO_USAGE
         self.endings: dict[ItemId, str] = {}
         self._turn: ItemId | None = None
@@ -64,11 +64,13 @@ class _Told:
     def hear(self, event: Event) -> None:
         match event.data:
             case SessionConfigured() as data:
+                # A new life: what ran in the one before was killed with it.
+                self._end("interrupted")
                 self.root = data.root_conversation_id
             case TokenCount() as data:
                 self.usage += data.usage
             case TaskStarted() as data if event.conversation_id == self.root and data.kind != "continuation":
-                self._turn = self.asked
+                self._begin()
             case TaskComplete() as data if event.conversation_id == self.root:
                 self._end(data.status)
             case TurnAborted() as data if event.conversation_id == self.root and data.reason != "replaced":
@@ -76,6 +78,13 @@ class _Told:
             case _:
                 pass
 
+    def _begin(self) -> None:
+        asked = self.asked
+        self._end("interrupted")
+        self._turn = asked
+
     def _end(self, status: str) -> None:
         if self._turn is not None:
             self.endings[self._turn] = status
+        # A task without a message of its own, as compaction is, must find neither the turn nor what was put into it.
+        self._turn = self.asked = None

@@ -83,7 +83,8 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
     given, refused = narrow(asked, ceiling, ceiling, "session")
     warnings.extend(_refusal(path, entry) for entry in refused)
     before, after = asdict(ceiling), asdict(given)
-    changes = {name: after[name] for name in asked if after[name] != before[name]}
+    # A sandbox also where it takes nothing away: it says how far the person at an editor may go.
+    changes = {name: after[name] for name in asked if after[name] != before[name] or name == "sandbox"}
     return ProjectFile(_as_settings(changes, before), warnings, servers)
 
 

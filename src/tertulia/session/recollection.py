@@ -22,6 +22,8 @@ from tertulia.protocol.tool_events import (
     ApprovalRequest,
     ApprovalResolved,
     ExecCommandBegin,
+    McpToolCallBegin,
+    PatchApplyBegin,
     PlanUpdate,
     ToolCallBegin,
     ToolCallEnd,
@@ -70,7 +72,7 @@ class PastTalk:
         self.answered: dict[CallId, Begun] = {}
         """Calls whose output, its text not kept, was said in the last task before their end was told."""
         self.ran = False
-        """Whether a command of the call that was begun last has started."""
+        """Whether the call that was begun last has started something."""
         self.asks = False
         """Whether the one call that was begun waits for a person's answer, and nothing of it has started."""
         self.plan: PlanUpdate | None = None
@@ -260,7 +262,7 @@ def _hear_of_a_call(talk: PastTalk, event: Event, scope: Scope, line: Line) -> N
             ended = _ended_call(talk, event, event.data, line)
             talk.begun.pop(ended, None)
             talk.answered.pop(ended, None)
-        case ExecCommandBegin():
+        case ExecCommandBegin() | McpToolCallBegin() | PatchApplyBegin():
             talk.ran = True
         case ApprovalRequest() | ApprovalResolved():
             talk.asks = isinstance(event.data, ApprovalRequest) and not talk.ran and len(talk.begun) == 1

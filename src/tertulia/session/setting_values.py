@@ -34,7 +34,7 @@ from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_w
 from tertulia.rollout.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
 
-PYTHON_ONLY = frozenset({"buffers", "cwd", "project_servers", "providers", "tools"})
+PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "project_servers", "providers", "tools"})
 """Settings that no file can hold."""
 
 OLD_STORAGE_SWITCH = "disable_response_storage"
@@ -214,6 +214,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "model_providers": _providers,
     "approval_policy": lambda _, value: approval_from_wire(value),
     "sandbox": lambda _, value: sandbox_from_wire(value),
+    "begins_in": _optional(lambda _, value: sandbox_from_wire(value)),
     "network": _switch,
     "writable_roots": _optional(_roots),
     "storage_policy": lambda _, value: storage_from_wire(value),

@@ -25,7 +25,7 @@ from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy, approval_from_wire
 from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import Rights, Visibility
-from tertulia.policy.sandbox_mode import sandbox_from_wire
+from tertulia.policy.sandbox_mode import SANDBOX_ORDER, sandbox_from_wire
 from tertulia.protocol.storage import Full, StoragePolicy, storage_from_wire
 from tertulia.session.config_file import anchor, anchor_servers, read_config, read_override
 from tertulia.session.environment import Environment
@@ -51,6 +51,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     model_providers: Mapping[str, ModelProvider | Table] = {}
     approval_policy: ApprovalPolicy | Table | str = ON_REQUEST
     sandbox: str = "workspace_write"
+    begins_in: str | None = None
+    """The sandbox that conversations begin in, where it is less than `sandbox`, which they may be set to."""
     network: bool = False
     """Whether commands in the sandbox reach the network."""
     writable_roots: Sequence[str] | None = None
@@ -123,7 +125,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def defaults(self) -> Rights:
         """What a conversation gets that asks for nothing: the ceiling, but web search only where it was set."""
-        return replace(self.rights(), tools_web_search_request=self.tools_web_search_request is True)
+        rights = replace(self.rights(), tools_web_search_request=self.tools_web_search_request is True)
+        if self.begins_in is None:
+            return rights
+        return replace(rights, sandbox=SANDBOX_ORDER.meet(rights.sandbox, sandbox_from_wire(self.begins_in)))
 
     def __repr__(self) -> str:
         parts = (f"{name}={_brief(value)}" for name, value in asdict(self).items() if value not in ({}, (), None))

@@ -165,9 +165,10 @@ class EditorView:
     async def _below(self, root: str, paths: list[str], call: CallContext, *, write: bool) -> dict[str, SeenFile]:
         free = call.rights.sandbox == "danger_full_access"
         before = await self._read(root, paths, call, write=write)
+        worth_it = [path for path in paths if _worth_asking(before[path])][:MAX_ASKED]
         shown: dict[str, str | None] = {}
         for _ in range(_TRIES):
-            asked = [path for path in paths if path not in shown and _worth_asking(before[path])][:MAX_ASKED]
+            asked = [path for path in worth_it if path not in shown and _worth_asking(before[path])]
             if not asked:
                 break
             texts = await asyncio.gather(*(self._buffers.text(os.path.join(root, path)) for path in asked))
