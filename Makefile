@@ -72,7 +72,9 @@ gate-format:
 test: setup packages ## every test on every processor, with coverage, and every example
 	@timeout 180 $(MAKE) --no-print-directory --keep-going --jobs=3 local-model node-tools agents \
 		|| echo "Not everything could be fetched (the embedded model, MCP servers, other agents): those tests are skipped and listed at the end."
-	@TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --cov --cov-report=term
+	@export TERTULIA_TEST_HOME=$(MODEL_HOME); \
+		$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --cov --cov-report=term \
+		|| { [ $$? = 1 ] && $(BIN)/python -m tests.second_look; }
 	@$(BIN)/coverage report --fail-under=100 --include='$(subst $(space),$(comma),$(FULLY_COVERED:%=src/tertulia/%/*))'
 
 packages:

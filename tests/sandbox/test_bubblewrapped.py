@@ -102,7 +102,7 @@ def test_a18_a_product_that_is_killed_in_the_moment_it_starts_a_command_leaves_n
         line[-2] = str(place.root / f"inner-{number}")
         os.mkdir(line[-2])
         assert subprocess.run(line, env=environment, timeout=30, check=False).returncode == -9
-    until = SystemClock().monotonic() + 1.0
+    until = SystemClock().monotonic() + DEADLINE_S
     while place.survivors() and SystemClock().monotonic() < until:
         pass
     assert place.survivors() == []

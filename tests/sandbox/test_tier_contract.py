@@ -260,7 +260,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_a18_nothing_survives_the_product_that_is_killed(tier: str, tmp_path: Path) -> None:
-    """A18: kill -9 while a daemon runs; 0 survivors within a second."""
+    """A18: kill -9 while a daemon runs; 0 survivors. Within a second where nothing else keeps the machine busy."""
     need(tier)
     tag = f"tag{os.urandom(6).hex()}"
     line = [sys.executable, "-c", PRODUCT, tier, str(tmp_path), tag]
@@ -271,7 +271,7 @@ def test_a18_nothing_survives_the_product_that_is_killed(tier: str, tmp_path: Pa
         alive = tagged(tag)
         product.kill()
     assert len(alive) > 1
-    until = SystemClock().monotonic() + 1.0
+    until = SystemClock().monotonic() + DEADLINE_S
     while tagged(tag) and SystemClock().monotonic() < until:
         pass
     assert tagged(tag) == []

@@ -150,8 +150,8 @@ async def test_a_fork_has_them_from_the_one_that_it_was_made_of(lives: Lives, sh
         assert names(copy.root) == ["fs__pid"]
 
 
-async def test_a_refresh_while_no_server_is_up_forgets_them(lives: Lives, shop: Shop) -> None:
-    """S000-22: whoever asks for what there is now, and there is nothing, takes what comes."""
+async def test_a_refresh_while_a_server_is_down_does_not_forget_its_pins(lives: Lives, shop: Shop) -> None:
+    """S000-22: nothing of it was looked at, so what comes back has to be the same."""
     async with lives.start(**shop.settings) as session:
         assert names(session.root) == ["fs__echo", "fs__pid"]
     down = {**shop.settings, "mcp_servers": {}}
@@ -159,6 +159,8 @@ async def test_a_refresh_while_no_server_is_up_forgets_them(lives: Lives, shop: 
         await back.root.set_context(refresh_mcp_view=True)
     shop.offers(echo="another")
     async with lives.resumed(session.id, **shop.settings) as back:
+        assert names(back.root) == []
+        await back.root.set_context(refresh_mcp_view=True)
         assert names(back.root) == ["fs__echo"]
 
 

@@ -86,8 +86,11 @@ async def test_what_has_no_terminal_cannot_be_typed_into_but_can_be_ended(tmp_pa
 
 async def test_ctrl_c_reaches_a_program_on_its_terminal(tmp_path: Path) -> None:
     async with workbench(tmp_path) as bench:
-        command = "trap 'echo caught; exit 9' INT; while :; do sleep 0.01; done"
-        session_id = number(await bench.call("exec_command", {"cmd": command, "tty": True, **SOON}))
+        command = "trap 'echo caught; exit 9' INT; echo listening; while :; do sleep 0.01; done"
+        begun = await bench.call("exec_command", {"cmd": command, "tty": True, **SOON})
+        session_id, seen = number(begun), begun.text
+        while "listening" not in seen:
+            seen = (await typed(bench, session_id, **SOON)).text
         ended = await typed(bench, session_id, "\x03", **LONG)
         assert "caught" in ended.text
         assert "code 9" in ended.text

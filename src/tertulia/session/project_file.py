@@ -83,8 +83,9 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
     given, refused = narrow(asked, ceiling, ceiling, "session")
     warnings.extend(_refusal(path, entry) for entry in refused)
     before, after = asdict(ceiling), asdict(given)
-    # A sandbox also where it takes nothing away: it says how far the person at an editor may go.
-    changes = {name: after[name] for name in asked if after[name] != before[name] or name == "sandbox"}
+    # A sandbox also where it is what there is anyway: it says how far the person at an editor may go.
+    same = [name for name in asked if name == "sandbox" and asked[name] == before[name]]
+    changes = {name: after[name] for name in asked if after[name] != before[name] or name in same}
     return ProjectFile(_as_settings(changes, before), warnings, servers)
 
 
