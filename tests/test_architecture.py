@@ -24,7 +24,7 @@ SOURCE = ROOT / "src" / "tertulia"
 TESTS = ROOT / "tests"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-MAX_FILE_LINES = 350
+MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 50
 MAX_CLASS_METHODS = 20
 
