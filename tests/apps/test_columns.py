@@ -42,7 +42,7 @@ def test_no_line_ends_in_blanks() -> None:
 
 def test_what_steers_a_terminal_or_breaks_a_line_is_not_shown() -> None:
     """HARDENING A22."""
-    assert cut("a\x1b[2Jb\nc", 20) == "a\u241b[2Jb c"
+    assert cut("a\x1b[2Jb\nc", 20) == "a⟨U+001B⟩[2Jb c"
     assert cut("日本語", 5) == "日本…"
     assert cut("x" * 1000, 4) == "xxx…"
 

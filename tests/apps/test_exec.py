@@ -288,7 +288,7 @@ def _read(terminal: int) -> bytes:
 
 def test_a_terminal_gets_colours_and_a_harmless_answer(shell: Shell) -> None:
     seen = on_a_terminal(shell, "exec", "-m", shell.script("a\x1b]0;gotcha\x07b"), "hello")
-    assert seen.startswith("a␛]0;gotcha␇b\n")
+    assert seen.startswith("a⟨U+001B⟩]0;gotcha⟨U+0007⟩b\n")
     assert "\x1b[2mtokens\x1b[0m" in seen
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tertulia.apps.json_lines import json_line
+from tertulia.apps.json_lines import escaped, json_line
 
 
 def test_whatever_a_text_holds_it_is_one_line_for_every_reader() -> None:
@@ -14,3 +14,12 @@ def test_whatever_a_text_holds_it_is_one_line_for_every_reader() -> None:
     assert line.endswith(b"}\n")
     assert len(line.decode().splitlines()) == 1
     assert json.loads(line) == {"text": text}
+
+
+def test_json_holds_the_exact_value_and_steers_no_terminal() -> None:
+    """A6: what JSON itself leaves as it is, is escaped, also beyond the first plane."""
+    text = "\x7f\x9b\u202e\u2066\u200d\ufeff\U000e0041 \u05e9\u65e5\U0001f600"
+    line = json_line(text)
+    assert json.loads(line) == text
+    assert line.decode() == '"\\u007f\\u009b\\u202e\\u2066\\u200d\\ufeff\\udb40\\udc41 \u05e9\u65e5\U0001f600"\n'
+    assert escaped(b'{"plain": 1}') == b'{"plain": 1}'

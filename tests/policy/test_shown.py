@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.policy.shown import MAX_CHARACTERS, Shown, shown
+from tertulia.policy.shown import MAX_CHARACTERS, PrintableStream, Shown, in_words, printable, shown, visible
 
 
 @pytest.mark.parametrize("text", ["", "ls -la", "größe", "日本語", "é", "e\u0301", "a\\b", "👍"])
@@ -40,6 +40,72 @@ def test_what_hides_moves_or_pretends_is_written_out(text: str, expected: str) -
     assert shown(text).text == expected
 
 
+WRITING = [
+    "\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",
+    "\U0001f3f3\ufe0f\u200d\U0001f308",
+    "\U0001f3c3\U0001f3fd\u200d\u2642\ufe0f",
+    "\u2764\ufe0f and 1\ufe0f\u20e3",
+    "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+    "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+    "\u0915\u094d\u200d\u0937",
+    "\u05e9\u05dc\u05d5\u05dd",
+    "\u0627\u0644\u0633\u0644\u0627\u0645",
+    "\u06dd",
+]
+"""Families of emoji, flags, Persian, Hindi, Hebrew, Arabic."""
+
+
+@pytest.mark.parametrize("text", WRITING)
+def test_what_writing_needs_stays(text: str) -> None:
+    """A6: joiners and variants within emoji and words are no tricks."""
+    assert visible(text) == printable(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\u200db", "a⟨U+200D⟩b"),
+        ("\u0627\u200c\u0628", "\u0627⟨U+200C⟩\u0628"),
+        ("\U0001f469\u200d", "\U0001f469⟨U+200D⟩"),
+        ("\U0001f3f4\U000e0072\U000e006d\U000e007f", "\U0001f3f4⟨U+E0072⟩⟨U+E006D⟩⟨U+E007F⟩"),
+        ("\u200e\u200f\u061c\u202a\u2069", "⟨U+200E⟩⟨U+200F⟩⟨U+061C⟩⟨U+202A⟩⟨U+2069⟩"),
+        ("x\u2028y\u2029", "x⟨U+2028⟩y⟨U+2029⟩"),
+        ("\x1b]0;t\x07\x9b\x7f\0", "⟨U+001B⟩]0;t⟨U+0007⟩⟨U+009B⟩⟨U+007F⟩⟨U+0000⟩"),
+        ("a\ufe0f\U000e0100", "a⟨U+FE0F⟩⟨U+E0100⟩"),
+        ("\ufffe\ufff0\u3164", "⟨U+FFFE⟩⟨U+FFF0⟩⟨U+3164⟩"),
+    ],
+)
+def test_both_degrees_show_what_hides_or_steers(text: str, expected: str) -> None:
+    """A6: bidi, zero-width, tags, variants and escapes, wherever text of others is read."""
+    assert printable(text) == expected
+    assert visible(text) == expected
+
+
+def test_what_is_read_keeps_its_blanks_signs_and_lines() -> None:
+    """A6: a screen that only shows needs no mark for a blank; one that decides does."""
+    text = "\u00a0\u3000\u2800\ue0b0\u27e8x\u27e9\n\ty\r\nz"
+    assert printable(text) == text.replace("\r\n", "\n")
+    assert visible("\u3000\ue0b0") == "⟨U+3000⟩⟨U+E0B0⟩"
+    assert visible("a\n\tb", lines=True) == "a\n\tb"
+    assert printable("a" + "\u0301" * 9) == "a" + "\u0301" * 8 + "⟨U+0301⟩"
+
+
+@pytest.mark.parametrize("text", [*WRITING[:3], *WRITING[4:], "plain", "a\r\nb", "x\u200by", "\x1b[2J"])
+def test_a_text_that_comes_in_pieces_is_printed_as_if_it_came_whole(text: str) -> None:
+    """A6: a model's answer comes in pieces that are cut anywhere."""
+    stream = PrintableStream()
+    assert "".join(map(stream.feed, text)) + stream.end() == printable(text)
+
+
+def test_a_piece_of_plain_text_is_printed_at_once() -> None:
+    stream = PrintableStream()
+    assert stream.feed("plain") == "plain"
+    assert stream.feed(" \U0001f469") == " "
+    assert stream.feed("\n") == "\U0001f469\n"
+    assert stream.feed("\r") == ""
+    assert stream.end() == "⟨U+000D⟩"
+
+
 def test_lines_stay_lines_where_that_is_wanted() -> None:
     assert shown("a\n\tb\r", lines=True).text == "a\n\tb⟨U+000D⟩"
 
@@ -65,7 +131,32 @@ def test_texts_that_differ_only_where_they_are_cut_are_shown_differently() -> No
 def test_no_text_can_do_anything_to_a_screen_and_no_two_look_alike(text: str) -> None:
     """B10."""
     got = shown(text).text
-    assert not any(unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") for character in got)
+    unseen = [each for each in got if unicodedata.category(each) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")]
+    # Joiners and marks of numbers, where they belong.
+    assert all(
+        each in "\u200c\u200d" or "SIGN" in unicodedata.name(each) or "MARK" in unicodedata.name(each)
+        for each in unseen
+    )
     marks = got.replace("⟨U+", "\0").split("\0")
     back = marks[0] + "".join(chr(int(code, 16)) + rest for code, _, rest in (m.partition("⟩") for m in marks[1:]))
     assert back == text
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "none"),
+        (True, "true"),
+        (False, "false"),
+        ("read-only", "read-only"),
+        (7, "7"),
+        ("a\u202e", "a⟨U+202E⟩"),
+        ([], "nothing"),
+        (["/w", "/x"], "/w, /x"),
+        ({}, "nothing"),
+        ({"auto_run": "trusted", "may_ask": False}, "auto_run trusted, may_ask false"),
+    ],
+)
+def test_a_setting_is_told_in_words_and_never_as_python(value: object, words: str) -> None:
+    """A1: people were shown a Python dict."""
+    assert in_words(value) == words

@@ -17,9 +17,9 @@ import click
 
 from tertulia.apps.errors_shown import explained
 from tertulia.apps.global_flags import global_flags
-from tertulia.apps.terminal import harmless
 from tertulia.errors import AgentError
 from tertulia.policy.redaction import log_filter
+from tertulia.policy.shown import printable
 from tertulia.version import __version__
 
 VERBS = {
@@ -124,7 +124,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _say(sentence: str) -> None:
-    print(harmless(sentence.encode("utf-8", "backslashreplace").decode()), file=sys.stderr)
+    print(printable(sentence.encode("utf-8", "backslashreplace").decode()), file=sys.stderr)
 
 
 def _have_somewhere_to_write() -> None:
@@ -141,6 +141,14 @@ def _keep_the_log_clean() -> None:
     handler = logging.lastResort
     if handler is not None and not handler.filters:
         handler.addFilter(log_filter())
+        handler.setFormatter(_PrintableFormatter())
+
+
+class _PrintableFormatter(logging.Formatter):
+    """What servers and models say may stand in a log that is a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 def _let_go_of_output() -> None:

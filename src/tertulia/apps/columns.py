@@ -6,7 +6,8 @@ import shutil
 import unicodedata
 from collections.abc import Sequence
 
-from tertulia.apps.terminal import Piece, Style, Terminal, harmless
+from tertulia.apps.terminal import Piece, Style, Terminal
+from tertulia.policy.shown import printable
 
 _GAP = "  "
 _NARROWEST = 16
@@ -59,7 +60,7 @@ def _columns(character: str) -> int:
 
 def cut(text: str, width: int) -> str:
     """The text as one line of at most so many columns."""
-    line = harmless(" ".join(text[: 8 * width].split()))
+    line = printable(" ".join(text[: 8 * width].split()))
     if cell_width(line) <= width and len(text) <= 8 * width:
         return line
     kept = ""

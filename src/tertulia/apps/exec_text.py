@@ -73,7 +73,7 @@ class TextView:
                 self._break_line()
             self._open = data.item_id
             self._shown.add(data.item_id)
-            self._out.write(data.text)
+            self._out.stream(data.text)
 
     def _message(self, event: e.Event, data: e.AgentMessage) -> None:
         if event.conversation_id != self._root:
@@ -133,6 +133,7 @@ class TextView:
     def _break_line(self) -> None:
         if self._open is not None:
             self._open = None
+            self._out.end_stream()
             self._out.line()
 
     _showers: ClassVar[Mapping[type[e.EventData], Callable[..., None]]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import click
 import msgspec
@@ -16,7 +16,6 @@ from tertulia.apps.json_lines import json_line
 from tertulia.apps.terminal import Piece, Terminal
 from tertulia.errors import InvalidParams
 from tertulia.events.journal import NoJournal
-from tertulia.session.answers import ContextInfo
 from tertulia.session.prompt_parts import PromptPart, prompt_parts
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings
@@ -88,14 +87,9 @@ async def _look(settings: Settings, agent: dict[str, str] | None, *, mcp: bool) 
             model=talk.terms.wire.name,
             parts=prompt_parts(session.parts, talk),
             warnings=list(conversation.warnings),
-            narrowed=list(_narrowed(await conversation.context())),
+            narrowed=[cut.sentence for cut in (await conversation.context()).narrowed],
             unstarted=sorted(set(asleep)),
         )
-
-
-def _narrowed(context: ContextInfo) -> Iterator[str]:
-    for cut in context.narrowed:
-        yield f"{cut.field}: asked for {cut.asked}, given {cut.given}, because of the {cut.because}"
 
 
 def _write_out(part: PromptPart, out: Terminal) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from tertulia.apps.columns import ago, counted, size
 from tertulia.apps.global_flags import Given, global_flags
+from tertulia.apps.json_lines import escaped
 from tertulia.apps.stored import find_stored, which_session
 from tertulia.apps.talk_tree import Leaf, name_of, write_tree
 from tertulia.apps.terminal import Terminal, shortened
@@ -51,7 +52,7 @@ def show(given: Given, *, which: str | None, last: bool, messages: int, as_json:
     past = Recollection() if found.entry.trouble is not None else recollect(home, found.entry.id)
     if as_json:
         said = {**described(found), "conversations": [_conversation(talk, past, messages) for talk in _known(past)]}
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(said), indent=2) + b"\n")
+        sys.stdout.buffer.write(escaped(msgspec.json.format(msgspec.json.encode(said), indent=2)) + b"\n")
         return 0 if found.entry.trouble is None else 1
     out = Terminal(sys.stdout, loaded.environment.variables)
     _write_about(out, found, past, SessionFiles(home, found.entry.id))

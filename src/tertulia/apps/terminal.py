@@ -1,13 +1,17 @@
-"""An output stream as a person sees it: coloured only where colours are shown, steered by nothing that is printed."""
+"""An output stream as a person sees it: coloured only where colours are shown, steered by nothing that is printed.
+
+A pipe gets the same text as a terminal, without colours: most pipes end on a screen, in a pager or in a log.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from io import TextIOWrapper
 from typing import Literal, TextIO
 
 import msgspec
+
+from tertulia.policy.shown import PrintableStream, printable
 
 Style = Literal["plain", "bold", "dim", "red", "green", "yellow", "blue", "magenta", "cyan"]
 Piece = str | tuple[str, Style]
@@ -16,15 +20,15 @@ Piece = str | tuple[str, Style]
 _CODES: Mapping[Style, str] = {
     "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36",
 }  # fmt: skip
-_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Terminal:
-    """Writes at once. To a terminal it writes no control character that is not its own; to a pipe, every byte."""
+    """Writes at once, and no character that steers or hides and is not its own: see `policy.shown.printable`."""
 
     def __init__(self, stream: TextIO, variables: Mapping[str, str]) -> None:
         """`variables` are the environment's: NO_COLOR and TERM are heeded."""
         self._stream = stream
+        self._streamed = PrintableStream()
         self.live = stream.isatty()
         """Somebody is watching."""
         self.rewritable = self.live and variables.get("TERM") != "dumb"
@@ -36,8 +40,15 @@ class Terminal:
 
     def write(self, *pieces: Piece) -> None:
         """Print, and stay on the line."""
-        self._stream.write("".join(map(self._rendered, pieces)))
-        self._stream.flush()
+        self._write_raw("".join(map(self._rendered, pieces)))
+
+    def stream(self, piece: str) -> None:
+        """Print a piece of a text that goes on; `end_stream` prints what was held of it."""
+        self._write_raw(self._streamed.feed(piece))
+
+    def end_stream(self) -> None:
+        """The text that came in pieces is over."""
+        self._write_raw(self._streamed.end())
 
     def line(self, *pieces: Piece) -> None:
         """Print a line."""
@@ -49,20 +60,14 @@ class Terminal:
             self._stream.write("\r\x1b[K")
             self.write(*pieces)
 
+    def _write_raw(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
     def _rendered(self, piece: Piece) -> str:
         text, style = (piece, "plain") if isinstance(piece, str) else piece
-        shown = harmless(text) if self.live else text
+        shown = printable(text)
         return f"\x1b[{_CODES[style]}m{shown}\x1b[0m" if self._coloured and style in _CODES and shown else shown
-
-
-def harmless(text: str) -> str:
-    """The text with its control characters made visible; line ends and tabs stay."""
-    return _STEERING.sub(_visible, text.replace("\r\n", "\n"))
-
-
-def _visible(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
 
 
 def shortened(text: str, width: int = 100) -> str:

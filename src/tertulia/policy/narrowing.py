@@ -17,6 +17,7 @@ from tertulia.policy.limits import LIMITS_ORDER, NO_LIMITS, Limits
 from tertulia.policy.orders import Chain, Conjunction, Product
 from tertulia.policy.patterns import ROOTS, TOOL_NAMES, normal_roots
 from tertulia.policy.sandbox_mode import SANDBOX_ORDER, SandboxMode, sandbox_to_wire
+from tertulia.policy.shown import in_words
 from tertulia.protocol.by_name import ByName
 from tertulia.protocol.storage import Full, StoragePolicy, storage_to_wire, strictness
 
@@ -112,6 +113,12 @@ class Narrowed(ByName, frozen=True):
     given: Any
     because: str
     """Whose ceiling it met: `session`, `ancestor:ID` or `chain`."""
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        asked, given = in_words(self.asked), in_words(self.given)
+        return f"{self.field}: asked for {asked}; given {given}, because of the {self.because}"
 
 
 def narrow(

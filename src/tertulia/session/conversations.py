@@ -254,10 +254,9 @@ def _tell(bus: EventBus, settled: Settled, scope: Scope) -> None:
     for warning in settled.warnings:
         _log.warning("conversation %s: %s", scope.conversation_id, warning)
     for cut in settled.narrowed:
-        message = f"{cut.field}: asked for {cut.asked}, given {cut.given}, because of the {cut.because}"
-        _log.info("conversation %s: %s", scope.conversation_id, message)
+        _log.info("conversation %s: %s", scope.conversation_id, cut.sentence)
         listed: dict[str, Any] = {name: getattr(cut, name) for name in cut.__struct_fields__}
-        bus.publish(BackgroundEvent(message, [listed]), scope)
+        bus.publish(BackgroundEvent(cut.sentence, [listed]), scope)
 
 
 def _refuse_if(closed: bool) -> None:
