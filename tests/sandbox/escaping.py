@@ -7,6 +7,7 @@ ordinary user.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import hashlib
 import json
 import os
@@ -26,6 +27,8 @@ from tertulia.sandbox.sandbox import Sandbox
 PROBE = Path(__file__).with_name("probe.py")
 CANARY = "canary-9c1b77"
 DEADLINE_S = 50.0
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.shmat.restype = ctypes.c_void_p
 
 C_PROGRAM = '#include <stdio.h>\nint main(void) { puts("compiled"); return 0; }\n'
 POOL = """
@@ -50,6 +53,46 @@ def _no_private_place(wanted: Path) -> Path:
     return Path("/") if wanted.is_relative_to("/tmp") or wanted.is_relative_to("/var/tmp") else wanted
 
 
+class HostIpc:
+    """System V and POSIX objects of this user, outside every sandbox. Closed twice is closed."""
+
+    def __init__(self) -> None:
+        self.shared_memory = LIBC.shmget(0, 4096, 0o600)
+        self.messages = LIBC.msgget(0, 0o600)
+        self.semaphores = LIBC.semget(0, 1, 0o600)
+        self.mqueue = f"/tertulia-{os.getpid()}"
+        self.queue = LIBC.mq_open(self.mqueue.encode(), os.O_CREAT | os.O_RDWR, 0o600, None)
+        assert -1 not in (self.shared_memory, self.messages, self.semaphores, self.queue)
+
+    def places(self) -> dict[str, Any]:
+        names = ("shared_memory", "messages", "semaphores")
+        # The system call takes the name without its slash.
+        return {**{name: getattr(self, name) for name in names}, "mqueue": self.mqueue[1:]}
+
+    def changes(self) -> list[str]:
+        """What somebody did to them."""
+        found = []
+        if (at := LIBC.shmat(self.shared_memory, None, 0)) == ctypes.c_void_p(-1).value:
+            found.append("shared memory is gone")
+        else:
+            LIBC.shmdt(ctypes.c_void_p(at))
+        if LIBC.msgrcv(self.messages, ctypes.create_string_buffer(64), 32, 0, 0o4000) != -1:
+            found.append("a message was sent")
+        if LIBC.semctl(self.semaphores, 0, 12) != 0:
+            found.append("a semaphore was set")
+        return found
+
+    def close(self) -> None:
+        if self.queue < 0:
+            return
+        LIBC.shmctl(self.shared_memory, 0, None)
+        LIBC.msgctl(self.messages, 0, None)
+        LIBC.semctl(self.semaphores, 0, 0)
+        LIBC.mq_close(self.queue)
+        LIBC.mq_unlink(self.mqueue.encode())
+        self.queue = -1
+
+
 class Scene:
     """A workspace with a repository in it, things outside, and people who listen."""
 
@@ -66,6 +109,7 @@ class Scene:
             secret.write_text(CANARY)
         self._make_repository()
         self._listen()
+        self.ipc = HostIpc()
         self.before = self.state()
 
     def _make_repository(self) -> None:
@@ -90,7 +134,11 @@ class Scene:
         self.abstract.bind(f"\0tertulia-{os.getpid()}")
         for line in (self.unix, self.near, self.abstract):
             line.listen()
+        self.datagrams, self.abstract_datagrams = (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2))
+        self.datagrams.bind(str(self.outside / "datagrams"))
+        self.abstract_datagrams.bind(f"\0tertulia-datagrams-{os.getpid()}")
         self.lines = (self.tcp, self.udp, self.unix, self.near, self.abstract)
+        self.lines += (self.datagrams, self.abstract_datagrams)
         for line in self.lines:
             line.setblocking(False)
 
@@ -104,6 +152,9 @@ class Scene:
             "unix": self.unix.getsockname(),
             "near": self.near.getsockname(),
             "abstract": f"tertulia-{os.getpid()}",
+            "datagrams": self.datagrams.getsockname(),
+            "abstract_datagrams": f"tertulia-datagrams-{os.getpid()}",
+            **self.ipc.places(),
             "parent": os.getpid(),
             "canary": CANARY,
             "secrets": list(map(str, self.secrets)),
@@ -137,11 +188,13 @@ class Scene:
         found = sorted(path for path in self.before.keys() | after.keys() if self.before.get(path) != after.get(path))
         if self.far.exists():
             found.append(str(self.far))
+        found += self.ipc.changes()
         return found + [f"a listener was reached: {line!r}" for line in self.lines if _was_reached(line)]
 
     def close(self) -> None:
         for line in self.lines:
             line.close()
+        self.ipc.close()
         self.far.unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -182,12 +235,39 @@ def controls(scene: Scene, tier: str) -> dict[str, tuple[Command, str]]:
             "ran",
         ),
     }
+    found |= _scheduling_controls(scene)
     if shutil.which("gcc"):
         found["compile and run C"] = (scene.command("sh", "-c", "gcc main.c -o main && ./main"), "compiled")
     if tier == "bubblewrap":
         found["multiprocessing"] = (scene.command(python, "pool.py"), "90")
         found["a server and a client inside"] = (scene.command(python, "-c", LOOPBACK), "ok")
         found["a file in /tmp"] = (scene.command("sh", "-c", "echo x > /tmp/x && cat /tmp/x"), "x")
+    return found
+
+
+def _scheduling_controls(scene: Scene) -> dict[str, tuple[Command, str]]:
+    """A program may be as modest as it likes, and pairs of sockets that reach only each other are made."""
+    affinity = "import os; os.sched_setaffinity(0, os.sched_getaffinity(0)); print('set')"
+    limit = "import os, resource as r; r.setrlimit(4, (0, 0)); print('set' if r.prlimit(os.getpid(), 4) else '')"
+    pairs = "import socket as s; [s.socketpair(type=kind) for kind in (s.SOCK_STREAM, s.SOCK_SEQPACKET)]; print('made')"
+    found = {
+        "nice": (scene.command("nice", "-n", "19", "nice"), "19"),
+        "affinity of oneself": (scene.command(sys.executable, "-c", affinity), "set"),
+        "limits of oneself": (scene.command(sys.executable, "-c", limit), "set"),
+        "stream pairs": (scene.command(sys.executable, "-c", pairs), "made"),
+        "reserve blocks": (
+            scene.command(sys.executable, "-c", "import os; os.posix_fallocate(os.open('r', 65), 0, 9999); print(1)"),
+            "1",
+        ),
+    }
+    for program, line, expected in (
+        ("taskset", ("taskset", "1", "echo", "pinned"), "pinned"),
+        ("ionice", ("ionice", "-c", "3", "echo", "idle"), "idle"),
+        ("node", ("node", "-e", "require('os').setPriority(5); console.log('node')"), "node"),
+        ("java", ("java", "-Xmx64m", "-version"), "version"),
+    ):
+        if shutil.which(program, path="/usr/local/bin:/usr/bin:/bin"):
+            found[program] = (scene.command(*line), expected)
     return found
 
 

@@ -11,6 +11,7 @@ import errno
 import json
 import mmap
 import os
+import resource
 import signal
 import socket
 import struct
@@ -50,6 +51,16 @@ KNOWN = {  # name: (x86_64, aarch64)
     "kexec_load": (246, 104),
     "init_module": (175, 105),
     "seccomp": (317, 277),
+    "ioprio_set": (251, 30),
+    "ioprio_get": (252, 31),
+    "mq_open": (240, 180),
+    "sched_setattr": (314, 274),
+    "sched_getattr": (315, 275),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
+    "kcmp": (312, 272),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
 }
 
 
@@ -231,6 +242,80 @@ ATTEMPTS["A10 UNIX socket in the workspace"] = lambda at: _connect(socket.AF_UNI
 ATTEMPTS["A10 abstract socket"] = lambda at: _connect(socket.AF_UNIX, socket.SOCK_STREAM, "\0" + at["abstract"])
 
 
+def _through_a_pair(kind: int, at: Any, name: str, *, rights: bool = False) -> bool:
+    """S5: whether a socket of a pair sends to somebody else by name. Sent to its own other end is no success."""
+    mine, other = socket.socketpair(socket.AF_UNIX, kind)
+    other.setblocking(False)
+    carried = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", other.fileno()))] if rights else []
+    mine.sendmsg([b"x"], carried, 0, name)
+    try:
+        return other.recv(1) != b"x"
+    except BlockingIOError:
+        return True
+
+
+for _kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):
+    ATTEMPTS[f"A10 {_kind.name} pair to a path"] = lambda at, kind=_kind: _through_a_pair(kind, at, at["datagrams"])
+    ATTEMPTS[f"A10 {_kind.name} pair to an abstract name"] = lambda at, kind=_kind: _through_a_pair(
+        kind, at, "\0" + at["abstract_datagrams"]
+    )
+    ATTEMPTS[f"A10 {_kind.name} pair carries a descriptor"] = lambda at, kind=_kind: _through_a_pair(
+        kind, at, at["datagrams"], rights=True
+    )
+    ATTEMPTS[f"A10 {_kind.name} pair connects to a path"] = lambda at, kind=_kind: socket.socketpair(
+        socket.AF_UNIX, kind
+    )[0].connect(at["datagrams"])
+
+
+# ---- S6: other processes of the same user, and what they made. Each attempt sets what is so already.
+
+
+def _limit_of(pid: int) -> None:
+    resource.prlimit(pid, resource.RLIMIT_CORE, resource.prlimit(pid, resource.RLIMIT_CORE))
+
+
+def _attributes_of(pid: int) -> None:
+    attributes = ctypes.create_string_buffer(struct.pack("I", 48), 48)
+    syscall("sched_getattr", pid, attributes, 48, 0)
+    syscall("sched_setattr", pid, attributes, 0)
+
+
+ATTEMPTS["S6 limits of the parent"] = lambda at: _limit_of(at["parent"])
+ATTEMPTS["S6 nice of the parent"] = lambda at: os.setpriority(
+    os.PRIO_PROCESS, at["parent"], os.getpriority(os.PRIO_PROCESS, at["parent"])
+)
+ATTEMPTS["S6 affinity of the parent"] = lambda at: os.sched_setaffinity(
+    at["parent"], os.sched_getaffinity(at["parent"])
+)
+ATTEMPTS["S6 scheduler of the parent"] = lambda at: os.sched_setscheduler(
+    at["parent"], os.sched_getscheduler(at["parent"]), os.sched_param(0)
+)
+ATTEMPTS["S6 scheduling parameter of the parent"] = lambda at: os.sched_setparam(at["parent"], os.sched_param(0))
+ATTEMPTS["S6 scheduling attributes of the parent"] = lambda at: _attributes_of(at["parent"])
+ATTEMPTS["S6 disk priority of the parent"] = lambda at: syscall(
+    "ioprio_set", 1, at["parent"], syscall("ioprio_get", 1, at["parent"])
+)
+ATTEMPTS["S6 shared memory of the host"] = lambda at: _function("shmat")(at["shared_memory"], None, 0)
+ATTEMPTS["S6 take away the host's shared memory"] = lambda at: _function("shmctl")(at["shared_memory"], 0, None)
+ATTEMPTS["S6 message queue of the host"] = lambda at: _function("msgsnd")(
+    at["messages"], struct.pack("l", 1) + b"x", 1, 0o4000
+)
+ATTEMPTS["S6 semaphore of the host"] = lambda at: _function("semctl")(at["semaphores"], 0, 16, 7)
+ATTEMPTS["S6 POSIX message queue of the host"] = lambda at: syscall("mq_open", at["mqueue"].encode(), os.O_WRONLY)
+
+
+def _function(name: str) -> Callable[..., int]:
+    def call(*arguments: object) -> int:
+        function = getattr(LIBC, name)
+        function.restype = ctypes.c_long if name == "shmat" else ctypes.c_int
+        result = function(*arguments)
+        if result == -1:
+            raise OSError(ctypes.get_errno(), "refused")
+        return int(result)
+
+    return call
+
+
 # ---- A11: other processes
 
 
@@ -308,6 +393,11 @@ _refused_by_policy("fsopen", b"tmpfs", 0)
 _refused_by_policy("move_mount", -1, b"", -1, b"", 0)
 _refused_by_policy("kexec_load", 0, 0, None, 0)
 _refused_by_policy("init_module", None, 0, b"")
+_refused_by_policy("process_madvise", 0, None, 0, 0, 0)
+_refused_by_policy("process_mrelease", 0, 0)
+_refused_by_policy("kcmp", 1, 1, 0, 0, 0)
+_refused_by_policy("migrate_pages", 0, 0, None, None)
+_refused_by_policy("move_pages", 0, 0, None, None, None, 0)
 
 
 @attempt("A12 clone into a user namespace")

@@ -44,7 +44,7 @@ def tell(result: dict, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("run", [as_ourselves, as_somebody_else])
 def test_tier_1_holds_every_attempt_and_hinders_nothing(run, capsys: pytest.CaptureFixture[str]) -> None:
-    """A1, A2, A3, A4, A5, A6, A9, A10, A11, A12, A13, A14; target 1"""
+    """A1, A2, A3, A4, A5, A6, A9, A10, A11, A12, A13, A14, S5, S6; target 1"""
     need("bubblewrap")
     result = run("bubblewrap")
     tell(result, capsys)
@@ -57,7 +57,7 @@ def test_tier_1_holds_every_attempt_and_hinders_nothing(run, capsys: pytest.Capt
 @pytest.mark.slow
 @pytest.mark.parametrize("run", [as_ourselves, as_somebody_else])
 def test_tier_2_leaves_open_what_it_announces_and_nothing_else(run, capsys: pytest.CaptureFixture[str]) -> None:
-    """A3 and finding 2: Landlock cannot protect a part of a writable root, nor metadata."""
+    """A3, S5, S6 and finding 2: Landlock cannot protect a part of a writable root, nor metadata."""
     need("landlock")
     result = run("landlock")
     tell(result, capsys)
@@ -79,6 +79,7 @@ def test_the_attempts_would_succeed_without_a_sandbox() -> None:
         "A9 TCP",
         "A10",
         "A11 env",
+        "S6",
     )
     scene = Scene()
     try:
@@ -91,6 +92,13 @@ def test_the_attempts_would_succeed_without_a_sandbox() -> None:
         assert {"A1 create", "A1 mkdir", "A2 through a link to a file", "A3 chmod", "A4 git hook"} <= succeeded
         assert {"A5 make a directory", "A9 TCP", "A10 UNIX socket by path", "A10 abstract socket"} <= succeeded
         assert "A11 environ of the parent" in succeeded
+        assert {name for name in probe.ATTEMPTS if name.startswith("S6")} <= succeeded
+        kinds = (
+            "SOCK_DGRAM pair to a path",
+            "SOCK_DGRAM pair carries a descriptor",
+            "SOCK_RAW pair connects to a path",
+        )
+        assert {f"A10 {kind}" for kind in kinds} <= succeeded
         assert scene.changes()
     finally:
         scene.close()

@@ -156,4 +156,4 @@ def _program(command: Command) -> tuple[str, ...]:
 
 
 def _filter(command: Command) -> bytes:
-    return filter_program(current_machine(), internet=True, routes=command.confinement.network)
+    return filter_program(current_machine(), internet=True, routes=command.confinement.network, namespaces=True)
