@@ -57,5 +57,5 @@ def test_the_environment_names_each_setting_with_its_value() -> None:
     count = int(GIT_ENVIRONMENT["GIT_CONFIG_COUNT"])
     settings = {GIT_ENVIRONMENT[f"GIT_CONFIG_KEY_{n}"]: GIT_ENVIRONMENT[f"GIT_CONFIG_VALUE_{n}"] for n in range(count)}
     assert settings["core.fsmonitor"] == "false"
-    assert settings["safe.bareRepository"] == "explicit"
+    assert settings["safe.barerepository"] == "explicit"
     assert f"GIT_CONFIG_KEY_{count}" not in GIT_ENVIRONMENT

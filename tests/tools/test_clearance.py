@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from tertulia.tools.clearance import Order, clear
 from tertulia.tools.shell_request import Wish
 from tertulia.tools.tool import ChainView
 from tests.tools.calling import call
-from tests.tools.workbench import allow, workbench
+from tests.tools.workbench import allow, deny, workbench
 
 
 async def test_a_request_shows_what_will_run_where_and_how(tmp_path: Path) -> None:
@@ -52,3 +53,25 @@ async def test_a_command_that_is_let_out_is_the_same_command(tmp_path: Path) -> 
         assert (command.argv, command.cwd, command.environment) == (order.argv, order.cwd, bench.place.environment)
         assert command.confinement.mode == "danger_full_access"
         assert "no reason was given" in bench.asked[0].detail
+
+
+async def test_git_that_would_start_a_program_of_its_repository_is_asked_about(tmp_path: Path) -> None:
+    """A4: under `untrusted`, in a nested repository whose own configuration names a filter."""
+    async with workbench(tmp_path, deny) as bench:
+        bench.with_rights("untrusted")
+        nested, mark = bench.root / "vendor", bench.root / "it-ran"
+        subprocess.run(["git", "init", "-q", str(nested)], check=True, timeout=20)
+        (nested / "a.txt").write_text("one")
+        (nested / ".gitattributes").write_text("* filter=evil\n")
+        reading = {"command": ["git", "diff", "--stat"], "workdir": str(nested)}
+        assert (await bench.call("shell", reading)).success
+        assert bench.asked == []
+        with (nested / ".git" / "config").open("a") as file:
+            file.write(f'[filter "evil"]\n\tclean = touch {mark}\n')
+        for command in (["git", "status"], ["bash", "-c", "cd vendor && git diff"]):
+            result = await bench.call(
+                "shell", {"command": command, "workdir": str(bench.root if len(command) > 2 else nested)}
+            )
+            assert "approval_denied" in result.text
+        assert [request.kind for request in bench.asked] == ["exec", "exec"]
+        assert not mark.exists()

@@ -19,7 +19,7 @@ from tertulia.conversation.floor import Floor
 from tertulia.errors import AgentError, InvalidParams, NotFound, SandboxError
 from tertulia.executors.host import Consent, Question
 from tertulia.policy.approval_request import ApprovalKind, Request
-from tertulia.policy.commands import read_command
+from tertulia.policy.commands import only_reads_in, read_command
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.sandbox.nested import protected_part
 from tertulia.sandbox.runner import Confinement, OnOutput, Running
@@ -56,7 +56,8 @@ class GuestHost:
             detail=question.detail,
             subject=place.subject(question.words, cwd, confinement, outside=kind == "escalation"),
         )
-        safe = question.doing in _LOOKING or (kind == "exec" and read_command(question.words).known_safe)
+        # Without roots: the agent runs it in an environment of its own, which may have git start anything.
+        safe = question.doing in _LOOKING or (kind == "exec" and only_reads_in(read_command(question.words), cwd, ()))
         try:
             granted = await place.desk.ask(request, rights.approval_policy, floor.publish, known_safe=safe)
         except AgentError:

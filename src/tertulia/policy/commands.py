@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Sequence
 
 import msgspec
 
-from tertulia.policy.known_safe import SYSTEM_DIRECTORIES, reads_only
+from tertulia.policy.git_repository import MAX_DIRECTORIES, git_starts_nothing
+from tertulia.policy.known_safe import SYSTEM_DIRECTORIES, known_program, reads_only
 from tertulia.policy.shell_words import Script, Words, read_script
 from tertulia.protocol.ids import ConversationId
 
@@ -21,7 +23,7 @@ class Reading(msgspec.Struct, frozen=True):
     commands: tuple[Words, ...] | None
     """The single commands that it is made of; None where it could not be read and must be asked about."""
     known_safe: bool
-    """Each of them only reads, if it is run with a `safe_environment`."""
+    """By their words each of them only reads, in a `safe_environment`; see `only_reads_in` for the place."""
     canonical: Words
     """The one spelling of this command: two that have it in common run the same."""
 
@@ -38,6 +40,27 @@ def read_command(argv: Sequence[str]) -> Reading:
         return Reading(None, False, words)
     canonical = (*words[:2], script.text)
     return Reading(script.commands, all(map(reads_only, script.commands)), canonical)
+
+
+def only_reads_in(reading: Reading, cwd: str, roots: Sequence[str]) -> bool:
+    """Whether a command that is known to be safe by its words is so in this directory too. Reads files.
+
+    Only git minds where it is: a repository's own configuration can have it start programs. `roots` are the places
+    where a command sees the same files as we do; without them no git is known to be safe.
+    """
+    commands = reading.commands or ()
+    programs = [known_program(words[0]) for words in commands]
+    if not reading.known_safe or "git" not in programs:
+        return reading.known_safe
+    places = {cwd}
+    for words in (words for words, program in zip(commands, programs, strict=True) if program == "cd"):
+        # It may fail, or hold only for one part of a pipe: so each of them counts with and without it.
+        if len(words) != 2 or words[1].startswith("-") or len(places) > MAX_DIRECTORIES:
+            return False
+        gone = [os.path.join(place, words[1]) for place in places]
+        # A shell takes `..` off the path's text, the system off where a link leads.
+        places |= {*gone, *map(os.path.normpath, gone)}
+    return git_starts_nothing(places, roots)
 
 
 def _script_of(words: Words) -> Script | None:

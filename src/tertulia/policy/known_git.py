@@ -1,34 +1,26 @@
 """The verbs of git that only read, and the options with which they still do.
 
-What no list of options can rule out: the configuration of the repository itself can name programs (filters, text
-converters, external diffs). The workspace's own `.git` is protected from the agent, a checkout brings no
-configuration with it, and what GIT_ENVIRONMENT can switch off is off; the rest is the sandbox's to hold. So is the
-index, a cache that some of these verbs would refresh.
+What no list of options can rule out: the configuration of a repository can name programs (filters, text converters,
+external diffs). What GIT_ENVIRONMENT can switch off is off; for the rest `git_repository` reads the configuration, and
+where that is not plain the command is asked about. The index, a cache that some of these verbs would refresh, is the
+sandbox's to hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tertulia.policy.git_repository import FORCED
 from tertulia.policy.known_options import Options
-
-_SETTINGS = {
-    "core.fsmonitor": "false",  # a program that `status` starts
-    "core.hooksPath": "/dev/null",  # there is one for a refreshed index
-    **dict.fromkeys(("gpg.program", "gpg.openpgp.program", "gpg.ssh.program", "gpg.x509.program"), "false"),
-    "log.showSignature": "false",
-    "safe.bareRepository": "explicit",  # a checkout can bring a bare repository, and that its configuration
-    "status.submoduleSummary": "false",  # a shell script
-}
 
 GIT_ENVIRONMENT: Mapping[str, str] = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_OPTIONAL_LOCKS": "0",  # `status` would write the index anew
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_CONFIG_COUNT": str(len(_SETTINGS)),
-    **{f"GIT_CONFIG_KEY_{number}": key for number, key in enumerate(_SETTINGS)},
-    **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(_SETTINGS.values())},
+    "GIT_CONFIG_COUNT": str(len(FORCED)),
+    **{f"GIT_CONFIG_KEY_{number}": key for number, key in enumerate(FORCED)},
+    **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(FORCED.values())},
 }
 """Nothing here hides the user's own settings but those that start programs."""
 
@@ -85,7 +77,7 @@ _VERBS: Mapping[str, Callable[[Sequence[str]], bool]] = {
 
 
 def reads_only_git(arguments: Sequence[str]) -> bool:
-    """Whether `git` with these arguments changes nothing and starts nothing but git.
+    """Whether `git` with these arguments changes nothing and starts nothing but what a configuration names.
 
     Before the verb only `--no-pager` may stand: `-c` sets any configuration, `-C` and `--git-dir` choose another one.
     """

@@ -7,9 +7,22 @@ from collections.abc import Mapping, Sequence
 
 from tertulia.policy.known_git import GIT_ENVIRONMENT
 
-_DROPPED = frozenset({"BASHOPTS", "CDPATH", "ENV", "GLOBIGNORE", "IFS", "POSIXLY_CORRECT", "SHELLOPTS"})
+_DROPPED = frozenset(
+    {
+        "BASHOPTS",
+        "CDPATH",
+        "ENV",
+        "GCONV_PATH",
+        "GLOBIGNORE",
+        "IFS",
+        "LOCPATH",
+        "NLSPATH",
+        "POSIXLY_CORRECT",
+        "SHELLOPTS",
+    }
+)
 _DROPPED_BEGINNINGS = ("BASH_", "GIT_", "LD_", "RIPGREP_")
-"""Files and libraries that are read before a command, functions in its place, and settings of git."""
+"""Files and libraries that are read before a command, functions in its place, and settings of git and ripgrep."""
 _HOMES = ("HOME", "XDG_CONFIG_HOME")
 _NOWHERE = "/nonexistent"
 

@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from tertulia.errors import ApprovalDenied, InvalidParams
 from tertulia.policy.approval_request import ApprovalKind, Request, may_retry_outside
 from tertulia.policy.approvals import Granted
-from tertulia.policy.commands import Reading, read_command
+from tertulia.policy.commands import Reading, only_reads_in, read_command
 from tertulia.policy.safe_environment import safe_environment
 from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, Confinement, Finished, TerminalSize
 from tertulia.tools.shell_request import Wish
+from tertulia.tools.threads import in_thread
 from tertulia.tools.tool import CallContext
 from tertulia.tools.workplace import Workplace
 
@@ -110,8 +111,12 @@ async def _ask(
         detail="\n".join(part for part in (_script(order.argv), why, _suggested(order.wish.rule)) if part),
         subject=place.subject(reading.canonical, order.cwd, place.confinement(call.rights), outside=outside),
     )
+    policy, safe = call.rights.approval_policy, reading.known_safe
+    if safe and policy.auto_run == "trusted":
+        roots = (place.root, *place.confinement(call.rights).writable_roots)
+        safe = await in_thread(only_reads_in, reading, order.cwd, roots)
     with call.unhurried():
-        return await place.desk.ask(request, call.rights.approval_policy, call.publish, known_safe=reading.known_safe)
+        return await place.desk.ask(request, policy, call.publish, known_safe=safe)
 
 
 def _script(argv: tuple[str, ...]) -> str:
