@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 from tertulia.errors import InvalidParams, SandboxUnavailable
 from tertulia.sandbox.bubblewrapped import Bubblewrapped, Start
 from tertulia.sandbox.cgroup import Cgroup, find_delegated
+from tertulia.sandbox.foreground import ENTER_GROUP, has_terminal, may_lend
 from tertulia.sandbox.mounts import Mounts
 from tertulia.sandbox.nested import Nested
 from tertulia.sandbox.rlimits import limit_met
@@ -133,7 +135,7 @@ def _namespaces(command: Command) -> Iterator[str]:
     yield from ("--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent")
     if command.confinement.network:
         yield "--share-net"
-    if command.terminal is None and not command.inherit_stdio:
+    if command.terminal is None and not (command.inherit_stdio and has_terminal()):
         yield "--new-session"
     # Never as root, also not by name. Whoever it is outside, its own files keep belonging to it.
     yield from ("--uid", str(os.getuid() or _INSIDE_ID), "--gid", str(os.getgid() or _INSIDE_ID))
@@ -152,6 +154,8 @@ def _program(command: Command) -> tuple[str, ...]:
     # Somebody must make the terminal the command's own, or Ctrl-C means nothing to it. Runs inside like the rest.
     if command.terminal is not None and os.path.exists(_SETSID):
         return (_SETSID, "--ctty", "--", *command.argv)
+    if command.inherit_stdio and has_terminal():
+        return (sys.executable, "-I", "-S", "-c", ENTER_GROUP, "lent" if may_lend() else "kept", *command.argv)
     return command.argv
 
 

@@ -19,6 +19,7 @@ import msgspec
 
 from tertulia.sandbox.cgroup import Cgroup
 from tertulia.sandbox.mounts import Mounts
+from tertulia.sandbox.process_tree import children
 from tertulia.sandbox.process_watch import ProcessWatch
 from tertulia.sandbox.rlimits import impose
 from tertulia.sandbox.runner import Command, LimitName
@@ -109,6 +110,12 @@ class Bubblewrapped:
 
     def terminate(self) -> None:
         """Nothing: from outside, the command cannot be told from those around it."""
+
+    def leader(self) -> int | None:
+        """The first that the first process of the namespace has started."""
+        if self._first is None or self._missing:
+            return None
+        return next(iter(children(self._first_pid)), None)
 
     # ---- the beginning
 

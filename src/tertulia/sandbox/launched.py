@@ -16,6 +16,7 @@ import msgspec
 
 from tertulia.errors import SandboxUnavailable
 from tertulia.sandbox.bubblewrapped import in_memory
+from tertulia.sandbox.foreground import may_lend
 from tertulia.sandbox.runner import Command, LimitName
 from tertulia.sandbox.tier import Ended, Ending, Streams
 
@@ -33,12 +34,13 @@ _BY_SIGKILL = 128 + 9
 class Launcher:
     """A process that starts others. One for each tier that needs it."""
 
-    __slots__ = ("_confines", "_line", "_process")
+    __slots__ = ("_confines", "_in_front", "_line", "_process")
 
     def __init__(self, *, confines: bool) -> None:
         self._confines = "confines" if confines else "does not"
         self._process: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
+        self._in_front = False
 
     def spawn(self, command: Command, streams: Streams, rules: Mapping[str, Any], ended: Ended) -> Launched:
         """Have the command started under these rules; a launcher that has died is started anew."""
@@ -66,12 +68,13 @@ class Launcher:
             self._process = None
 
     def _send(self, fds: list[int], *, in_front: bool) -> None:
-        if self._line is not None:
+        # One that was started apart has no terminal to lend.
+        if self._line is not None and (self._in_front or not in_front):
             with suppress(OSError):
                 socket.send_fds(self._line, [b"1"], fds)
                 return
         self.close()
-        self._line = self._start(in_front)
+        self._line, self._in_front = self._start(in_front), in_front
         socket.send_fds(self._line, [b"1"], fds)
 
     def _start(self, in_front: bool) -> socket.socket:
@@ -94,9 +97,12 @@ class Launcher:
 
 
 class _Report(msgspec.Struct):
-    exit_code: int
-    limit: LimitName | None
-    failure: str
+    """How it ended; of one in front of a terminal a line comes before, with its number alone."""
+
+    leader: int | None = None
+    exit_code: int = 0
+    limit: LimitName | None = None
+    failure: str = ""
 
 
 class Launched:
@@ -105,6 +111,7 @@ class Launched:
     def __init__(self, line: socket.socket, ended: Ended) -> None:
         self._line = line
         self._ended = ended
+        self._leader: int | None = None
         self._loop = asyncio.get_running_loop()
         line.setblocking(False)
         self._loop.add_reader(line, self._hear)
@@ -119,6 +126,10 @@ class Launched:
         with suppress(OSError):
             self._line.send(b"T")
 
+    def leader(self) -> int | None:
+        """As the keeper said."""
+        return self._leader
+
     def _hear(self) -> None:
         try:
             data = self._line.recv(_REPORT_BYTES)
@@ -126,6 +137,11 @@ class Launched:
             return
         except OSError:
             data = b""
+        known, newline, data = data.rpartition(b"\n")
+        if newline:
+            self._leader = msgspec.json.decode(known, type=_Report).leader
+            if not data:
+                return
         self._loop.remove_reader(self._line)
         self._line.close()
         self._ended(_ending(data))
@@ -150,6 +166,7 @@ def _request(command: Command, rules: Mapping[str, Any]) -> dict[str, Any]:
         **texts,
         "environment": dict(command.environment),
         "session": not command.inherit_stdio,
+        "lent": command.inherit_stdio and may_lend(),
         "terminal": command.terminal is not None,
         "rlimits": [],
         "processes": None,

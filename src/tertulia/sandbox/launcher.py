@@ -124,6 +124,8 @@ def _keep(requests: socket.socket, tells: int, confines: bool) -> None:
     os.write(tells, _TAKEN)
     written, control = fds
     request = _read(written)
+    if not request["session"]:
+        os.write(control, json.dumps({"leader": child}).encode() + b"\n")
     limit = _wait(child, control, request["processes"])
     code = os.waitstatus_to_exitcode(_end_all(child))
     _remove(request["temporary"])
@@ -188,11 +190,18 @@ def _forget_python() -> None:
 def _prepare(request: dict[str, Any], streams: list[int]) -> None:
     if request["session"]:
         os.setsid()
+    else:
+        os.setpgid(0, 0)
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
         os.close(fd)
     if request["terminal"]:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    if request["lent"]:
+        # From behind, the kernel would stop us for this.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])
+        os.tcsetpgrp(0, os.getpgrp())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTTOU])
     os.chdir(request["cwd"])
     for kind, soft, hard in request["rlimits"]:
         _, now = resource.getrlimit(kind)

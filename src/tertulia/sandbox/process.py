@@ -8,6 +8,7 @@ from typing import Literal
 
 from tertulia.errors import Closed, SandboxError
 from tertulia.events.clock import Clock
+from tertulia.sandbox.foreground import Foreground
 from tertulia.sandbox.kept_output import KeptOutput
 from tertulia.sandbox.runner import Command, Finished, OnOutput, Output, TierName
 from tertulia.sandbox.stdio import Stdio
@@ -50,13 +51,18 @@ class Process:
         self._written, self._gone = asyncio.Event(), asyncio.Event()
         self._why: Literal["exited", "timeout", "killed"] = "exited"
         self._stdio = Stdio(command, errors_apart=on_error is not None)
+        self._foreground = Foreground() if command.inherit_stdio else None
         try:
             self._spawned: Spawned = tier.spawn(command, self._stdio.streams, self._ended)
         except BaseException:
             self._stdio.close_ours()
+            if self._foreground is not None:
+                self._foreground.close()
             raise
         finally:
             self._stdio.close_theirs()
+        if self._foreground is not None:
+            self._foreground.watch(self._spawned.leader)
         if self._stdio.reader is not None:
             self._loop.add_reader(self._stdio.reader, self._read)
         if self._stdio.errors is not None:
@@ -213,6 +219,8 @@ class Process:
         self._shut_stdin()
         self._read_the_rest()
         self._stdio.close_ours()
+        if self._foreground is not None:
+            self._foreground.close()
         output = self._all.output()
         ending = self._tier.conclude(ending, output)
         why = "not_started" if not ending.began and self._why == "exited" else self._why

@@ -16,6 +16,11 @@ def descendants(pid: int) -> Iterator[tuple[int, int]]:
         yield current, threads
 
 
+def children(pid: int) -> list[int]:
+    """The oldest first; none of one that has ended."""
+    return _children(pid)[0]
+
+
 def count_tasks(pid: int, enough: int) -> int:
     """Threads of all below this process; stops as soon as they are more than `enough`."""
     counted = 0

@@ -44,6 +44,10 @@ class Spawned(Protocol):
         """SIGTERM to the command itself, where that can be had; else nothing."""
         ...
 
+    def leader(self) -> int | None:
+        """The command itself, as this machine numbers it; None where it is not known, not begun or ended."""
+        ...
+
 
 class Tier(Protocol):
     """One way to confine. Its callbacks come on the loop of the thread that called `spawn`."""
