@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+from tertulia.protocol import json_scan
 from tertulia.server import jsonrpc, strict_json
 from tertulia.server.framing import MAX_LINE_BYTES
 from tests.server.client import connected, is_event
@@ -28,7 +29,8 @@ async def test_every_line_of_the_example_is_answered_as_the_page_says() -> None:
 
 
 def test_the_limits_on_the_page_are_those_in_the_code() -> None:
-    assert f"more than {strict_json.MAX_DEPTH} levels" in PAGE
+    assert f"more than {json_scan.MAX_DEPTH} levels" in PAGE
+    assert f"more than {json_scan.MAX_PARTS:,} parts" in PAGE
     assert f"more than {strict_json.MAX_DIGITS:,} digits" in PAGE
     assert f"more than {MAX_LINE_BYTES >> 20} MiB" in PAGE
     assert f"1 to {jsonrpc.MAX_BATCH} requests" in PAGE

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.errors import ParseError
-from tertulia.server.strict_json import MAX_DEPTH, MAX_DIGITS, decode, unfit
+from tertulia.protocol.json_scan import MAX_DEPTH
+from tertulia.server.strict_json import MAX_DIGITS, decode, unfit
 
 BROKEN = {
     "nothing": b"",

@@ -11,7 +11,7 @@ import msgspec
 from tertulia.errors import ParseError
 from tertulia.server.envelopes import refusal
 from tertulia.server.http_refusal import HttpRefusal, Message, Receive
-from tertulia.server.strict_json import decode
+from tertulia.server.strict_json import decoded
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Room for the longest text that is accepted, however it is escaped, up to a point."""
@@ -44,7 +44,7 @@ async def bounded_body(method: str, header: Callable[[bytes], bytes], receive: R
     except TimeoutError:
         raise HttpRefusal(408, "timeout", f"the body did not come within {BODY_S:g} s") from None
     try:
-        return Body(body, decode(body))
+        return Body(body, await decoded(body))
     except ParseError as error:
         # As JSON-RPC says it: all our bodies are that.
         raise HttpRefusal(400, error.code, error.message, refusal(None, error)) from None

@@ -32,7 +32,7 @@ from tertulia.server.envelopes import Refused, Request, answer, batch, read_requ
 from tertulia.server.feed import Sink
 from tertulia.server.following import Following
 from tertulia.server.gathering import Gathering
-from tertulia.server.strict_json import decode
+from tertulia.server.strict_json import decoded
 from tertulia.session.answers import Initialized, ServerInfo
 from tertulia.session.describe import capabilities
 from tertulia.session.host import Host
@@ -86,7 +86,7 @@ class Connection:
     async def receive(self, line: bytes) -> None:
         """Take one message. Returns when the next one may be given, and not before."""
         try:
-            message = decode(line)
+            message = await decoded(line)
         except ParseError as error:
             await self.refuse(error)
             return

@@ -14,7 +14,7 @@ from tertulia.server.envelopes import Refused, refusal
 from tertulia.server.framing import Lines as Framing
 from tertulia.server.framing import Oversized
 from tertulia.server.mcp_messages import check_message
-from tertulia.server.strict_json import decode
+from tertulia.server.strict_json import decoded
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -114,7 +114,7 @@ async def _fit(chunks: AsyncIterator[bytes], writing: Writing, *, strict: bool) 
                 yield line
                 continue
             try:
-                _check(line)
+                await _check(line)
             except ParseError as error:
                 await writing.send(refusal(None, error) + b"\n")
             except Refused as refused:
@@ -124,12 +124,12 @@ async def _fit(chunks: AsyncIterator[bytes], writing: Writing, *, strict: bool) 
                 yield cast("bytes", line)
 
 
-def _check(line: bytes | Oversized) -> None:
+async def _check(line: bytes | Oversized) -> None:
     """Raises ParseError or Refused."""
     if isinstance(line, Oversized):
         raise Refused(InvalidRequest(f"a line has at most {MAX_LINE_BYTES:,} bytes; this one was skipped"), None)
     # Answers to what we asked are read as leniently as those of any server.
-    check_message(decode(line), answers=False)
+    check_message(await decoded(line), answers=False)
 
 
 async def _write(

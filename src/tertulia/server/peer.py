@@ -30,7 +30,7 @@ from tertulia.errors import (
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.envelopes import Refused, Request, RequestId, answer, read_request, refusal
 from tertulia.server.feed import Sink
-from tertulia.server.strict_json import decode, unfit
+from tertulia.server.strict_json import decoded, unfit
 
 MAX_REQUESTS = 1_000
 """Of the client, in flight."""
@@ -103,7 +103,7 @@ class Peer:
     async def receive(self, line: bytes) -> None:
         """Take one message. Returns when the next one may be given, and not before."""
         try:
-            message = decode(line)
+            message = await decoded(line)
         except ParseError as error:
             await self.refuse(error)
             return

@@ -6,34 +6,45 @@ refusal could not be given under the request's id.
 
 from __future__ import annotations
 
+import asyncio
 from json import JSONDecodeError, JSONDecoder
 from math import isfinite
 from typing import Any, cast
 
 from tertulia.errors import ParseError
+from tertulia.protocol.json_scan import excess
 
-MAX_DEPTH = 128
-"""Deeper than any sane document, and shallow enough for every recursion further in."""
 MAX_DIGITS = 1_000
 """Of an integer. Reading digits costs their square."""
+AT_ONCE_BYTES = 128 * 1024
+"""A longer text is read in steps."""
 
 _BEYOND_64_BITS = 1 << 64
 
 
+async def decoded(data: bytes) -> Any:
+    """The same as `decode` for a text of any length; the loop is never held for long, and a cancellation ends it."""
+    if len(data) <= AT_ONCE_BYTES:
+        return decode(data)
+    # Here and not above: long messages are rare.
+    from tertulia.server.long_json import Build
+
+    build = Build(data)
+    for _ in iter(build.step, True):
+        await asyncio.sleep(0)
+    return build.value
+
+
 def decode(data: bytes) -> Any:
     """The one value in these bytes; ParseError when it is not exactly one, in plain UTF-8, without duplicate keys."""
+    if (too_much := excess(data)) is not None:
+        raise ParseError(too_much)
     try:
-        value = _decoder.decode(data.decode())
+        return decoder.decode(data.decode())
     except UnicodeDecodeError as error:
         raise ParseError(f"not UTF-8: {error.reason} at byte {error.start}") from None
     except JSONDecodeError as error:
         raise ParseError(f"not JSON: {error.msg} at character {error.pos}") from None
-    except RecursionError:
-        raise _too_deep() from None
-    # Counting brackets is next to nothing; only a text with many of them can be deep.
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(value):
-        raise _too_deep()
-    return value
 
 
 def unfit(value: Any) -> str | None:
@@ -55,10 +66,6 @@ def unfit(value: Any) -> str | None:
     return None
 
 
-def _too_deep() -> ParseError:
-    return ParseError(f"nested deeper than {MAX_DEPTH} levels")
-
-
 def _is_encodable(text: str) -> bool:
     try:
         text.encode()
@@ -67,19 +74,8 @@ def _is_encodable(text: str) -> bool:
     return True
 
 
-def _is_deep(value: Any) -> bool:
-    level = _containers([value])
-    for _ in range(MAX_DEPTH):
-        level = [inner for outer in level for inner in _containers(outer)]
-    return bool(level)
-
-
-def _containers(value: dict[str, Any] | list[Any]) -> list[Any]:
-    inner = value.values() if isinstance(value, dict) else value
-    return [entry for entry in inner if isinstance(entry, dict | list)]
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of these members; ParseError for a key that is given twice."""
     made = dict(pairs)
     if len(made) != len(pairs):
         seen: set[str] = set()
@@ -105,4 +101,4 @@ def _constant(name: str) -> Any:
     raise ParseError(f"{name} is not JSON")
 
 
-_decoder = JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_real, parse_constant=_constant)
+decoder = JSONDecoder(object_pairs_hook=object_of, parse_int=_integer, parse_float=_real, parse_constant=_constant)
