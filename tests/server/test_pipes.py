@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.server.pipes import FileSink, PipeSink, chunks, open_sink
+from tertulia.server.pipes import FileSink, PipeSink, abandoned, chunks, hung_up, open_sink
 from tests.server.client import DEADLINE_S, ticks
 
 Ends = tuple[int, int]
@@ -179,3 +179,58 @@ async def test_closing_without_any_patience_is_no_mistake() -> None:
     assert os.read(source, 100) == b"last words\n"
     os.close(source)
     os.close(target)
+
+
+@ENDS
+async def test_a_writer_that_is_gone_is_noticed_whatever_is_unread(make: Callable[[], Ends]) -> None:
+    """L2."""
+    source, target = make()
+    os.write(target, b"unread")
+    waiting = asyncio.create_task(hung_up(source))
+    await ticks()
+    assert not waiting.done()
+    os.close(target)
+    async with asyncio.timeout(DEADLINE_S):
+        await waiting
+    assert os.read(source, 100) == b"unread"
+    os.close(source)
+
+
+async def test_a_file_has_no_writer_to_wait_for(tmp_path: Path) -> None:
+    source = os.open(os.devnull, os.O_RDONLY)
+    async with asyncio.timeout(DEADLINE_S):
+        await hung_up(source)
+    os.close(source)
+
+
+async def test_a_client_is_gone_when_it_writes_no_more_and_reads_nothing() -> None:
+    """L2."""
+    (source, feed), (drain, target) = os.pipe(), os.pipe()
+    sink = await open_sink(target, lambda: None)
+    gone = asyncio.create_task(abandoned(source, sink, 0.1))
+    sink.send([b"x" * 1_000_000])
+    os.close(feed)
+    async with asyncio.timeout(DEADLINE_S):
+        await gone
+    await sink.close(0)
+    for fd in (source, drain, target):
+        os.close(fd)
+
+
+@pytest.mark.parametrize("how", ["it still writes", "it reads"])
+async def test_a_client_that_does_one_of_both_is_not_gone(how: str) -> None:
+    """L2: a shell's pipe closes the input at once and reads for as long as it takes."""
+    (source, feed), (drain, target) = os.pipe(), os.pipe()
+    sink = await open_sink(target, lambda: None)
+    gone = asyncio.create_task(abandoned(source, sink, 0.1))
+    if how == "it still writes":
+        sink.send([b"x" * 1_000_000])
+    else:
+        os.close(feed)
+    await asyncio.wait((gone,), timeout=0.4)
+    assert not gone.done()
+    gone.cancel()
+    await asyncio.wait((gone,))
+    await sink.close(0)
+    for fd in (source, drain, target) if how == "it reads" else (source, feed, drain, target):
+        os.close(fd)

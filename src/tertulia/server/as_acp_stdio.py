@@ -7,12 +7,9 @@ from collections.abc import Callable
 
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.as_acp import Agent
-from tertulia.server.feed import Sink
 from tertulia.server.house import House
-from tertulia.server.pipes import PATIENCE_S, open_sink
+from tertulia.server.pipes import PATIENCE_S, abandoned, open_sink, stuck
 from tertulia.server.standard_streams import hear, on_standard_streams
-
-_LOOK_EVERY_S = 0.05
 
 
 async def serve_acp(house: Callable[[], House]) -> int:
@@ -32,27 +29,17 @@ async def serve(house: House, source: int, target: int, stop: asyncio.Event) -> 
     agent, nursery = Agent(house, sink), Nursery()
     reading = nursery.start(hear(source, agent.peer), "reader")
     stopping = nursery.start(stop.wait(), "stop")
-    done, _ = await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
+    left = nursery.start(abandoned(source, sink, PATIENCE_S), "a client that is gone")
+    done, _ = await asyncio.wait((reading, stopping, left), return_when=asyncio.FIRST_COMPLETED)
     agent.leave()
-    stuck = nursery.start(_stuck(sink), "a client that does not read")
-    if not stop.is_set():
+    deaf = nursery.start(stuck(sink, PATIENCE_S), "a client that does not read")
+    if not (stop.is_set() or left.done()):
         answered = nursery.start(agent.peer.idle(), "last answers")
-        await asyncio.wait((answered, stopping, stuck), timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
-    patience_s = 0 if stuck.done() else min(grace_s, PATIENCE_S)
+        await asyncio.wait((answered, stopping, deaf), timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+    patience_s = 0 if deaf.done() or left.done() else min(grace_s, PATIENCE_S)
     await nursery.close(grace_s)
     await agent.close(grace_s)
     await house.host.close()
     await sink.close(patience_s)
     if reading in done:
         reading.result()
-
-
-async def _stuck(sink: Sink) -> None:
-    """Return when the client has taken nothing for so long that nothing more will reach it."""
-    while True:
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await sink.drain()
-        except TimeoutError:
-            return
-        await asyncio.sleep(_LOOK_EVERY_S)

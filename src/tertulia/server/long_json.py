@@ -29,9 +29,7 @@ _NEXT = re.compile(
 )
 """Blanks, then a mark, a string (a short one whole), a number or a word, or nothing."""
 _BLANKS = b" \t\n\r"
-_CUT = re.compile(
-    rb"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z|[\xc0-\xff][\x80-\xbf]{0,2}\Z"
-)
+_CUT = re.compile(rb"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z|[\xc0-\xff][\x80-\xbf]{0,2}\Z")
 """At the end of a piece: half of an escape, of a character, or of a pair."""
 
 _LONGEST_CUT = 11

@@ -6,7 +6,7 @@ import asyncio
 
 from tertulia.mcp.broker import Broker
 from tertulia.server.mcp_lines import serve_lines
-from tertulia.server.pipes import FileSink, PipeSink, chunks, open_sink
+from tertulia.server.pipes import FileSink, PipeSink, abandoned, chunks, open_sink
 from tertulia.server.standard_streams import claimed
 
 
@@ -18,9 +18,10 @@ async def serve_standard_streams(broker: Broker, stop: asyncio.Event) -> None:
             async with asyncio.TaskGroup() as group:
                 serving = group.create_task(serve_lines(broker, chunks(source), _Sink(sink), strict=True))
                 stopping = group.create_task(stop.wait())
-                await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-                serving.cancel()
-                stopping.cancel()
+                left = group.create_task(abandoned(source, sink))
+                await asyncio.wait((serving, stopping, left), return_when=asyncio.FIRST_COMPLETED)
+                for task in (serving, stopping, left):
+                    task.cancel()
         finally:
             await sink.close(1.0)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import stat
 from collections.abc import AsyncGenerator, Callable, Sequence
 from io import FileIO
@@ -16,6 +17,7 @@ from typing import cast
 CHUNK_BYTES = 64 * 1024
 PATIENCE_S = 2.0
 """How long a client that reads nothing is waited for in the end."""
+_LOOK_EVERY_S = 0.05
 
 
 async def chunks(source: int) -> AsyncGenerator[bytes, None]:
@@ -37,6 +39,43 @@ async def chunks(source: int) -> AsyncGenerator[bytes, None]:
     except OSError:
         # A terminal that was hung up, a connection that was reset: nothing more will come.
         return
+
+
+async def hung_up(source: int) -> None:
+    """Return when no process can write to the descriptor any more, whatever in it is still unread."""
+    if not _is_polled(source):
+        # A file has no writer that could be waited for.
+        return
+    gone = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    # Of its own: the loop's own would tell only of what can be read, and what is not read hides the end behind it.
+    with select.epoll() as poll:
+        poll.register(source, select.EPOLLRDHUP)
+        loop.add_reader(poll.fileno(), gone.set)
+        try:
+            await gone.wait()
+        finally:
+            loop.remove_reader(poll.fileno())
+
+
+async def abandoned(source: int, sink: PipeSink | FileSink, patience_s: float = PATIENCE_S) -> None:
+    """Return when the client has closed its end of the input, and since then taken nothing of the output for so long.
+
+    Such a client sends no more, and nothing reaches it: to wait for it would be to wait for ever.
+    """
+    await hung_up(source)
+    await stuck(sink, patience_s)
+
+
+async def stuck(sink: PipeSink | FileSink, patience_s: float = PATIENCE_S) -> None:
+    """Return when the client has taken nothing for so long that nothing more will reach it."""
+    while True:
+        try:
+            async with asyncio.timeout(patience_s):
+                await sink.drain()
+        except TimeoutError:
+            return
+        await asyncio.sleep(_LOOK_EVERY_S)
 
 
 class PipeSink(asyncio.BaseProtocol):

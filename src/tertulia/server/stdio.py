@@ -9,11 +9,14 @@ from typing import Protocol
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.feed import Sink
 from tertulia.server.jsonrpc import Connection
-from tertulia.server.pipes import open_sink
+from tertulia.server.pipes import abandoned, open_sink
 from tertulia.server.standard_streams import Hearer, hear, on_standard_streams
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings
+
+_PATIENCE_S = 5.0
+"""With a client that has closed its end of the input and does not read; it may be a person with a pager."""
 
 Begin = Callable[[Host], Awaitable[Session]]
 
@@ -57,7 +60,7 @@ async def serve(
 
     Requests that are under way when the input ends have the settings' close timeout to be answered. Sets `stop` when
     the client is gone. In the end everything that it started is closed, its last requests are answered, and it has
-    that time again to read the answers.
+    that time again to read the answers. A client that has closed its end of the input and reads nothing is gone, too.
     """
     host = Host(settings)
     own = None if begin is None else await begin(host)
@@ -66,14 +69,17 @@ async def serve(
     nursery = Nursery()
     reading = nursery.start(hear(source, connection), "reader")
     stopping = nursery.start(stop.wait(), "stop")
-    done, _ = await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
-    if not stop.is_set():
+    grace_s = settings.close_timeout_s
+    left = nursery.start(abandoned(source, sink, min(grace_s, _PATIENCE_S)), "a client that is gone")
+    done, _ = await asyncio.wait((reading, stopping, left), return_when=asyncio.FIRST_COMPLETED)
+    if not (stop.is_set() or left.done()):
         # The client has said all it wanted, a shell's pipe perhaps: what it asked for gets a little time.
         answered = nursery.start(connection.idle(), "last answers")
-        await asyncio.wait((answered, stopping), timeout=settings.close_timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    await nursery.close(settings.close_timeout_s)
-    taken = await connection.close(settings.close_timeout_s)
+        await asyncio.wait((answered, stopping, left), timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+    is_left = left.done()
+    await nursery.close(grace_s)
+    taken = await connection.close(0 if is_left else grace_s)
     await host.close()
-    await sink.close(settings.close_timeout_s if taken else 0)
+    await sink.close(grace_s if taken and not is_left else 0)
     if reading in done:
         reading.result()
