@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tertulia.errors import ParseError
 from tertulia.protocol.json_scan import MAX_PARTS
 from tertulia.server import long_json
-from tertulia.server.long_json import Build
-from tertulia.server.strict_json import AT_ONCE_BYTES, decode, decoded
+from tertulia.server.long_json import AT_ONCE_BYTES, Build, decoded
+from tertulia.server.strict_json import decode
 from tests.loop_steps import MOST_S, loop_steps
 from tests.server.test_strict_json import BROKEN, json_values
 

@@ -11,7 +11,7 @@ import msgspec
 from tertulia.errors import ParseError
 from tertulia.server.envelopes import refusal
 from tertulia.server.http_refusal import HttpRefusal, Message, Receive
-from tertulia.server.strict_json import decoded
+from tertulia.server.long_json import decoded
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Room for the longest text that is accepted, however it is escaped, up to a point."""

@@ -32,7 +32,7 @@ from tertulia.server.envelopes import Refused, Request, answer, batch, read_requ
 from tertulia.server.feed import Sink
 from tertulia.server.following import Following
 from tertulia.server.gathering import Gathering
-from tertulia.server.strict_json import decoded
+from tertulia.server.long_json import decoded
 from tertulia.session.answers import Initialized, ServerInfo
 from tertulia.session.describe import capabilities
 from tertulia.session.host import Host

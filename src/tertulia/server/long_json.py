@@ -6,6 +6,7 @@ to stop. A step here is a few milliseconds, and whoever wants no more of it take
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Generator
 from json import JSONDecodeError
@@ -14,8 +15,10 @@ from typing import Any
 
 from tertulia.errors import ParseError
 from tertulia.protocol.json_scan import JsonScan
-from tertulia.server.strict_json import decoder, object_of
+from tertulia.server.strict_json import decode, decoder, object_of
 
+AT_ONCE_BYTES = 128 * 1024
+"""A longer text is read in steps."""
 MAX_CPU_S = 20.0
 """For one message. The longest that can be valid takes a tenth of that on a slow machine."""
 
@@ -35,6 +38,19 @@ _CUT = re.compile(rb"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3}
 _LONGEST_CUT = 11
 
 _Steps = Generator[None, None, Any]
+
+
+async def decoded(data: bytes) -> Any:
+    """The one value in these bytes, whatever their length. ParseError: see `strict_json.decode`.
+
+    The loop is never held for long, and a cancellation ends it.
+    """
+    if len(data) <= AT_ONCE_BYTES:
+        return decode(data)
+    build = Build(data)
+    for _ in iter(build.step, True):
+        await asyncio.sleep(0)
+    return build.value
 
 
 class Build:

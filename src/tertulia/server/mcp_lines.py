@@ -13,8 +13,8 @@ from tertulia.mcp.lines import Lines
 from tertulia.server.envelopes import Refused, refusal
 from tertulia.server.framing import Lines as Framing
 from tertulia.server.framing import Oversized
+from tertulia.server.long_json import decoded
 from tertulia.server.mcp_messages import check_message
-from tertulia.server.strict_json import decoded
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream

@@ -30,7 +30,8 @@ from tertulia.errors import (
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.envelopes import Refused, Request, RequestId, answer, read_request, refusal
 from tertulia.server.feed import Sink
-from tertulia.server.strict_json import decoded, unfit
+from tertulia.server.long_json import decoded
+from tertulia.server.strict_json import unfit
 
 MAX_REQUESTS = 1_000
 """Of the client, in flight."""

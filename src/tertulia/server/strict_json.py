@@ -6,7 +6,6 @@ refusal could not be given under the request's id.
 
 from __future__ import annotations
 
-import asyncio
 from json import JSONDecodeError, JSONDecoder
 from math import isfinite
 from typing import Any, cast
@@ -16,23 +15,8 @@ from tertulia.protocol.json_scan import excess
 
 MAX_DIGITS = 1_000
 """Of an integer. Reading digits costs their square."""
-AT_ONCE_BYTES = 128 * 1024
-"""A longer text is read in steps."""
 
 _BEYOND_64_BITS = 1 << 64
-
-
-async def decoded(data: bytes) -> Any:
-    """The same as `decode` for a text of any length; the loop is never held for long, and a cancellation ends it."""
-    if len(data) <= AT_ONCE_BYTES:
-        return decode(data)
-    # Here and not above: long messages are rare.
-    from tertulia.server.long_json import Build
-
-    build = Build(data)
-    for _ in iter(build.step, True):
-        await asyncio.sleep(0)
-    return build.value
 
 
 def decode(data: bytes) -> Any:
