@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tertulia.events.clock import SystemClock
-from tertulia.sandbox.masks import default_masks
+from tertulia.sandbox.masks import guarded_paths
 from tertulia.sandbox.runner import Command, Confinement, Finished
 from tertulia.sandbox.sandbox import Sandbox
 
@@ -166,7 +166,7 @@ class Scene:
         confinement = Confinement(
             mode="workspace_write",
             writable_roots=(str(self.workspace),),
-            masked=default_masks(str(home), str(self.folder / "data")),
+            masked=guarded_paths([str(home)], [str(self.folder / "data")]).masked_paths(),
         )
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home)}
         return Command(

@@ -45,7 +45,8 @@ machine = current_machine()
 program = b"" if sys.argv[2] == "bad" else filter_program(machine, internet=False)
 try:
     drop_capabilities()
-    restrict([sys.argv[1]], [sys.argv[1] + "/../secret"], network=False, program=program, machine=machine.name)
+    secret = sys.argv[1] + "/../secret"
+    restrict([sys.argv[1]], [secret], [], [], network=False, program=program, machine=machine.name)
 except OSError as error:
     sys.exit(error.errno)
 open(sys.argv[1] + "/inside", "w").close()

@@ -47,7 +47,7 @@ class Bench:
             raise ApprovalDenied(self.refuse)
 
     async def answer(self, text: str) -> Result:
-        tool = ApplyPatch(self.confined, self.approve)
+        tool = ApplyPatch(self.confined, self.approve, lambda paths, call: None)
         checked, _ = check_calls(
             [call("apply_patch", text, kind="custom")],
             ToolRegistry([tool]),
@@ -185,7 +185,7 @@ async def test_an_empty_patch_modifies_nothing(bench: Bench) -> None:
 
 
 def test_the_model_is_told_the_grammar() -> None:
-    tool = ApplyPatch(_never, _never)
+    tool = ApplyPatch(_never, _never, _never)
     assert (tool.spec.name, tool.spec.kind) == ("apply_patch", "custom")
     assert tool.spec.grammar is not None
     for marker in ("*** Begin Patch", "*** Move to: ", "*** End of File", "*** End Patch"):

@@ -121,14 +121,15 @@ async def test_only_what_is_worth_it_is_asked_about(tmp_path: Path) -> None:
         assert len(editor.asked) == len(set(editor.asked)) == MAX_ASKED
 
 
-async def test_a_masked_file_is_not_there_for_the_editor_either(tmp_path: Path) -> None:
-    """HARDENING A: what commands are not shown is not asked about."""
+async def test_the_editor_is_not_asked_about_a_masked_file(tmp_path: Path) -> None:
+    """S9, HARDENING A: what commands are not shown is not asked about, and the refusal names the mask."""
     secret = Path(os.path.realpath(tmp_path)) / "workspace" / "secret"
     async with workbench(tmp_path, masked=(str(secret),)) as bench:
         secret.mkdir()
         (secret / "key").write_text("1")
         editor = Open(key="2")
-        assert await EditorView(bench.place, editor).look(["secret/key"], at(bench)) == {}
+        with pytest.raises(InvalidParams, match=f"{secret} is masked"):
+            await EditorView(bench.place, editor).look(["secret/key"], at(bench))
         assert not editor.asked
 
 

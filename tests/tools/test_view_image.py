@@ -36,12 +36,15 @@ async def test_what_lies_outside_is_refused_before_anything_is_read(tmp_path: Pa
             assert result.parts == ()
 
 
-async def test_a_masked_picture_is_not_there(tmp_path: Path) -> None:
+async def test_a_masked_picture_is_refused_and_the_mask_named(tmp_path: Path) -> None:
+    """S9"""
     secret = Path(os.path.realpath(tmp_path)) / "workspace" / "secret"
     async with workbench(tmp_path, masked=(str(secret),)) as bench:
         secret.mkdir()
         (secret / "a.png").write_bytes(PNG)
-        assert code(await bench.call("view_image", {"path": "secret/a.png"})) == "not_found"
+        result = await bench.call("view_image", {"path": "secret/a.png"})
+        assert code(result) == "invalid_params"
+        assert f"{secret} is masked" in result.text
 
 
 @pytest.mark.parametrize(

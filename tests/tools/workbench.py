@@ -20,6 +20,7 @@ from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import ToolCall
 from tertulia.protocol.tool_events import ApprovalRequest
+from tertulia.sandbox.masks import GuardedPaths, Mask
 from tertulia.sandbox.runner import Runner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.tools.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
@@ -67,7 +68,7 @@ class Workbench:
             runner=runner,
             desk=self.desk,
             root=str(self.root),
-            masked=masked,
+            guarded=GuardedPaths(tuple(Mask(path, path, "a secret of the test") for path in masked)),
             environment=ENVIRONMENT,
             environment_policy="as in the test",
             timeout_s=20,
@@ -77,6 +78,7 @@ class Workbench:
         patch = ApplyPatch(
             lambda argv, stdin, call: place.confined(argv, stdin, MAX_ANSWER_BYTES, call),
             lambda text, plan, call: place.approve_patch(text, len(plan.summary), call),
+            place.check_changeable,
         )
         self.registry = ToolRegistry(
             [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -14,11 +15,13 @@ from msgspec.structs import asdict
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.mcp_listing import known_servers, prospect, where_from
 from tertulia.apps.terminal import Terminal
-from tertulia.errors import SandboxUnavailable
+from tertulia.errors import InvalidParams, SandboxUnavailable
 from tertulia.events.clock import SystemClock
 from tertulia.policy.narrowing import to_wire
+from tertulia.sandbox.masks import GuardedPaths
 from tertulia.sandbox.runner import TierChoice, TierReport
 from tertulia.sandbox.sandbox import Sandbox
+from tertulia.session.guarded_home import check_workspace, guarded_of
 from tertulia.session.project_file import find_project_files
 from tertulia.session.server_list import ServerList
 from tertulia.session.settings import Loaded, Settings
@@ -46,12 +49,24 @@ def command(given: Given) -> int:
     out.line(("Tertulia", "bold"), f" {__version__} · Python {platform.python_version()} · {platform.platform()}")
     _section("Places", _places(loaded), out)
     _sandbox(loaded, out)
+    guarded = guarded_of(loaded.settings, loaded.environment)
+    _section("Masked: commands see these as empty", _masks(guarded), out)
+    _section("Protected: commands can read these and not change them", _protected(guarded), out)
     servers = known_servers(loaded)
     if servers.definitions or servers.unstarted:
         _section("MCP servers (none is started here)", _servers(loaded, servers), out)
     _section("Settings", _settings(loaded), out)
     _complaints(loaded, servers, out)
     return 0
+
+
+def _workspace_trouble(loaded: Loaded) -> list[str]:
+    """Why no session would begin here, if none would."""
+    try:
+        check_workspace(loaded.settings, loaded.environment)
+    except InvalidParams as error:
+        return [error.message]
+    return []
 
 
 def _section(title: str, rows: Iterator[tuple[str, str, str]], out: Terminal) -> None:
@@ -94,6 +109,20 @@ def _places(loaded: Loaded) -> Iterator[tuple[str, str, str]]:
         yield "project's file", _presence(path), str(path)
 
 
+def _masks(guarded: GuardedPaths) -> Iterator[tuple[str, str, str]]:
+    there = [mask for mask in guarded.masks if os.path.lexists(mask.path)]
+    for mask in there:
+        yield mask.spelled, mask.holds, "always" if mask.ours else "default" if mask.usual else "masks.add"
+    yield f"and {len(guarded.masks) - len(there)} places", "that are not there", "default"
+
+
+def _protected(guarded: GuardedPaths) -> Iterator[tuple[str, str, str]]:
+    there = [path for path in guarded.protected if os.path.lexists(path.path)]
+    for path in there:
+        yield path.path, path.reason, "default"
+    yield f"and {len(guarded.protected) - len(there)} places", "that are not there", "default"
+
+
 def _presence(path: Path) -> str:
     return "found" if path.exists() else "not there"
 
@@ -127,7 +156,7 @@ def _servers(loaded: Loaded, servers: ServerList) -> Iterator[tuple[str, str, st
 
 def _complaints(loaded: Loaded, servers: ServerList, out: Terminal) -> None:
     out.line()
-    warnings = [*loaded.warnings, *servers.warnings]
+    warnings = [*loaded.warnings, *_workspace_trouble(loaded), *servers.warnings]
     for warning in warnings:
         out.line(("warning", "yellow"), f" {warning}")
     troubles = [(each.name, *prospect(each, loaded)) for each in servers.definitions]

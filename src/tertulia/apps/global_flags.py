@@ -73,6 +73,13 @@ _FLAGS = (
         type=_DIRECTORY,
         help="One more directory that may be written; repeatable.",
     ),
+    _flag(
+        "allow_home_workspace",
+        "--allow-home-workspace",
+        is_flag=True,
+        default=None,
+        help="Let commands write a workspace that is your home.",
+    ),
 )
 
 

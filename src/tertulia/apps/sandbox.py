@@ -14,9 +14,9 @@ from tertulia.apps.stop_signals import on_stop_signal
 from tertulia.events.clock import SystemClock
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.sandbox.confine import confine
-from tertulia.sandbox.masks import default_masks
 from tertulia.sandbox.runner import Command, Finished
 from tertulia.sandbox.sandbox import Sandbox
+from tertulia.session.guarded_home import check_workspace, guarded_of
 from tertulia.session.settings import Loaded
 
 _MORE = """
@@ -51,17 +51,17 @@ def command(given: Given, *, argv: Sequence[str]) -> int:
     `network` allows it. -s chooses how far it is confined.
     """
     loaded = given.load()
+    check_workspace(loaded.settings, loaded.environment)
     return asyncio.run(_run(_command(loaded, argv), loaded))
 
 
 def _command(loaded: Loaded, argv: Sequence[str]) -> Command:
     settings, environment = loaded.settings, loaded.environment
     workspace = str(settings.cwd)
-    masked = default_masks(str(environment.user_home), str(environment.home))
     return Command(
         argv=tuple(argv),
         cwd=workspace,
-        confinement=confine(settings.rights(), workspace, masked=masked),
+        confinement=confine(settings.rights(), workspace, guarded=guarded_of(settings, environment)),
         environment=shell_environment_from_wire(settings.shell_environment).build(environment.variables),
         inherit_stdio=True,
     )
@@ -77,7 +77,18 @@ async def _run(command: Command, loaded: Loaded) -> int:
     finally:
         await sandbox.close()
     assert finished is not None
-    return INTERRUPTED if stopped else _exit_code(finished, command)
+    if stopped:
+        return INTERRUPTED
+    code = _exit_code(finished, command)
+    if code and command.confinement.mode != "danger_full_access":
+        # What it wrote went to the terminal: only its words are known here.
+        _tell_of_masks(guarded_of(loaded.settings, loaded.environment).hint(command.argv, ""))
+    return code
+
+
+def _tell_of_masks(hint: str | None) -> None:
+    if hint is not None:
+        click.echo(f"tertulia: {hint}", err=True)
 
 
 def _exit_code(finished: Finished, command: Command) -> int:

@@ -67,6 +67,7 @@ class GuestHost:
     async def read(self, path: str) -> str:
         """As a command would see it."""
         call, name = self._at(path)
+        self._place.check_readable(os.path.join(call.cwd, name), call)
         content = await self._content(call, name)
         if content is None:
             raise NotFound(f"there is no file {path!r:.200}")
@@ -80,6 +81,7 @@ class GuestHost:
         call, name = self._at(path)
         if call.rights.sandbox != "danger_full_access" and (part := protected_part(name)) is not None:
             raise InvalidParams(f"{path!r:.200} lies in or is '{part}', which is protected from changes")
+        self._place.check_changeable([name], call)
         old = await self._content(call, name)
         await self._place.approve_patch(f"*** Write File: {path}\n{text}", 1, call)
         change = {

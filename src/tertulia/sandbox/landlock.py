@@ -35,6 +35,8 @@ _WRITING = _WRITE_FILE | _TRUNCATE | _REMOVE_DIR | _REMOVE_FILE | _REFER | _MAKE
 _ALL = _WRITING | _READ_FILE | _IOCTL_DEV
 _BIND_TCP, _CONNECT_TCP = 1, 2
 _ABSTRACT_SOCKETS, _SIGNALS = 1, 2
+_MAX_LINKS = 40
+"""Of one path, as the kernel has it."""
 
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx")
 
@@ -46,12 +48,22 @@ def abi() -> int:
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION)))
 
 
-def restrict(writable: Iterable[str], masked: Iterable[str], *, network: bool, program: bytes, machine: str) -> None:
+def restrict(
+    writable: Iterable[str],
+    masked: Iterable[str],
+    protected: Iterable[str],
+    names: Iterable[str],
+    *,
+    network: bool,
+    program: bytes,
+    machine: str,
+) -> None:
     """Confine this process for good: files, TCP, signals, system calls. OSError where any of it is refused.
 
-    Capabilities must have been dropped before.
+    `protected`: paths that can be read and not changed; `names`: those at the top of a root that stay as they are too,
+    where it has to be taken apart anyway. Capabilities must have been dropped before.
     """
-    ruleset = _rules(writable, masked, network)
+    ruleset = _rules(writable_places(writable, [*masked, *protected], names), masked, network)
     _call(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
     _install(program, machine)
@@ -91,18 +103,70 @@ def _rules(writable: Iterable[str], masked: Iterable[str], network: bool) -> int
 
 def readable_places(masked: Iterable[str]) -> Iterator[str]:
     """The fewest places that together are everything but these: a rule allows, with all below, and cannot take away."""
-    hidden = {os.path.realpath(path) for path in masked}
-    above = {parent for path in hidden for parent in _parents(path)}
-    waiting = ["/"]
+    yield from _places_without(["/"], {os.path.realpath(path) for path in masked})
+
+
+def writable_places(roots: Iterable[str], closed: Iterable[str], names: Iterable[str] = ()) -> Iterator[str]:
+    """The roots; in place of one that a closed path lies in, what exists beside it and beside what leads to it.
+
+    There nothing new can be made, nothing that leads to a closed path renamed, and no link on the way replaced. Where a
+    root is taken apart anyway, these names at its top are left out too.
+    """
+    places, known = list(roots), dict[str, str | None]()
+    stops = {stop for path in closed for stop in _stops(path, known)}
+    apart = {stop for stop in stops if any(stop.startswith(f"{root}/") for root in places)}
+    parted = [root for root in places if any(stop.startswith(f"{root}/") for stop in apart)]
+    yield from _places_without(places, apart | {f"{root}/{name}" for root in parted for name in names})
+
+
+def _stops(path: str, known: dict[str, str | None]) -> Iterator[str]:
+    """Where a path leads, and where each symbolic link on the way to it lies. `known`: links that were read so far."""
+    walked, left, links = "/", [part for part in reversed(path.split("/")) if part], 0
+    while left:
+        part = left.pop()
+        if part in (".", ".."):
+            walked = os.path.dirname(walked) if part == ".." else walked
+            continue
+        here = os.path.join(walked, part)
+        if here not in known:
+            known[here] = _link(here)
+        target = known[here]
+        if target is None:
+            walked = here
+            continue
+        yield here
+        links += 1
+        if links > _MAX_LINKS:
+            return
+        left.extend(each for each in reversed(target.split("/")) if each)
+        walked = "/" if target.startswith("/") else walked
+    yield walked
+
+
+def _link(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        # No link, or nothing at all.
+        return None
+
+
+def _places_without(roots: Iterable[str], apart: set[str]) -> Iterator[str]:
+    above = {parent for path in apart for parent in _parents(path)}
+    waiting = list(roots)
     while waiting:
         place = waiting.pop()
-        if place in hidden:
+        if place in apart:
             continue
         if place not in above:
             yield place
             continue
-        with os.scandir(place) as entries:
-            waiting.extend(entry.path for entry in entries if not entry.is_symlink())
+        try:
+            with os.scandir(place) as entries:
+                waiting.extend(entry.path for entry in entries if not entry.is_symlink())
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            # Gone meanwhile, or not ours to look into: nothing to allow.
+            continue
 
 
 def _parents(path: str) -> Iterator[str]:

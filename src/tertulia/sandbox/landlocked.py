@@ -19,7 +19,9 @@ from tertulia.sandbox.tier import Ended, Ending, Spawned, Streams
 NOT_COVERED = (
     "protected names (`.git`, `.mcp.json` and the like) and our own Python can be changed inside a writable root",
     "metadata: mode, owner, times and attributes of the user's own files outside can be changed",
-    "secrets that lie inside a writable root can be read, and the names of masked files can be listed",
+    "the names of masked files can be listed",
+    "where a masked or protected path lies in a writable root (your home), nothing new can be made beside it",
+    "startup files of others deeper in a root (`dotfiles/.bashrc`) can be changed",
     "other processes can be seen, though neither signalled nor read",
     "/tmp is not writable, TMPDIR is instead; /dev/shm is not writable, so named semaphores do not work",
     "the network, where it is off, is off altogether: not even a loopback of the command's own",
@@ -68,6 +70,8 @@ class Landlocked:
             "restrict": {
                 "writable": [*roots, temporary],
                 "masked": list(confinement.masked),
+                "protected": list(confinement.protected_paths),
+                "names": list(confinement.protected),
                 "network": confinement.network,
                 "program": program.hex(),
                 "machine": machine.name,

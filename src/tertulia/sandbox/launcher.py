@@ -211,7 +211,13 @@ def _prepare(request: dict[str, Any], streams: list[int]) -> None:
     if rules is not None:
         program = bytes.fromhex(rules["program"])
         restrict(
-            rules["writable"], rules["masked"], network=rules["network"], program=program, machine=rules["machine"]
+            rules["writable"],
+            rules["masked"],
+            rules["protected"],
+            rules["names"],
+            network=rules["network"],
+            program=program,
+            machine=rules["machine"],
         )
 
 

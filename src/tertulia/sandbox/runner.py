@@ -55,6 +55,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     masked: tuple[str, ...] = ()
     """Files and directories that read as empty, whether inside a root or outside; see `masks.default_masks`."""
     protected: tuple[str, ...] = PROTECTED_NAMES
+    protected_paths: tuple[str, ...] = ()
+    """Absolute: read-only inside a writable root, also where they do not exist yet (a directory then ends in `/`)."""
     limits: CommandLimits = CommandLimits()
 
 

@@ -25,6 +25,8 @@ def broker_settings(settings: Settings, user_home: Path) -> Settings:
     return replace(
         settings,
         cwd=str(user_home),
+        # No model works for a broker, and no command of one runs here.
+        allow_home_workspace=True,
         model="scripted/tour",
         project_servers=(),
         limits=limits,

@@ -12,7 +12,17 @@ from tertulia.session.setting_values import parse
 DEFAULT = "default"
 
 _MERGED = frozenset(
-    {"model_providers", "mcp_servers", "mcp_views", "limits", "shell_environment", "retention", "executors", "acp"}
+    {
+        "model_providers",
+        "mcp_servers",
+        "mcp_views",
+        "limits",
+        "masks",
+        "shell_environment",
+        "retention",
+        "executors",
+        "acp",
+    }
 )
 """Tables of which a layer may give a part. Every other setting is replaced whole."""
 

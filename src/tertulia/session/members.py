@@ -153,6 +153,7 @@ def _command_tools(workshop: Workshop, editor: EditorView | None) -> tuple[Tool,
     patch = ApplyPatch(
         lambda argv, stdin, call: place.confined(argv, stdin, MAX_ANSWER_BYTES, call),
         lambda text, plan, call: place.approve_patch(text, len(plan.summary), call),
+        place.check_changeable,
         editor,
     )
     shells = (Shell(place, patch), LocalShell(place, patch))

@@ -18,13 +18,13 @@ from tertulia.session import agent_answers as g
 from tertulia.session import answers as a
 from tertulia.session import describe, submission
 from tertulia.session.changes import change_talk, open_talk
+from tertulia.session.guarded_home import workspace_of
 from tertulia.session.host import Host
 from tertulia.session.inputs import parse, snake
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings
 from tertulia.session.shutdown import close_conversation
 from tertulia.session.working_directory import check_directory
-from tertulia.session.workshop import workspace_of
 
 _SESSION_RIGHTS = ("approval_policy", "sandbox", "network", "writable_roots", "storage_policy")
 

@@ -14,9 +14,9 @@ from tertulia.policy.doors import Doors
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.environment import Environment
+from tertulia.session.guarded_home import workspace_of
 from tertulia.session.server_list import ServerList
 from tertulia.session.settings import Settings
-from tertulia.session.workshop import workspace_of
 
 SERVERS_GRACE_S = 8.0
 

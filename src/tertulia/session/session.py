@@ -21,6 +21,7 @@ from tertulia.session.answers import ClosedAnswer, MetricsAnswer, SessionInfo
 from tertulia.session.approvals import Approvals
 from tertulia.session.assembly import assemble
 from tertulia.session.changes import open_talk
+from tertulia.session.guarded_home import check_workspace
 from tertulia.session.handle import Conversation
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
@@ -97,6 +98,9 @@ class Session:
     async def _assembled(self) -> Parts:
         clock, environment = self._clock or SystemClock(), current_environment()
         redactor, below = redactor_of(self._settings, environment), self._basement
+        if self._resumed is None:
+            # Before anything is swept or stored: a refusal leaves nothing behind.
+            check_workspace(self._settings, environment)
         if self._journal is None and not self._swept:
             await sweep_before_serving(environment.home, self._settings, clock)
         if self._resumed is None:
@@ -111,9 +115,11 @@ class Session:
         journal, past = await recall(self._resumed, self._settings, clock, environment, redactor)
         # Where it worked, not where this process happens to be.
         cwd = self._settings.cwd or workspace_then(past.talks[past.identity()[1]].agreed)
+        settings = replace(self._settings, cwd=cwd)
         try:
+            check_workspace(settings, environment)
             return assemble(
-                replace(self._settings, cwd=cwd),
+                settings,
                 clock=clock,
                 journal=journal,
                 environment=environment,

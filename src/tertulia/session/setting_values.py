@@ -194,6 +194,24 @@ def _shell_environment(name: str, value: object) -> dict[str, Any]:
     return table
 
 
+def _masks(name: str, value: object) -> dict[str, tuple[str, ...]]:
+    table = _table(name, value)
+    unknown = sorted(table.keys() - {"add", "unmask"})
+    if unknown:
+        raise InvalidParams(f"{name}: there is no setting {unknown[0][:64]!r}, only add, unmask")
+    lists = {key: _strings(f"{name}.{key}", value) for key, value in table.items()}
+    return {key: tuple(_mask_path(f"{name}.{key}", path) for path in paths) for key, paths in lists.items()}
+
+
+def _mask_path(name: str, path: str) -> str:
+    check_text(path, name)
+    if not (path.startswith(("/", "~/"))) or "\0" in path:
+        raise InvalidParams(f"{name}: {path!r:.200} must begin with / or ~/")
+    if os.path.normpath(path) in ("/", "//", "~"):
+        raise InvalidParams(f"{name}: {path!r:.200} is more than a mask can cover; name what lies in it")
+    return path
+
+
 def _retention(name: str, value: object) -> dict[str, Any]:
     table = _table(name, value)
     retention_from_wire(table)
@@ -223,6 +241,8 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "project_servers": _project_servers,
     "limits": lambda _, value: parse_limits(value, Limits()),
     "shell_environment": _shell_environment,
+    "masks": _masks,
+    "allow_home_workspace": _switch,
     "sandbox_tier": _one_of(*get_args(TierChoice)),
     "retention": _retention,
     "durability": _one_of("normal", "full"),

@@ -31,6 +31,7 @@ from tertulia.session.config_file import anchor, anchor_servers, read_config, re
 from tertulia.session.environment import Environment
 from tertulia.session.layers import Layers, merge
 from tertulia.session.project_file import apply_project_file, find_project_files, read_project_servers
+from tertulia.session.project_masks import project_masks
 from tertulia.session.setting_values import check_name, parse, parse_limits, with_current_names
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a session allows at most, and what a conversation gets that asks for nothing else."""
     shell_environment: Table = {}
     """Which variables commands get; see `policy/shell_environment.py`."""
+    masks: Table = {}
+    """`add`: more files and directories that commands see as empty; `unmask`: usual ones that they may see."""
+    allow_home_workspace: bool = False
+    """Whether commands may write a workspace that is the user's home, or has it inside."""
     sandbox_tier: Literal["bubblewrap", "landlock"] = "bubblewrap"
     """What confines commands. There is no falling back from one to the other."""
     retention: Table = {}
@@ -237,6 +242,10 @@ def _add_projects(layers: Layers, cwd: Path, environment: Environment) -> tuple[
             continue
         if "writable_roots" in config:
             config["writable_roots"] = anchor(config["writable_roots"], path.parent.parent, environment.user_home)
+        if "masks" in config:
+            added = project_masks(path, config.pop("masks"), layers.values.get("masks", {}))
+            layers.add("masks", added.masks, str(path))
+            warnings.extend(added.warnings)
         ceiling = Settings(**layers.values).rights()
         if ceiling.writable_roots is None:
             # Unless the user said so, no root above the workspace: "/" must not count as narrower than unsaid.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Callable
 
 import msgspec
@@ -14,13 +13,13 @@ from tertulia.policy.approvals import ApprovalDesk
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
-from tertulia.sandbox.masks import default_masks
 from tertulia.sandbox.runner import PROTECTED_NAMES, Runner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.stubs import sweep
 from tertulia.session.attendance import Attendance
 from tertulia.session.elicitations import Elicitations
 from tertulia.session.environment import Environment
+from tertulia.session.guarded_home import guarded_of, workspace_of
 from tertulia.session.guests import Guests
 from tertulia.session.settings import Settings
 from tertulia.tools.terminals import Terminals
@@ -75,18 +74,13 @@ def open_workshop(settings: Settings, environment: Environment, clock: Clock, bu
         runner=sandbox,
         desk=desk,
         root=root,
-        masked=default_masks(str(environment.user_home), str(environment.home)),
+        guarded=guarded_of(settings, environment),
         environment=policy.build(environment.variables),
         environment_policy=described_environment(policy),
         timeout_s=settings.tool_timeout_s,
     )
     elicitations = Elicitations(timeout_s=settings.approval_timeout_s)
     return Workshop(sandbox, desk, elicitations, attendance, Terminals(_teller(bus)), place, Guests())
-
-
-def workspace_of(settings: Settings) -> str:
-    """The session's own directory: links are followed once, now."""
-    return os.path.realpath(settings.cwd or ".")
 
 
 def _teller(bus: EventBus) -> Callable[[ConversationId, EventData], None]:

@@ -27,6 +27,9 @@ Confined = Callable[[tuple[str, ...], bytes, CallContext], Awaitable[bytes]]
 Raises SandboxError, and SandboxUnavailable, where it could not run to its end.
 """
 
+CheckPaths = Callable[[Sequence[str], CallContext], None]
+"""Refuse with InvalidParams what may not be changed, or would not last; no file is looked at yet."""
+
 Approve = Callable[[str, Plan, CallContext], Awaitable[object]]
 """Come back when this text, which makes this plan, may be applied; else ApprovalDenied."""
 
@@ -72,15 +75,18 @@ _SPEC = ToolSpec.define(
 class ApplyPatch:
     """Reads the files, computes what becomes of them, asks, and writes them if they are still the same."""
 
-    __slots__ = ("_approve", "_confined", "_editor")
+    __slots__ = ("_approve", "_check_paths", "_confined", "_editor")
     spec = _SPEC
     parallel_safe = False
     read_only = False
 
-    def __init__(self, confined: Confined, approve: Approve, editor: EditorView | None = None) -> None:
+    def __init__(
+        self, confined: Confined, approve: Approve, check_paths: CheckPaths, editor: EditorView | None = None
+    ) -> None:
         """`editor`: where a file may have changes that are not saved; without it the disk is all there is."""
         self._confined = confined
         self._approve = approve
+        self._check_paths = check_paths
         self._editor = editor
 
     def check(self, arguments: Any, call: CallContext) -> None:
@@ -106,6 +112,7 @@ class ApplyPatch:
     async def _apply(self, text: str, hunks: Sequence[Hunk], call: CallContext) -> Result:
         if not hunks:
             return Result("No files were modified.", success=False)
+        self._check_paths(touched(hunks), call)
         answer = await self._on_disk({"verb": "read", "paths": touched(hunks)}, call)
         files = {path: _bytes(content) for path, content in answer["files"].items()}
         if self._editor is not None:

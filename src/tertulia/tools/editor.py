@@ -109,6 +109,7 @@ class EditorView:
         named = os.path.normpath(os.path.join(here, path))
         if confinement.mode == "danger_full_access":
             return "/", os.path.relpath(named, "/")
+        self._place.check_readable(named, call)
         # The outermost: what lies above it no command can move.
         for root in sorted((here, self._place.root, *confinement.writable_roots), key=len):
             if named.startswith(root.rstrip("/") + "/"):

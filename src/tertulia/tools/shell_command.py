@@ -34,13 +34,17 @@ async def run_order(place: Workplace, order: Order, timeout_s: float, call: Call
         finished = await (await LiveCommand.start(place.runner, command, call)).see_through(timeout_s)
     again = await clear_outside(place, order, command, finished, call)
     if again is not None:
+        command = again
         with call.unhurried():
             finished = await (await LiveCommand.start(place.runner, again, call)).see_through(timeout_s)
-    return told(finished, timeout_s)
+    return told(finished, timeout_s, place.mask_hint(command, finished))
 
 
-def told(finished: Finished, timeout_s: float) -> Result:
-    """What the model reads. Anything but exit code 0 is no success, and its output is there all the same."""
+def told(finished: Finished, timeout_s: float, hint: str | None = None) -> Result:
+    """What the model reads. Anything but exit code 0 is no success, and its output is there all the same.
+
+    `hint`: a line of ours about why it may have failed.
+    """
     lines = [f"Exit code: {finished.exit_code}", f"Wall time: {finished.duration_s:.1f} seconds"]
     if finished.ended == "timeout":
         lines.append(f"The command timed out after {timeout_s:g} s and was killed with all that it had started.")
@@ -48,6 +52,8 @@ def told(finished: Finished, timeout_s: float) -> Result:
         lines.append(f"It could not be started: {finished.reason}")
     if finished.limit is not None:
         lines.append(f"It ran into the limit {finished.limit}.")
+    if hint is not None:
+        lines.append(hint)
     if finished.output.truncated:
         lines.append(f"Total output: {finished.output.total:,} bytes; the middle is left out.")
     text = "\n".join([*lines, "Output:", readable(finished.output.text())])

@@ -112,7 +112,8 @@ class ExecCommand:
         if finished is None:
             number = self._terminals.keep(call.conversation_id, live)
             live.listen(None)
-        return _told(live, finished, number, arguments, call)
+        hint = None if finished is None else self._place.mask_hint(live.command, finished)
+        return _told(live, finished, number, arguments, call, hint)
 
 
 class WriteStdin:
@@ -145,7 +146,8 @@ class WriteStdin:
             live.listen(None)
             if live.running.finished is not None:
                 self._terminals.drop(call.conversation_id, number)
-        return _told(live, finished, number, arguments, call)
+        hint = None if finished is None else self._place.mask_hint(live.command, finished)
+        return _told(live, finished, number, arguments, call, hint)
 
     async def _type(self, live: LiveCommand, chars: str, call: CallContext) -> None:
         if not chars or live.running.finished is not None:
@@ -177,7 +179,12 @@ def _wait_s(arguments: Any) -> float:
 
 
 def _told(
-    live: LiveCommand, finished: Finished | None, number: int | None, arguments: Any, call: CallContext
+    live: LiveCommand,
+    finished: Finished | None,
+    number: int | None,
+    arguments: Any,
+    call: CallContext,
+    hint: str | None,
 ) -> Result:
     room = (arguments.get("max_output_tokens") or _OUTPUT_TOKENS) * _BYTES_A_TOKEN
     said = live.running.take()
@@ -192,6 +199,7 @@ def _told(
             lines.append(f"It could not be started: {finished.reason}")
         if finished.limit is not None:
             lines.append(f"It ran into the limit {finished.limit}.")
+    lines += [] if hint is None else [hint]
     truncated = said.truncated or text.truncated
     if truncated:
         lines.append(f"Original token count: {said.total // _BYTES_A_TOKEN}")

@@ -70,6 +70,7 @@ class ViewImage:
         confinement = place.confinement(call.rights)
         if confinement.mode == "danger_full_access":
             return "/", os.path.relpath(named, "/")
+        place.check_readable(named, call)
         for root in (here, place.root, *confinement.writable_roots):
             if named.startswith(root.rstrip("/") + "/"):
                 return root, os.path.relpath(named, root)

@@ -6,7 +6,7 @@ A tool says what is to be done and in whose name; what that may touch is read he
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -17,8 +17,11 @@ from tertulia.policy.narrowing import Rights
 from tertulia.policy.sandbox_mode import sandbox_to_wire
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.sandbox.confine import confine
+from tertulia.sandbox.masks import GuardedPaths, is_in
+from tertulia.sandbox.mounts import HIDDEN
 from tertulia.sandbox.nested import protected_part
-from tertulia.sandbox.runner import Command, Confinement, Runner
+from tertulia.sandbox.runner import Command, Confinement, Finished, Runner
+from tertulia.sandbox.startup_files import STARTUP_NAMES
 from tertulia.tools.tool import CallContext
 
 OUTSIDE = "none: outside the sandbox"
@@ -32,7 +35,8 @@ class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     desk: ApprovalDesk
     root: str
     """Canonical. Where no other roots were set, the one that commands may write."""
-    masked: tuple[str, ...]
+    guarded: GuardedPaths
+    """What no command sees, and what none may change, whatever roots it has."""
     environment: Mapping[str, str]
     """All that a command gets."""
     environment_policy: str
@@ -42,13 +46,46 @@ class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     def confinement(self, rights: Rights) -> Confinement:
         """What a command with these rights may touch."""
-        return confine(rights, self.root, masked=self.masked)
+        return confine(rights, self.root, guarded=self.guarded)
+
+    @property
+    def masked(self) -> tuple[str, ...]:
+        """Every place that commands do not see, whether or not it is there."""
+        return tuple(mask.path for mask in self.guarded.masks)
 
     def directory(self, workdir: str | None, call: CallContext) -> str:
         """Where a command begins. Being there gives no right to write there."""
         if workdir is not None and "\0" in workdir:
             raise InvalidParams("workdir must not contain a NUL")
         return os.path.realpath(os.path.join(call.cwd, workdir or "."))
+
+    def check_readable(self, path: str, call: CallContext) -> None:
+        """Refuse an absolute path that commands do not see; InvalidParams names the mask."""
+        if call.rights.sandbox != "danger_full_access" and (mask := self.guarded.mask_over(path)) is not None:
+            raise InvalidParams(f"{path:.200} is not shown: {mask.refusal()}")
+
+    def check_changeable(self, paths: Iterable[str], call: CallContext) -> None:
+        """Refuse paths, from the call's directory, that are guarded, or where nothing that is written lasts."""
+        confinement = self.confinement(call.rights)
+        if confinement.mode == "danger_full_access":
+            return
+        directory = self.directory(None, call)
+        check_unprotected(directory, confinement)
+        for path in paths:
+            named = os.path.normpath(os.path.join(directory, path))
+            self.check_readable(named, call)
+            protected = self.guarded.protection_over(named, confinement.writable_roots)
+            if protected is not None:
+                raise InvalidParams(f"{named:.200} is protected from changes: {protected.reason}; nothing was changed")
+            check_unprotected(named, confinement)
+            _check_startup_names(named, confinement)
+            _check_lasting(named, confinement)
+
+    def mask_hint(self, command: Command, finished: Finished) -> str | None:
+        """Which masks may be why a command failed, and how the user takes them away; None where none seems to be."""
+        if finished.exit_code == 0 or command.confinement.mode == "danger_full_access":
+            return None
+        return self.guarded.hint(command.argv, finished.output.text())
 
     def subject(self, words: tuple[str, ...], cwd: str, sandbox: Confinement, *, outside: bool = False) -> Subject:
         """All that a grant will be bound to. What it is to leave counts: in a narrower sandbox nobody has asked yet."""
@@ -96,6 +133,28 @@ def check_unprotected(directory: str, confinement: Confinement) -> None:
         inside = os.path.relpath(directory, root)
         if inside.split("/")[0] != ".." and (part := protected_part(inside)) is not None:
             raise InvalidParams(f"{directory} lies in or is '{part}', which is protected from changes")
+
+
+def _check_startup_names(path: str, confinement: Confinement) -> None:
+    """Refuse what shells, editors and the like run by its name, where it exists."""
+    for root in confinement.writable_roots:
+        inside = os.path.relpath(path, root).split("/") if is_in(path, root) else []
+        for number, part in enumerate(inside):
+            if part in STARTUP_NAMES and os.path.lexists(os.path.join(root, *inside[: number + 1])):
+                raise InvalidParams(
+                    f"{path:.200} lies in or is '{part}', which programs run by its name: it is protected from changes"
+                )
+
+
+def _check_lasting(path: str, confinement: Confinement) -> None:
+    """Refuse a place that is a command's own and gone with it, however well the writing went."""
+    roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
+    private = next((place for place in HIDDEN if is_in(path, place)), None)
+    if private is not None and not any(is_in(path, root) for root in roots):
+        raise InvalidParams(
+            f"{path:.200} would not last: each command has a {private} of its own, which is gone with it; nothing was "
+            f"changed, patch files of the workspace instead"
+        )
 
 
 def described(confinement: Confinement) -> str:
