@@ -34,9 +34,10 @@ def test_an_example_is_shorter_than_60_lines(example: Path) -> None:
 @each_example
 def test_an_example_runs_and_ends_well(example: Path, tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "TERTULIA_HOME": str(tmp_path / "tertulia")}
+    (tmp_path / "work").mkdir()
     run = subprocess.run(
         [sys.executable, "-W", "error::ResourceWarning", str(example)],
-        cwd=tmp_path,
+        cwd=tmp_path / "work",
         env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **home},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

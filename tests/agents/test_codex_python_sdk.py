@@ -28,7 +28,8 @@ def test_threads_are_run_read_forked_put_away_and_resumed(tmp_path: Path) -> Non
         config = tmp_path / ".config" / "tertulia" / "config.toml"
         config.parent.mkdir(parents=True)
         config.write_text(
-            f'model = "mock/mock"\n[model_providers.mock]\nbase_url = "{mock.url}/v1"\nwire = "responses"\n'
+            'allow_home_workspace = true\nmodel = "mock/mock"\n'
+            f'[model_providers.mock]\nbase_url = "{mock.url}/v1"\nwire = "responses"\n'
         )
         told = json.dumps([[TERTULIA, "app-server", "--codex"], str(tmp_path), str(tmp_path)])
         env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(SDK)}

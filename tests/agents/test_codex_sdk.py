@@ -36,7 +36,8 @@ def test_a_thread_is_started_gone_on_with_streamed_and_stopped(env: dict[str, st
         config = tmp_path / ".config" / "tertulia" / "config.toml"
         config.parent.mkdir(parents=True)
         config.write_text(
-            f'model = "mock/mock"\n[model_providers.mock]\nbase_url = "{mock.url}/v1"\nwire = "responses"\n'
+            'allow_home_workspace = true\nmodel = "mock/mock"\n'
+            f'[model_providers.mock]\nbase_url = "{mock.url}/v1"\nwire = "responses"\n'
         )
         told: dict[str, Any] = {"sdk": str(SDK), "program": TERTULIA, "env": env, "url": f"{mock.url}/v1"}
         told["options"] = {"workingDirectory": str(tmp_path)}

@@ -125,8 +125,17 @@ def program() -> str:
 
 
 def surroundings(home: Path) -> dict[str, str]:
-    """An environment with nobody's settings and nobody's keys in it."""
-    home.mkdir(exist_ok=True)
+    """An environment with nobody's settings and nobody's keys in it.
+
+    The home really lies beside the folder that it is found in: most work in that folder, and one with a home inside is
+    no workspace.
+    """
+    beside = home.parent.with_name(f"{home.parent.name}-{home.name}")
+    if not home.is_symlink():
+        if home.exists():
+            home.rename(beside)
+        beside.mkdir(parents=True, exist_ok=True)
+        home.symlink_to(beside)
     path = os.environ.get("PATH", "/usr/bin:/bin")
     return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "TERM": "dumb"}
 

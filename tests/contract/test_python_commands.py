@@ -175,7 +175,8 @@ async def test_a_profile_in_a_writable_home_is_not_run_unasked(tmp_path: Path, m
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in (".bash_profile", ".profile"):
         (tmp_path / name).write_text("touch made\n")
-    async with attended(tmp_path, shell("bash", "-lc", "ls"), "Done.", approval_policy="untrusted") as person:
+    settings = {"approval_policy": "untrusted", "allow_home_workspace": True}
+    async with attended(tmp_path, shell("bash", "-lc", "ls"), "Done.", **settings) as person:
         await done(person)
     assert (person.asked, person.codes()) == ([], ["ok"])
     assert not (tmp_path / "made").exists()

@@ -40,7 +40,7 @@ def test_it_writes_where_it_works_and_nowhere_else(work: Path) -> None:
         (["-s", "read-only"], False, False),
         (["-s", "workspace-write"], True, False),
         (["-s", "danger-full-access"], True, True),
-        (["--add-dir", ".."], True, True),
+        (["--add-dir", "..", "--allow-home-workspace"], True, True),
     ],
     ids=["read-only", "workspace-write", "danger-full-access", "add-dir"],
 )

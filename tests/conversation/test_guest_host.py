@@ -91,3 +91,41 @@ def _floor(acting: Any) -> Any:
             acting.parts.bus.publish(data)
 
     return Floor()
+
+
+@pytest.mark.parametrize(
+    ("doing", "path", "kind"),
+    [
+        ("edit", "/home/ana/.bashrc", "escalation"),
+        ("edit", "/home/ana/notes", "patch"),
+        ("edit", "/home/ana/.config/tertulia/config.toml", "escalation"),
+        ("read", "/home/ana/.config/tertulia/config.toml", "escalation"),
+        ("read", ".config", "escalation"),
+        ("search", "/home", "escalation"),
+        ("read", "/home/ana/notes", "tool"),
+    ],
+)
+def test_s1_what_is_guarded_from_commands_takes_a_yes_of_an_agent_too(doing: str, path: str, kind: str) -> None:
+    """S1, S9: an agent that asks to read a mask, or to change what a shell runs, asks to leave the sandbox."""
+    confinement = Confinement(
+        mode="workspace_write",
+        writable_roots=("/home/ana",),
+        masked=("/home/ana/.config/tertulia/",),
+        protected_paths=("/home/ana/.bashrc",),
+    )
+    assert kind_of(question(doing, path), confinement, "/home/ana") == kind
+
+
+async def test_s9_files_through_us_obey_the_masks(tmp_path: Path) -> None:
+    """S1, S9: neither read nor written, and the refusal names the mask; nothing changes."""
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "id").write_text("canary")
+    async with stage(cwd=str(tmp_path), masks={"add": [str(tmp_path / "keys")]}) as acting:
+        host = GuestHost(_floor(acting), acting.parts.workshop.place, "acp:x")
+        with pytest.raises(InvalidParams, match=r"masked by the setting masks\.add"):
+            await host.read(str(tmp_path / "keys" / "id"))
+        with pytest.raises(InvalidParams, match=r"masked by the setting masks\.add"):
+            await host.write(str(tmp_path / "keys" / "new"), "x")
+        with pytest.raises(InvalidParams, match="would not last"):
+            await host.write("/var/tmp/tertulia-s10/x", "x")
+    assert [path.name for path in (tmp_path / "keys").iterdir()] == ["id"]

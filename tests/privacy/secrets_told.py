@@ -51,7 +51,8 @@ def surroundings(folder: Path) -> dict[str, str]:
     """An environment in which all that is written lands below that folder."""
     return {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-        "HOME": str(folder / "user"),
+        # Not where it works: a home is no workspace.
+        "HOME": str(folder / "home-of-user"),
         "TMPDIR": str(folder / "tmp"),
         "TERTULIA_HOME": str(folder / "home"),
         "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",

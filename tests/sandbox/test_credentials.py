@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tertulia.sandbox import credentials
 
 
@@ -34,3 +36,11 @@ def test_what_must_not_come_into_being_is_in_the_table() -> None:
 
 def test_a_name_may_have_a_blank() -> None:
     assert ".config/Bitwarden CLI/" in {row.path for row in credentials.BELOW_HOME}
+
+
+def test_the_page_lists_the_whole_table() -> None:
+    """S9: what is masked can be looked up."""
+    page = Path(__file__).parents[2].joinpath("docs", "sandbox.md").read_text()
+    listed = " ".join(page.split())
+    rows = (*credentials.BELOW_HOME, *credentials.OF_ROOT, credentials.OF_CONTAINERS)
+    assert not [row.path for row in rows if f"{row.path}" not in listed]

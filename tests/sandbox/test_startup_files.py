@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tertulia.sandbox import startup_files
 from tertulia.sandbox.startup_files import BELOW_HOME, STARTUP_NAMES
 
@@ -25,3 +27,10 @@ def test_names_for_any_depth_are_single_names() -> None:
     assert not [name for name in STARTUP_NAMES if "/" in name]
     assert not {".npmrc", ".envrc", "bin", ".config"} & {*STARTUP_NAMES}
     assert {*STARTUP_NAMES} <= {row.path.rstrip("/") for row in BELOW_HOME}
+
+
+def test_the_page_lists_the_whole_table() -> None:
+    """S1: what is read-only can be looked up."""
+    words = Path(__file__).parents[2].joinpath("docs", "sandbox.md").read_text().split()
+    assert not [row.path for row in BELOW_HOME if row.path not in words]
+    assert not [name for name in STARTUP_NAMES if name not in words]

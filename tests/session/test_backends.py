@@ -113,7 +113,7 @@ async def test_without_a_model_its_talk_is_summed_up_by_us_and_not_by_the_tour()
 
 async def test_an_id_is_good_in_its_directory_only(tmp_path: Path) -> None:
     """S003-32: same bot, same home, same cwd."""
-    async with agents(writable_roots=["/"]) as acting:
+    async with agents(writable_roots=["/"], allow_home_workspace=True) as acting:
         conversation = await acting.session.open(backend="command:fake")
         await told(conversation, "one")
         await conversation.set_context(cwd=str(tmp_path))

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParams, SandboxError
 from tertulia.policy.shell_environment import ShellEnvironment
+from tertulia.sandbox.masks import guarded_paths
 from tertulia.sandbox.runner import Confinement
 from tertulia.tools.workplace import described, described_environment
 from tests.tools.calling import call
@@ -148,3 +150,70 @@ async def test_with_full_access_nothing_is_protected(tmp_path: Path) -> None:
         bench.with_rights("on-request", sandbox="danger_full_access")
         assert (await bench.call("apply_patch", patch("*** Add File: .vscode/tasks.json", "+x"))).success
         assert (bench.root / ".vscode" / "tasks.json").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("sandbox", ["workspace_write", "read_only"])
+@pytest.mark.parametrize("workdir", ["/tmp", "/var/tmp", "/dev/shm", "/run", "/tmp/."])
+async def test_s10_a_patch_to_a_place_that_does_not_last_is_refused(tmp_path: Path, workdir: str, sandbox: str) -> None:
+    """S10: the model is told so; before, it read `Success` and the file was gone."""
+    async with workbench(tmp_path) as bench:
+        bench.with_rights("on-request", sandbox=sandbox)
+        text = patch("*** Add File: s10-canary", "+x")
+        result = await bench.call("shell", {"command": ["apply_patch", text], "workdir": workdir})
+        assert code(result) == "invalid_params"
+        assert "would not last" in result.text
+        assert not os.path.lexists(f"{workdir}/s10-canary")
+
+
+async def test_s10_a_workspace_in_tmp_lasts(tmp_path: Path) -> None:
+    """S10: what counts is whether the place is a root, not what it is called."""
+    async with workbench(tmp_path) as bench:
+        result = await bench.call("apply_patch", patch("*** Add File: new", "+x"))
+        assert result.success, result.text
+        assert (bench.root / "new").read_text() == "x\n"
+
+
+async def test_s1_a_patch_leaves_startup_files_alone_where_they_exist(tmp_path: Path) -> None:
+    """S1: at any depth; one that is not there yet, in a project, is a file like any other."""
+    async with workbench(tmp_path) as bench:
+        (bench.root / "dotfiles").mkdir()
+        (bench.root / "dotfiles" / ".bashrc").write_text("old\n")
+        text = patch("*** Update File: dotfiles/.bashrc", "@@", "-old", "+new")
+        result = await bench.call("apply_patch", text)
+        assert code(result) == "invalid_params"
+        assert "'.bashrc', which programs run by its name" in result.text
+        assert (bench.root / "dotfiles" / ".bashrc").read_text() == "old\n"
+        assert (await bench.call("apply_patch", patch("*** Add File: dotfiles/.zshrc", "+new"))).success
+
+
+async def test_s1_a_patch_leaves_what_is_guarded_by_its_path_alone(tmp_path: Path) -> None:
+    """S1, S9: masks and protected paths, existing or not; the refusal says why."""
+    home = Path(os.path.realpath(tmp_path)) / "workspace"
+    guarded = guarded_paths([str(home)], [str(home / "data")])
+    async with workbench(tmp_path, guarded=guarded) as bench:
+        (bench.root / ".bash_aliases").write_text("old\n")
+        for name, why in [
+            (".bash_profile", "a shell runs it"),
+            ("bin/git", "come first in PATH"),
+            (".npmrc", 'masks.unmask = ["~/.npmrc"]'),
+            (".config/tertulia/config.toml", "Tertulia's own"),
+            ("data/serve.token", "Tertulia's own"),
+        ]:
+            result = await bench.call("apply_patch", patch(f"*** Add File: {name}", "+x"))
+            assert code(result) == "invalid_params", name
+            assert why in msgspec.json.decode(result.text)["reason"], result.text
+        assert {path.name for path in bench.root.iterdir()} == {".bash_aliases"}
+
+
+@pytest.mark.parametrize("form", ["shell", "exec_command"])
+async def test_s9_a_failure_names_the_mask_that_may_be_why(tmp_path: Path, form: str) -> None:
+    """S9: one line away; and nothing is said where the command went well."""
+    home = Path(os.path.realpath(tmp_path)) / "home"
+    home.mkdir()
+    (home / ".pgpass").write_text("canary")
+    async with workbench(tmp_path, guarded=guarded_paths([str(home)], [])) as bench:
+        for end, told in ((1, True), (0, False)):
+            script = f"echo {home}/.pgpass: empty; exit {end}"
+            said = {"command": ["sh", "-c", script]} if form == "shell" else {"cmd": script}
+            result = await bench.call(form, said)
+            assert ('masks.unmask = ["~/.pgpass"]' in result.text) is told, result.text

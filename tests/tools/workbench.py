@@ -52,7 +52,7 @@ def deny(request: ApprovalRequest) -> dict[str, Any]:
 class Workbench:
     """One conversation's tools, a workspace, and a directory outside of it."""
 
-    def __init__(self, folder: Path, runner: Runner, answer: Answer | None, masked: tuple[str, ...]) -> None:
+    def __init__(self, folder: Path, runner: Runner, answer: Answer | None, guarded: GuardedPaths) -> None:
         folder = Path(os.path.realpath(folder))
         self.root, self.outside = folder / "workspace", folder / "outside"
         self.root.mkdir()
@@ -68,7 +68,7 @@ class Workbench:
             runner=runner,
             desk=self.desk,
             root=str(self.root),
-            guarded=GuardedPaths(tuple(Mask(path, path, "a secret of the test") for path in masked)),
+            guarded=guarded,
             environment=ENVIRONMENT,
             environment_policy="as in the test",
             timeout_s=20,
@@ -153,13 +153,19 @@ def code(result: Result) -> str:
 
 @asynccontextmanager
 async def workbench(
-    folder: Path, answer: Answer | None = None, *, masked: tuple[str, ...] = (), runner: Runner | None = None
+    folder: Path,
+    answer: Answer | None = None,
+    *,
+    masked: tuple[str, ...] = (),
+    guarded: GuardedPaths | None = None,
+    runner: Runner | None = None,
 ) -> AsyncIterator[Workbench]:
     """With somebody there who answers, or with nobody. Nothing is left running."""
     if runner is None:
         need("bubblewrap")
     runner = runner or Sandbox(clock=SystemClock())
-    bench = Workbench(folder, runner, answer, masked)
+    guarded = guarded or GuardedPaths(tuple(Mask(path, path, "a secret of the test") for path in masked))
+    bench = Workbench(folder, runner, answer, guarded)
     try:
         with bench.desk.attended() if answer is not None else nullcontext():
             yield bench

@@ -17,8 +17,10 @@ from tertulia.mcp.launch import launch_of
 from tertulia.mcp.pool import Lease, ServerPool
 from tertulia.mcp.server import RemoteTool, Status
 from tertulia.policy.redaction import Redactor
+from tertulia.sandbox.guarded_runner import GuardedRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
+from tertulia.session.guarded_home import guarded_of
 from tertulia.session.settings import Loaded
 
 _PATIENCE_S = 8.0
@@ -43,7 +45,8 @@ async def reach(
 ) -> list[Reached]:
     """Start them all at once, wait until each runs or has failed, and stop them again. Tells how it goes."""
     clock, nursery = SystemClock(), Nursery()
-    sandbox = Sandbox(tier=loaded.settings.sandbox_tier, clock=clock)
+    tier = Sandbox(tier=loaded.settings.sandbox_tier, clock=clock)
+    sandbox = GuardedRunner(tier, guarded_of(loaded.settings, loaded.environment))
     # No catalogue: what is looked at is asked now.
     pool = ServerPool(spawn=nursery.start, clock=clock, runner=lambda: sandbox, home=None, connect=connect)
     progress = _Progress(notes, len(definitions))

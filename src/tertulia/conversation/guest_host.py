@@ -21,6 +21,7 @@ from tertulia.executors.host import Consent, Question
 from tertulia.policy.approval_request import ApprovalKind, Request
 from tertulia.policy.commands import only_reads_in, read_command
 from tertulia.protocol.ids import CallId, new_item_id
+from tertulia.sandbox.masks import is_in
 from tertulia.sandbox.nested import protected_part
 from tertulia.sandbox.runner import Confinement, OnOutput, Running
 from tertulia.tools import patch_disk
@@ -56,8 +57,9 @@ class GuestHost:
             detail=question.detail,
             subject=place.subject(question.words, cwd, confinement, outside=kind == "escalation"),
         )
+        looks = question.doing in _LOOKING and kind == "tool"
         # Without roots: the agent runs it in an environment of its own, which may have git start anything.
-        safe = question.doing in _LOOKING or (kind == "exec" and only_reads_in(read_command(question.words), cwd, ()))
+        safe = looks or (kind == "exec" and only_reads_in(read_command(question.words), cwd, ()))
         try:
             granted = await place.desk.ask(request, rights.approval_policy, floor.publish, known_safe=safe)
         except AgentError:
@@ -148,10 +150,11 @@ def kind_of(question: Question, confinement: Confinement, cwd: str) -> ApprovalK
     """What a yes would mean.
 
     The agent's sandbox is its own, and what it asks for may lie outside of it: that is no command in a sandbox, but
-    one that leaves it. A change of files within what may be written is a patch like any other.
+    one that leaves it. A change of files within what may be written is a patch like any other. What is masked from our
+    own commands is outside of every sandbox, also to look at.
     """
     unbounded = confinement.mode == "danger_full_access"
-    if question.doing in _LOOKING:
+    if question.doing in _LOOKING and (unbounded or not _meets(question.paths, confinement.masked, cwd)):
         return "tool"
     if question.doing in _CHANGING and (unbounded or _within(question.paths, confinement, cwd)):
         return "patch"
@@ -163,7 +166,17 @@ def kind_of(question: Question, confinement: Confinement, cwd: str) -> ApprovalK
 def _within(paths: tuple[str, ...], confinement: Confinement, cwd: str) -> bool:
     if confinement.mode != "workspace_write" or not paths or any("\0" in path for path in paths):
         return False
+    if _meets(paths, (*confinement.masked, *confinement.protected_paths), cwd):
+        return False
     return all(_is_writable(os.path.realpath(os.path.join(cwd, path)), confinement) for path in paths)
+
+
+def _meets(paths: tuple[str, ...], guarded: tuple[str, ...], cwd: str) -> bool:
+    """Whether one of the paths lies in one of these places, or has one inside; by their names, or where links lead."""
+    places = {place for path in guarded for place in (path.rstrip("/"), os.path.realpath(path))}
+    named = [os.path.normpath(os.path.join(cwd, path)) for path in paths if "\0" not in path]
+    spelled = {each for path in named for each in (path, os.path.realpath(path))}
+    return any(is_in(path, place) or is_in(place, path) for path in spelled for place in places)
 
 
 def _is_writable(path: str, confinement: Confinement) -> bool:

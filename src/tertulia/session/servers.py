@@ -11,10 +11,11 @@ from tertulia.mcp.launch import launch_of
 from tertulia.mcp.member import Candidate
 from tertulia.mcp.pool import ServerPool
 from tertulia.policy.doors import Doors
+from tertulia.sandbox.guarded_runner import GuardedRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.environment import Environment
-from tertulia.session.guarded_home import workspace_of
+from tertulia.session.guarded_home import guarded_of, workspace_of
 from tertulia.session.server_list import ServerList
 from tertulia.session.settings import Settings
 
@@ -25,7 +26,8 @@ class Basement:
     """Where the processes of MCP servers live: their pool, and what starts and ends them. Nothing runs at first."""
 
     def __init__(self, settings: Settings, environment: Environment, clock: Clock, nursery: Nursery) -> None:
-        self._runner = Sandbox(tier=settings.sandbox_tier, clock=clock)
+        sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock)
+        self._runner = GuardedRunner(sandbox, guarded_of(settings, environment))
         self.doors = Doors()
         self.pool = ServerPool(
             spawn=nursery.start, clock=clock, runner=lambda: self._runner, home=environment.home, connect=connect
