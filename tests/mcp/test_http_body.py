@@ -6,14 +6,18 @@ import json
 import time
 from collections.abc import AsyncIterator
 from itertools import pairwise
+from typing import Any
 
 import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.mcp.http_body import MAX_BODY, Events, answers_another, asked_in, whole
+from tertulia.mcp.http_body import MAX_BODY, Events, NoBody, answers_another, asked_in, whole
 from tertulia.mcp.mending import MAX_MENDED
+from tertulia.mcp.trouble import NO_ANSWER
+from tertulia.mcp.unreadable import UNREADABLE
+from tests.loop_steps import MOST_S, loop_steps
 
 
 class Pieces(httpx2.AsyncByteStream):
@@ -79,9 +83,11 @@ async def test_a_body_is_taken_whole_and_mended() -> None:
 
 async def test_what_is_too_long_or_breaks_off_is_said() -> None:
     """HARDENING C10"""
-    assert await whole(Pieces(*[b"x" * (1 << 20)] * 17)) == f"its answer has more than {MAX_BODY:,} bytes"
-    assert await whole(Pieces(b"x", broken=True)) == "its answer broke off"
-    assert await whole(Pieces(b"[]," * 200_001)) == "its answer has more than 200,000 parts"
+    too_long = NoBody(f"Unreadable: it has more than {MAX_BODY:,} bytes")
+    assert await whole(Pieces(*[b"x" * (1 << 20)] * 17)) == too_long
+    assert await whole(Pieces(b"x", broken=True)) == NoBody("its answer broke off", NO_ANSWER)
+    assert await whole(Pieces(b"[]," * 200_001)) == NoBody("Unreadable: it has more than 200,000 parts")
+    assert await whole(Pieces(b"[" * 50_000)) == NoBody("Unreadable: it has nested deeper than 200 levels")
 
 
 async def read(stream: Pieces, asked: int | None = 1) -> tuple[bytes, int]:
@@ -119,17 +125,61 @@ async def test_a_line_may_end_as_it_did_on_old_machines() -> None:
 
 async def test_a_stream_ends_where_it_breaks_off_and_nothing_of_it_is_held_back_for_ever() -> None:
     assert await read(Pieces(b"data: 1\n\ndata", b": 2", broken=True)) == (b"data: 1\n\ndata: 2", 0)
-    endless = Pieces(*[b"x" * (1 << 20)] * 20)
-    came, _ = await read(endless)
-    assert len(came) == 20 << 20, "who counts the bytes of an event refuses it"
 
 
-async def test_a_line_that_is_too_long_to_be_looked_at_comes_through_as_it_is() -> None:
-    long = b"data: " + "\u20ac".encode() * MAX_MENDED
-    text = long + b"\ndata: \xff\n"
+def refusal(came: bytes) -> dict[str, Any]:
+    """The error in place of an answer."""
+    [data] = [line[5:] for line in came.splitlines() if line.startswith(b"data:")]
+    said = json.loads(data)
+    assert (said["id"], said["error"]["code"]) == (1, UNREADABLE)
+    return said["error"]
+
+
+async def test_an_event_that_is_too_long_is_an_error_as_soon_as_that_is_certain() -> None:
+    """L1, L4, HARDENING C10: also where it never ends."""
+    came, _ = await read(Pieces(*[b"data: " + b"x" * (1 << 20)] * 20))
+    assert refusal(came)["message"] == f"Unreadable: it has more than {MAX_BODY:,} bytes"
+    after = b'\n\ndata: {"id":1,"result":{}}\n\n'
+    came, _ = await read(Pieces(*[b"data: " + b"x" * (1 << 20)] * 20, after))
+    assert came.endswith(after[2:]), "the next event is read again"
+    assert await read(Pieces(*[b"x" * (1 << 20)] * 20), None) == (b":\n\n", 1), "nobody waits for it"
+
+
+PARTS = b'{"jsonrpc":"2.0","id":1,"result":{"a":[' + b"{}," * 1_000_000 + b"1]}}"
+DEEP = b'{"jsonrpc":"2.0","id":1,"result":' + b'{"a":' * 50_000 + b"1" + b"}" * 50_001
+
+
+@pytest.mark.parametrize(("data", "why"), [(PARTS, "more than 200,000 parts"), (DEEP, "nested deeper than 200 levels")])
+async def test_an_event_of_too_many_parts_is_an_error_and_never_built(data: bytes, why: str) -> None:
+    """L1, L4: an event with 5 million `{}` held the loop for 3.5 s, with 912 MB."""
+    text = b"event: message\ndata: " + data + b"\n\n"
+    async with loop_steps() as steps:
+        came, dropped = await read(Pieces(*(text[at : at + 65_536] for at in range(0, len(text), 65_536))))
+    assert (refusal(came)["message"], dropped) == (f"Unreadable: it has {why}", 0)
+    assert steps.longest_s < MOST_S
+
+
+async def test_a_notification_of_too_many_parts_is_left_out_and_the_answer_still_waited_for() -> None:
+    """L4: it answers nothing, so no call may fail for it."""
+    news = b'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"a":[' + b"{}," * 250_000 + b"1]}}\n\n"
+    answer = b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'
+    assert await read(Pieces(news + answer)) == (b":\n\n" + answer, 1)
+
+
+async def test_what_a_string_holds_is_no_part_and_an_event_may_have_many_lines() -> None:
+    """L1: a quote in another field of the event does not hide what is in its data."""
+    program = b'data: {"id":1,\ndata: "result":{"text":"' + b"{}," * 300_000 + b'"}}\n\n'
+    assert await read(Pieces(program)) == (program, 0)
+    came, _ = await read(Pieces(b'id: "\ndata: ' + PARTS + b"\n\n"))
+    assert "parts" in refusal(came)["message"]
+
+
+async def test_an_event_that_is_too_long_to_be_mended_comes_through_as_it_is() -> None:
+    long = b"data: " + "\u20ac".encode() * MAX_MENDED + b"\n\n"
+    text = long + b"data: \xff\n\n"
     pieces = [text[at : at + 100_001] for at in range(0, len(text), 100_001)]
     came, _ = await read(Pieces(*pieces))
-    assert came == long + b"\ndata: \xef\xbf\xbd\n", "and what follows is looked at again"
+    assert came == long + b"data: \xef\xbf\xbd\n\n", "and what follows is looked at again"
 
 
 async def test_a_long_line_in_small_pieces_costs_as_much_as_it_is_long() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tertulia.events.clock import SystemClock
 from tertulia.mcp.http_guard import BETWEEN_GETS_S, Guard
+from tertulia.mcp.trouble import NO_ANSWER
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
 
@@ -38,7 +39,7 @@ async def test_a_request_that_fails_has_an_answer(error: Exception, is_lost: boo
     response, lost = await asked(failing(error))
     assert response.status_code == 502
     said = json.loads(response.content)["error"]
-    assert said["code"] == -32000
+    assert said["code"] == NO_ANSWER
     assert "\x07" not in said["message"]
     assert bool(lost) is is_lost
 
@@ -91,7 +92,7 @@ class Pieces(httpx2.AsyncByteStream):
     ("stream", "said"),
     [
         (Pieces(b"abc", error=httpx2.ReadError("gone")), "its answer broke off"),
-        (Pieces(*[b"x" * (1 << 20)] * 20), "its answer has more than 16,777,216 bytes"),
+        (Pieces(*[b"x" * (1 << 20)] * 20), "Unreadable: it has more than 16,777,216 bytes"),
     ],
 )
 async def test_a_body_that_breaks_off_or_is_too_long_is_no_answer(stream: Pieces, said: str) -> None:

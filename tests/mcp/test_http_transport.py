@@ -11,6 +11,7 @@ import pytest
 
 from tertulia.errors import McpError
 from tertulia.mcp import http_guard
+from tests.loop_steps import MOST_S, loop_steps
 from tests.mcp.connected import Reach, call, serving
 from tests.mcp.fakes import by_http, plain, web
 
@@ -83,15 +84,19 @@ async def test_a_redirect_within_the_origin_is_followed(reach: Reach) -> None:
         ("gzip", "its answer is compressed"),
         ("drops", "the request failed"),
         ("cut", "its answer broke off"),
-        ("endless", "its answer has more than 16,777,216 bytes"),
+        ("endless", "the server's answer cannot be read: it has more than 16,777,216 bytes"),
+        ("many-parts", "the server's answer cannot be read: it has more than 200,000 parts"),
     ],
 )
 async def test_a_bad_answer_is_the_end_of_its_call_and_of_no_other(reach: Reach, mode: str, sentence: str) -> None:
+    """L1, L4."""
     with serving(web(mode)) as port:
         link = await reach(by_http(address(port)))
-        for _ in range(2):
-            with pytest.raises(McpError, match=sentence):
-                await call(link, "echo")
+        async with loop_steps() as steps:
+            for _ in range(2):
+                with pytest.raises(McpError, match=sentence):
+                    await call(link, "echo")
+        assert steps.longest_s < MOST_S
         assert [tool.name for tool in (await link.list_tools()).tools] == ["echo", "headers"]
         assert not link.gone.is_set()
         await link.close()

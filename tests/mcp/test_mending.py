@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from tertulia.mcp.mending import (
     MAX_BLOCKS,
-    MAX_CONTAINERS,
     MAX_MENDED,
-    is_tangled,
     mend_result,
     mended,
     readable,
@@ -107,21 +105,3 @@ def test_before_a_version_is_agreed_on_nobody_knows_what_a_tool_is() -> None:
     assert result == {"tools": [None]}
     mend_result(result, OLD)
     assert result["tools"] != [None]
-
-
-@pytest.mark.parametrize(
-    ("text", "tangled"),
-    [
-        (b"[" + b"[]," * (MAX_CONTAINERS - 1) + b"1]", False),
-        (b"[" + b"[]," * MAX_CONTAINERS + b"1]", True),
-        (b'{"a":' * (MAX_CONTAINERS + 1), True),
-        (b'["' + b"[{" * MAX_CONTAINERS + b'"]', False),
-        (b'["' + rb"\"[\\{" * MAX_CONTAINERS + b'"]', False),
-        (b'["\\"' + b"[{" * MAX_CONTAINERS + b"\\", False),
-        (b'[1,"' + b"x" * (3 << 20) + b'"' + b",[]" * MAX_CONTAINERS, True),
-    ],
-)
-def test_what_has_more_parts_than_anybody_needs_is_told_by_its_signs(text: bytes, tangled: bool) -> None:
-    """Issue 8: one server never delays another, not even by what it takes to read it."""
-    assert is_tangled(text) is tangled
-    assert is_tangled(bytearray(text)) is tangled

@@ -21,6 +21,7 @@ from tertulia.mcp.definition import ServerDefinition, Stdio
 from tertulia.mcp.launch import launch_of
 from tertulia.mcp.lines import Lines
 from tertulia.sandbox.runner import Finished, Output
+from tests.loop_steps import MOST_S, loop_steps
 from tests.mcp.connected import Asked, Reach, call, recorded, until
 from tests.mcp.fakes import VARIABLES, bare, by_stdio, hostile
 from tests.sandbox.confined import need, tagged
@@ -284,10 +285,36 @@ async def test_a_page_in_place_of_json_is_no_server(reach: Reach) -> None:
     assert len(reach.nursery) == 0
 
 
-async def test_an_answer_nested_too_deep_is_no_answer(reach: Reach) -> None:
-    link = await reach(by_stdio(hostile("deep")))
-    assert (await call(link, "echo")).text == "still here"
-    assert link.dropped["a line that is no message"] == 1
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("deep", "it has nested deeper than 200 levels"),
+        ("parts", "it has more than 200,000 parts"),
+        ("list", "it is not what JSON-RPC calls an answer"),
+        ("bytes", "it is not UTF-8"),
+        ("cut", "it is not JSON"),
+    ],
+)
+async def test_an_answer_that_cannot_be_read_fails_its_call_at_once_and_no_other(
+    reach: Reach, how: str, why: str
+) -> None:
+    """L4: the call waited out its time limit. L1: nothing of it is built."""
+    link = await reach(by_stdio(hostile("unreadable")))
+    async with loop_steps() as steps, asyncio.TaskGroup() as group:
+        other = group.create_task(call(link, "slow", text="", seconds=0.1))
+        with pytest.raises(McpError, match=f"the server's answer cannot be read: {why}") as refused:
+            await call(link, "echo", text=how, within_s=3600)
+    assert refused.value.detail["reason"] == "protocol"
+    assert other.result().text
+    assert (await call(link, "echo", text="fine")).text == "fine"
+    assert steps.longest_s < MOST_S
+
+
+async def test_a_server_that_refuses_to_begin_is_told_in_its_own_words(reach: Reach) -> None:
+    """L7: it was told as "it exited with code 137", which is how we ended it."""
+    with pytest.raises(McpError, match="the server answered with error -32000: License expired") as refused:
+        await reach(by_stdio(hostile("unlicensed")))
+    assert refused.value.detail["reason"] == "refused"
 
 
 async def test_results_that_are_none_are_errors_with_a_place_and_without_their_words(reach: Reach) -> None:

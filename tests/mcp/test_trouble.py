@@ -7,7 +7,7 @@ from mcp import MCPError
 from mcp_types import CallToolResult
 from pydantic import ValidationError
 
-from tertulia.mcp.trouble import explained, faults, trouble, words
+from tertulia.mcp.trouble import NO_ANSWER, explained, faults, trouble, words
 
 
 def test_the_error_names_the_server_and_the_reason() -> None:
@@ -27,6 +27,14 @@ def test_a_servers_words_are_bounded_and_show_what_they_hide() -> None:
     ("error", "reason", "sentence"),
     [
         (MCPError(-32000, "Connection closed"), "closed", "the connection is closed (Connection closed)"),
+        (
+            MCPError(-32000, "SSE stream ended without a response"),
+            "closed",
+            "the connection is closed (SSE stream ended without a response)",
+        ),
+        (MCPError(NO_ANSWER, "gone"), "closed", "the connection is closed (gone)"),
+        (MCPError(-32000, "License expired"), "refused", "the server answered with error -32000: License expired"),
+        (MCPError(-32700, "Unreadable: it is deep"), "protocol", "the server's answer cannot be read: it is deep"),
         (MCPError(-32001, "timed out"), "timeout", "the server does not answer"),
         (MCPError(-32602, "no\x07"), "refused", "the server answered with error -32602: no⟨U+0007⟩"),
         (MCPError(-32700, "Failed to parse SSE message: 1 error"), "protocol", "the server's answer cannot be read"),

@@ -5,17 +5,23 @@ Imports the SDK's HTTP library, so it is itself imported late.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import NamedTuple
 
 import httpx2
 import msgspec
 
-from tertulia.mcp.mending import MAX_CONTAINERS, MAX_MENDED, is_tangled, readable
+from tertulia.mcp.mending import MAX_DEPTH, MAX_MENDED, readable
+from tertulia.mcp.trouble import NO_ANSWER
+from tertulia.mcp.unreadable import PREFIX, UNREADABLE, is_asking
+from tertulia.protocol.json_scan import MAX_PARTS, excess_in_steps
 
 MAX_BODY = 16 << 20
 """Of an answer that is not a stream of events, and of one event."""
 _DATA = b"data:"
 _ENDS = (b"\n", b"\r")
+_NOTHING = b":\n\n"
+"""A comment: it keeps the stream alive, and says nothing."""
 
 
 class _Envelope(msgspec.Struct):
@@ -44,63 +50,135 @@ def _envelope(body: bytes) -> _Envelope | None:
         return None
 
 
-async def whole(stream: httpx2.AsyncByteStream) -> bytes | str:
-    """All of it, mended; or why there is nothing to be had from it."""
+class NoBody(NamedTuple):
+    """Why there is nothing to be had from an answer, and the number of the error that says so."""
+
+    why: str
+    code: int = UNREADABLE
+
+
+async def whole(stream: httpx2.AsyncByteStream) -> bytes | NoBody:
+    """All of it, mended; or why not."""
     body = bytearray()
     try:
         async for piece in stream:
             body += piece
             if len(body) > MAX_BODY:
-                return f"its answer has more than {MAX_BODY:,} bytes"
+                return NoBody(f"{PREFIX}it has more than {MAX_BODY:,} bytes")
     except httpx2.TransportError:
-        return "its answer broke off"
+        return NoBody("its answer broke off", NO_ANSWER)
     finally:
         await stream.aclose()
-    if is_tangled(body):
-        return f"its answer has more than {MAX_CONTAINERS:,} parts"
-    return readable(bytes(body))
+    answer = bytes(body)
+    if (too_much := await excess_in_steps(answer, MAX_PARTS, MAX_DEPTH)) is not None:
+        return NoBody(f"{PREFIX}it has {too_much}")
+    return readable(answer)
 
 
 class Events(httpx2.AsyncByteStream):
-    """A stream of events, line by line. It ends where it breaks off. `drop` is told of what was left out."""
+    """A stream of events, event by event. It ends where it breaks off. `drop` is told of what was left out.
+
+    An event that is too large, or has too many parts, is answered with an error in its place: the SDK would build it.
+    """
 
     def __init__(self, stream: httpx2.AsyncByteStream, asked: int | str | None, drop: Callable[[], None]) -> None:
         self._stream, self._asked, self._drop = stream, asked, drop
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        held: list[bytes] = []
-        size, inside = 0, False
+        cut = EventCut()
         try:
             async for piece in self._stream:
-                held.append(piece)
-                size += len(piece)
-                if not inside and size <= MAX_MENDED and not any(end in piece for end in _ENDS):
-                    # Joined once: a long line in small pieces would be copied again with each of them.
-                    continue
-                lines = b"".join(held).splitlines(keepends=True)
-                rest = lines.pop() if lines and not lines[-1].endswith(_ENDS) else b""
-                passed: list[bytes] = []
-                for line in lines:
-                    passed.append(line if inside else self._line(line))
-                    inside = False
-                if rest and (inside or len(rest) > MAX_MENDED):
-                    # A line that is too long to be looked at is passed on as it comes.
-                    passed.append(rest)
-                    rest, inside = b"", True
-                held, size = [rest], len(rest)
+                passed = [await self._looked_at(event) for event in cut.feed(piece)]
                 if passed:
                     yield b"".join(passed)
         except httpx2.TransportError:
             pass
-        if size:
-            yield b"".join(held)
+        if rest := cut.rest():
+            yield await self._looked_at(rest)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    def _line(self, line: bytes) -> bytes:
-        line = readable(line)
-        if line.startswith(_DATA) and answers_another(line[len(_DATA) :], self._asked):
+    async def _looked_at(self, event: bytes | None) -> bytes:
+        if event is None:
+            return self._refused(b"", f"it has more than {MAX_BODY:,} bytes")
+        data = _data_of(event)
+        if (too_much := await excess_in_steps(data, MAX_PARTS, MAX_DEPTH)) is not None:
+            return self._refused(data, f"it has {too_much}")
+        if len(event) <= MAX_MENDED:
+            event = readable(event)
+            data = _data_of(event)
+        if answers_another(data, self._asked):
             self._drop()
-            return b":\n"
-        return line
+            return _NOTHING
+        return event
+
+    def _refused(self, data: bytes, why: str) -> bytes:
+        if self._asked is None or is_asking(data):
+            self._drop()
+            return _NOTHING
+        return b"data: %b\n\n" % unreadable_answer(self._asked, why)
+
+
+def unreadable_answer(asked: int | str | None, why: str) -> bytes:
+    """The error that stands in place of an answer that will not be read."""
+    error = {"code": UNREADABLE, "message": f"{PREFIX}{why}"}
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": asked, "error": error})
+
+
+class EventCut:
+    """Cuts a stream into events, each with the empty line that ends it; however it comes in pieces, they are the same.
+
+    Holds at most one event. Of one that is too long comes None, as soon as that is certain, and nothing else.
+    """
+
+    def __init__(self, limit: int = MAX_BODY) -> None:
+        self._limit = limit
+        self._lines: list[bytes] = []
+        # In pieces: a long line would be copied again with each of them.
+        self._line: list[bytes] = []
+        self._size = 0
+        self._after_cr = self._skipping = False
+
+    def feed(self, piece: bytes) -> Iterator[bytes | None]:
+        """The events that these bytes complete. Take all of them before feeding more."""
+        if self._after_cr and piece.startswith(b"\n"):
+            # It belongs to the line that has ended already, and that may have ended its event.
+            piece = piece[1:]
+            if self._lines:
+                self._lines[-1] += b"\n"
+            elif not self._skipping:
+                yield b"\n"
+        self._after_cr = piece.endswith(b"\r")
+        self._line.append(piece)
+        self._size += len(piece)
+        if any(end in piece for end in _ENDS):
+            yield from self._cut(b"".join(self._line).splitlines(keepends=True))
+        if self._size > self._limit:
+            if not self._skipping:
+                yield None
+            self._skipping = True
+            # Something of the line, so that its end is not taken for an empty line.
+            self._lines, self._line, self._size = [], [b":"] if self._line else [], 0
+
+    def rest(self) -> bytes:
+        """What was begun when the stream ended."""
+        return b"" if self._skipping else b"".join((*self._lines, *self._line))
+
+    def _cut(self, lines: list[bytes]) -> Iterator[bytes | None]:
+        rest = lines.pop() if not lines[-1].endswith(_ENDS) else b""
+        self._line = [rest] if rest else []
+        for line in lines:
+            self._lines.append(line)
+            if not line.strip(b"\r\n"):
+                event = b"".join(self._lines)
+                if not self._skipping:
+                    yield event if len(event) <= self._limit else None
+                self._lines, self._skipping = [], False
+        self._size = len(rest) + sum(map(len, self._lines))
+
+
+def _data_of(event: bytes) -> bytes:
+    """What an event says; its names and numbers are the SDK's."""
+    lines = (line[len(_DATA) :] for line in event.splitlines() if line.startswith(_DATA))
+    return b"\n".join(lines)

@@ -14,13 +14,12 @@ import httpx2
 import msgspec
 
 from tertulia.events.clock import Clock
-from tertulia.mcp.http_body import Events, answers_another, asked_in, whole
-from tertulia.mcp.trouble import words
+from tertulia.mcp.http_body import Events, NoBody, answers_another, asked_in, whole
+from tertulia.mcp.trouble import NO_ANSWER, words
 
 GOODBYE_S = 2.0
 BETWEEN_GETS_S = 0.25
 """A server may say how soon its stream is to be asked for again, but not that it is asked for without a pause."""
-_CONNECTION_CLOSED = -32000
 _NOT_FOUND = 404
 _SERVER_ERROR = 500
 _BAD_GATEWAY = 502
@@ -86,8 +85,8 @@ class Guard(httpx2.AsyncBaseTransport):
             response.stream = Events(stream, asked_in(request), self._drop)
             return response
         body = await whole(stream)
-        if isinstance(body, str):
-            return _failure(body)
+        if isinstance(body, NoBody):
+            return _failure(body.why, body.code)
         if status >= _SERVER_ERROR and not kind.startswith("application/json"):
             return _failure(f"HTTP status {status}", status, status)
         if answers_another(body, asked_in(request)):
@@ -116,7 +115,7 @@ class Guard(httpx2.AsyncBaseTransport):
             await asyncio.sleep(wait_s)
 
 
-def _failure(why: str, code: int = _CONNECTION_CLOSED, status: int = _BAD_GATEWAY) -> httpx2.Response:
+def _failure(why: str, code: int = NO_ANSWER, status: int = _BAD_GATEWAY) -> httpx2.Response:
     error = {"code": code, "message": why}
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error})
     return httpx2.Response(status, headers={"content-type": "application/json"}, content=body)

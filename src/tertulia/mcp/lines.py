@@ -1,7 +1,7 @@
 """JSON-RPC in lines: theirs into the SDK's messages, the SDK's into ours.
 
 With msgspec, because the SDK's own way takes several times as long. What is no message is dropped here, and so is an
-answer to what was never asked.
+answer to what was never asked. An answer that cannot be read becomes an error, so that its caller waits no longer.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from tertulia.mcp.mending import MAX_CONTAINERS, MAX_MENDED, is_tangled, mend_result, mended, with_odd_numbers
+from tertulia.mcp.mending import MAX_DEPTH, MAX_MENDED, mend_result, mended, with_odd_numbers
+from tertulia.mcp.unreadable import PREFIX, UNREADABLE, answered_id
+from tertulia.protocol.json_scan import MAX_PARTS, excess, excess_in_steps
 
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
 MAX_WITHDRAWN = 1024
 """How many requests that were taken back are remembered, so that their late answers are known as such."""
-_INTERNAL = -32603
 _log = logging.getLogger(__name__)
 
 
@@ -27,10 +28,6 @@ class _Error(msgspec.Struct):
     code: int
     message: str
     data: Any = None
-
-
-class _Numbered(msgspec.Struct):
-    id: int | str | None = None
 
 
 class _Line(msgspec.Struct):
@@ -60,14 +57,21 @@ class Lines:
         self._asked: set[int | str] = set()
         self._withdrawn: deque[object] = deque(maxlen=MAX_WITHDRAWN)
 
+    async def read_in_steps(self, line: bytes) -> JSONRPCMessage | None:
+        """The same as `read`, for a line of any length: the loop is never held for long."""
+        too_much = await excess_in_steps(line, MAX_PARTS, MAX_DEPTH)
+        return self._understood(line) if too_much is None else self._unreadable(line, f"it has {too_much}")
+
     def read(self, line: bytes) -> JSONRPCMessage | None:
-        """The message; None when it was dropped."""
-        if is_tangled(line):
-            return self._tangled(line)
+        """The message, or an error in place of an answer that cannot be read; None when it was dropped."""
+        too_much = excess(line, MAX_PARTS, MAX_DEPTH)
+        return self._understood(line) if too_much is None else self._unreadable(line, f"it has {too_much}")
+
+    def _understood(self, line: bytes) -> JSONRPCMessage | None:
         try:
             heard = self._heard(line)
-        except (ValueError, RecursionError):
-            return self._drop("a line that is no message")
+        except (ValueError, RecursionError) as error:
+            return self._unreadable(line, _why(error))
         # `model_construct`: every field has its type already.
         if isinstance(heard.method, str):
             if heard.id is msgspec.UNSET:
@@ -88,7 +92,7 @@ class Lines:
             self._asked.discard(heard.id)
             error = self._error_data(code=heard.error.code, message=heard.error.message, data=heard.error.data)
             return self._error.model_construct(jsonrpc="2.0", id=heard.id, error=error)
-        return self._drop("an answer that says nothing")
+        return self._unreadable(line, "it has neither a result nor an error")
 
     def written(self, message: JSONRPCMessage) -> bytes:
         """With its newline."""
@@ -120,19 +124,19 @@ class Lines:
             whole = mended(line)
         try:
             return self._decode(whole)
-        except msgspec.DecodeError:
-            return msgspec.convert(with_odd_numbers(whole), _Line)
+        except msgspec.DecodeError as error:
+            try:
+                return msgspec.convert(with_odd_numbers(whole), _Line)
+            except ValueError:
+                raise error from None
 
-    def _tangled(self, line: bytes) -> JSONRPCMessage | None:
+    def _unreadable(self, line: bytes, why: str) -> JSONRPCMessage | None:
         """An error in place of an answer, so that nobody waits for what will not be read."""
-        try:
-            number = msgspec.json.decode(line, type=_Numbered).id
-        except (ValueError, RecursionError):
-            number = None
+        number = answered_id(line)
         if number is None or number not in self._asked:
-            return self._drop("a message of more parts than anybody needs")
+            return self._drop("a line that is no message")
         self._asked.discard(number)
-        error = self._error_data(code=_INTERNAL, message=f"the answer has more than {MAX_CONTAINERS:,} parts")
+        error = self._error_data(code=UNREADABLE, message=f"{PREFIX}{why}")
         return self._error.model_construct(jsonrpc="2.0", id=number, error=error)
 
     def _drop(self, what: str) -> None:
@@ -140,3 +144,13 @@ class Lines:
         # Once: a server that does it does it all the time.
         if self.dropped[what] == 1:
             _log.warning("mcp server %s: %s was dropped; others like it will be, unmentioned", self._server, what)
+
+
+def _why(error: Exception) -> str:
+    match error:
+        case msgspec.ValidationError():
+            return "it is not what JSON-RPC calls an answer"
+        case UnicodeDecodeError():
+            return "it is not UTF-8"
+        case _:
+            return "it is not JSON"

@@ -17,11 +17,8 @@ MAX_BLOCKS = 4096
 """Pieces of one answer."""
 MAX_MENDED = 1 << 20
 """Of a longer text it would take too long."""
-MAX_CONTAINERS = 200_000
-"""Objects and lists of one message."""
-_FIRST_LOOK = 2 << 20
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
-"""Also one whose end is elsewhere."""
+MAX_DEPTH = 200
+"""Levels of one message; what is deeper the SDK could not write either."""
 _LOST = rb"\ufffd"
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)")
@@ -33,18 +30,6 @@ _LONGEST_WHOLE = 18
 def mended(line: bytes) -> bytes:
     """JSON in which every half of a character, and every byte that is none, is the sign for one that was lost."""
     return _ESCAPE.sub(lambda found: _LOST if found[1] else found[0], line.decode("utf-8", "replace").encode())
-
-
-def is_tangled(text: bytes | bytearray) -> bool:
-    """Whether JSON has more objects and lists than anybody needs. To make them all would hold the loop for seconds."""
-    if text.count(b"{") + text.count(b"[") <= MAX_CONTAINERS:
-        return False
-    for size in (_FIRST_LOOK, len(text)):
-        # Those in texts do not count: a text may well be a program.
-        bare = _STRING.sub(b"", text[:size])
-        if bare.count(b"{") + bare.count(b"[") > MAX_CONTAINERS:
-            return True
-    return False
 
 
 def readable(text: bytes) -> bytes:

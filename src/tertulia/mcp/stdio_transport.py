@@ -158,7 +158,7 @@ class _Reads:
         from mcp.shared.message import SessionMessage
 
         self.process: Running | None = None
-        self._parsed, self._broken = lines.read, broken
+        self._parsed, self._broken = lines.read_in_steps, broken
         self._message, self._end_of_stream = SessionMessage, EndOfStream
         self._pieces: list[bytes] = []
         """Of a line that has not ended."""
@@ -203,7 +203,7 @@ class _Reads:
             while self._lines:
                 line = self._lines.popleft()
                 self._unread -= len(line) + _LINE_COST
-                message = self._parsed(line)
+                message = await self._parsed(line)
                 self._taken += 1
                 if self._taken % _IN_A_ROW == 0:
                     # Whoever shouts has no more of the loop than the others.

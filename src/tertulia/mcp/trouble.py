@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, cast
 
 from tertulia.errors import McpError
+from tertulia.mcp.unreadable import PREFIX, UNREADABLE
 from tertulia.policy.shown import shown
 
 Reason = Literal["closed", "protocol", "refused", "timeout", "limit", "not_started"]
@@ -13,6 +14,10 @@ _MOST_CHARACTERS = 500
 _MOST_NESTED = 8
 _UNPARSED = "Failed to parse"
 """What the SDK says, followed by all that its parser has to say."""
+_ENDED = ("Connection closed", "SSE stream ")
+"""What the SDK says under the number -32000. A server may use that number for whatever it likes, and many do."""
+NO_ANSWER = -32098
+"""Our own number for a request that no answer came to."""
 
 
 def trouble(server: str, reason: Reason, sentence: str) -> McpError:
@@ -45,12 +50,16 @@ def explained(error: Exception) -> tuple[Reason, str]:
 
     error = _first(error)
     match error:
-        case MCPError() if error.code == CONNECTION_CLOSED:
+        case MCPError() if error.code == CONNECTION_CLOSED and error.message.startswith(_ENDED):
+            return "closed", f"the connection is closed ({words(error.message)})"
+        case MCPError() if error.code == NO_ANSWER:
             return "closed", f"the connection is closed ({words(error.message)})"
         case MCPError() if error.code == REQUEST_TIMEOUT:
             return "timeout", "the server does not answer"
         case MCPError() if error.code == PARSE_ERROR and error.message.startswith(_UNPARSED):
             return "protocol", "the server's answer cannot be read"
+        case MCPError() if error.code == UNREADABLE and error.message.startswith(PREFIX):
+            return "protocol", f"the server's answer cannot be read: {words(error.message.removeprefix(PREFIX))}"
         case MCPError():
             return "refused", f"the server answered with error {error.code}: {words(error.message)}"
         case ValidationError():

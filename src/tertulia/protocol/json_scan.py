@@ -7,6 +7,7 @@ an invalid text it counts at least what a decoder builds before it refuses it.
 
 from __future__ import annotations
 
+import asyncio
 from itertools import accumulate
 
 MAX_PARTS = 200_000
@@ -17,6 +18,7 @@ SCANNED_FROM_BYTES = 128 * 1024
 """A shorter text cannot have parts enough to matter."""
 
 _PIECE = 64 * 1024
+_STEP = 512 * 1024
 _MARKS = b"{[,:}]"
 _OTHERS = bytes(set(range(256)) - set(_MARKS))
 _STEPS = [(byte in b"{[") - (byte in b"}]") for byte in range(256)]
@@ -90,3 +92,15 @@ def excess(text: bytes | str, max_parts: int = MAX_PARTS, max_depth: int = MAX_D
     if len(data) <= SCANNED_FROM_BYTES and data.count(b"{") + data.count(b"[") <= max_depth:
         return None
     return JsonScan(max_parts, max_depth).feed(data)
+
+
+async def excess_in_steps(text: bytes, max_parts: int = MAX_PARTS, max_depth: int = MAX_DEPTH) -> str | None:
+    """The same for a text of any length; the loop is never held for long."""
+    if len(text) <= _STEP:
+        return excess(text, max_parts, max_depth)
+    scan, view = JsonScan(max_parts, max_depth), memoryview(text)
+    for start in range(0, len(text), _STEP):
+        if scan.feed(view[start : start + _STEP]) is not None:
+            break
+        await asyncio.sleep(0)
+    return scan.excess

@@ -97,7 +97,7 @@ async def _read(
     with suppress(BrokenResourceError):
         async with to_us:
             async for line in incoming:
-                message = lines.read(line)
+                message = await lines.read_in_steps(line)
                 if message is not None:
                     await unanswered.asked(message)
                     await to_us.send(SessionMessage(message))

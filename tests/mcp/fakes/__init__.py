@@ -42,13 +42,16 @@
     `deep`             an answer nested 100,000 deep
     `slow-start`       1 s
     `bomb`             an output schema with a regex bomb, and a value for it
+    `unreadable`       answers a call as its text says: deep, parts, list, bytes or cut; nothing follows
+    `unlicensed`       answers initialize with error -32000 "License expired", and does not end by itself
     `strict`           ends when the first thing it hears is not initialize
 `web.py MODE PORT [OTHER]`
     Over streamable HTTP, standard library only. Tools `echo` and `headers` show the headers of their call; `GET /seen`
     lists those of all calls. The port is printed as the first line when PORT is 0. MODE is `json`, `sse`, `html`,
     `redirect` (to port OTHER), `moved` (within), `gzip`, `drops` and `cut` (the connection, in a call), `endless`
     (body), `session-lost`
-    (once), `challenge` (401 without the right token, with OTHER as its resource_metadata),
+    (once), `many-parts` (an event of 1,000,000 objects in a call),
+    `challenge` (401 without the right token, with OTHER as its resource_metadata),
     `hot-get` (its stream ends at once and says: retry now), `clings` (never answers a DELETE).
 """
 

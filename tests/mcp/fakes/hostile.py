@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -144,9 +144,8 @@ class WrongIds(Bare):
         for wrong in (number + 1000, str(number), float(number) + 0.5, True, None, [number], {"id": number}):
             self.send({"id": wrong, "result": lie})
         self.send({"result": lie})
-        self.send({"id": number, "result": "not an object"})
-        self.send({"id": number, "result": None, "error": None})
-        self.send({"id": number, "error": {"code": "x"}})
+        self.send({"id": number + 1000, "result": "not an object"})
+        self.send({"id": number + 1000, "error": {"code": "x"}})
         self.send({"id": None, "error": {"code": 1, "message": "nobody's"}})
         super().answer(number, result)
 
@@ -173,7 +172,8 @@ class Html(Bare):
 
 class BadUtf8(Bare):
     def answer(self, number: Any, result: Any) -> None:
-        self.write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"\xff\xfe"}]}}\n' % number)
+        line = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"\xff\xfe"}]}}\n'
+        self.write(line % (number + 1000))
         super().answer(number, result)
 
 
@@ -257,6 +257,38 @@ class Deep(Bare):
         return text("still here")
 
 
+class Unreadable(Bare):
+    """What it answers in a call says the call's text."""
+
+    HOW: ClassVar[dict[str, bytes]] = {
+        "deep": b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+        "parts": b'{"a":[' + b"{}," * 1_000_000 + b"{}]}",
+        "list": b"[1]",
+        "bytes": b'{"a":"\xff\xfe"}',
+        "cut": b'{"a":"x',
+    }
+
+    def run(self, name: str, arguments: dict[str, Any], number: Any, meta: dict[str, Any]) -> dict[str, Any]:
+        how = arguments["text"]
+        if how not in self.HOW:
+            return super().run(name, arguments, number, meta)
+        self.write(b'{"jsonrpc":"2.0","id":%d,"result":%b}\n' % (number, self.HOW[how]))
+        threading.Event().wait()
+        raise AssertionError
+
+
+class Unlicensed(Bare):
+    """Refuses to begin, in words of its own, and is slow to end."""
+
+    def request(self, message: dict[str, Any]) -> None:
+        self.send({"id": message["id"], "error": {"code": -32000, "message": "License expired"}})
+
+    def serve(self) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        super().serve()
+        threading.Event().wait()
+
+
 class DuplicateTools(Bare):
     def list_tools(self, params: dict[str, Any]) -> dict[str, Any]:
         return {"tools": [*self.tools, {"name": "echo", "description": "the other", "inputSchema": {"type": "object"}}]}
@@ -321,6 +353,8 @@ MODES: dict[str, type[Bare]] = {
     "slow-start": SlowStart,
     "bomb": Bomb,
     "strict": Strict,
+    "unreadable": Unreadable,
+    "unlicensed": Unlicensed,
 }
 
 if __name__ == "__main__":

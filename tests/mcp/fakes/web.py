@@ -100,6 +100,10 @@ class Handler(BaseHTTPRequestHandler):
                 self.end_headers()
                 while True:
                     self.wfile.write(b" " * (1 << 20))
+            case "many-parts":
+                parts = b'{"content":[],"a":[' + b"{}," * 1_000_000 + b"{}]}"
+                body = b'event: message\ndata: {"jsonrpc":"2.0","id":%d,"result":%b}\n\n' % (message["id"], parts)
+                self.reply(body, kind="text/event-stream")
             case "session-lost" if not called.is_set():
                 called.set()
                 self.send_error(404)
