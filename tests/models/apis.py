@@ -128,7 +128,7 @@ class Recording:
         self.attempts += 1
         yield self
 
-    async def next_events(self) -> list[bytes]:
+    async def next_events(self, *, progress: bool = True) -> list[bytes]:
         while self._chunks:
             if events := self._splitter.feed(self._chunks.pop(0)):
                 return events
@@ -141,9 +141,9 @@ class Recording:
         pass
 
 
-async def heard(api: Api, *streams: Sequence[bytes]) -> list[Piece]:
+async def heard(api: Api, *streams: Sequence[bytes], **settings: Any) -> list[Piece]:
     """What a wire makes of streams; the last one is repeated for further attempts."""
-    wire = api.wire("http://mock.example", env_key=None)
+    wire = api.wire("http://mock.example", env_key=None, **settings)
     wire._line = Recording(*streams)
     return await read(wire, a_request(dialect=wire.dialect))
 

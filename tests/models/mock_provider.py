@@ -9,7 +9,9 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -52,6 +54,19 @@ Answering = Callable[[Seen], Reply]
 def streamed(*steps: Step) -> Reply:
     """A stream of events."""
     return Reply(steps)
+
+
+class Endless(tuple[bytes, ...]):
+    """Steps of which the last one is repeated for ever."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from super().__iter__()
+        yield from repeat(self[-1])
+
+    def __len__(self) -> int:
+        return sys.maxsize
 
 
 def refused(status: str, error: object, *headers: tuple[str, str]) -> Reply:

@@ -46,6 +46,9 @@ def test_a_provider_object_is_taken_as_it_is() -> None:
         (PLAIN | {"context_window": 0}, "context_window"),
         (PLAIN | {"request_max_retries": -1}, "request_max_retries"),
         (PLAIN | {"stream_idle_timeout_ms": "soon"}, "stream_idle_timeout_ms"),
+        (PLAIN | {"stream_progress_timeout_ms": 0}, "stream_progress_timeout_ms"),
+        (PLAIN | {"max_answer_characters": -1}, "max_answer_characters"),
+        (PLAIN | {"max_argument_characters": "many"}, "max_argument_characters"),
         (PLAIN | {"api_key": "k"}, "api_key"),
     ],
 )

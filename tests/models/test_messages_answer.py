@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tertulia.models import reading
 from tertulia.models.wire import Failed, Finished, Piece, ReasoningDelta, Retrying, Searched, TextDelta
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall
@@ -34,8 +33,8 @@ def ended(reason: str = "end_turn", **usage: Any) -> dict[str, Any]:
     return {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage}
 
 
-async def played(*events: dict[str, Any]) -> list[Piece]:
-    return await heard(MESSAGES, [event(data) for data in events])
+async def played(*events: dict[str, Any], **settings: Any) -> list[Piece]:
+    return await heard(MESSAGES, [event(data) for data in events], **settings)
 
 
 def texts(pieces: list[Piece]) -> list[str]:
@@ -43,9 +42,10 @@ def texts(pieces: list[Piece]) -> list[str]:
 
 
 @pytest.mark.parametrize("field", ["id", "name", "data", "input"])
-async def test_blocks_that_never_close_do_not_fill_the_memory(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_TEXT_BYTES", 100_000)
-    pieces = await played(*(start(n, type="tool_use", **{field: "x" * 10_000}) for n in range(12)))
+async def test_blocks_that_never_close_do_not_fill_the_memory(field: str) -> None:
+    pieces = await played(
+        *(start(n, type="tool_use", **{field: "x" * 10_000}) for n in range(12)), max_answer_characters=100_000
+    )
     assert isinstance(pieces[-1], Failed)
     assert "longer than 100,000" in pieces[-1].message
     assert said(pieces) == []

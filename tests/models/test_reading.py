@@ -10,8 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.models import reading
-from tertulia.models.reading import NOTHING, Draft, Room, count, fields, parse, parse_known, read_loosely, usage
+from tertulia.models.reading import (
+    NOTHING,
+    ArgumentDraft,
+    Draft,
+    Limits,
+    Room,
+    count,
+    fields,
+    parse,
+    parse_known,
+    read_loosely,
+    usage,
+)
 from tertulia.models.trouble import Place, Trouble
 from tertulia.protocol.usage import Usage
 
@@ -111,13 +122,12 @@ def test_pieces_of_nothing_take_no_memory() -> None:
     assert taken < 10_000
 
 
-def test_there_is_no_room_for_an_answer_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_TEXT_BYTES", 10_000)
-    draft = Draft(Room(PLACE))
+def test_there_is_no_room_for_an_answer_without_end() -> None:
+    draft = Draft(Room(PLACE, Limits(answer=10_000)))
     draft.add("x" * 9_000)
     with pytest.raises(Trouble, match="longer than 10,000"):
         draft.add("x")
-    room = Room(PLACE)
+    room = Room(PLACE, Limits(answer=10_000))
     with pytest.raises(Trouble, match="longer than 10,000"):
         for _ in range(11):
             room.item()
@@ -158,3 +168,33 @@ def test_loose_reading_never_fails() -> None:
         assert read_loosely(msgspec.Raw(broken)) is None
     assert fields({"a": 1}) == {"a": 1}
     assert fields([1]) == {}
+
+
+def test_arguments_are_given_up_as_soon_as_they_are_too_long() -> None:
+    """M1."""
+    room = Room(PLACE, Limits(argument=10))
+    draft = ArgumentDraft(room)
+    draft.add("x" * 10)
+    with pytest.raises(Trouble, match=r"more than 10 characters of arguments \(max_argument_characters\)") as refused:
+        draft.add("x")
+    assert refused.value.retry is None, "the same request would come to the same"
+    assert ArgumentDraft(room).text == "", "each call has its own"
+
+
+def test_what_is_announced_counts_and_takes_no_room() -> None:
+    """M1: it comes once more, as a whole."""
+    room = Room(PLACE, Limits(answer=10))
+    assert (room.announce("x" * 10), room.said) == (10, 10)
+    room.take("x" * 10)
+    with pytest.raises(Trouble, match="longer than 10"):
+        room.announce("x")
+
+
+def test_only_characters_are_progress() -> None:
+    """M1: items and empty pieces are not."""
+    room = Room(PLACE)
+    draft = Draft(room)
+    draft.add("")
+    assert room.said == 0
+    draft.add("ab")
+    assert room.said == 2

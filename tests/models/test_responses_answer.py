@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from tertulia.models import reading
 from tertulia.models.wire import Failed, Finished, Piece, ReasoningDelta, Retrying, Said, Searched, TextDelta
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall
@@ -19,8 +18,8 @@ from tests.models.wire_contract import check_answer
 COMPLETED = {"type": "response.completed", "response": {"id": "r", "usage": None}}
 
 
-async def played(*events: dict[str, Any]) -> list[Piece]:
-    return await heard(RESPONSES, [event(data) for data in events])
+async def played(*events: dict[str, Any], **settings: Any) -> list[Piece]:
+    return await heard(RESPONSES, [event(data) for data in events], **settings)
 
 
 def done(item: dict[str, Any], index: int = 0) -> dict[str, Any]:
@@ -99,9 +98,8 @@ async def test_reasoning_that_shows_nothing_is_kept_for_its_seal() -> None:
         {"type": "web_search_call", "id": "ws_1", "action": {"query": "x" * 10_000}},
     ],
 )
-async def test_seals_and_searches_take_room_too(item: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_TEXT_BYTES", 100_000)
-    pieces = await played(*(done(item) for _ in range(12)), COMPLETED)
+async def test_seals_and_searches_take_room_too(item: dict[str, Any]) -> None:
+    pieces = await played(*(done(item) for _ in range(12)), COMPLETED, max_answer_characters=100_000)
     assert isinstance(pieces[-1], Failed)
     assert "longer than 100,000" in pieces[-1].message
 

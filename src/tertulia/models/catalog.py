@@ -15,6 +15,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParams
+from tertulia.protocol.inputs import MAX_TEXT_BYTES
 
 DEFAULT_WINDOW = 128_000
 
@@ -42,6 +43,12 @@ class ModelProvider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """After a stream that was cut."""
     stream_idle_timeout_ms: _Positive = 300_000
     """A stream that says nothing for so long counts as cut."""
+    stream_progress_timeout_ms: _Positive = 600_000
+    """And so does one that brings nothing new of the answer for so long: signs of life alone are no answer."""
+    max_answer_characters: _Positive = MAX_TEXT_BYTES
+    """A longer answer is given up."""
+    max_argument_characters: _Positive = 2_000_000
+    """And so is one with longer arguments of one tool call; more than any model writes in one answer."""
 
 
 def provider_from_wire(name: str, value: object) -> ModelProvider:

@@ -97,7 +97,7 @@ class ChatWire(HttpWire):
 
     def reader(self) -> ChatAnswer:
         """One who understands an answer."""
-        return ChatAnswer(self.place, self.dialect.name)
+        return ChatAnswer(self.place, self.dialect.name, self.limits)
 
 
 def _in_order(messages: list[bytes]) -> list[bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tertulia.models.reading import NOTHING, Draft, Room, count, parse, read_loosely, usage
+from tertulia.models.reading import NOTHING, ArgumentDraft, Draft, Limits, Room, count, parse, read_loosely, usage
 from tertulia.models.trouble import Place, cut, reported
 from tertulia.models.wire import Finished, Piece, ReasoningDelta, Said, StopReason, TextDelta
 from tertulia.protocol.ids import CallId
@@ -63,7 +63,7 @@ class _Call:
     def __init__(self, room: Room) -> None:
         self.call_id = ""
         self.name = ""
-        self.arguments = Draft(room)
+        self.arguments = ArgumentDraft(room)
 
 
 class ChatAnswer:
@@ -71,17 +71,22 @@ class ChatAnswer:
 
     __slots__ = ("_by_index", "_calls", "_dialect", "_place", "_room", "_stop", "_text", "_thought", "_usage", "whole")
 
-    def __init__(self, place: Place, dialect: str) -> None:
+    def __init__(self, place: Place, dialect: str, limits: Limits | None = None) -> None:
         self.whole = False
         self._place = place
         self._dialect = dialect
-        self._room = Room(place)
+        self._room = Room(place, limits)
         self._text: Draft | None = None
         self._thought: Draft | None = None
         self._calls: list[_Call] = []
         self._by_index: dict[int | None, _Call] = {}
         self._usage: Usage = NO_USAGE
         self._stop: StopReason | None = None
+
+    @property
+    def said(self) -> int:
+        """See Reader."""
+        return self._room.said
 
     def take(self, data: bytes) -> Iterable[Piece]:
         """See Reader."""

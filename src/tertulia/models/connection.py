@@ -14,11 +14,13 @@ from contextlib import asynccontextmanager, closing, suppress
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
-from tertulia.models.sse import MAX_EVENT_BYTES, EventSplitter, EventTooLarge
+from tertulia.models.sse import EventSplitter, EventTooLarge
 from tertulia.models.trouble import Place, Trouble, cut, malformed, refused
+from tertulia.protocol.json_scan import SCANNED_FROM_BYTES, excess_in_steps
 
 CONNECT_TIMEOUT_S = 10.0
 _DRAIN_S = 0.5
+_LOOK_AGAIN_S = 0.01
 _KEPT_S = 60.0
 """How long a connection waits for the next request; people think longer than the usual 15 s."""
 _MAX_ERROR_BYTES = 64 * 1024
@@ -27,29 +29,42 @@ _SMALL = 1 << 16
 _LARGE = 1 << 20
 
 
+class _NoProgress(aiohttp.ServerTimeoutError):
+    """The stream lives, and brings nothing of the answer."""
+
+
 class EventStream:
     """The events of one answer, as far as they have come. Close it: a timer watches it."""
 
-    __slots__ = ("_content", "_idle_s", "_loop", "_splitter", "_timer", "_waits_since")
+    __slots__ = ("_content", "_idle_s", "_loop", "_progress_s", "_splitter", "_timer", "_waited_s", "_waits_since")
 
-    def __init__(self, content: aiohttp.StreamReader, idle_s: float) -> None:
+    def __init__(self, content: aiohttp.StreamReader, idle_s: float, progress_s: float) -> None:
         self._content = content
         self._splitter = EventSplitter()
         self._idle_s = idle_s
+        self._progress_s = progress_s
+        self._waited_s = 0.0
+        """How long was waited for this stream since the answer last grew, but for the wait that goes on."""
         self._loop = asyncio.get_running_loop()
         self._waits_since: float | None = None
-        self._timer = self._loop.call_later(idle_s, self._look)
+        self._timer = self._loop.call_later(min(idle_s, progress_s), self._look)
 
-    async def next_events(self) -> list[bytes]:
-        """The data of the next events, at least of one; none when the stream is over."""
+    async def next_events(self, *, progress: bool = True) -> list[bytes]:
+        """The data of the next events, at least of one; none when the stream is over. `progress`: see `Events`."""
         events: list[bytes] = []
+        if progress:
+            self._waited_s = 0.0
         while not events:
-            self._waits_since = self._loop.time()
+            began = self._waits_since = self._loop.time()
             chunk = await self._content.readany()
+            self._waited_s += self._loop.time() - began
             if not chunk:
                 break
             events = self._splitter.feed(chunk)
         self._waits_since = None
+        for event in events:
+            if len(event) > SCANNED_FROM_BYTES and (too_much := await excess_in_steps(event)) is not None:
+                raise EventTooLarge(too_much)
         return events
 
     async def drain(self) -> None:
@@ -66,21 +81,23 @@ class EventStream:
     def _look(self) -> None:
         # One timer that looks up now and then, because one for each chunk would cost more than reading it. It minds
         # only silence that somebody listens to: what lies here unread is not the provider's delay.
-        now = self._loop.time()
-        left = self._idle_s if self._waits_since is None else self._waits_since + self._idle_s - now
-        if left > 0:
-            self._timer = self._loop.call_later(left, self._look)
+        waits_s = 0.0 if self._waits_since is None else self._loop.time() - self._waits_since
+        left, without_progress = self._idle_s - waits_s, self._progress_s - self._waited_s - waits_s
+        if self._waits_since is None or min(left, without_progress) > 0:
+            # Where nobody waits, what came last is being looked at, and may be what was missing.
+            self._timer = self._loop.call_later(max(_LOOK_AGAIN_S, min(left, without_progress)), self._look)
         else:
-            self._content.set_exception(aiohttp.ServerTimeoutError())
+            self._content.set_exception(aiohttp.ServerTimeoutError() if left <= 0 else _NoProgress())
 
 
 class Connection:
     """One address and the connections that are open to it. Keeps no cookies and follows no redirects."""
 
-    def __init__(self, url: str, place: Place, idle_s: float) -> None:
+    def __init__(self, url: str, place: Place, idle_s: float, progress_s: float) -> None:
         self._url = url
         self._place = place
         self._idle_s = idle_s
+        self._progress_s = progress_s
         self._session: aiohttp.ClientSession | None = None
         self._sent: set[_Body] = set()
 
@@ -97,10 +114,10 @@ class Connection:
             async with asyncio.timeout(self._idle_s):
                 response = await self._ask(sent, headers)
                 await self._check(response)
-            with closing(EventStream(response.content, self._idle_s)) as events:
+            with closing(EventStream(response.content, self._idle_s, self._progress_s)) as events:
                 yield events
-        except EventTooLarge:
-            raise malformed(self._place, f"an event of more than {MAX_EVENT_BYTES:,} bytes") from None
+        except EventTooLarge as error:
+            raise malformed(self._place, f"an event of {error}") from None
         except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
             # What these say can hold the whole address; none of it is passed on but what the system said.
             raise (_ours(self._place) if sent.cut_off else _trouble(error, self._place)) from None
@@ -212,6 +229,8 @@ def _trouble(error: Exception, place: Place) -> Trouble:
             )
         case aiohttp.ClientConnectorError():
             return Trouble(f"cannot connect to {place.provider} at {place.host}: {_reason(error)}")
+        case _NoProgress():
+            return cut(place, "nothing of the answer came for too long (stream_progress_timeout_ms)")
         case TimeoutError():
             return cut(place, "nothing came for too long (stream_idle_timeout_ms)")
         case aiohttp.ClientResponseError():

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from tertulia.errors import InvalidParams
 from tertulia.models.catalog import ModelProvider, family
-from tertulia.models.reading import Reader
+from tertulia.models.reading import Limits, Reader
 from tertulia.models.trouble import Place, Trouble, missing_key, unusable_key, without_key
 from tertulia.models.wire import Dialect, Failed, Piece, Request, Retrying
 from tertulia.version import __version__
@@ -29,8 +29,11 @@ Sleeper = Callable[[float], Awaitable[object]]
 class Events(Protocol):
     """An answer that is coming in."""
 
-    async def next_events(self) -> list[bytes]:
-        """The data of the next events; none when the stream is over."""
+    async def next_events(self, *, progress: bool = True) -> list[bytes]:
+        """The data of the next events; none when the stream is over.
+
+        `progress`: whether the last ones brought anything of the answer. Without it for too long the stream is cut.
+        """
         ...
 
     async def drain(self) -> None:
@@ -103,6 +106,7 @@ class HttpWire(ABC):
         self._key_of = key_of
         self._sleep = sleep
         self._url = _joined(provider_name, provider.base_url, self.path)
+        self.limits = Limits(provider.max_answer_characters, provider.max_argument_characters)
         self.place = Place(provider_name, model, urlsplit(self._url).hostname or "", provider.env_key)
         self._line: Line | None = None
 
@@ -148,7 +152,9 @@ class HttpWire(ABC):
             try:
                 headers = self._headers(key)
                 async with self._connected().post(body, headers) as events:
-                    while not reader.whole and (news := await events.next_events()):
+                    said = 0
+                    while not reader.whole and (news := await events.next_events(progress=reader.said > said)):
+                        said = reader.said
                         for data in news:
                             for piece in reader.take(data):
                                 yield piece
@@ -178,7 +184,9 @@ class HttpWire(ABC):
             # Here and not above: aiohttp takes a quarter of a second to import.
             from tertulia.models.connection import Connection
 
-            self._line = Connection(self._url, self.place, self.provider.stream_idle_timeout_ms / 1000)
+            provider = self.provider
+            patience = (provider.stream_idle_timeout_ms / 1000, provider.stream_progress_timeout_ms / 1000)
+            self._line = Connection(self._url, self.place, *patience)
         return self._line
 
     def _headers(self, key: str | None) -> dict[str, str]:

@@ -134,7 +134,7 @@ class MessagesWire(HttpWire):
 
     def reader(self) -> MessagesAnswer:
         """One who understands an answer."""
-        return MessagesAnswer(self.place, self.dialect.name)
+        return MessagesAnswer(self.place, self.dialect.name, self.limits)
 
 
 def _marked(blocks: bytes) -> bytes:

@@ -7,7 +7,18 @@ from typing import ClassVar
 
 import msgspec
 
-from tertulia.models.reading import NOTHING, Draft, Room, count, fields, parse_known, read_loosely, usage
+from tertulia.models.reading import (
+    NOTHING,
+    ArgumentDraft,
+    Draft,
+    Limits,
+    Room,
+    count,
+    fields,
+    parse_known,
+    read_loosely,
+    usage,
+)
 from tertulia.models.trouble import Place, cut, reported
 from tertulia.models.wire import Finished, Piece, ReasoningDelta, Said, Searched, StopReason, TextDelta
 from tertulia.protocol.ids import CallId
@@ -75,7 +86,8 @@ class _Open:
         self.block = block
         room.take(block.id + block.name + block.data)
         self.input = room.take(bytes(block.input).decode("utf-8", "replace"))
-        self.draft = Draft(room)
+        room.check_argument(len(self.input))
+        self.draft = Draft(room) if block.type == "thinking" else ArgumentDraft(room)
         self.signature = Draft(room)
         self.signature.add(block.signature or "")
 
@@ -85,15 +97,20 @@ class MessagesAnswer:
 
     __slots__ = ("_counts", "_dialect", "_open", "_place", "_room", "_stop", "_text", "whole")
 
-    def __init__(self, place: Place, dialect: str) -> None:
+    def __init__(self, place: Place, dialect: str, limits: Limits | None = None) -> None:
         self.whole = False
         self._place = place
         self._dialect = dialect
-        self._room = Room(place)
+        self._room = Room(place, limits)
         self._text: Draft | None = None
         self._open: dict[int, _Open] = {}
         self._counts: dict[str, object] = {}
         self._stop: StopReason | None = None
+
+    @property
+    def said(self) -> int:
+        """See Reader."""
+        return self._room.said
 
     def take(self, data: bytes) -> Iterable[Piece]:
         """See Reader."""

@@ -23,6 +23,8 @@ _MOST = 1 << 53
 """No request has more tokens, and larger numbers do not pass through JSON everywhere."""
 
 _ITEM_SIZE = 1_000
+_MAX_LOOSE = 4 * 1024 * 1024
+"""A longer event that is not quite JSON is not read at all: it would take too long."""
 
 T = TypeVar("T")
 
@@ -42,6 +44,11 @@ class Reader(Protocol):
         """Whether the event came after which nothing follows."""
         ...
 
+    @property
+    def said(self) -> int:
+        """How many characters of the answer have come."""
+        ...
+
     def take(self, data: bytes) -> Iterable[Piece]:
         """What one event says. Never how the answer ends."""
         ...
@@ -51,19 +58,48 @@ class Reader(Protocol):
         ...
 
 
+class Limits(msgspec.Struct, frozen=True):
+    """How much a provider may say, in characters."""
+
+    answer: int = MAX_TEXT_BYTES
+    """In one answer, all together."""
+    argument: int = 2_000_000
+    """As arguments of one tool call."""
+
+
 class Room:
     """How much may still be said: an answer that never ends must not fill the memory."""
 
-    __slots__ = ("_left", "_place")
+    __slots__ = ("_announced", "_left", "_place", "limits", "said")
 
-    def __init__(self, place: Place) -> None:
-        self._left = MAX_TEXT_BYTES
+    def __init__(self, place: Place, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.said = 0
+        """Characters of the answer that have come: where this does not grow there is no progress."""
+        self._left = self._announced = self.limits.answer
         self._place = place
 
     def take(self, text: str) -> str:
         """The text, for which there was room."""
+        self.said += len(text)
         self._use(len(text))
         return text
+
+    def announce(self, text: str) -> int:
+        """A piece of what will be said again as a whole, of which nothing is kept; its length."""
+        self.said += len(text)
+        self._announced -= len(text)
+        if self._announced < 0:
+            raise self._too_long()
+        return len(text)
+
+    def check_argument(self, size: int) -> None:
+        """Trouble where the arguments of one call have more characters than they may have."""
+        if size > self.limits.argument:
+            raise Trouble(
+                f"{self._place.provider} wrote a tool call with more than {self.limits.argument:,} characters of "
+                "arguments (max_argument_characters)"
+            )
 
     def item(self) -> ItemId:
         """The id of an item, for which there was room; even an empty one takes some."""
@@ -73,7 +109,11 @@ class Room:
     def _use(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise Trouble(f"the answer of {self._place.provider} is longer than {MAX_TEXT_BYTES:,} characters")
+            raise self._too_long()
+
+    def _too_long(self) -> Trouble:
+        limit = f"{self.limits.answer:,} characters (max_answer_characters)"
+        return Trouble(f"the answer of {self._place.provider} is longer than {limit}")
 
 
 class Draft:
@@ -95,6 +135,22 @@ class Draft:
     def text(self) -> str:
         """All of it so far."""
         return self._text.getvalue()
+
+
+class ArgumentDraft(Draft):
+    """The arguments of one tool call while they are being said."""
+
+    __slots__ = ("_size",)
+
+    def __init__(self, room: Room) -> None:
+        super().__init__(room)
+        self._size = 0
+
+    def add(self, text: str) -> None:
+        """One piece more; Trouble as soon as it is too much."""
+        self._size += len(text)
+        self._room.check_argument(self._size)
+        super().add(text)
 
 
 def parse(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw, place: Place) -> T:
@@ -127,6 +183,8 @@ def _parse(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
     except msgspec.ValidationError:
         raise
     except ValueError:
+        if len(data) > _MAX_LOOSE:
+            raise
         loose = json.loads(bytes(data).decode("utf-8", "replace"))
         return decoder.decode(json.dumps(loose, ensure_ascii=False).encode("utf-8", "replace"))
 

@@ -105,7 +105,7 @@ class ResponsesWire(HttpWire):
 
     def reader(self) -> ResponsesAnswer:
         """One who understands an answer."""
-        return ResponsesAnswer(self.place, self.dialect.name)
+        return ResponsesAnswer(self.place, self.dialect.name, self.limits)
 
 
 def _local_shell_call(call_id: str, action: dict[str, object]) -> dict[str, object]:

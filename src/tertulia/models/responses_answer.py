@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from tertulia.models.reading import NOTHING, Draft, Room, count, fields, parse, parse_known, read_loosely, usage
+from tertulia.models.reading import NOTHING, Draft, Limits, Room, count, fields, parse, parse_known, read_loosely, usage
 from tertulia.models.trouble import Place, cut, reported
 from tertulia.models.wire import Finished, Piece, ReasoningDelta, Said, Searched, StopReason, TextDelta
 from tertulia.protocol.ids import CallId
@@ -62,18 +62,25 @@ _INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_fi
 class ResponsesAnswer:
     """Deltas become drafts, whole items take their place, and the last event has the tokens."""
 
-    __slots__ = ("_dialect", "_place", "_room", "_stop", "_texts", "_thoughts", "_usage", "whole")
+    __slots__ = ("_arguments", "_dialect", "_place", "_room", "_stop", "_texts", "_thoughts", "_usage", "whole")
 
-    def __init__(self, place: Place, dialect: str) -> None:
+    def __init__(self, place: Place, dialect: str, limits: Limits | None = None) -> None:
         self.whole = False
         self._place = place
         self._dialect = dialect
-        self._room = Room(place)
+        self._room = Room(place, limits)
         # By their place in the output and not by the provider's ids: some gateways change these on the way.
         self._texts: dict[int, Draft] = {}
         self._thoughts: dict[int, Draft] = {}
+        self._arguments: dict[int, int] = {}
+        """Characters of the calls that are being said; the texts come once more, whole, at their end."""
         self._usage: Usage = NO_USAGE
         self._stop: StopReason = "stop"
+
+    @property
+    def said(self) -> int:
+        """See Reader."""
+        return self._room.said
 
     def take(self, data: bytes) -> Iterable[Piece]:
         """See Reader."""
@@ -123,6 +130,12 @@ class ResponsesAnswer:
         if event.output_index not in self._thoughts:
             return ()
         return self._on_thought(msgspec.structs.replace(event, delta="\n\n"))
+
+    def _on_argument(self, event: _Event) -> Iterable[Piece]:
+        size = self._arguments.get(event.output_index, 0) + self._room.announce(event.delta)
+        self._arguments[event.output_index] = size
+        self._room.check_argument(size)
+        return ()
 
     def _on_began(self, event: _Event) -> Iterable[Piece]:
         item = parse(_item, event.item, self._place)
@@ -174,6 +187,7 @@ class ResponsesAnswer:
 
     def _called(self, item: _Item, arguments: str, kind: Literal["function", "custom"]) -> Said:
         self._stop = "tool_calls"
+        self._room.check_argument(len(arguments))
         item_id = self._room.item()
         call_id = CallId(item.call_id or f"call_{item_id}")
         self._room.take(call_id + item.name + arguments)
@@ -196,6 +210,8 @@ class ResponsesAnswer:
         "response.reasoning_summary_text.delta": _on_thought,
         "response.reasoning_text.delta": _on_thought,
         "response.reasoning_summary_part.added": _on_next_thought,
+        "response.function_call_arguments.delta": _on_argument,
+        "response.custom_tool_call_input.delta": _on_argument,
         "response.output_item.added": _on_began,
         "response.output_item.done": _on_ended,
         "response.completed": _on_finished,

@@ -13,7 +13,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class EventTooLarge(Exception):
-    """An event has more than `MAX_EVENT_BYTES`."""
+    """An event has more than anybody needs; of what is its text."""
 
 
 class EventSplitter:
@@ -73,4 +73,4 @@ class EventSplitter:
 
     def _check(self) -> None:
         if self._line_size + self._data_size > MAX_EVENT_BYTES:
-            raise EventTooLarge
+            raise EventTooLarge(f"more than {MAX_EVENT_BYTES:,} bytes")
