@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,6 +61,33 @@ def test_a_line_without_end_fills_no_memory() -> None:
         tracemalloc.stop()
     assert peak < 3 << 20
     assert lines.end() == [TooLong(800 * 65_536)]
+
+
+@pytest.mark.parametrize("size", [65_536, 1 << 30])
+def test_a_line_of_too_many_parts_is_dropped_before_it_is_built_and_the_next_is_read(size: int) -> None:
+    """L1."""
+    wide = b'{"a":[' + b"{}," * 1_000_000 + b"1]}"
+    deep = b'{"a":"' + b"x" * 200_000 + b'","b":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+    program = b'{"a":"' + b"{}," * 300_000 + b'"}'
+    tracemalloc.start()
+    try:
+        found, passed_over = everything(b"\n".join([wide, deep, program, b'{"b":1}']), size, 16 << 20)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == [
+        TooLong(len(wide), "more than 200,000 parts"),
+        TooLong(len(deep), "nested deeper than 512 levels"),
+        {"a": "{}," * 300_000},
+        {"b": 1},
+    ]
+    assert passed_over == 0
+    assert peak < 4 * len(wide)
+
+
+def test_why_a_line_was_dropped_is_kept() -> None:
+    told = steps([TooLong(9, "more than 200,000 parts")], lambda _: None)
+    assert told == [Foreign({"dropped_line_bytes": 9, "dropped_because": "more than 200,000 parts"})]
 
 
 @given(st.lists(st.binary(max_size=30) | st.just(b'{"a":1}'), max_size=8), st.integers(1, 40))

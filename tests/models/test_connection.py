@@ -371,7 +371,7 @@ async def test_nothing_is_left_behind() -> None:
 @asynccontextmanager
 async def connected(answer: Reply) -> AsyncIterator[tuple[Connection, MockProvider]]:
     async with MockProvider(answer) as mock:
-        made = Connection(mock.url, PLACE, 5.0)
+        made = Connection(mock.url, PLACE, 5.0, 5.0)
         try:
             yield made, mock
         finally:
@@ -387,7 +387,7 @@ async def test_events_come_as_soon_as_they_are_there() -> None:
 
 async def test_a_listener_who_takes_long_is_not_a_provider_who_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     async with MockProvider(streamed(event("one"), event("two"))) as mock:
-        made = Connection(mock.url, PLACE, 0.15)
+        made = Connection(mock.url, PLACE, 0.15, 0.15)
         async with asyncio.timeout(DEADLINE), made.post([b"{}"], {}) as events:
             got = await events.next_events()
             events.close()
@@ -404,7 +404,7 @@ async def test_a_listener_who_takes_long_is_not_a_provider_who_is_silent(monkeyp
 
 async def test_an_address_that_cannot_be_used_is_trouble() -> None:
     """A password in the address and a key in a header cannot both be sent."""
-    made = Connection("http://user:canary@127.0.0.1:1", PLACE, 5.0)
+    made = Connection("http://user:canary@127.0.0.1:1", PLACE, 5.0, 5.0)
     with pytest.raises(Trouble, match="its base_url is not usable"):
         async with made.post([b"{}"], {"Authorization": "Bearer canary"}):
             pass

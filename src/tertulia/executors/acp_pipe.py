@@ -120,7 +120,7 @@ class AcpPipe:
         self._bytes += len(data)
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
-                self._break(f"it sent a line of {line.bytes:,} bytes")
+                self._break(f"it sent a line of {line.bytes:,} bytes" + (f" with {line.why}" if line.why else ""))
                 return
             if is_message(line):
                 self._messages.append(line)

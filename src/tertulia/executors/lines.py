@@ -9,8 +9,13 @@ from typing import Any, cast
 import msgspec
 
 from tertulia.executors.executor import Foreign, Step
+from tertulia.protocol.json_scan import MAX_PARTS, SCANNED_FROM_BYTES, JsonScan
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_DEPTH = 512
+"""Levels of a long line; agents wrap what tools say, and tools say anything."""
+_MAX_LOOSE = 1024 * 1024
+"""A longer line that is not quite JSON is passed over: to mend it would take too long."""
 
 Line = dict[str, Any]
 
@@ -19,6 +24,8 @@ class TooLong(msgspec.Struct, frozen=True, gc=False):
     """Stands for a line that was dropped."""
 
     bytes: int
+    why: str = ""
+    """What else there was too much of, and not only bytes."""
 
 
 class JsonLines:
@@ -27,13 +34,15 @@ class JsonLines:
     A line that is no JSON object is passed over and counted; an empty one is nothing. Holds one unfinished line.
     """
 
-    __slots__ = ("_limit", "_pieces", "_size", "passed_over")
+    __slots__ = ("_limit", "_pieces", "_scan", "_size", "passed_over")
 
     def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
         self._limit = limit
         # In pieces: joining them anew with each chunk would cost the square of their length.
         self._pieces: list[bytes] = []
         self._size = 0
+        self._scan: JsonScan | None = None
+        """Of a line that may have too many parts: scanned as it comes, so that no step of the loop is long."""
         self.passed_over = 0
 
     def feed(self, chunk: bytes) -> list[Line | TooLong]:
@@ -54,17 +63,27 @@ class JsonLines:
 
     def _add(self, piece: bytes) -> None:
         self._size += len(piece)
-        if self._size > self._limit:
+        if self._size > self._limit or self._has_excess(piece):
             self._pieces.clear()
         elif piece:
             self._pieces.append(piece)
 
+    def _has_excess(self, piece: bytes) -> bool:
+        if self._scan is None:
+            if self._size <= SCANNED_FROM_BYTES:
+                return False
+            self._scan = JsonScan(MAX_PARTS, MAX_DEPTH)
+            for before in self._pieces:
+                self._scan.feed(before)
+        return self._scan.feed(piece) is not None
+
     def _take(self, lines: list[Line | TooLong]) -> None:
         size, line = self._size, b"".join(self._pieces)
-        self._size = 0
+        too_much = None if self._scan is None else self._scan.excess
+        self._size, self._scan = 0, None
         self._pieces.clear()
-        if size > self._limit:
-            lines.append(TooLong(size))
+        if size > self._limit or too_much is not None:
+            lines.append(TooLong(size, too_much or ""))
         elif line.strip():
             decoded = _decoded(line)
             if decoded is None:
@@ -78,7 +97,8 @@ def steps(lines: Iterable[Line | TooLong], understood: Callable[[Line], Iterable
     said: list[Step] = []
     for line in lines:
         if isinstance(line, TooLong):
-            said.append(Foreign({"dropped_line_bytes": line.bytes}))
+            why = {"dropped_because": line.why} if line.why else {}
+            said.append(Foreign({"dropped_line_bytes": line.bytes, **why}))
         else:
             meant = understood(line)
             said.extend([Foreign(line)] if meant is None else meant)
@@ -99,6 +119,8 @@ def _decoded(line: bytes) -> Line | None:
 
 
 def _loosely(line: bytes) -> object:
+    if len(line) > _MAX_LOOSE:
+        return None
     try:
         loose = json.loads(line.decode("utf-8", "replace"))
         return msgspec.json.decode(json.dumps(loose, ensure_ascii=False).encode("utf-8", "replace"))
