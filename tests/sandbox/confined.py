@@ -145,7 +145,7 @@ def as_ordinary_user(*line: str, **options: Any) -> subprocess.CompletedProcess[
     environment["CANARY"] = "canary-9c1b77"
     return subprocess.run(
         line, user=NOBODY, group=NOBODY, extra_groups=[], env=environment, cwd="/", text=True,
-        capture_output=True, timeout=55, check=False, **options,
+        capture_output=True, check=False, **{"timeout": 55, **options},
     )  # fmt: skip
 
 

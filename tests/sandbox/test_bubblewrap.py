@@ -193,6 +193,6 @@ async def test_a_command_that_cannot_be_confined_is_not_run_and_says_why(place: 
 
 async def test_a_refused_command_is_an_error_of_run(place: Place, sandbox: Sandbox) -> None:
     confinement = replace(place.command("true").confinement, masked=("/proc/self/status",))
-    with pytest.raises(SandboxError, match="could not be confined and was not run: bwrap: "):
+    with pytest.raises(SandboxError, match=r"could not be confined and was not run: /proc/\d+/status"):
         await sandbox.run(place.command("touch", "ran", confinement=confinement), timeout_s=DEADLINE_S)
     assert list(place.root.iterdir()) == []

@@ -12,31 +12,28 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tertulia.errors import SandboxError
+from tertulia.sandbox.mount_entries import Entry, decode
+from tertulia.sandbox.mount_server import STAGING
 from tertulia.sandbox.mounts import Mounts
 from tertulia.sandbox.nested import Nested
 from tertulia.sandbox.runner import PROTECTED_NAMES, Command, Confinement
 from tertulia.sandbox.sandbox import Sandbox
 from tests.sandbox.confined import DEADLINE_S, Place
 
-WRITABLE = {"--bind", "--bind-fd", "--dev-bind", "--bind-try"}
 
-
-def bound(mounts: Mounts) -> set[str]:
-    """Where something is bound that can be written."""
-    arguments = mounts.arguments
-    return {arguments[at + 2] for at, argument in enumerate(arguments) if argument in WRITABLE}
-
-
-def read_only(mounts: Mounts) -> set[str]:
-    arguments = mounts.arguments
-    return {arguments[at + 2] for at, argument in enumerate(arguments) if argument.startswith("--ro-bind")}
+def planned(mounts: Mounts) -> dict[str, Entry]:
+    """What is mounted where."""
+    return {entry.path: entry for entry in decode(mounts.plan())[1]}
 
 
 def opened(command: Command) -> tuple[set[str], set[str]]:
-    """(what can be written, what is bound read-only)"""
+    """(what can be written, what is read-only)"""
     mounts = Mounts(command, Nested())
     try:
-        return bound(mounts), read_only(mounts)
+        arguments, entries = mounts.arguments, planned(mounts)
+        aside = [arguments[at + 2] for at, argument in enumerate(arguments) if argument == "--bind-fd"]
+        writable = {f"/{STAGING}/{entry.staged}": path for path, entry in entries.items() if entry.staged is not None}
+        return {writable[place] for place in aside}, {p for p, each in entries.items() if each.kind == "read_only"}
     finally:
         mounts.close()
 
@@ -69,9 +66,15 @@ def test_every_protected_name_is_bound_read_only_and_nothing_stays(place: Place)
     (place.root / ".git").mkdir()
     (place.root / ".mcp.json").touch()
     mounts = Mounts(place.command("true"), Nested())
-    assert {f"{place.root}/{name}" for name in PROTECTED_NAMES} <= read_only(mounts)
+    entries = planned(mounts)
+    assert {f"{place.root}/{name}" for name in PROTECTED_NAMES} == {
+        p for p, e in entries.items() if e.kind == "read_only"
+    }
     assert len(list(place.root.iterdir())) == len(PROTECTED_NAMES)
+    assert planned(mounts) == entries
     mounts.close()
+    with pytest.raises(SandboxError, match="ended before"):
+        mounts.plan()
     assert sorted(path.name for path in place.root.iterdir()) == [".git", ".mcp.json"]
 
 
@@ -92,11 +95,33 @@ async def test_a_command_cannot_rewrite_the_python_that_confines_it(
     assert (place.root / "deep" / "z").exists()
 
 
-def test_a_protected_link_refuses_the_command_and_leaves_nothing(place: Place) -> None:
-    (place.root / ".claude").symlink_to("/etc")
+async def test_a_protected_link_can_be_neither_replaced_nor_changed_where_it_leads(
+    place: Place, sandbox: Sandbox
+) -> None:
+    """A4: a link is a mount point like anything else, and so is what it leads to inside the root."""
+    (place.root / "dot" / "claude").mkdir(parents=True)
+    (place.root / "dot" / "claude" / "settings.json").write_text("{}")
+    (place.root / ".claude").symlink_to("dot/claude")
+    (place.root / ".codex").symlink_to("/etc")
+    script = (
+        "rm .claude; mv .codex x; mv dot x; echo 1 > .claude/settings.json; cat .claude/settings.json; echo y > dot/y"
+    )
+    finished = await sandbox.run(place.command("sh", "-c", script), timeout_s=DEADLINE_S)
+    assert finished.exit_code == 0, finished.output.text()
+    assert "{}" in finished.output.text()
+    assert (place.root / ".claude").readlink() == Path("dot/claude")
+    assert (place.root / ".codex").readlink() == Path("/etc")
+    assert (place.root / "dot" / "claude" / "settings.json").read_text() == "{}"
+    assert sorted(path.name for path in place.root.iterdir()) == [".claude", ".codex", "dot"]
+
+
+def test_a_way_of_endless_links_refuses_the_command_and_leaves_nothing(place: Place) -> None:
+    (place.root / ".claude").symlink_to(".claude")
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(SandboxError, match="symbolic link"):
-        Mounts(place.command("true"), Nested())
+    mounts = Mounts(place.command("true"), Nested())
+    with pytest.raises(SandboxError, match="too many symbolic links"):
+        mounts.plan()
+    mounts.close()
     assert [path.name for path in place.root.iterdir()] == [".claude"]
     assert len(os.listdir("/proc/self/fd")) == before
 
@@ -185,7 +210,7 @@ async def test_a_git_directory_that_a_file_names_is_protected_too(place: Place, 
     assert not (place.root / "gone").exists()
 
 
-@pytest.mark.parametrize("text", ["", "gitdir: /etc\n", "gitdir: no/such\n", "nonsense"])
+@pytest.mark.parametrize("text", ["", "gitdir: /etc\n", "nonsense"])
 def test_a_git_file_that_names_nothing_inside_changes_nothing(place: Place, text: str) -> None:
     (place.root / ".git").write_text(text)
     writable, _ = opened(place.command("true"))

@@ -21,7 +21,9 @@ from tertulia.errors import InvalidParams, SandboxUnavailable
 from tertulia.sandbox.bubblewrapped import Bubblewrapped, Start
 from tertulia.sandbox.cgroup import Cgroup, find_delegated
 from tertulia.sandbox.foreground import ENTER_GROUP, has_terminal, may_lend
-from tertulia.sandbox.mounts import Mounts
+from tertulia.sandbox.mount_calls import OLDEST_KERNEL, missing_calls
+from tertulia.sandbox.mount_requests import shared_helper
+from tertulia.sandbox.mounts import Mounts, own_python
 from tertulia.sandbox.nested import Nested
 from tertulia.sandbox.rlimits import limit_met
 from tertulia.sandbox.runner import Command, Output, TierName
@@ -47,7 +49,8 @@ class Bubblewrap:
     def __init__(self, program: str = BWRAP) -> None:
         self._program = program
         self._cgroups: Path | None = None
-        self._nested = Nested()
+        self._nested = Nested(own_python())
+        self._uses_helper = False
 
     def identity(self) -> tuple[object, ...]:
         """Which file the program is; nothing where there is none."""
@@ -60,6 +63,10 @@ class Bubblewrap:
     def find(self) -> str:
         """Its version, having looked whose program it is."""
         machine, identity = current_machine(), self.identity()
+        if missing_calls():
+            raise SandboxUnavailable(
+                f"this kernel cannot mount by descriptor; Linux {OLDEST_KERNEL} or newer can, or choose landlock"
+            )
         _check_owner(self._program)
         version = _read_version(self._program, identity)
         membership = Path("/proc/self/cgroup")
@@ -68,6 +75,9 @@ class Bubblewrap:
 
     def spawn(self, command: Command, streams: Streams, ended: Ended) -> Spawned:
         """In namespaces of its own."""
+        if not self._uses_helper:
+            self._uses_helper = True
+            shared_helper.acquire()
         mounts = Mounts(command, self._nested)
         cgroup: Cgroup | None = None
         try:
@@ -98,6 +108,9 @@ class Bubblewrap:
     def close(self) -> None:
         """Nothing is held any longer."""
         self._nested.close()
+        if self._uses_helper:
+            self._uses_helper = False
+            shared_helper.release()
 
 
 def _check_owner(program: str) -> None:

@@ -2,8 +2,8 @@
 
 Three processes matter: bubblewrap itself, which waits outside; the first process of the new namespace, with whose end
 the kernel ends all others; and the command. They are bound to our life late, so the filter is the gate: bubblewrap
-reads it last, from a pipe, and gets its rest only when everything is ready. If we die before, what it has read is no
-filter, and it gives up.
+reads it last, from a pipe, and gets its rest only when everything is ready: limits set, and the mount helper done with
+the namespace that bubblewrap has made. If we die before, what it has read is no filter, and it gives up.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 
 from tertulia.sandbox.cgroup import Cgroup
 from tertulia.sandbox.mounts import Mounts
+from tertulia.sandbox.mounts_inside import MountsInside, in_memory
 from tertulia.sandbox.process_tree import children
 from tertulia.sandbox.process_watch import ProcessWatch
 from tertulia.sandbox.rlimits import impose
@@ -65,9 +66,10 @@ class Bubblewrapped:
         self._first: int | None = None
         self._first_pid = 0
         self._watch: ProcessWatch | None = None
-        self._missing = {"limits", "mounts"}
-        """What the command still waits for."""
+        self._missing = {"limits", "namespace"}
+        """Without which nothing can be mounted inside, for which the command waits."""
         self._begin(start)
+        self._inside = MountsInside(mounts, self._all_mounted)
 
     def _begin(self, start: Start) -> None:
         ours: list[int] = []
@@ -144,8 +146,7 @@ class Bubblewrapped:
         except ProcessLookupError:
             return
         except OSError as error:
-            self._reason = f"its limits cannot be set: {error.strerror}"
-            self._killed = True
+            self._refuse(f"its limits cannot be set: {error.strerror}")
             os.kill(pid, signal.SIGKILL)
             self._outer.kill()
         if self._killed:
@@ -155,15 +156,30 @@ class Bubblewrapped:
 
     def _mounted(self) -> None:
         self._loop.remove_reader(self._stage)
-        self._have("mounts")
+        self._have("namespace")
 
     def _have(self, part: str) -> None:
         self._missing.discard(part)
-        if not self._missing and not self._killed:
-            # It is gone already where it could not begin; then its end says why.
-            with suppress(BrokenPipeError):
-                os.write(self._gate, self._filter[_HALF_AN_INSTRUCTION:])
-            self._close_gate()
+        # It is gone already where it could not begin; then its end says why.
+        if not self._missing and not self._killed and self._first is not None:
+            self._inside.enter(self._first_pid, self._first)
+
+    def _all_mounted(self, refused: str | None) -> None:
+        if refused is not None:
+            self._refuse(refused)
+        elif not self._killed:
+            self._open_gate()
+
+    def _open_gate(self) -> None:
+        # It is gone already where it could not begin; then its end says why.
+        with suppress(BrokenPipeError):
+            os.write(self._gate, self._filter[_HALF_AN_INSTRUCTION:])
+        self._close_gate()
+
+    def _refuse(self, reason: str) -> None:
+        """It does not begin."""
+        self._reason = self._reason or reason
+        self.kill()
 
     def _close_gate(self) -> None:
         if self._gate >= 0:
@@ -205,6 +221,7 @@ class Bubblewrapped:
             return
         self._loop.remove_reader(self._status)
         self._loop.remove_reader(self._stage)
+        self._inside.close()
         self._close_gate()
         os.close(self._status)
         os.close(self._stage)
@@ -268,15 +285,6 @@ def _watch(outer: subprocess.Popen[bytes], status: int) -> int:
         outer.kill()
         outer.wait()
         raise
-
-
-def in_memory(data: bytes) -> int:
-    """A descriptor from which this can be read, once."""
-    fd = os.memfd_create("tertulia")
-    with open(fd, "wb", closefd=False) as file:
-        file.write(data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
 
 
 def _start(line: list[str], fds: list[int], command: Command, streams: Streams) -> subprocess.Popen[bytes]:

@@ -15,8 +15,8 @@ from typing import Any, cast
 import msgspec
 
 from tertulia.errors import SandboxUnavailable
-from tertulia.sandbox.bubblewrapped import in_memory
 from tertulia.sandbox.foreground import may_lend
+from tertulia.sandbox.mounts_inside import in_memory
 from tertulia.sandbox.runner import Command, LimitName
 from tertulia.sandbox.tier import Ended, Ending, Streams
 

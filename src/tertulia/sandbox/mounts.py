@@ -1,22 +1,26 @@
-"""What a command sees of the file system, as arguments for bubblewrap: everything to read, little to write.
+"""What a command sees of the file system: everything to read, little to write.
 
-Parents come before what lies below them, whatever it is, so that a workspace may lie below a hidden directory and a
-secret inside a workspace. Whatever may be written is opened here first, and bound by its descriptor: between the look
-and the mount nobody can put something else in its place.
+Bubblewrap makes what no other command can interfere with: the whole file system read-only, devices, private directories
+that are empty. The writable roots, and whatever must be visible below a private directory, it only puts aside, by their
+descriptors. The mount helper moves them to their places and mounts all that is inside them, by descriptors too: other
+commands may rename things in a root at any time, and a path would lead the mount elsewhere.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import stat
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 
 from tertulia.errors import SandboxError
+from tertulia.sandbox.git_stores import named_stores
+from tertulia.sandbox.mount_entries import Entry, encode
+from tertulia.sandbox.mount_server import STAGING
 from tertulia.sandbox.nested import Nested
+from tertulia.sandbox.places import Places
 from tertulia.sandbox.runner import Command, Confinement
-from tertulia.sandbox.stubs import Stub, hold
+from tertulia.sandbox.stubs import Stub
 
 HIDDEN = ("/tmp", "/var/tmp", "/run", "/dev/shm")
 """Empty and private: sockets, pipes and half-written files of others."""
@@ -24,32 +28,46 @@ _SEEN_OF_RUN = ("/run/current-system", "/run/systemd/resolve", "/run/resolvconf"
 """Programs on one distribution, and how names are resolved on others."""
 _NEVER_WRITABLE = ("/proc", "/sys", "/dev")
 _TEMPORARY_BYTES = 2 << 30
-_GITDIR = re.compile(rb"gitdir: *([^\r\n\0]+)")
-
-_READABLE, _BOUND, _PROTECTED, _MASKED = range(4)
-"""Of two wishes for one place the stricter comes last and counts."""
 
 
 class Mounts:
-    """Arguments, the descriptors that they name, and the stubs they rest on; to be closed when the command is gone."""
+    """One command's: arguments for bubblewrap, the descriptors that they name, and what the mount helper is told.
+
+    To be closed when the command is gone.
+    """
 
     def __init__(self, command: Command, nested: Nested) -> None:
         """`nested`: what is known of roots from command to command."""
         self.fds: list[int] = []
+        self._command = command
         self._nested = nested
-        self._looked_into: list[str] = []
-        self._stubs: list[Stub] = []
-        self._parts: list[tuple[int, int, str, list[str]]] = []
-        # Much of /proc is the whole machine's and can be written by root, to whom a sandboxed uid may map.
-        self._remount: list[str] = ["/dev", "/proc"]
+        self._roots: dict[str, int] = {}
+        self._staged: list[Entry] = []
+        self._stubs: dict[str, Stub] = {}
+        self._began = self._closed = False
+        self._lock = threading.Lock()
+        """Of a plan that is still being made, and the end of the command."""
         try:
-            self.arguments = [*_system(command.confinement), *self._workplace(command)]
+            self.arguments = [*_system(command.confinement), *self._workplace(command.confinement)]
         except OSError as error:
             self.close()
-            raise SandboxError(f"{error.filename} changed while the command was started; nothing was run") from None
+            raise SandboxError(f"the places of a command cannot be opened: {error.strerror}; nothing was run") from None
         except BaseException:
             self.close()
             raise
+
+    def plan(self) -> bytes:
+        """For the mount helper, anew each time. Blocks: all directories of the roots are looked at, and stubs made.
+
+        SandboxError where the command must not begin.
+        """
+        with self._lock:
+            if self._closed:
+                raise SandboxError("the command was ended before it began")
+            try:
+                return encode([*self._staged, *self._inside()], HIDDEN)
+            except OSError as error:
+                raise SandboxError(f"the places of a command cannot be opened: {error.strerror}") from None
 
     def close_fds(self) -> None:
         """Those that only the start needed."""
@@ -58,116 +76,95 @@ class Mounts:
 
     def close(self) -> None:
         """Everything, and the stubs are gone. Again is nothing."""
-        self.close_fds()
-        while self._looked_into:
-            self._nested.after(self._looked_into.pop())
-        while self._stubs:
-            self._stubs.pop().release()
+        with self._lock:
+            self._closed = True
+            self.close_fds()
+            if self._began:
+                self._began = False
+                self._nested.ended(self._roots)
+            while self._stubs:
+                self._stubs.popitem()[1].release()
+            while self._roots:
+                os.close(self._roots.popitem()[1])
 
-    # ---- parts
+    # ---- what bubblewrap puts aside
 
-    def _workplace(self, command: Command) -> Iterator[str]:
-        confinement = command.confinement
+    def _workplace(self, confinement: Confinement) -> Iterator[str]:
+        masked = {os.path.realpath(path) for path in confinement.masked}
         writable = confinement.writable_roots if confinement.mode == "workspace_write" else ()
-        hidden_again = [os.path.realpath(path) for path in confinement.masked]
-        places = {*_own_places(), *_SEEN_OF_RUN, *confinement.writable_roots}
-        if not any(_is_in(command.cwd, path) for path in hidden_again):
-            places.add(command.cwd)
-        for place in places:
-            self._show(place, writable)
-        for root in writable:
-            self._bind_root(root, confinement)
-            self._protect_nested(root, [*hidden_again, *(other for other in writable if _is_below(other, root))])
-        for path in confinement.masked:
-            self._mask(path, writable)
-        for _, _, _, arguments in sorted(self._parts):
-            yield from arguments
-        for path in self._remount:
-            yield from ("--remount-ro", path)
+        for root in dict.fromkeys(writable):
+            if root not in masked:
+                self._roots[root] = self._open_root(root)
+        seen = {*_own_places(), *_SEEN_OF_RUN, *confinement.writable_roots}
+        if not any(_is_in(self._command.cwd, path) for path in masked):
+            seen.add(self._command.cwd)
+        for root, fd in self._roots.items():
+            yield from self._put_aside("--bind-fd", root, os.dup(fd))
+        for place in sorted({os.path.realpath(each) for each in seen} - masked):
+            if any(_is_below(place, each) for each in HIDDEN) and not any(_is_in(place, root) for root in self._roots):
+                try:
+                    yield from self._put_aside("--ro-bind-fd", place, os.open(place, os.O_PATH | os.O_CLOEXEC))
+                except FileNotFoundError:
+                    continue
+        yield from ("--remount-ro", "/proc")
 
-    def _add(self, path: str, rank: int, *arguments: str) -> None:
-        self._parts.append((path.count("/"), rank, path, list(arguments)))
+    def _put_aside(self, how: str, path: str, fd: int) -> Iterator[str]:
+        self.fds.append(fd)
+        number, status = len(self._staged), os.fstat(fd)
+        self._staged.append(Entry(path, "seen", status.st_dev, status.st_ino, number))
+        yield from (how, str(fd), f"/{STAGING}/{number}")
 
-    def _show(self, place: str, writable: Iterable[str]) -> None:
-        """Have it seen although it lies below a hidden directory; what lies in a writable root is seen anyway."""
-        real = os.path.realpath(place)
-        if any(_is_in(real, root) for root in writable):
-            return
-        if any(_is_below(real, hidden) for hidden in HIDDEN) and os.path.exists(real):
-            self._add(real, _READABLE, "--ro-bind", real, real)
-
-    def _bind_root(self, root: str, confinement: Confinement) -> None:
+    def _open_root(self, root: str) -> int:
         system = any(_is_in(root, place) for place in _NEVER_WRITABLE) and not _is_below(root, "/dev/shm")
         if root == "/" or system:
             raise SandboxError(f"{root} cannot be a writable root: it is part of the system itself")
-        fd = self._open_root(root)
-        self._add(root, _BOUND, "--bind-fd", str(fd), root)
-        for name in confinement.protected:
-            self._protect(root, fd, name)
-        # `.git` may be a file that names the real directory. And whoever could write our own Python would be us.
-        for place in (_named_git_directory(root, fd), os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix)):
-            if place is not None and _is_below(place, root):
-                self._protect_tree(root, place)
-
-    def _open_root(self, root: str) -> int:
         try:
             fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             raise SandboxError(f"the writable root {root} cannot be opened: {error.strerror}") from None
-        self.fds.append(fd)
         if os.readlink(f"/proc/self/fd/{fd}") != root:
+            os.close(fd)
             raise SandboxError(f"the writable root {root} is no longer the directory that it was; nothing was run")
         return fd
 
-    def _protect(self, root: str, root_fd: int, name: str) -> None:
-        path = f"{root}/{name}"
-        stub = hold(root_fd, name)
-        if stub is not None:
-            self._stubs.append(stub)
-            self._add(path, _PROTECTED, "--ro-bind-fd", str(self._keep(os.dup(stub.fd))), path)
-            return
+    # ---- what the mount helper mounts
+
+    def _inside(self) -> Iterator[Entry]:
+        confinement = self._command.confinement
+        nested = [found for root in self._roots for found in self._nested.before(root)]
+        if not self._began:
+            self._began = True
+            self._nested.began(self._roots)
+        places = Places(self._roots, self._stubs)
         try:
-            fd = self._keep(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root_fd))
-        except FileNotFoundError:
+            for path in self._protected(confinement, [found.path for found in nested]):
+                places.protect(path)
+            for path in confinement.masked:
+                places.mask(path)
+            yield from places.entries
+        finally:
+            places.close()
+        for found in nested:
+            yield Entry(found.path, "read_only", found.device, found.inode)
+
+    def _protected(self, confinement: Confinement, nested: Iterable[str]) -> Iterator[str]:
+        """Paths that are protected wherever they lead; in what is found deeper down, only what that names elsewhere."""
+        if not self._roots:
             return
-        if stat.S_ISLNK(os.fstat(fd).st_mode):
-            raise SandboxError(f"{path} is a symbolic link, which cannot be protected; make it a directory or a file")
-        self._add(path, _PROTECTED, "--ro-bind-fd", str(fd), path)
+        for root in self._roots:
+            yield from (f"{root}/{name}" for name in confinement.protected)
+        yield from confinement.protected_paths
+        # Whoever could write our own Python would be us.
+        yield from own_python()
+        for path in (*(f"{root}/.git" for root in self._roots), *nested):
+            yield from named_stores(path)
+            if os.path.islink(path):
+                yield path
 
-    def _protect_tree(self, root: str, target: str) -> None:
-        """A directory somewhere below the root."""
-        # A mount point cannot be renamed, but what it lies in can: so each directory on the way is one too.
-        above = os.path.dirname(target)
-        while above != root:
-            self._add(above, _BOUND, "--bind-fd", str(self._open_root(above)), above)
-            above = os.path.dirname(above)
-        self._add(target, _PROTECTED, "--ro-bind-fd", str(self._open_root(target)), target)
 
-    def _protect_nested(self, root: str, elsewhere: Iterable[str]) -> None:
-        """Protected names deeper in the root. What they lie in can be renamed, and they go with it as they are.
-
-        Not so in `elsewhere`: what is masked stays so, and other roots are looked after by themselves.
-        """
-        self._looked_into.append(root)
-        for name, held in self._nested.before(root):
-            path = f"{root}/{name}"
-            if not any(_is_in(path, place) for place in elsewhere):
-                self._add(path, _PROTECTED, "--ro-bind-fd", str(self._keep(os.dup(held))), path)
-
-    def _mask(self, path: str, writable: Iterable[str]) -> None:
-        real = os.path.realpath(path)
-        if os.path.isdir(real):
-            self._add(real, _MASKED, "--perms", "0555", "--tmpfs", real)
-            self._remount.append(real)
-        elif os.path.exists(real):
-            self._add(real, _MASKED, "--ro-bind", os.devnull, real)
-        elif any(_is_below(real, root) for root in writable) and os.path.isdir(os.path.dirname(real)):
-            parent = self._keep(os.open(os.path.dirname(real), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-            self._protect(os.path.dirname(real), parent, os.path.basename(real))
-
-    def _keep(self, fd: int) -> int:
-        self.fds.append(fd)
-        return fd
+def own_python() -> Iterator[str]:
+    """Where the Python that runs us lies."""
+    yield from (os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix))
 
 
 def _system(confinement: Confinement) -> Iterator[str]:
@@ -189,18 +186,3 @@ def _is_in(path: str, above: str) -> bool:
 
 def _is_below(path: str, above: str) -> bool:
     return path.startswith(f"{above.rstrip('/')}/")
-
-
-def _named_git_directory(root: str, root_fd: int) -> str | None:
-    try:
-        fd = os.open(".git", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=root_fd)
-    except OSError:
-        return None
-    try:
-        named = _GITDIR.match(os.read(fd, 4096)) if stat.S_ISREG(os.fstat(fd).st_mode) else None
-    finally:
-        os.close(fd)
-    if named is None:
-        return None
-    path = os.path.realpath(os.path.join(root, os.fsdecode(named[1].strip())))
-    return path if os.path.isdir(path) else None

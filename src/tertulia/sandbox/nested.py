@@ -1,164 +1,156 @@
 """Protected names deeper in a writable root: the repositories, settings and hooks of whatever else lies in it.
 
-Only what exists can be protected there, and only what can be found in little time: directories are looked into from the
-top down, up to a number, and again only when they have changed. What was found is held by a descriptor, so that no
-command can hide it from the next one by moving it. What a command has made itself stays its own, or nobody could begin
-a repository with one command and commit to it with the next.
+What is there when a root is first looked at is the user's, and so is what appears while no command runs. It is known by
+its identity, which a command can neither change nor copy: moved or hidden behind anything else, it is found again, or
+no command begins. What came into being while a command ran that could write there is that command's own, or nobody
+could begin a repository with one command and commit to it with the next.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import unicodedata
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable
+from typing import NamedTuple
 
-import msgspec
+from tertulia.errors import SandboxError
+from tertulia.sandbox.mount_calls import facts
+from tertulia.sandbox.root_look import RootLook, is_protected_name, kernel_time
 
-from tertulia.sandbox.runner import PROTECTED_NAMES
+_LOOKS = 40
+_PAUSE_S = 0.005
+"""Between two looks at a root that changes all the time."""
+_FOR_EVER = 1 << 63
 
-MAX_FOLDERS = 256
-FIRST_LOOK = 4
-"""So many times more in the first look, which no command of ours has prepared anything for."""
-MAX_ENTRIES = 10_000
-"""Names read in one look."""
-MAX_FOUND = 32
-"""Each costs a mount, and the more there are the dearer is the next."""
-_NOT_LOOKED_INTO = frozenset({"node_modules", "__pycache__", ".venv"})
-"""Full of directories, and no place for anybody's repository."""
-
-_Identity = tuple[int, int]
+_Identity = tuple[int, int, int]
 
 
 def protected_part(path: str) -> str | None:
     """The first part of a relative path that some disk could take for a protected name."""
-    return next((part for part in path.split("/") if _folded(part) in _PROTECTED), None)
+    return next((part for part in path.split("/") if part and is_protected_name(part)), None)
 
 
-def _folded(name: str) -> str:
-    """Upper and lower case, accents in two ways, invisible characters and dots at the end are nothing to some disks."""
-    if name.isascii():
-        return name.lower().rstrip(" .")
-    seen = "".join(each for each in unicodedata.normalize("NFKD", name) if unicodedata.category(each) != "Cf")
-    return seen.casefold().rstrip(" .")
+class Found(NamedTuple):
+    """Something that is the user's."""
+
+    path: str
+    """Absolute."""
+    device: int
+    inode: int
 
 
-_PROTECTED = frozenset(map(_folded, PROTECTED_NAMES))
+class _Seen(NamedTuple):
+    found: dict[_Identity, str]
+    closed: set[_Identity]
+    """What could not be looked into."""
+    stable: bool
+    """Whether it is certain that all of it was there at one moment."""
 
 
-class _Folder(msgspec.Struct, frozen=True):
-    state: tuple[int, ...]
-    """Changes with whatever is put into the directory or taken from it."""
-    below: tuple[str, ...]
-    found: tuple[str, ...]
+class _Root:
+    __slots__ = ("lives", "lock", "look", "own", "users")
 
-
-class _Root(msgspec.Struct):
-    folders: dict[str, _Folder] = {}
-    """By their path from the root; the root itself is the empty text."""
-    own: set[_Identity] = set()
-    """What commands have made."""
-    others: dict[_Identity, int] = {}
-    """What was there before, each with the descriptor that holds it."""
+    def __init__(self, look: RootLook) -> None:
+        self.look = look
+        self.lock = threading.Lock()
+        """Of two commands that begin at once the second waits for the look of the first."""
+        self.users: set[_Identity] | None = None
+        """What was there before; None until the first look is complete."""
+        self.own: set[_Identity] = set()
+        """What commands have made."""
+        self.lives: list[list[int]] = []
+        """When commands ran that could write here: [from, to]."""
 
 
 class Nested:
     """What was found so far, for each root. A command may end on another thread than the next one begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, left_out: Iterable[str] = ()) -> None:
+        """`left_out`: directories that no command can write to, wherever they lie."""
+        self._left_out = tuple(left_out)
         self._roots: dict[str, _Root] = {}
         self._lock = threading.Lock()
 
-    def before(self, root: str) -> list[tuple[str, int]]:
-        """A command is about to begin: what it must not change below the root, each with a descriptor of ours."""
-        with self._lock:
-            factor = 1 if root in self._roots else FIRST_LOOK
-            known = self._roots.setdefault(root, _Root())
-            found = dict(_look(root, known, factor))
-            known.own &= {*found.values()}
-            for path, identity in found.items():
-                if identity not in known.own:
-                    _hold(f"{root}/{path}", identity, known)
-            return [(path, fd) for identity, fd in [*known.others.items()] if (path := _place(root, identity, known))]
+    def before(self, root: str) -> list[Found]:
+        """A command is about to begin: what it must not change in the root. Blocks; the first time for longer."""
+        known = self._known(root)
+        with known.lock:
+            for number in range(_LOOKS):
+                if number > 1:
+                    threading.Event().wait(_PAUSE_S)
+                seen = _look(known.look)
+                # The first time; and when something is missing, which may be gone, or be moved around while we look.
+                if seen.stable or (known.users is not None and known.users <= seen.found.keys()):
+                    return self._sort(known, seen)
+            changing = os.path.join(root, *known.look.changed[:1]).rstrip("/")
+            raise SandboxError(
+                f"directories in {root} change all the time ({changing}), so it cannot be looked at as a whole for "
+                "repositories that a command must not change; nothing was run: try again when that is over"
+            )
 
-    def after(self, root: str) -> None:
-        """A command has ended: what nobody has seen before is its own."""
-        with self._lock:
-            known = self._roots.setdefault(root, _Root())
-            known.own |= {identity for _, identity in _look(root, known, 1)} - known.others.keys()
+    def began(self, roots: Iterable[str]) -> None:
+        """From now on a command can write there."""
+        now = kernel_time()
+        for root in roots:
+            self._known(root).lives.append([now, _FOR_EVER])
+
+    def ended(self, roots: Iterable[str]) -> None:
+        """One of them cannot any more."""
+        now = kernel_time()
+        for root in roots:
+            # Which of those that run it was does not matter: what was made until now was made by one of them.
+            life = next(life for life in self._known(root).lives if life[1] == _FOR_EVER)
+            life[1] = now
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Forget everything."""
         with self._lock:
-            for known in self._roots.values():
-                for fd in known.others.values():
-                    os.close(fd)
             self._roots.clear()
 
+    def _known(self, root: str) -> _Root:
+        with self._lock:
+            if root not in self._roots:
+                below = f"{root.rstrip('/')}/"
+                left_out = {path.removeprefix(below) for path in self._left_out if path.startswith(below)}
+                self._roots[root] = _Root(RootLook(root, left_out))
+            return self._roots[root]
 
-def _look(root: str, known: _Root, factor: int) -> Iterator[tuple[str, _Identity]]:
-    folders, known.folders = known.folders, {}
-    waiting, room = [""], MAX_ENTRIES * factor
-    for path in waiting:
-        folder = folders.get(path)
+    def _sort(self, known: _Root, seen: _Seen) -> list[Found]:
+        with self._lock:
+            users, first = known.users or set(), known.users is None
+            own = {identity for root in self._roots.values() for identity in root.own}
+            for identity, place in seen.found.items():
+                if identity not in users and (identity in own or self._made_by_a_command(place, identity[2], first)):
+                    known.own.add(identity)
+            known.own &= seen.found.keys()
+            # What cannot be looked into may hold what is missing, whoever has made it.
+            hidden = users - seen.found.keys() if seen.closed else set[_Identity]()
+            known.users = ({*seen.found} - known.own) | hidden
+            kept = known.users | (seen.closed if hidden else set[_Identity]())
+            return [Found(place, each[0], each[1]) for each, place in seen.found.items() if each in kept]
+
+    def _made_by_a_command(self, place: str, born: int, first: bool) -> bool:
+        lives = (
+            life for path, root in self._roots.items() if f"{place}/".startswith(f"{path}/") for life in root.lives
+        )
+        # Where the disk does not say when it was made, whatever is new once a command has run is taken for its own.
+        return any((born == 0 and not first) or began <= born <= ended for began, ended in lives)
+
+
+def _look(look: RootLook) -> _Seen:
+    found: dict[_Identity, str] = {}
+    closed: set[_Identity] = set()
+    gone = False
+    for path in look.look():
+        place = os.path.join(look.root, path).rstrip("/")
         try:
-            status = os.lstat(f"{root}/{path}")
-            state = (status.st_ino, status.st_ctime_ns)
-            if folder is None or folder.state != state:
-                folder, read = _read(root, path, state, room)
-                room -= read
+            known = facts(place)
         except OSError:
-            # Gone, or not ours to look into; then it is not a command's either.
+            gone = True
             continue
-        known.folders[path] = folder
-        waiting += folder.below[: max(0, MAX_FOLDERS * factor - len(waiting))]
-        for name in folder.found:
-            with suppress(FileNotFoundError):
-                yield path + name, _identity(os.lstat(f"{root}/{path}{name}"))
-
-
-def _hold(path: str, identity: _Identity, known: _Root) -> None:
-    if identity in known.others or len(known.others) >= MAX_FOUND:
-        return
-    with suppress(OSError):
-        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-        # Somebody may have put another one there; that one is found the next time.
-        if _identity(os.fstat(fd)) == identity:
-            known.others[identity] = fd
-        else:
-            os.close(fd)
-
-
-def _place(root: str, identity: _Identity, known: _Root) -> str | None:
-    """Where it is now, from the root; None where it is gone, and then it is held no longer."""
-    fd = known.others[identity]
-    path = os.readlink(f"/proc/self/fd/{fd}")
-    if os.fstat(fd).st_nlink and path.startswith(f"{root}/"):
-        return path.removeprefix(f"{root}/")
-    os.close(known.others.pop(identity))
-    return None
-
-
-def _read(root: str, path: str, state: tuple[int, ...], room: int) -> tuple[_Folder, int]:
-    below: list[str] = []
-    found: list[str] = []
-    read = 0
-    with os.scandir(f"{root}/{path}") as entries:
-        for entry in entries:
-            if read >= room:
-                break
-            read += 1
-            if not path and entry.name in PROTECTED_NAMES:
-                # At the top they are protected in any case.
-                continue
-            if _folded(entry.name) in _PROTECTED:
-                found += [] if entry.is_symlink() else [entry.name]
-            elif entry.is_dir(follow_symlinks=False) and entry.name not in _NOT_LOOKED_INTO:
-                below.append(f"{path}{entry.name}/")
-    # What was not read to its end is read again.
-    return _Folder(state if read < room else (), tuple(sorted(below)), tuple(sorted(found))), read
-
-
-def _identity(status: os.stat_result) -> _Identity:
-    return status.st_dev, status.st_ino
+        identity = known.device, known.inode, known.born_ns
+        found[identity] = place
+        if path in look.closed:
+            closed.add(identity)
+    # Nothing had changed since it was read, up to when it was looked at again: so that was how it was in between.
+    return _Seen(found, closed, not (gone or look.changed))

@@ -35,7 +35,7 @@ class Stub:
     def release(self) -> None:
         """Let go, and remove the directory if it is a stub and nobody else relies on it."""
         try:
-            if _is_stub(os.fstat(self.fd)) and _lock(self.fd, fcntl.LOCK_EX):
+            if marks_stub(os.fstat(self.fd)) and _lock(self.fd, fcntl.LOCK_EX):
                 os.rmdir(self._name, dir_fd=self._parent)
         except OSError:
             # Somebody has put something there, or was quicker.
@@ -91,7 +91,7 @@ def sweep(root: str, names: Iterable[str]) -> list[str]:
 def is_stub(path: str | os.PathLike[str]) -> bool:
     """Whether a stub stands there: for whoever looks for a file, nothing does. It goes with its command."""
     try:
-        return _is_stub(os.lstat(path))
+        return marks_stub(os.lstat(path))
     except OSError:
         return False
 
@@ -112,14 +112,15 @@ def _make(parent: int, name: str) -> None:
         os.mkdir(name, _MODE, dir_fd=parent)
 
 
-def _is_stub(status: os.stat_result) -> bool:
+def marks_stub(status: os.stat_result) -> bool:
+    """Whether it is a directory with the mark."""
     # A umask may have taken some of the other bits.
     return stat.S_ISDIR(status.st_mode) and status.st_mode & 0o1222 == _MODE & 0o1222
 
 
 def _is_stub_at(parent: int, name: str) -> bool:
     try:
-        return _is_stub(os.stat(name, dir_fd=parent, follow_symlinks=False))
+        return marks_stub(os.stat(name, dir_fd=parent, follow_symlinks=False))
     except OSError:
         return False
 
