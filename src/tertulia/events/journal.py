@@ -52,7 +52,10 @@ class Journal(Protocol):
         ...
 
     async def close(self) -> None:
-        """Commit what is left and let go. Nothing is written after it. Never raises; idempotent."""
+        """Commit what is left and let go. Nothing is written after it. Idempotent.
+
+        Raises a StorageError where all that was committed is not there any more, and nothing else.
+        """
         ...
 
 

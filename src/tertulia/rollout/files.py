@@ -229,7 +229,9 @@ class Ownership:
         """Let somebody else have it."""
         _ours.discard(self._files)
         with suppress(OSError):
-            self._files.lock.unlink()
+            # Another one's lock may stand there by now, where ours was deleted.
+            if _is_still(self._files.lock, self._fd):
+                self._files.lock.unlink()
         os.close(self._fd)
 
 

@@ -8,13 +8,14 @@ import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 from tertulia.errors import StorageError
 from tertulia.events.clock import Clock
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout import table
 from tertulia.rollout.database import PATIENCE_S, connect_owner, transaction
+from tertulia.rollout.file_identity import FileIdentity, lost
 from tertulia.rollout.files import (
     Ownership,
     SessionFiles,
@@ -42,7 +43,8 @@ class OwnedFile:
 
     After an error nothing of that call is in the file, save for an erasure, which may be done in part and is taken
     up again by the next one, by `close` or by the next owner. On a full disk it goes on when there is room; when
-    the disk failed to flush it refuses everything ever after; after any other error it opens the file anew.
+    the disk failed to flush, or when the file is not there any more or not the same, it refuses everything ever after;
+    after any other error it opens the file anew.
     """
 
     def __init__(
@@ -54,6 +56,8 @@ class OwnedFile:
         self._create = create
         self._ownership: Ownership | None = None
         self._connection: sqlite3.Connection | None = None
+        self._identity: FileIdentity | None = None
+        """Of the files as they were opened first and touched last; None before that."""
         self._broken: StorageError | None = None
         self._unclean = False
         self._checkpoint_at = _GROWN_BYTES
@@ -67,10 +71,15 @@ class OwnedFile:
     def commit(self, rows: Sequence[Row]) -> None:
         """Add records, all or none."""
         connection = self._connected()
+        self._check_identity(connection)
         try:
             self._journal_bytes += table.insert(connection, rows) + _COMMIT_BYTES
         except TROUBLE as error:
             raise self._explain(error) from error
+        self._note(FileIdentity.note_commit)
+        if self._durable:
+            # The disk may have taken its time: what was deleted meanwhile is noticed now.
+            self._check_identity(connection)
 
     def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
         """Erase what the policy forbids of a conversation, without a trace."""
@@ -101,9 +110,11 @@ class OwnedFile:
         if self._journal_bytes < self._checkpoint_at:
             return
         try:
+            self._check_identity(self._connection)
             with self._explained(), _impatient(self._connection):
                 # Readers are not waited for: it will be tried again.
                 _empty_journal(self._connection)
+            self._note(FileIdentity.note_checkpoint)
         except StorageError as error:
             _log.warning("the journal could not be moved into the file: %s", error.message)
         self._journal_bytes = file_size(self._files.wal)
@@ -113,7 +124,10 @@ class OwnedFile:
         """Leave the file tidy, and give up ownership, also where it raises. Whatever was committed is safe."""
         try:
             if self._connection is not None:
+                self._check_identity(self._connection)
                 self._tidy(self._connection)
+            elif self._broken is not None and self._broken.detail["kind"] == "lost":
+                raise self._broken
         finally:
             self._disconnect()
             if self._ownership is not None:
@@ -134,6 +148,7 @@ class OwnedFile:
     def _reopened(self) -> sqlite3.Connection:
         with self._explained():
             connection = self._connection = self._open()
+            self._identify()
             self._unclean = table.is_marked(connection)
         if file_size(self._files.wal) or self._unclean:
             # Left by an owner who died. On a full disk, or while somebody reads, it waits for another occasion.
@@ -150,7 +165,7 @@ class OwnedFile:
         if self._ownership is None:
             make_sessions_folder(files.home, durable=self._durable)
             self._ownership = Ownership.take(files)
-        if self._create and not files.db.exists():
+        if self._create and self._identity is None and not files.db.exists():
             with suppress(FileNotFoundError):
                 files.unborn.unlink()
             create_private(files.unborn, blank(), durable=self._durable)
@@ -165,10 +180,39 @@ class OwnedFile:
         if connection is not None:
             connection.close()
 
+    # ── what happens to files ────────────────────────────────────────────────────────────────────────────────
+
+    def _identify(self) -> None:
+        """Know the files again. One that was opened anew, after an error, must be the one that we had."""
+        former, self._identity = self._identity, FileIdentity(self._files)
+        if former is not None and not self._identity.is_of(former):
+            self._lose(lost(self._files, str(self._files.db), "replaced"))
+
+    def _check_identity(self, connection: sqlite3.Connection) -> None:
+        assert self._identity is not None, "it was opened"
+        try:
+            self._identity.check(connection)
+        except StorageError as error:
+            self._lose(error)
+
+    def _note(self, touched: Callable[[FileIdentity], None]) -> None:
+        assert self._identity is not None, "it was opened"
+        try:
+            touched(self._identity)
+        except FileNotFoundError as error:
+            self._lose(lost(self._files, error.filename, "gone"))
+
+    def _lose(self, error: StorageError) -> NoReturn:
+        """What is written from now on would be found by no reader."""
+        self._broken = error
+        self._disconnect()
+        raise error
+
     # ── erasing ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _erase(self, act: Callable[[sqlite3.Connection], int]) -> int:
         connection = self._connected()
+        self._check_identity(connection)
         with self._explained(), transaction(connection):
             touched = act(connection)
             if touched:
@@ -177,6 +221,8 @@ class OwnedFile:
         if touched or self._unclean:
             self._unclean = True
             self._tidy(connection)
+        else:
+            self._note(FileIdentity.note_commit)
         return touched
 
     def _tidy(self, connection: sqlite3.Connection) -> None:
@@ -193,6 +239,7 @@ class OwnedFile:
             else:
                 with _impatient(connection):
                     _empty_journal(connection)
+        self._note(FileIdentity.note_checkpoint)
 
     # ── what can go wrong ────────────────────────────────────────────────────────────────────────────────────
 

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from tertulia.errors import AgentError, Closed, StoragePolicyViolation
+from tertulia.errors import AgentError, Closed, StorageError, StoragePolicyViolation
 from tertulia.events.clock import Clock
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId
@@ -89,7 +89,7 @@ class Recorder:
         self._under_way: deque[_Act] = deque()
         self._due: asyncio.Handle | None = None
         self._refusal: StoragePolicyViolation | None = None
-        self._closed: asyncio.Future[None] | None = None
+        self._closed: asyncio.Future[StorageError | None] | None = None
         self._settled: Callable[[], None] = _nobody
 
     @property
@@ -129,12 +129,14 @@ class Recorder:
             await written
 
     async def close(self) -> None:
-        """Commit what is left and let go."""
+        """Commit what is left and let go; raises a StorageError where the store is not there any more (R1)."""
         if self._closed is None:
             self._commit()
             closed = self._closed = asyncio.get_running_loop().create_future()
-            self._store.close(lambda _: closed.set_result(None))
-        await asyncio.shield(self._closed)
+            self._store.close(closed.set_result)
+        error = await asyncio.shield(self._closed)
+        if error is not None and error.detail.get("kind") == "lost":
+            raise error
 
     # ── policies ─────────────────────────────────────────────────────────────────────────────────────────────
 

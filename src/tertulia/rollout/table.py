@@ -122,6 +122,11 @@ def damaged(n: int) -> Stored:
     return Stored(n, "", "", 0.0, None, 0, 0, b"", None, True)
 
 
+def last_record(connection: sqlite3.Connection) -> tuple[Any, ...]:
+    """How many records there are, and the number and checksum of the last one."""
+    return connection.execute("SELECT count(*), max(n), header_crc FROM record").fetchone()
+
+
 def latest_time(connection: sqlite3.Connection, now: float) -> float:
     """`now`, or the time of the newest record if that is later."""
     newest = connection.execute("SELECT max(ts) FROM record").fetchone()[0]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.task import TaskHandle
-from tertulia.errors import AgentError, InvalidParams
+from tertulia.errors import AgentError, InvalidParams, StorageError
 from tertulia.models.wire import Wire
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import CloseSession
@@ -17,6 +18,7 @@ from tertulia.session.servers import SERVERS_GRACE_S
 from tertulia.session.setting_values import MAX_CLOSE_TIMEOUT_S
 from tertulia.session.settings import Settings
 
+_log = logging.getLogger(__name__)
 _LAST_GRACE_S = 0.5
 """For background work that is left when everything else has stopped."""
 _ALREADY = ClosedAnswer(closed=True, already_closed=True, forced=False)
@@ -89,7 +91,9 @@ async def close_session(parts: Parts, seconds: float) -> bool:
     await parts.servers.close(left)
     if parts.basement is not None:
         await parts.basement.close(left)
-    await asyncio.wait([parts.nursery.start(parts.journal.close(), "close the journal")], timeout=_LAST_GRACE_S)
+    closed = parts.nursery.start(_close_journal(parts), "close the journal")
+    await asyncio.wait([closed], timeout=_LAST_GRACE_S)
+    forced = forced or not (closed.done() and closed.result())
     used = (talk.terms.wire for talk in parts.conversations)
     wires = {id(wire): wire for wire in (*used, *parts.wires.made())}.values()
     # As tasks, so that one that fails or hangs does not keep the others open.
@@ -97,6 +101,16 @@ async def close_session(parts: Parts, seconds: float) -> bool:
     left = await parts.nursery.close(_LAST_GRACE_S)
     parts.bus.close()
     return forced or left > 0
+
+
+async def _close_journal(parts: Parts) -> bool:
+    """Whether all that was acknowledged is where it was written (R1)."""
+    try:
+        await parts.journal.close()
+    except StorageError as error:
+        _log.error("the session was not closed properly: %s", error.message)
+        return False
+    return True
 
 
 async def _let_go(wire: Wire) -> None:
