@@ -53,9 +53,9 @@ class Children:
             self.go()
             return self.ended()
 
-    def check(self, folder: Path) -> str | None:
+    def check(self, folder: Path, act: str = "check", part: str = "whole") -> str | None:
         """What is wrong with what is left in a folder; None for nothing."""
-        if self.run("check", folder) == 0:
+        if self.run(act, folder, part) == 0:
             return None
         verdict = folder / "verdict"
         return verdict.read_text() if verdict.exists() else "the check died"
@@ -81,7 +81,7 @@ def traced(pid: int, arguments: Sequence[str]) -> Iterator[None]:
 
 
 def _child(act: str, folder: Path, part: str, durability: str) -> None:
-    from tests.durability import afterlife, reference
+    from tests.durability import afterlife, reference, storm, storm_check
 
     # Whoever is told our number may trace us, where only parents could.
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
@@ -91,7 +91,16 @@ def _child(act: str, folder: Path, part: str, durability: str) -> None:
     os.write(1, b"%d\n" % os.getpid())
     os.read(0, 1)
     try:
-        work = afterlife.check(folder) if life is None else reference.live(life, part, durability)
+        match act:
+            case "live":
+                assert life is not None
+                work = reference.live(life, part, durability)
+            case "storm":
+                work = storm.live(folder, part, int(durability))
+            case "storm-check":
+                work = storm_check.check(folder, part)
+            case _:
+                work = afterlife.check(folder)
         asyncio.run(asyncio.wait_for(work, DEADLINE_S))
     except BaseException:
         (folder / "verdict").write_text(traceback.format_exc())
@@ -100,7 +109,8 @@ def _child(act: str, folder: Path, part: str, durability: str) -> None:
 
 def main() -> None:
     """Serve standard input."""
-    import tests.durability.afterlife  # noqa: F401
+    import tests.durability.afterlife
+    import tests.durability.storm_check  # noqa: F401
     from tertulia.prompt.instructions import full_instructions
 
     # Read once a process, from the package: no part of what is stored.

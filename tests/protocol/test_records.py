@@ -17,10 +17,9 @@ def test_records_are_frozen_and_name_their_conversation_first(kind: type[msgspec
 
 
 def test_a_message_id_is_known_by_its_key_and_cannot_be_read_from_it() -> None:
-    """E1: the id is the client's text."""
-    assert message_key(None) is None
-    key = message_key("canary")
-    assert key == message_key("canary") != message_key("canary ")
-    assert key is not None
+    """E1, R3: the id is the client's text. The same text leaves another digest in another session."""
+    key = message_key("canary", "session")
+    assert key == message_key("canary", "session") != message_key("canary ", "session")
+    assert key != message_key("canary", "another session")
     assert len(key) == 32
     assert "canary" not in key

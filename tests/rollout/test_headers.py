@@ -82,8 +82,8 @@ def test_texts_and_objects_are_not_plain(value: object) -> None:
 
 
 def test_the_skeleton_is_starts_ends_and_errors() -> None:
-    """S002-17"""
-    assert set(SKELETON) - set(EVENT_TYPES) == {"session", "talk", "scope", "agreed"}
+    """S002-17, R3: and the digest of a message id, so that no message runs twice."""
+    assert set(SKELETON) - set(EVENT_TYPES) == {"session", "talk", "scope", "agreed", "submitted"}
     assert set(SKELETON) & set(EVENT_TYPES) == {
         "session_configured", "conversation_opened", "conversation_closed", "conversation_close_forced",
         "task_started", "task_complete", "turn_aborted", "error",

@@ -65,7 +65,30 @@ def test_the_end_of_a_call_refers_to_its_own_output() -> None:
     data = ToolCallEnd(CallId("c1"), "shell", True, "one", False, 1)
 
     assert refer(data, found, Full()) == ({"call": 1, "said": 11}, ("call_id", "name", "output"))
-    assert refer(data, found, HeadersOnly()) == ({}, ())
+    assert refer(data, found, HeadersOnly()) == ({"call": 1}, ("call_id",)), "which call it is, is no text (R3)"
+
+
+def test_a_call_is_known_until_its_end_was_told() -> None:
+    """R3: the end of a handed-over call is told after its output was said; without ids the row says whose it is."""
+    found = ended(output("one"))
+    found.note_said(Ref(20, Full(), output("one")))
+    assert refer(ToolCallEnd(CallId("c1"), "shell", True, "x", False, 1), found, HeadersOnly())[0] == {"call": 1}
+    found.call_over(CallId("c1"))
+    assert refer(ToolCallEnd(CallId("c1"), "shell", True, "x", False, 1), found, HeadersOnly()) == ({}, ())
+
+
+def test_an_id_that_is_used_again_means_the_new_call() -> None:
+    """R3"""
+    found = recent(call())
+    found.note_said(Ref(5, Full(), output("one")))
+    found.note_said(Ref(6, Full(), call()))
+    assert found.answered == {}
+    assert refer(ToolCallBegin(CallId("c1"), "other", {}), found, HeadersOnly())[0] == {"call": 6}
+
+
+def test_an_output_of_a_call_that_is_not_known_answers_none() -> None:
+    found = recent(output("one", id="c9"))
+    assert found.answered == {}
 
 
 def test_the_end_of_a_call_that_ended_with_a_picture_has_a_text_of_its_own() -> None:

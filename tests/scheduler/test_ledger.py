@@ -64,8 +64,35 @@ async def test_only_the_newest_answered_ones_are_kept() -> None:
         ledger.note(chain)
         await answer(chain)
     assert [ledger.by_task(chain.task_id) is chain for chain in chains] == [False, False, True, True]
-    assert [ledger.by_message(A, f"m{n}") is not None for n in (0, 2, 3)] == [False, True, True]
+    assert [ledger.by_message(A, f"m{n}") is chains[n] for n in (0, 2, 3)] == [False, True, True]
     assert len(ledger) == 2
+
+
+async def test_one_that_made_way_is_known_to_have_ended_and_never_runs_again() -> None:
+    """R3, G1: its text is not kept, how it ended is."""
+    ledger = Ledger(kept=1)
+    chains = [submission(message_id=f"m{number}") for number in range(4)]
+    for chain in chains[:3]:
+        ledger.note(chain)
+    await answer(chains[0])
+    chains[1].answer.cancel()
+    await ticks()
+    silent = Reply(None, "interrupted", NO_USAGE, 0, 0.0, chains[2].task_id, chains[2].trace_id)
+    chains[2].finish(silent)
+    ledger.note(chains[3])
+    await answer(chains[3])
+    assert len(ledger) == 1
+    known = ledger.by_message(A, "m0")
+    assert known is not None
+    reply = known.answer.result()
+    assert (reply.text, reply.status, reply.task_id) == (None, "completed", chains[0].task_id)
+    assert reply.error is not None
+    assert reply.error.code == "not_stored"
+    assert (known.task_id, known.trace_id, known.frames) == (chains[0].task_id, chains[0].trace_id, [])
+    assert ledger.by_message(A, "m1") is None, "it never got an answer"
+    other = ledger.by_message(A, "m2")
+    assert other is not None
+    assert other.answer.result() is silent
 
 
 async def test_one_that_waits_is_never_forgotten_and_holds_nobody_back() -> None:

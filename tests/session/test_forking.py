@@ -13,7 +13,7 @@ from tertulia.rollout.home_sweep import sweep_home
 from tertulia.rollout.retention import Retention
 from tertulia.session import forking
 from tertulia.session.forking import fork_session, recollect
-from tertulia.session.recollection import PastTalk
+from tertulia.session.recollection import PastTalk, Recollection
 from tertulia.session.replay import verify
 from tertulia.session.session import Session
 from tertulia.session.settings import current_environment
@@ -146,3 +146,19 @@ async def test_a_conversation_whose_records_are_lost_is_not_forked(monkeypatch: 
     with pytest.raises(StorageError, match="resume the session"):
         await fork(old.id)
     assert session_ids() == {old.id}
+
+
+async def test_a_conversation_whose_records_have_expired_is_forked_with_what_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R3: each call has one output in the fork too, where `ttl_action = "delete"` took its call away."""
+    old = await talked(storage_policy={"ttl": 100.0})
+    whole = recollect(home(), old.id)
+    root: PastTalk = whole.talks[whole.identity()[1]]
+    root.pieces = [piece for piece in root.pieces if not any(type(item).__name__ == "ToolCall" for item in piece.items)]
+    monkeypatch.setattr(forking, "recollect", lambda home, session_id, clock: whole)
+    new = await fork(old.id)
+    copied = Recollection().read(lines(new))
+    kinds = [type(item).__name__ for item in copied.talks[copied.identity()[1]].items]
+    assert "AssistantMessage" in kinds
+    assert "ToolOutput" not in kinds

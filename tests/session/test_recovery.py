@@ -11,16 +11,20 @@ import pytest
 
 import tertulia
 from tertulia.errors import Busy, NotFound
-from tertulia.protocol.items import ToolOutput
-from tertulia.protocol.storage import Full, HeadersOnly, Ttl
+from tertulia.protocol.events import Event
+from tertulia.protocol.items import ToolCall, ToolOutput
+from tertulia.protocol.records import Said
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
 from tertulia.rollout.index import list_sessions
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
+from tertulia.session.recollection import Recollection
 from tertulia.session.recovery import INTERRUPTED, UNKNOWN, _what_is_missing
 from tertulia.session.session import Session
 from tertulia.session.sweeping import sweep_all
 from tertulia.testing import FakeClock, ScriptedModel, call, say
 from tests.session.lives import Lives, told, types, until
+from tests.session.stored import lines, stored_bytes
 
 
 @pytest.fixture
@@ -361,6 +365,125 @@ async def test_a_repeated_message_id_gives_the_recorded_answer(lives: Lives) -> 
         assert (repeated.usage, repeated.tool_calls, repeated.trace_id) == (first.usage, 0, first.trace_id)
         assert texts(await again.root.history()) == ["hi", "only once"]
         assert (await again.root.message("hi", message_id="m-2")).text == "a second run"
+
+
+@pytest.mark.parametrize("policy", ["full", "headers_only", "none", {"ttl": 100.0}])
+@pytest.mark.parametrize("ttl_action", ["headers_only", "delete"])
+async def test_a_message_that_was_answered_never_runs_again_under_any_policy(
+    lives: Lives, policy: Any, ttl_action: str
+) -> None:
+    """R3, X-37: its text may be gone, and that is said; the id itself is kept nowhere."""
+    clock = FakeClock()
+    retention = {"ttl_action": ttl_action}
+    settings = tertulia.Settings(model=ScriptedModel(["once"]), storage_policy=policy, retention=retention)
+    async with Session.start(settings, clock=clock) as session:
+        first = await session.root.message("hi", message_id="CANARY m-1")
+    assert b"CANARY" not in stored_bytes(session.id)
+    # Twice: what the first life after it writes must not make the next forget.
+    for _ in range(2):
+        clock.advance(200)
+        model = ScriptedModel(["a second run"])
+        settings = tertulia.Settings(model=model, storage_policy=policy, retention=retention)
+        async with Session.resume(session.id, settings, clock=clock) as again:
+            repeated = await again.root.message("hi", message_id="CANARY m-1")
+            assert model.requests == []
+            assert (repeated.status, repeated.task_id) == (first.status, first.task_id)
+            if policy == "full":
+                assert (repeated.text, repeated.error) == ("once", None)
+            else:
+                assert repeated.text is None
+                assert repeated.error is not None
+                assert repeated.error.code == "not_stored"
+
+
+async def test_a_failure_whose_words_were_not_stored_keeps_its_code(lives: Lives) -> None:
+    """R3"""
+    async with lives.start(ValueError("CANARY"), storage_policy=HeadersOnly()) as session:
+        first = await session.root.message("hi", message_id="m")
+        assert first.error is not None
+    async with lives.resumed(session.id, "a second run", storage_policy=HeadersOnly()) as again:
+        repeated = await again.root.message("hi", message_id="m")
+        assert repeated.error is not None
+        assert (repeated.status, repeated.error.code) == ("failed", first.error.code)
+        assert "not stored" in repeated.error.message
+
+
+@pytest.mark.parametrize("policy", [Full(), HeadersOnly(), NoStorage()])
+async def test_a_message_that_a_shutdown_dropped_has_its_answer_too(lives: Lives, policy: Any) -> None:
+    """R3: it waited, was answered `interrupted`, and is not run by the next life on the same id."""
+    async with lives.start(say("slow", gate=asyncio.Event()), storage_policy=policy) as session:
+        running = asyncio.create_task(session.root.message("one", message_id="m-1"))
+        waiting = asyncio.create_task(session.root.message("two", message_id="m-2"))
+        await until(lambda: session.parts.scheduler.current is not None)
+        await session.close()
+        assert [(await each).status for each in (running, waiting)] == ["interrupted", "interrupted"]
+    async with lives.resumed(session.id, "fresh", storage_policy=policy) as again:
+        assert (await again.root.message("two", message_id="m-2")).status == "interrupted"
+
+
+async def test_a_detached_message_that_is_repeated_after_its_end_has_no_second_end(lives: Lives) -> None:
+    """R3: the repetition was noted like a new task, which the next life closed as crashed, and then ran again."""
+    async with lives.start("once") as session:
+        params = {"conversation_id": "root", "text": "hi", "message_id": "m", "detach": True}
+        host = Host(tertulia.Settings())
+        first = await operate(host, session, "conversation/message", params)
+        await until(lambda: session.parts.scheduler.current is None)
+        again = await operate(host, session, "conversation/message", params)
+        assert again.answer["task_id"] == first.answer["task_id"]
+    async with lives.resumed(session.id, "a second run") as back:
+        assert "turn_aborted" not in types(back)
+        assert (await back.root.message("hi", message_id="m")).text == "once"
+
+
+@pytest.mark.parametrize("policy", [Full(), HeadersOnly()])
+@pytest.mark.parametrize("kind", ["tool", "handed"])
+async def test_a_call_that_was_cut_has_one_output_in_the_record_and_in_every_fork(
+    lives: Lives, policy: Any, kind: str
+) -> None:
+    """R3: also where the history was forgotten, so that only the record has the call; and after the next life."""
+    entered, never = gate()
+
+    @tertulia.tool
+    async def act() -> str:
+        """Hang."""
+        entered.set()
+        await never.wait()
+        return "never"
+
+    asked = call("act", {}) if kind == "tool" else call("conv_create", {"user_instruction": "act"})
+    replies = [asked, call("act", {})]
+    async with lives.start(*replies, tools=[act], storage_policy=policy) as session:
+        running = asyncio.create_task(session.root.message("hi"))
+        await asyncio.wait_for(entered.wait(), 10)
+        await session.parts.bus.flush()
+        lives.die()
+        for number in range(2):
+            async with lives.resumed(session.id, "on", "forked", tools=[act], storage_policy=policy) as back:
+                await back.root.message("go on")
+                fork = await back.root.fork()
+                await fork.message(f"there {number}")
+                shape = [type(item).__name__ for item in items_of(back, fork.id)]
+            past = Recollection().read(lines(session.id))
+            for talk in past.talks.values():
+                calls = [item.call_id for item in talk.items if isinstance(item, ToolCall)]
+                assert calls == [item.call_id for item in talk.items if isinstance(item, ToolOutput)]
+            assert [type(item).__name__ for item in past.talks[fork.id].items] == shape
+        whole = [item for line in lines(session.id) if isinstance(line.what, Said) for item in line.what.items]
+        made = [item.call_id for item in whole if isinstance(item, ToolCall)]
+        assert len(made) == (1 if kind == "tool" else 2)
+        assert sorted(made) == sorted(item.call_id for item in whole if isinstance(item, ToolOutput))
+        ends = [line.what.data["call_id"] for line in lines(session.id) if is_event(line, "tool_call_end")]
+        begins = [line.what.data["call_id"] for line in lines(session.id) if is_event(line, "tool_call_begin")]
+        assert sorted(begins) == sorted(ends) == sorted(made)
+        running.cancel()
+
+
+def items_of(session: Session, conversation: str) -> list[Any]:
+    return list(session.parts.conversations.find(conversation).history.snapshot())
+
+
+def is_event(line: Any, type: str) -> bool:
+    return isinstance(line.what, Event) and line.what.type == type
 
 
 async def test_a_failed_answer_is_recorded_as_it_was(lives: Lives) -> None:

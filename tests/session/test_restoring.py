@@ -6,7 +6,7 @@ from tertulia.conversation.context import Terms
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, ToolOutput
 from tertulia.session.recollection import PastTalk, Piece
-from tertulia.session.restoring import _history
+from tertulia.session.restoring import _history, mended
 from tests.conversation.making import terms
 from tests.history.saying import call, model, output, seed, user
 
@@ -18,7 +18,7 @@ def past(*pieces: Piece, tasks: int = 1) -> PastTalk:
 
 
 def restored(talk: PastTalk, under: Terms | None = None) -> tuple[list[Item], int]:
-    store, missing = _history(talk, under or terms())
+    store, missing, _ = _history(talk, under or terms())
     return list(store.snapshot()), missing
 
 
@@ -54,3 +54,26 @@ def test_a_conversation_of_which_no_word_is_left_says_so_once() -> None:
 def test_a_conversation_in_which_nothing_was_said_has_lost_nothing() -> None:
     items, missing = restored(past(tasks=0))
     assert (len(items), missing) == (1, 0)
+
+
+def test_what_a_forgotten_history_leaves_open_is_known() -> None:
+    """R3: its calls without an output, and how many segments the record has."""
+    said = (
+        Piece((seed(),), pinned=True, seed=True, missing=(0,)), Piece((user("?"),), missing=(0,)),
+        Piece((call("c1"),), missing=(0,)), Piece((output("c1"),), missing=(0,)), Piece((call("c2"),), missing=(0,)),
+    )  # fmt: skip
+    _, _, forgotten = _history(past(*said), terms())
+    assert forgotten is not None
+    assert ([each.call_id for each in forgotten.open_calls], forgotten.seeds, forgotten.segments) == (["c2"], (0,), 5)
+
+
+def test_mended_pieces_are_as_old_as_their_oldest_item_and_keep_what_is_missing() -> None:
+    """R3: nothing lives longer for having been mended."""
+    pieces = [
+        Piece((user("hi"),), ts=1.0), Piece((call("c1"),), missing=(0,), ts=3.0), Piece((model("ho"),), ts=2.0),
+    ]  # fmt: skip
+    whole = mended(pieces)
+    assert [(piece.ts, piece.missing) for piece in whole] == [(1.0, (1,)), (2.0, ())]
+    assert [type(item).__name__ for piece in whole for item in piece.items] == [
+        "UserMessage", "ToolCall", "ToolOutput", "AssistantMessage",
+    ]  # fmt: skip

@@ -35,7 +35,7 @@ async def test_a_submission_becomes_one_plan() -> None:
         assert (frame.plan.input[0].text, frame.plan.input[0].sender) == ("hi", "ada")
         assert frame.plan.output_schema == '{"type":"object"}'
         assert (frame.plan.sub_id or "").startswith("sub/")
-        assert chain.message == message_key("m")
+        assert chain.message == message_key("m", on.session.id)
         assert (await submission.answer(on.parts.scheduler, chain)).status == "completed"
 
 

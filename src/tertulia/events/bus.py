@@ -82,6 +82,11 @@ class EventBus:
         """Counts what was delivered: what the journal took back never happened."""
 
     @property
+    def session_id(self) -> SessionId:
+        """Whose events they are."""
+        return self._session_id
+
+    @property
     def last_seq(self) -> int:
         """The number of the last durable event that was committed and delivered; 0 before the first."""
         return self._ring.last

@@ -141,9 +141,13 @@ def names_a_file(model: str) -> bool:
     return model.startswith("scripted/") and model not in ("scripted/tour", "scripted/inline")
 
 
-def message_key(message_id: str | None) -> str | None:
-    """What a client's message id is known by: the id itself is the client's text, and is kept nowhere."""
-    return None if message_id is None else hashlib.sha256(message_id.encode()).hexdigest()[:32]
+def message_key(message_id: str, session_id: str) -> str:
+    """What a client's message id is known by: the id itself is the client's text, and is kept nowhere.
+
+    Keyed with the session's own random id: the same message id leaves another digest in every session, and a table of
+    digests of likely texts finds nothing.
+    """
+    return hashlib.blake2b(message_id.encode(), digest_size=16, key=session_id.encode()[:64]).hexdigest()
 
 
 Record = Agreed | Forked | Said | Ended | Queued | Rewritten | Submitted | Asked | Drawn | Noted

@@ -30,6 +30,7 @@ from tertulia.protocol.records import (
     Submitted,
 )
 from tertulia.protocol.storage import NoStorage, StoragePolicy, Ttl, storage_to_wire, strictest
+from tertulia.protocol.tool_events import ToolCallEnd
 from tertulia.protocol.usage import Usage
 from tertulia.rollout.compact import pack, usual_prompt
 from tertulia.rollout.headers import SKELETON, is_plain, layout_of
@@ -72,13 +73,15 @@ class Codec:
         self._make.put("event", event.type, talk, ts, header, body=body, policy=policy, seq=event.seq, scope=scope)
         if talk is not None and isinstance(event.data, ENDS):
             talk.recent.task_over()
+        elif talk is not None and isinstance(event.data, ToolCallEnd):
+            talk.recent.call_over(event.data.call_id)
         elif event.conversation_id is not None and isinstance(event.data, ConversationClosed):
             self.naming.closed(event.conversation_id)
         return self._make.rows
 
     def record(self, record: Record, policy: StoragePolicy, ts: float) -> Sequence[Row]:
         """The rows of a record; none where its policy stores nothing of it."""
-        if isinstance(policy, NoStorage) and not isinstance(record, Agreed):
+        if isinstance(policy, NoStorage) and not isinstance(record, Agreed | Submitted):
             return ()
         self._make.rows = []
         talk = self.naming.named(record.conversation_id, ts, policy)
@@ -224,7 +227,9 @@ class Codec:
                 if packed is not None:
                     # The key of a message id is a digest. What is none may be the client's own words.
                     (header if isinstance(packed, str) else body)["message"] = packed
-                self._make.put("submitted", "", talk, ts, header, body=body, policy=policy)
+                # With its text, which no key of ours is, it goes when texts do; a digest stays as long as the record.
+                own = policy if body else bare(policy)
+                self._make.put("submitted", "submitted", talk, ts, header, body=body, policy=own)
             case _:
                 own, summary = policy, record.summary
                 if summary is not None:

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import ConversationClosed, Event, EventData
-from tertulia.protocol.ids import TaskId
-from tertulia.protocol.tool_events import EVENT_TYPES
+from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.protocol.tool_events import EVENT_TYPES, ToolCallEnd
 from tertulia.protocol.usage import Usage
 from tertulia.rollout.headers import Layout, layout_of
 from tertulia.rollout.learned import NO_SCOPE, Learned
@@ -48,11 +48,17 @@ class EventReading:
         event = self._enveloped(row, msgspec.convert(fields, kind))
         if row.seq is not None:
             self._learned.known.last_seq = row.seq
-        if isinstance(event.data, ConversationClosed) and event.conversation_id is not None:
-            self._learned.known.talks[event.conversation_id].closed = True
+        if event.conversation_id is not None:
+            self._note(event.data, event.conversation_id)
         # What it points to may be damaged. Then the event is told all the same, without it.
         whole = row.scope in self._learned.scopes and ("as" not in header or header["as"] in self._learned.names)
         return told(row if whole else replace(row, damaged=True), event, missing)
+
+    def _note(self, data: EventData, conversation: ConversationId) -> None:
+        if isinstance(data, ConversationClosed):
+            self._learned.known.talks[conversation].closed = True
+        elif isinstance(data, ToolCallEnd):
+            self._learned.known.talks[conversation].answered.pop(data.call_id, None)
 
     def _is_missing(self, row: Stored, header: Json, body: Json | None, layout: Layout) -> bool:
         """Whether something is left open that neither the body nor a row referred to has said."""

@@ -63,11 +63,12 @@ INTERNED = {"token_count": ("context_window", "cache_key")}
 """Fields that hardly change within a conversation. They are named once by a row of their own."""
 
 SKELETON: tuple[str, ...] = (
-    "session", "talk", "scope", "agreed",
+    "session", "talk", "scope", "agreed", "submitted",
     "session_configured", "conversation_opened", "conversation_closed", "conversation_close_forced",
     "task_started", "task_complete", "turn_aborted", "error",
 )  # fmt: skip
-"""The types of the rows that are stored under `none`: that something started, ended or failed, and when."""
+"""The types of the rows that are stored under `none`: that something started, ended or failed, and when; and the
+digests of message ids, without which a message that is sent again would run again."""
 
 _NUMBERS = (int, float)  # and whether something is so
 _LISTS = (list, tuple)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from tertulia.protocol.ids import CallId, ConversationId, SessionId
+from tertulia.protocol.items import Item, ToolCall, ToolOutput
 from tertulia.protocol.storage import StoragePolicy
+
+_ANSWERED = 256
 
 
 class KnownTalk(msgspec.Struct):
@@ -19,7 +22,18 @@ class KnownTalk(msgspec.Struct):
     """The tool lists that can be read, by digest: the row, and its time."""
     calls: dict[CallId, int] = msgspec.field(default_factory=dict[CallId, int])
     """The rows of calls without an output, by the id they are read back with."""
+    answered: dict[CallId, int] = msgspec.field(default_factory=dict[CallId, int])
+    """Likewise of the last calls that have one, and of whose end nothing was read."""
     closed: bool = False
+
+    def note(self, item: Item, n: int) -> None:
+        """An item joined its history."""
+        if isinstance(item, ToolCall):
+            self.calls[item.call_id] = n
+        elif isinstance(item, ToolOutput) and (call := self.calls.pop(item.call_id, None)) is not None:
+            self.answered[item.call_id] = call
+            if len(self.answered) > _ANSWERED:
+                del self.answered[next(iter(self.answered))]
 
 
 class Known(msgspec.Struct):

@@ -11,7 +11,7 @@ from tertulia.errors import Busy, Closed, StorageError
 from tertulia.events.clock import Clock
 from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.jobs import Append, Claim, Close, Enforce, Foreman, Job, Sweep
-from tertulia.rollout.store import Done, Row, Stored, Swept, TtlAction, is_beginning
+from tertulia.rollout.store import Done, Row, Stored, Swept, TtlAction, stays_as_header
 
 
 class MemoryRecords:
@@ -136,7 +136,7 @@ class _MemoryKeeper:
         now = self._latest(now)
         due = [row for n, row in self._records.rows.items() if self._records.expires.get(n, now + 1) <= now]
         if action == "delete":
-            kept = [row for row in due if is_beginning(row.kind, row.type)]
+            kept = [row for row in due if stays_as_header(row.kind, row.type)]
             bodies, rows = self._strip(kept), self._drop(row for row in due if row not in kept)
             for row in kept:
                 del self._records.expires[row.n]

@@ -36,6 +36,7 @@ class NamedTalk:
         left = NamedTalk(self.n)
         left.offered, left.scopes = self.offered, self.scopes
         left.recent.calls = bare_calls({call_id: ref.n for call_id, ref in self.recent.calls.items()})
+        left.recent.answered = bare_calls({call_id: ref.n for call_id, ref in self.recent.answered.items()})
         return left
 
     def forget(self, n: int) -> None:

@@ -35,6 +35,7 @@ class Naming:
             talk = self._talks[conversation] = NamedTalk(former.n)
             talk.tools = dict(former.tools)
             talk.recent.calls = bare_calls(former.calls)
+            talk.recent.answered = bare_calls(former.answered)
 
     def session(self, event: Event, ts: float, policy: StoragePolicy) -> None:
         """Name the session and its epoch, before the first event of them."""

@@ -13,7 +13,6 @@ import msgspec
 
 from tertulia.errors import AgentError
 from tertulia.protocol.ids import SessionId
-from tertulia.protocol.items import ToolCall, ToolOutput
 from tertulia.rollout.compact import unpack
 from tertulia.rollout.event_reading import EventReading
 from tertulia.rollout.item_rows import count
@@ -132,11 +131,7 @@ class Reader:
             segment.missing.append(row.n)
             segment.absent.append(len(segment.items) - 1)
         learned.forget_oldest(row.talk)
-        calls = learned.known.talks[learned.talks[row.talk]].calls
-        if isinstance(item, ToolCall):
-            calls[item.call_id] = row.n
-        elif isinstance(item, ToolOutput):
-            calls.pop(item.call_id, None)
+        learned.known.talks[learned.talks[row.talk]].note(item, row.n)
 
     def _finish(self) -> Iterator[Line]:
         segment, self._segment = self._segment, None

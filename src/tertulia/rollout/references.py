@@ -1,7 +1,9 @@
 """An event often says what an item says. Then it is written as a reference to that item's row, and read back from it.
 
-Only events refer, and only to records of their own conversation under the same policy: what erases one text erases
-the other. One exception among records: what is said after it was queued, or after a tool ended with it, is said once.
+Only events refer, and only to records of their own conversation. For a text they do so under the same policy: what
+erases one text erases the other. Which call an event is of is no text, and is said by the call's row under any policy:
+else a call and its end could not be told to belong together where ids are not stored (R3). One exception among records:
+what is said after it was queued, or after a tool ended with it, is said once.
 """
 
 from __future__ import annotations
@@ -44,13 +46,15 @@ class Ref(msgspec.Struct, frozen=True, gc=False):
 class Recent:
     """The items of one conversation that may still be referred to. Bounded; what is forgotten is written again."""
 
-    __slots__ = ("asked", "calls", "ended", "queued", "spoken")
+    __slots__ = ("answered", "asked", "calls", "ended", "queued", "spoken")
 
     def __init__(self) -> None:
         self.spoken: dict[ItemId, Ref] = {}
         """What the model said in the task that runs."""
         self.calls: dict[CallId, Ref] = {}
         """Calls without an output so far."""
+        self.answered: dict[CallId, Ref] = {}
+        """Calls with an output whose end was not told yet."""
         self.ended: dict[ItemId, Ref] = {}
         """Outputs that have not joined the history."""
         self.queued: dict[ItemId, Ref] = {}
@@ -67,9 +71,12 @@ class Recent:
             _keep(self.spoken, item.id, ref)
         elif isinstance(item, ToolCall):
             _keep(self.calls, item.call_id, ref)
+            # An id may be used again: events are of the call that was made last.
+            self.answered.pop(item.call_id, None)
         elif isinstance(item, ToolOutput):
             self.ended.pop(item.id, None)
-            self.calls.pop(item.call_id, None)
+            if (call := self.calls.pop(item.call_id, None)) is not None:
+                _keep(self.answered, item.call_id, call)
 
     def note_waiting(self, ref: Ref) -> None:
         """An item will join the history later."""
@@ -80,6 +87,14 @@ class Recent:
         ref = self.ended.get(item.id) or self.queued.get(item.id)
         return ref if ref is not None and ref.policy == policy and ref.item == item else None
 
+    def call(self, call_id: CallId) -> Ref | None:
+        """The call of that id, as long as its end was not told."""
+        return self.calls.get(call_id) or self.answered.get(call_id)
+
+    def call_over(self, call_id: CallId) -> None:
+        """Its end was told."""
+        self.answered.pop(call_id, None)
+
     def task_over(self) -> None:
         """Nobody will refer any more to what was said in it."""
         self.spoken.clear()
@@ -87,7 +102,8 @@ class Recent:
 
     def forget(self, n: int) -> None:
         """Rows from this one on were never written."""
-        _forget(self.calls, n)
+        for calls in (self.calls, self.answered):
+            _forget(calls, n)
         for refs in (self.spoken, self.ended, self.queued):
             _forget(refs, n)
         if self.asked is not None and self.asked.n >= n:
@@ -128,7 +144,7 @@ def _message(data: AgentMessage | AgentReasoning, recent: Recent, policy: Storag
 
 
 def _call_begin(data: ToolCallBegin, recent: Recent, policy: StoragePolicy) -> _Found:
-    ref = recent.calls.get(data.call_id)
+    ref = recent.call(data.call_id)
     if ref is None or not isinstance(call := ref.item, ToolCall) or ref.policy != policy or call.name != data.name:
         return _call_of(data, recent, policy)
     try:
@@ -141,7 +157,7 @@ def _call_begin(data: ToolCallBegin, recent: Recent, policy: StoragePolicy) -> _
 
 def _call_end(data: ToolCallEnd, recent: Recent, policy: StoragePolicy) -> _Found:
     header, covered = _call_of(data, recent, policy)
-    call = recent.calls.get(data.call_id)
+    call = recent.call(data.call_id)
     if call is not None and isinstance(call.item, ToolCall) and call.policy == policy and call.item.name == data.name:
         covered = (*covered, "name")
     # The one that ended last is nearly always the one: no need for another table.
@@ -173,8 +189,8 @@ def _started(data: TaskStarted, recent: Recent, policy: StoragePolicy) -> _Found
 
 
 def _call_of(data: EventData, recent: Recent, policy: StoragePolicy) -> _Found:
-    ref = recent.calls.get(getattr(data, "call_id", _NO_CALL))
-    return _NOTHING if ref is None or ref.policy != policy else ({"call": ref.n}, ("call_id",))
+    ref = recent.call(getattr(data, "call_id", _NO_CALL))
+    return _NOTHING if ref is None else ({"call": ref.n}, ("call_id",))
 
 
 _FINDERS: Mapping[type[EventData], Callable[[Any, Recent, StoragePolicy], _Found]] = {

@@ -69,12 +69,16 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     """The header could not be trusted (both are empty then), or the body (it is None then)."""
 
 
-def is_beginning(kind: str, type: str) -> bool:
-    """Whether a record says how a session or a conversation began: without its header nobody could go on with it."""
-    return kind == "agreed" or type in BEGINNINGS
+def stays_as_header(kind: str, type: str) -> bool:
+    """Whether the header of a record outlives its text wherever records are deleted whole.
+
+    Without the beginning of a session or a conversation it could not be gone on with; without the end of a task its
+    message, sent again under the same id, would run again.
+    """
+    return kind == "agreed" or type in LASTING
 
 
-BEGINNINGS = ("session_configured", "conversation_opened")
+LASTING = ("session_configured", "conversation_opened", "task_complete", "turn_aborted")
 
 
 class Swept(msgspec.Struct, frozen=True):

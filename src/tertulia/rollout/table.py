@@ -15,7 +15,7 @@ from zlib import crc32
 from tertulia.errors import StorageError
 from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.database import MAX_BODY_BYTES, MAX_HEADER_BYTES, transaction
-from tertulia.rollout.store import BEGINNINGS, Row, Stored, Swept, TtlAction
+from tertulia.rollout.store import LASTING, Row, Stored, Swept, TtlAction
 
 _CELLS = "(?,?,?,?,?,?,?,?,?,?,?,?)"
 _INSERTS = [f"INSERT INTO record VALUES {','.join([_CELLS] * rows)}" for rows in range(1, 9)]
@@ -54,7 +54,7 @@ _EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
 
 _ERASE_BODY = "UPDATE record SET body = NULL, body_crc = NULL WHERE body_crc IS NOT NULL AND "
 _OF_TALK = "(talk = ?1 OR n = ?1)"
-_IS_BEGINNING = f"(kind = 'agreed' OR type IN {BEGINNINGS})"
+_STAYS_AS_HEADER = f"(kind = 'agreed' OR type IN {LASTING})"
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> int:
@@ -159,7 +159,7 @@ def expire(connection: sqlite3.Connection, now: float, action: TtlAction) -> Swe
     if action == "headers_only":
         bodies = connection.execute(_ERASE_BODY + "expires <= ?", (now,)).rowcount
         return Swept(bodies=bodies, next_due=next_due(connection, action))
-    rows = connection.execute(f"DELETE FROM record WHERE expires <= ? AND NOT {_IS_BEGINNING}", (now,)).rowcount
+    rows = connection.execute(f"DELETE FROM record WHERE expires <= ? AND NOT {_STAYS_AS_HEADER}", (now,)).rowcount
     bodies = connection.execute(_ERASE_BODY + "expires <= ?", (now,)).rowcount
     connection.execute("UPDATE record SET expires = NULL WHERE expires <= ?", (now,))
     return Swept(bodies=bodies, rows=rows, next_due=next_due(connection, action))
@@ -167,7 +167,7 @@ def expire(connection: sqlite3.Connection, now: float, action: TtlAction) -> Swe
 
 def expired(connection: sqlite3.Connection, now: float, action: TtlAction) -> Swept:
     """What `expire` would take away, and nothing taken."""
-    whole = "FALSE" if action == "headers_only" else f"NOT {_IS_BEGINNING}"
+    whole = "FALSE" if action == "headers_only" else f"NOT {_STAYS_AS_HEADER}"
     count = f"SELECT count(*) FILTER (WHERE {whole}), count(body_crc) FILTER (WHERE NOT {whole}) FROM record"
     rows, bodies = connection.execute(f"{count} WHERE expires <= ?", (now,)).fetchone()
     return Swept(bodies=bodies, rows=rows)

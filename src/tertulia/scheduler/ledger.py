@@ -1,7 +1,7 @@
 """What was submitted lately, by message id and by task id, so that nothing runs twice and nothing is lost.
 
-Bounded: of the answered ones only the newest are kept. Those that still wait are never forgotten; how many there
-are is for the queue to bound.
+Bounded: of the answered ones only the newest are kept whole. Those that still wait are never forgotten; how many there
+are is for the queue to bound. Of an older one that had a message id it stays known how it ended: it must not run again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 
 from tertulia.protocol.ids import ConversationId, TaskId
-from tertulia.scheduler.plan import Chain
+from tertulia.scheduler.plan import Chain, answered_chain
+from tertulia.scheduler.reply import Reply, without_text
 
 _KEPT = 1_000
 _KEPT_CHARACTERS = 64 * 1024 * 1024
@@ -19,12 +20,14 @@ _KEPT_CHARACTERS = 64 * 1024 * 1024
 class Ledger:
     """Recent submissions."""
 
-    __slots__ = ("_answered", "_by_message", "_by_task", "_characters", "_kept")
+    __slots__ = ("_answered", "_by_message", "_by_task", "_characters", "_ended", "_kept")
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._by_task: dict[TaskId, Chain] = {}
         self._by_message: dict[tuple[ConversationId, str], Chain] = {}
         self._answered: deque[Chain] = deque()
+        self._ended: dict[tuple[ConversationId, str], Reply] = {}
+        """The answers, without their texts, of those that made way."""
         self._characters = 0
         self._kept = kept
 
@@ -40,7 +43,10 @@ class Ledger:
 
     def by_message(self, conversation_id: ConversationId, message: str) -> Chain | None:
         """The submission whose message id has this key."""
-        return self._by_message.get((conversation_id, message))
+        chain = self._by_message.get((conversation_id, message))
+        if chain is None and (reply := self._ended.get((conversation_id, message))) is not None:
+            chain = answered_chain(conversation_id, message, reply)
+        return chain
 
     def by_task(self, task_id: TaskId) -> Chain | None:
         """The submission whose first task this is."""
@@ -55,7 +61,10 @@ class Ledger:
             self._characters -= _length(oldest)
             del self._by_task[oldest.task_id]
             if oldest.message is not None:
-                del self._by_message[oldest.conversation_id, oldest.message]
+                key = (oldest.conversation_id, oldest.message)
+                del self._by_message[key]
+                if not oldest.answer.cancelled():
+                    self._ended[key] = without_text(oldest.answer.result())
 
 
 def _length(chain: Chain) -> int:

@@ -151,6 +151,15 @@ class Chain:
             self.answer.set_result(reply)
 
 
+def answered_chain(conversation_id: ConversationId, message: str | None, reply: Reply) -> Chain:
+    """A chain of the past, for a client who asks again under the same message id."""
+    chain = Chain(TaskPlan(conversation_id, "user", task_id=reply.task_id), 0.0, message)
+    chain.trace_id = reply.trace_id
+    chain.frames.clear()
+    chain.finish(reply)
+    return chain
+
+
 class House(Protocol):
     """What the scheduler needs of the session: its conversations."""
 

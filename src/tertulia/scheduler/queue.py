@@ -55,7 +55,7 @@ class Scheduler:
         self, plan: TaskPlan, *, message_id: str | None = None, if_busy: Literal["wait", "fail"] = "wait"
     ) -> Chain:
         """Queue a chain that starts with this plan, or give back the one that already has this message id."""
-        message = message_key(message_id)
+        message = None if message_id is None else message_key(message_id, self._bus.session_id)
         if message is not None:
             known = self.ledger.by_message(plan.conversation_id, message)
             if known is not None:
@@ -210,6 +210,7 @@ class Scheduler:
     def _drop(self, chain: Chain, reason: AbortReason) -> None:
         """A chain that never ran: its task has a terminal event and its message an answer all the same."""
         plan = chain.frames.pop().plan
+        self._runner.note_submission(chain, plan)
         sub_id = plan.sub_id or f"conv/{plan.task_id}"
         self._bus.publish(TurnAborted(reason), Scope(sub_id, plan.conversation_id, plan.task_id, chain.trace_id))
         self._nursery.start(self._answer(chain, TaskEnd("aborted", reason=reason)), "answer")

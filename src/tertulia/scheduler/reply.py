@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.protocol.ids import TaskId
 from tertulia.protocol.usage import Usage
 
+NOT_STORED = "not_stored"
+"""The code of an answer that was given, and whose text cannot be given again."""
 Status = Literal["completed", "failed", "interrupted"]
 
 
@@ -36,3 +39,11 @@ class Reply(msgspec.Struct, frozen=True):
     error: Failure | None = None
     last_seq: int = 0
     """The last event of the chain; whoever orders answers after events waits for it."""
+
+
+def without_text(reply: Reply) -> Reply:
+    """How it ended, for a message that is sent again when its text is not there any more. One without a text stays."""
+    if reply.text is None:
+        return reply
+    message = f"this message was answered before ({reply.status}); the text of the answer is not stored"
+    return replace(reply, text=None, error=reply.error or Failure(NOT_STORED, message))

@@ -122,6 +122,12 @@ class Runner:
         await self._around.bus.flush()
         return end
 
+    def note_submission(self, chain: Chain, plan: TaskPlan) -> None:
+        """Write down under which message id a task runs, or ends without having run: it is answered once."""
+        talk = self._house.peek(plan.conversation_id)
+        if chain.message is not None and plan.kind == "user" and talk is not None:
+            talk.note(Submitted(talk.id, plan.task_id, chain.trace_id, chain.message))
+
     def _open(self, chain: Chain, frame: Frame, talk: Talk, handle: TaskHandle) -> Floor:
         plan = frame.plan
         sub_id = plan.sub_id or f"conv/{plan.task_id}"
@@ -142,8 +148,7 @@ class Runner:
         self._registry.add(
             AgentTask(plan.task_id, talk.id, weakref.ref(talk), sub_id, plan.kind, handle, started_at, chain.members)
         )
-        if chain.message is not None and plan.kind == "user":
-            talk.note(Submitted(talk.id, plan.task_id, chain.trace_id, chain.message))
+        self.note_submission(chain, plan)
         floor.say(plan.input)
         preview = plan.input[-1].text[:_PREVIEW] if plan.input else None
         floor.publish(TaskStarted(plan.kind, preview))

@@ -7,6 +7,7 @@ have, and what is not stored there is not stored here either.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from tertulia.session.conversations import ROOT
 from tertulia.session.environment import Environment
 from tertulia.session.recollection import PastTalk, Piece, Recollection, first_items
 from tertulia.session.recording import new_record
+from tertulia.session.restoring import mended
 from tertulia.session.settings import Settings
 from tertulia.version import __version__
 
@@ -71,15 +73,25 @@ def _find(past: Recollection, session_id: str, conversation_id: str) -> PastTalk
 
 
 def _up_to(talk: PastTalk, at: ItemId | int | None) -> list[Piece]:
-    store = HistoryStore(HistoryLimits())
+    pieces = talk.pieces
     try:
-        for piece in talk.pieces:
-            store.append(piece.items, pinned=piece.pinned)
+        store = _laid(pieces)
     except Internal:
-        raise StorageError(
-            f"records of conversation {talk.id} are lost; resume the session, which mends it, and fork it then"
-        ) from None
-    return first_items(store.fork(at).item_count, talk.pieces)
+        if not talk.may_expire:
+            raise StorageError(
+                f"records of conversation {talk.id} are lost; resume the session, which mends it, and fork it then"
+            ) from None
+        # They have expired whole: what is left is made whole, as it is when the session is resumed.
+        pieces = mended(pieces)
+        store = _laid(pieces)
+    return first_items(store.fork(at).item_count, pieces)
+
+
+def _laid(pieces: Iterable[Piece]) -> HistoryStore:
+    store = HistoryStore(HistoryLimits())
+    for piece in pieces:
+        store.append(piece.items, pinned=piece.pinned)
+    return store
 
 
 class _Then:

@@ -12,7 +12,7 @@ from tertulia.errors import AgentError, Closed, InvalidParams, MethodNotFound
 from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.narrowing import Narrowed, narrow
 from tertulia.protocol import inputs as i
-from tertulia.protocol.records import Submitted, message_key
+from tertulia.protocol.records import Submitted
 from tertulia.scheduler.reply import Reply
 from tertulia.session import agent_answers as g
 from tertulia.session import answers as a
@@ -101,8 +101,9 @@ async def _message(host: Host, session: Session, asked: i.Message) -> Any:
         # Counts as one who waits and never gives up, so that others who do cannot stop it.
         chain.waiters += 1
         # Whoever is told a task id may go away: that the task was accepted has to outlive us.
-        talk.note(Submitted(talk.id, chain.task_id, chain.trace_id, message_key(asked.message_id)))
-        await parts.journal.settle()
+        if not chain.answer.done():
+            talk.note(Submitted(talk.id, chain.task_id, chain.trace_id, chain.message))
+            await parts.journal.settle()
         return a.Accepted(chain.task_id)
     reply: Reply = await submission.answer(parts.scheduler, chain)
     return Done(a.message_answer(reply), reply.last_seq)

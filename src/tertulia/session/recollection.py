@@ -17,7 +17,7 @@ from tertulia.protocol.events import Event
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
 from tertulia.protocol.records import Agreed, Drawn, Ended, Forked, Noted, Queued, Record, Rewritten, Said, Submitted
-from tertulia.protocol.storage import StoragePolicy, still_binding
+from tertulia.protocol.storage import StoragePolicy, Ttl, still_binding
 from tertulia.protocol.tool_events import (
     ApprovalRequest,
     ApprovalResolved,
@@ -91,6 +91,12 @@ class PastTalk:
         self.active = 0.0
 
     @property
+    def may_expire(self) -> bool:
+        """Whether records of it may have gone whole, because their time was over."""
+        policies = (self.kept_by, None if self.agreed is None else self.agreed.storage)
+        return any(isinstance(policy, Ttl) for policy in policies)
+
+    @property
     def items(self) -> list[Item]:
         """Everything that was said and is still part of the history."""
         return [item for piece in self.pieces for item in piece.items]
@@ -117,6 +123,8 @@ class PastChain:
         self.error: e.Error | None = None
         self.end: e.TaskComplete | e.TurnAborted | None = None
         """Of the last task of the conversation that the message went to; None while it goes on."""
+        self.text_is_missing = False
+        """Whether that end had a text that was not stored, or is not there any more."""
 
 
 class Recollection:
@@ -131,6 +139,8 @@ class Recollection:
         self.talks: dict[ConversationId, PastTalk] = {}
         """By creation, closed ones too."""
         self.unfinished: dict[TaskId, PastTask] = {}
+        self._ended: set[TaskId] = set()
+        """Tasks with a terminal event: a client that repeats its message may be noted after it."""
         self.chains: dict[str, PastChain] = {}
         """By trace; of messages that had an id."""
         self.damaged = 0
@@ -203,7 +213,8 @@ class Recollection:
 
     def _submit(self, submitted: Submitted, line: Line) -> None:
         scope = Scope("", submitted.conversation_id, submitted.task_id, submitted.trace_id)
-        self.unfinished.setdefault(submitted.task_id, PastTask(scope, line.n))
+        if submitted.task_id not in self._ended:
+            self.unfinished.setdefault(submitted.task_id, PastTask(scope, line.n))
         if submitted.message is not None:
             self.chains.setdefault(submitted.trace_id, PastChain(submitted, line.ts))
 
@@ -218,7 +229,7 @@ class Recollection:
         if event.conversation_id is not None:
             self._hear_of(self._talk(event.conversation_id), event, line)
         if event.trace_id is not None and (chain := self.chains.get(event.trace_id)):
-            _follow(chain, event, line.ts)
+            _follow(chain, event, line)
 
     def _hear_of(self, talk: PastTalk, event: Event, line: Line) -> None:
         scope = Scope(event.sub_id, event.conversation_id, event.task_id, event.trace_id, event.span_id)
@@ -229,6 +240,7 @@ class Recollection:
                 talk.answered.clear()
             case e.TaskComplete() | e.TurnAborted() if event.task_id is not None:
                 self.unfinished.pop(event.task_id, None)
+                self._ended.add(event.task_id)
             case e.ConversationOpened():
                 talk.told = True
             case e.ConversationClosed():
@@ -279,7 +291,7 @@ def _ended_call(talk: PastTalk, event: Event, end: ToolCallEnd, line: Line) -> C
     return next(answered, next(alike, end.call_id))
 
 
-def _follow(chain: PastChain, event: Event, ts: float) -> None:
+def _follow(chain: PastChain, event: Event, line: Line) -> None:
     match event.data:
         case e.TaskStarted():
             chain.end = None
@@ -294,7 +306,8 @@ def _follow(chain: PastChain, event: Event, ts: float) -> None:
     own = event.conversation_id == chain.conversation_id
     if own and isinstance(event.data, e.TaskComplete | e.TurnAborted):
         replaced = isinstance(event.data, e.TurnAborted) and event.data.reason == "replaced"
-        chain.end, chain.ended = None if replaced else event.data, ts
+        chain.end, chain.ended = None if replaced else event.data, line.ts
+        chain.text_is_missing = isinstance(event.data, e.TaskComplete) and bool(line.missing)
 
 
 def first_items(count: int, pieces: Iterable[Piece]) -> list[Piece]:

@@ -14,17 +14,18 @@ from msgspec.structs import replace
 from tertulia.conversation.talk import Talk
 from tertulia.errors import Cancelled
 from tertulia.events.bus import Scope
-from tertulia.protocol.events import AbortReason, TaskComplete, TurnAborted, Warning
+from tertulia.protocol.events import AbortReason, Error, TaskComplete, TurnAborted, Warning
 from tertulia.protocol.ids import CallId, ConversationId, new_item_id
 from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, readable_arguments
+from tertulia.protocol.records import Rewritten, Said
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl, strictest
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING, canonical
-from tertulia.scheduler.plan import Chain, TaskPlan
-from tertulia.scheduler.reply import Failure, Reply, Status
+from tertulia.scheduler.plan import answered_chain
+from tertulia.scheduler.reply import Failure, Reply, Status, without_text
 from tertulia.session.parts import Parts
 from tertulia.session.recollection import Begun, PastChain, PastTalk, Recollection
-from tertulia.session.restoring import Restored
+from tertulia.session.restoring import Forgotten, Restored
 from tertulia.tools.dispatch import refusal
 
 INTERRUPTED = "interrupted: the process died before this call was handled"
@@ -37,11 +38,11 @@ _NEVER_ANSWERED = "interrupted: the process died before the other conversation h
 
 def close_what_was_open(parts: Parts, past: Recollection, restored: Sequence[Restored]) -> None:
     """Give every open call its output and every task its end, and say what could not be restored."""
-    talks = {each.talk.id: each.talk for each in restored}
+    talks = {each.talk.id: each for each in restored}
     for old in sorted(past.talks.values(), key=partial(_innermost, past), reverse=True):
-        talk = talks.get(old.id)
-        if talk is not None:
-            _close_calls(parts, old, talk, past.without_end(old))
+        back = talks.get(old.id)
+        if back is not None:
+            _close_calls(parts, old, back, past.without_end(old))
         _end_tasks(parts, past, old.id)
     for each in restored:
         _tell(parts, past.talks[each.talk.id], each)
@@ -50,7 +51,7 @@ def close_what_was_open(parts: Parts, past: Recollection, restored: Sequence[Res
         parts.bus.publish(Warning(message, "record_damaged"))
     for chain in past.chains.values():
         if (reply := _reply(chain)) is not None and chain.conversation_id in talks:
-            parts.scheduler.ledger.note(_answered(chain, reply))
+            parts.scheduler.ledger.note(answered_chain(chain.conversation_id, chain.message, reply))
 
 
 # ── open calls ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -62,10 +63,14 @@ def _innermost(past: Recollection, talk: PastTalk) -> int:
     return max(*tasks, *(begun.n for begun in talk.begun.values()), 0, 0)
 
 
-def _close_calls(parts: Parts, old: PastTalk, talk: Talk, endless: Mapping[CallId, Begun]) -> None:
-    calls = talk.history.open_call_items()
+def _close_calls(parts: Parts, old: PastTalk, back: Restored, endless: Mapping[CallId, Begun]) -> None:
+    talk, forgotten = back.talk, back.forgotten
+    calls = talk.history.open_call_items() if forgotten is None else forgotten.open_calls
     outputs = [_output(call, old, talk.storage, parts.clock.now()) for call in calls]
-    talk.say(outputs)
+    if forgotten is None:
+        talk.say(outputs)
+    else:
+        _begin_anew(talk, forgotten, outputs)
     for call, output in zip(calls, outputs, strict=True):
         begun = old.begun.get(call.call_id)
         if begun is None and call.call_id in old.ended:
@@ -80,6 +85,21 @@ def _close_calls(parts: Parts, old: PastTalk, talk: Talk, endless: Mapping[CallI
     if any(canonical(each.name) in INTERRUPTING for each in (*calls, *lost.values())):
         message = f"the chain in which conversation {talk.id} waited was dropped: the process died"
         parts.bus.publish(Warning(message, "chain_dropped"), Scope("", talk.id))
+
+
+def _begin_anew(talk: Talk, forgotten: Forgotten, outputs: Sequence[ToolOutput]) -> None:
+    """Write down what the history does not know: the outputs of its last calls, and that it begins anew.
+
+    Whoever reads the record later, to resume or to fork, must count the same items as this life does.
+    """
+    segments = forgotten.segments
+    if outputs:
+        talk.note(Said(talk.id, tuple(outputs)))
+        segments += 1
+    if segments > len(forgotten.seeds):
+        talk.note(Rewritten(talk.id, forgotten.seeds, segments, len(forgotten.seeds), None, segments))
+    if forgotten.said:
+        talk.note(Said(talk.id, forgotten.said))
 
 
 def _end_what_is_not_open(parts: Parts, lost: Mapping[CallId, Begun], talk: Talk) -> None:
@@ -158,14 +178,14 @@ def _reply(chain: PastChain) -> Reply | None:
     """The answer that the message got; None where it got none, and may be sent again."""
     match chain.end:
         case TaskComplete(status=status, last_assistant_message=text):
-            error = Failure(chain.error.code, chain.error.message) if status == "failed" and chain.error else None
+            error = _failure(chain.error) if status == "failed" and chain.error else None
         case TurnAborted(reason=reason) if reason != "crash":
             status, text = _STATUS.get(reason, "interrupted"), None
             error = Failure(reason, f"the task was ended ({reason})") if status == "failed" else None
         case _:
             return None
-    return Reply(
-        text=text,
+    reply = Reply(
+        text="" if chain.text_is_missing else text,
         status=status,
         usage=chain.usage,
         tool_calls=chain.tool_calls,
@@ -174,12 +194,8 @@ def _reply(chain: PastChain) -> Reply | None:
         trace_id=chain.trace_id,
         error=error,
     )
+    return without_text(reply) if chain.text_is_missing else reply
 
 
-def _answered(past: PastChain, reply: Reply) -> Chain:
-    plan = TaskPlan(past.conversation_id, "user", task_id=past.task_id)
-    chain = Chain(plan, past.started, past.message)
-    chain.trace_id = past.trace_id
-    chain.frames.clear()
-    chain.finish(reply)
-    return chain
+def _failure(error: Error) -> Failure:
+    return Failure(error.code, error.message or f"the task failed ({error.code}); what it said is not stored")

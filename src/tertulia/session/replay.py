@@ -122,14 +122,21 @@ def _differing(asked: Asked, again: Asked) -> list[str]:
 def _gaps(line: Line, asked: Asked, talk: PastTalk, damaged: int) -> list[str]:
     """Why it could not have come out the same."""
     missing = sum(len(piece.missing) for piece in talk.pieces)
+    expired = _expired(asked, talk)
     gaps = {
         "the instructions are not stored": talk.agreed is None or not talk.agreed.terms,
         "the list of tools is not stored": bool(line.missing),
         f"{missing} texts are not stored": missing > 0,
+        f"{expired} items have expired": expired > 0,
         "secrets were redacted": _is_redacted(talk.pieces) or _REDACTED in asked.tools_json,
         f"{damaged + len(line.damaged)} records are damaged": damaged + len(line.damaged) > 0,
     }
     return [reason for reason, holds in gaps.items() if holds]
+
+
+def _expired(asked: Asked, talk: PastTalk) -> int:
+    """How many items of the request are gone whole, where its policy lets them go (`ttl_action = "delete"`)."""
+    return max(0, asked.items - len(talk.items)) if talk.may_expire else 0
 
 
 def _is_redacted(pieces: Sequence[Piece]) -> bool:

@@ -5,7 +5,8 @@ Makes talks and nothing else: who finds them, and what is said about them, is de
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -22,16 +23,29 @@ from tertulia.history.store import HistoryStore
 from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import Narrowed, meet
 from tertulia.prompt.seeds import not_stored_message, seeds
-from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.items import Item
+from tertulia.protocol.ids import CallId, ConversationId
+from tertulia.protocol.items import Item, ToolCall, ToolOutput
 from tertulia.protocol.records import MCP_PINS
 from tertulia.protocol.storage import Full
 from tertulia.session.agreements import Agreement, agreed, read_agreement, with_rights_of
 from tertulia.session.notary import Notary
 from tertulia.session.pins import FormerPins
-from tertulia.session.recollection import PastTalk, Recollection
+from tertulia.session.recollection import PastTalk, Piece, Recollection
 
 _DAMAGED = "the record of this call's result is damaged"
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """What a record holds of a history of which no text was stored, and which begins anew (R3)."""
+
+    open_calls: tuple[ToolCall, ...]
+    """Calls of the record without an output: each gets one there, though no model will see it."""
+    seeds: tuple[int, ...]
+    """The places of the segments that are said again."""
+    segments: int
+    """How many there are."""
+    said: tuple[Item, ...]
+    """What stands for all of it."""
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -41,6 +55,7 @@ class Restored(msgspec.Struct, frozen=True):
     narrowed: tuple[Narrowed, ...] = ()
     missing: int = 0
     """How many of its texts are not there."""
+    forgotten: Forgotten | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -72,7 +87,7 @@ class Restorer:
         talk.parent_id, talk.depth, talk.place = agreement.parent_id, agreement.depth, self._places[old.id]
         talk.title = agreement.title
         talk.last_active = old.active
-        talk.history, missing = _history(old, terms)
+        talk.history, missing, forgotten = _history(old, terms)
         talk.history.kept_by = old.kept_by
         talk.put_back(old.queued.values())
         now = agreed(talk, agreement.narrowed)
@@ -82,7 +97,7 @@ class Restorer:
         elif (lasting := with_rights_of(old.agreed, now)) != old.agreed:
             # Less is stored than before, or another model answers. What else this life may not do, the next one may.
             talk.note(lasting)
-        return Restored(talk, agreement.narrowed, missing, warnings)
+        return Restored(talk, agreement.narrowed, missing, forgotten, warnings)
 
     def _terms(self, old: PastTalk, agreement: Agreement) -> tuple[Terms, tuple[str, ...]]:
         default = self._notary.default
@@ -122,16 +137,16 @@ def _bond(old: PastTalk, revision: int) -> Bond | None:
     return None if noted is None else bond_from(noted.value, revision)
 
 
-def _history(old: PastTalk, terms: Terms) -> tuple[HistoryStore, int]:
-    """What was said, and how much of it is not there."""
+def _history(old: PastTalk, terms: Terms) -> tuple[HistoryStore, int, Forgotten | None]:
+    """What was said, how much of it is not there, and what is known where none of it is."""
     limits = history_limits(terms.rights)
     missing = sum(len(piece.missing) for piece in old.pieces)
     fresh = seeds(terms.context.user_instructions, terms.cwd, terms.rights)
     if not _anything_stored(old):
         store = HistoryStore(limits, fresh)
-        if old.tasks:
-            store.append([not_stored_message()])
-        return store, missing or old.tasks
+        said = (not_stored_message(),) if old.tasks else ()
+        store.append(said)
+        return store, missing or old.tasks, _forgotten(old, said)
     begun = [piece.items for piece in old.pieces if piece.seed and not piece.missing]
     rest = [piece for piece in old.pieces if not piece.seed]
     first = begun[0] if begun else fresh
@@ -142,10 +157,31 @@ def _history(old: PastTalk, terms: Terms) -> tuple[HistoryStore, int]:
     except Internal:
         # Records are missing: what is left is made whole, in the order in which it was said.
         store = HistoryStore(limits, first)
-        items: list[Item] = [item for piece in rest for item in piece.items]
-        for turn in turns(mend(items, _DAMAGED)):
-            store.append(turn)
-    return store, missing
+        for piece in mended(rest):
+            store.append(piece.items)
+    return store, missing, None
+
+
+def _forgotten(old: PastTalk, said: tuple[Item, ...]) -> Forgotten:
+    open_calls: dict[CallId, ToolCall] = {}
+    for item in old.items:
+        if isinstance(item, ToolCall):
+            open_calls[item.call_id] = item
+        elif isinstance(item, ToolOutput):
+            open_calls.pop(item.call_id, None)
+    again = tuple(at for at, piece in enumerate(old.pieces) if piece.seed)
+    return Forgotten(tuple(open_calls.values()), again, len(old.pieces), said)
+
+
+def mended(pieces: Sequence[Piece]) -> list[Piece]:
+    """The same, each call with one output; every turn as old as the oldest that is in it."""
+    said = {item.id: (piece.ts, at in piece.missing) for piece in pieces for at, item in enumerate(piece.items)}
+    whole: list[Piece] = []
+    for turn in turns(mend([item for piece in pieces for item in piece.items], _DAMAGED)):
+        known = [said.get(item.id, (math.inf, False)) for item in turn]
+        missing = tuple(at for at, (_, is_missing) in enumerate(known) if is_missing)
+        whole.append(Piece(tuple(turn), missing=missing, ts=min(ts for ts, _ in known)))
+    return whole
 
 
 def _anything_stored(old: PastTalk) -> bool:

@@ -1,0 +1,153 @@
+"""A life in a storm: it begins or resumes a session, does everything that leaves records, and may be killed anywhere.
+
+What it was told stands in FOLDER/told, what its tools did in FOLDER/effects; both lie outside of the session's home.
+Every text has a CANARY in it: messages, message ids, arguments, outputs, answers, titles and instructions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import tertulia
+from tertulia.errors import StorageError
+from tertulia.events.clock import SystemClock
+from tertulia.protocol.storage import StoragePolicy
+from tertulia.rollout.recorder import Recorder
+from tertulia.rollout.retention import Retention
+from tertulia.session.sweeping import Sweeper
+from tertulia.testing import Asked, ScriptedModel, call, say
+from tests.durability.reference import Notes
+
+CANARY = "CANARY"
+POLICIES: dict[str, StoragePolicy] = {
+    "full": tertulia.Full(),
+    "headers_only": tertulia.HeadersOnly(),
+    "none": tertulia.NoStorage(),
+    "ttl": tertulia.Ttl(0.2),
+    "mixed": tertulia.Full(),
+    "mixed_ttl": tertulia.Ttl(0.2),
+}
+"""Those of the root; where they are mixed, its children keep headers only."""
+ACTS = ("act", "two", "tell", "make", "run", "fork", "plain", "two", "tell", "close")
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """What was written whole: the last line of one who was killed may be cut."""
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
+
+
+def respond(asked: Asked) -> Any:
+    """The model: it answers what it was asked last, in every life alike."""
+    words = asked.last_input.split(" ")
+    match words[0]:
+        case "act":
+            return call("act", {"what": asked.last_input})
+        case "two":
+            return say(f"{CANARY} two", call("act", {"what": f"{asked.last_input} a"}), call("act", {"what": "b"}))
+        case "tell":
+            return call("conv_send", {"conversation_id": words[1], "text": f"act {CANARY} told {words[2]}"})
+        case "make":
+            return call("conv_create", {"user_instruction": f"act {CANARY} {words[1]}", "title": CANARY})
+        case "run":
+            return call("shell", {"command": ["sh", "-c", f"echo {CANARY}"]})
+        case _:
+            return f"{CANARY} answer to {asked.last_input[:40]}"
+
+
+class StormLife:
+    """One process's part of a session's life."""
+
+    def __init__(self, folder: Path, policy: str) -> None:
+        self.folder = folder
+        self._policy = policy
+        self.told = Notes(folder / "told")
+        self._effects = Notes(folder / "effects")
+        self.model = ScriptedModel([respond], repeat=True)
+
+    def tell(self, **what: Any) -> None:
+        self.told.add(json.dumps(what))
+
+    def settings(self) -> tertulia.Settings:
+        @tertulia.tool
+        def act(what: str) -> str:
+            """Have an effect that cannot be taken back, in a thread."""
+            self._effects.add(json.dumps({"did": what}))
+            return f"{CANARY} did {what}"
+
+        return tertulia.Settings(
+            model=self.model,
+            tools=[act],
+            sandbox="danger-full-access",
+            approval_policy="never",
+            storage_policy=POLICIES[self._policy],
+            retention={"ttl_action": "delete" if self._policy == "ttl" else "headers_only"},
+        )
+
+    def child_terms(self) -> dict[str, Any]:
+        strict = {"storage_policy": tertulia.HeadersOnly()} if self._policy.startswith("mixed") else {}
+        return {"title": CANARY, "user_instructions": f"{CANARY} be brief", **strict}
+
+    async def say(self, there: tertulia.Conversation, text: str) -> None:
+        """Under a message id of its own, which is told before: whoever sends it again finds it."""
+        key = f"{CANARY} {text}"
+        self.tell(sent=text, key=key, conversation=there.id)
+        reply = await there.message(text, message_id=key)
+        self.tell(replied=key, conversation=there.id, text=reply.text, status=reply.status, task=reply.task_id)
+        again = await there.message(text, message_id=key)
+        assert again.task_id == reply.task_id
+
+    async def sweep(self, session: tertulia.Session) -> None:
+        journal = session.parts.journal
+        assert isinstance(journal, Recorder)
+        action = "delete" if self._policy == "ttl" else "headers_only"
+        await Sweeper(journal.store, Retention(ttl_action=action), SystemClock(), list).sweep()
+
+    async def listen(self, session: tertulia.Session) -> None:
+        async for event in session.events(after=0):
+            if event.seq is not None:
+                self.tell(seq=event.seq, epoch=event.epoch, type=event.type, task=event.task_id)
+
+    async def step(self, session: tertulia.Session, name: str, number: str) -> None:
+        others = session.conversations()[1:]
+        there = random.choice(session.conversations()) if name in ("act", "two", "plain") else session.root
+        match name:
+            case "tell" if others:
+                await self.say(session.root, f"tell {others[0].id} {number}")
+            case "fork":
+                fork = await session.root.fork()
+                await self.say(fork, f"two {CANARY} {number}")
+            case "close" if len(others) > 2:
+                await others[-1].close()
+            case "close" | "tell":
+                await self.sweep(session)
+            case _:
+                await self.say(there, f"{name} {CANARY} {number}")
+
+    async def live(self, seed: int) -> None:
+        """Begin or go on, then do things in an order of its own."""
+        random.seed(seed)
+        begun = next((line["session"] for line in lines_of(self.folder / "told") if "session" in line), None)
+        settings = self.settings()
+        entered = tertulia.Session.start(settings) if begun is None else tertulia.Session.resume(begun, settings)
+        async with entered as session:
+            if begun is None:
+                self.tell(session=session.id)
+            listening = asyncio.ensure_future(self.listen(session))
+            if len(session.conversations()) < 2:
+                await session.open(**self.child_terms())
+            for at, name in enumerate(random.sample(ACTS, len(ACTS))):
+                await self.step(session, name, f"{seed}-{at}")
+            await self.sweep(session)
+        await listening
+
+
+async def live(folder: Path, policy: str, seed: int) -> None:
+    """As a program's work; what the disk refuses is not this test's matter."""
+    try:
+        await StormLife(folder, policy).live(seed)
+    except StorageError as error:
+        raise AssertionError(error.message) from error
