@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import InvalidParams
+from tertulia.errors import Closed, InvalidParams
+from tertulia.protocol.records import message_key
+from tertulia.scheduler.plan import TaskPlan
 from tertulia.session.shutdown import close_seconds
 from tertulia.testing import ScriptedModel, assert_order, call, check_invariants, say
 from tests.session.staging import Ask, Disk, stage, ticks
@@ -298,3 +300,43 @@ async def test_a_close_without_any_time_is_a_close() -> None:
         assert (await made.close(timeout=0)).closed
         assert (await running).status == "interrupted"
     check_invariants(on.events.seen)
+
+
+# ---- the moment in which closing begins
+
+
+async def test_a_message_that_comes_after_close_began_is_refused_and_never_interrupted() -> None:
+    """R3, FINDINGS (queue.py:49): at every turn of the loop while the session closes; nothing of it is left."""
+    for late in range(6):
+        async with stage("before", "never") as on:
+            await on.root.message("hi")
+            closing = asyncio.ensure_future(on.session.close())
+            await ticks(1)
+            assert on.session.closed
+            await ticks(late)
+            with pytest.raises(Closed):
+                await on.root.message("late", message_id="late")
+            assert on.parts.scheduler.queued() == []
+            assert on.parts.scheduler.ledger.by_message(on.root.id, message_key("late", on.session.id)) is None
+            await closing
+            assert "turn_aborted" not in on.events.types()
+
+
+async def test_a_message_that_was_taken_before_close_began_has_its_answer() -> None:
+    """R3: in the same turn of the loop, one before and one after."""
+    async with stage(say("half", gate=asyncio.Event())) as on:
+        taken = on.begin(on.root.message("taken"))
+        closing = on.begin(on.session.close())
+        refused = on.begin(on.root.message("refused"))
+        assert (await taken).status == "interrupted"
+        with pytest.raises(Closed):
+            await refused
+        await closing
+
+
+async def test_the_scheduler_itself_refuses_from_that_moment() -> None:
+    async with stage("never") as on:
+        plan = TaskPlan(on.root.id, "user")
+        on.parts.scheduler.refuse_more()
+        with pytest.raises(Closed, match="closing"):
+            on.parts.scheduler.submit(plan)

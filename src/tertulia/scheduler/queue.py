@@ -128,9 +128,13 @@ class Scheduler:
         if chain is not None and position is not None:
             self._forsake(chain, position)
 
+    def refuse_more(self) -> None:
+        """Take nothing more: what comes from now on is refused with `Closed`. What was taken waits or runs."""
+        self._closing = True
+
     async def close(self, timeout_s: float) -> bool:
         """Stop everything and take nothing more; whether a task had to be abandoned. Idempotent."""
-        self._closing = True
+        self.refuse_more()
         while self._ready:
             self._drop(self._ready.popleft(), "shutdown")
         chain, driver = self.current, self._driver

@@ -28,7 +28,7 @@ from tertulia.session.parts import Parts
 from tertulia.session.recording import recall, redactor_of
 from tertulia.session.servers import Basement
 from tertulia.session.settings import Settings, current_environment
-from tertulia.session.shutdown import close_seconds, close_session
+from tertulia.session.shutdown import close_seconds, close_session, refuse_more
 from tertulia.session.sweeping import sweep_before_serving
 
 
@@ -206,6 +206,9 @@ class Session:
         seconds = close_seconds(self._settings, timeout)
         already = self._closed is not None
         if self._closed is None:
+            if self._parts is not None:
+                # Before anything is waited for: a message that came a moment later would be taken, and interrupted.
+                refuse_more(self._parts)
             # A coroutine of its own: whoever gives up waiting, a tool of this session perhaps, does not stop it.
             self._closed = self._closer.start(self._shut(seconds), "close the session")
         forced = await asyncio.shield(self._closed)

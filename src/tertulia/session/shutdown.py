@@ -70,10 +70,16 @@ async def _close(parts: Parts, talk: Talk, last: TaskHandle | None) -> ClosedAns
     return ClosedAnswer(closed=True, already_closed=False, forced=forced)
 
 
+def refuse_more(parts: Parts) -> None:
+    """From now on the session is closed for everybody: nothing is taken that closing it would only interrupt."""
+    parts.conversations.closed = True
+    parts.scheduler.refuse_more()
+
+
 async def close_session(parts: Parts, seconds: float) -> bool:
     """Stop everything in order, within the timeout and a little; whether something had to be abandoned."""
     until = parts.clock.monotonic() + seconds
-    parts.conversations.closed = True
+    refuse_more(parts)
     parts.workshop.desk.close()
     try:
         async with asyncio.timeout(seconds + _LAST_GRACE_S):
