@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
 from tertulia.apps import session_replay
+from tertulia.protocol.storage import Full
+from tertulia.rollout.database import connect_owner
+from tertulia.rollout.head import Head
+from tertulia.rollout.store import Row
+from tertulia.rollout.table import insert
 from tests.apps.keeping import DELEGATING, held, home, talk
 from tests.apps.running import Shell
 
@@ -143,3 +150,69 @@ def test_where_nobody_was_asked_there_is_nothing_to_prove(shell: Shell) -> None:
     talk(shell)
     shell.run("sessions", "fork", "--last")
     assert "there is no prompt" in shell.run("sessions", "replay", "--last", "--verify").out
+
+
+def by_hand(shell: Shell, session_id: str, statement: str) -> None:
+    """What somebody with an editor of databases does."""
+    with closing(sqlite3.connect(home(shell) / "sessions" / f"{session_id}.db", isolation_level=None)) as connection:
+        connection.execute(statement)
+
+
+_LAST_MESSAGE = "(SELECT max(n) FROM record WHERE kind = 'said' AND type = 'user')"
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (f"n >= {_LAST_MESSAGE}", "records are missing at the end: "),
+        ("n = (SELECT max(n) FROM record)", "1 record is missing at the end: "),
+        ("kind = 'said' AND type = 'assistant'", "1 record is missing between "),
+        ("n = -2", "the head of the record was removed"),
+    ],
+)
+def test_records_that_were_deleted_are_exit_code_1_and_named(shell: Shell, where: str, said: str) -> None:
+    """R2: from the last message on, the last, one in the middle, and the head itself."""
+    session_id = talk(shell)
+    assert shell.run("sessions", "replay", session_id, "--verify").code == 0
+    by_hand(shell, session_id, f"DELETE FROM record WHERE {where}")
+    for form in ((), ("--json",)):
+        ran = shell.run("sessions", "replay", session_id, "--verify", *form)
+        assert ran.code == 1
+        assert f"{session_id}.db: " in ran.err
+        assert said in ran.err
+
+
+def test_a_record_of_an_earlier_version_is_said_to_have_no_head(shell: Shell) -> None:
+    """R2: no error, and no proof."""
+    session_id = talk(shell)
+    by_hand(shell, session_id, "DELETE FROM record WHERE n = -2")
+    by_hand(shell, session_id, "PRAGMA user_version = 1")
+    ran = shell.run("sessions", "replay", session_id, "--verify")
+    assert (ran.code, ran.out.splitlines()[-1]) == (
+        0,
+        "This record was made by an earlier version, which wrote no head: its end is not proved.",
+    )
+
+
+def test_what_a_process_wrote_after_its_last_answer_is_not_proved(shell: Shell) -> None:
+    """R2: it died before the head could be written; more may have followed."""
+    session_id = talk(shell)
+    with closing(connect_owner(home(shell) / "sessions" / f"{session_id}.db", durable=False)) as connection:
+        last = connection.execute("SELECT max(n) FROM record").fetchone()[0]
+        insert(connection, [Row(last + 1, "later", "", 0.0, None, 0, 0, b"{}", None, Full())], Head.of(connection))
+    ran = shell.run("sessions", "replay", session_id, "--verify")
+    assert ran.out.splitlines()[-1] == "1 record came after the last answer: that no more followed is not proved."
+
+
+@pytest.mark.parametrize("verb", [("resume",), ("exec", "resume")])
+def test_who_resumes_a_record_with_a_hole_is_told_so(shell: Shell, verb: tuple[str, ...]) -> None:
+    """R2: on standard error, every time; it goes on with what is left, and the next proof still names it."""
+    session_id = talk(shell)
+    by_hand(shell, session_id, "DELETE FROM record WHERE kind = 'said' AND type = 'assistant'")
+    for _ in range(2):
+        ran = shell.run(*verb, session_id)
+        assert ran.code == 0, ran.err
+        assert "1 record of this session is missing; it goes on with what is left" in ran.err
+    assert shell.run("sessions", "replay", session_id, "--verify").code == 1
+    by_hand(shell, session_id, "DELETE FROM record WHERE n = -2")
+    assert "the head of this session's record was removed" in shell.run(*verb, session_id).err

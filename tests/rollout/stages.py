@@ -14,6 +14,7 @@ from tertulia.errors import StorageError
 from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import Full, StoragePolicy
 from tertulia.rollout import table
+from tertulia.rollout.head import Head
 from tertulia.rollout.memory import MemoryReader, MemoryRecords, MemoryStore
 from tertulia.rollout.reader import SqliteReader
 from tertulia.rollout.sqlite import SqliteStore
@@ -110,7 +111,7 @@ class SqliteStage:
             kind or ""
         )
 
-        def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> int:
+        def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> int:
             error = sqlite3.OperationalError(kind)
             error.sqlite_errorcode = code  # type: ignore[attr-defined]
             raise error

@@ -14,6 +14,7 @@ import pytest
 from tertulia.errors import StorageError
 from tertulia.rollout import table
 from tertulia.rollout.files import Ownership, SessionFiles, session_files
+from tertulia.rollout.head import Head
 from tertulia.rollout.owned_file import OwnedFile
 from tertulia.rollout.store import Row
 from tests.durability.lost_stores import HARMS
@@ -83,8 +84,8 @@ def test_what_is_deleted_while_the_disk_takes_its_time_is_noticed_before_the_ans
     insert = table.insert
 
     def slowly(gone: Path) -> None:
-        def late(connection: sqlite3.Connection, rows: Sequence[Row]) -> int:
-            size = insert(connection, rows)
+        def late(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> int:
+            size = insert(connection, rows, head)
             gone.unlink()
             return size
 

@@ -326,8 +326,7 @@ def test_what_a_dead_owner_left_can_wait_for_room_but_not_on_a_bad_disk(
         second.claim()
     assert "not tidied up yet" in caplog.text
     second.commit([row(2)])
-    first._ownership = None
-    first.close()
+    first._disconnect()
     second.close()
     assert [found.n for found in read(files)] == [1, 2]
 
@@ -351,7 +350,7 @@ def test_memory_that_runs_out_is_an_error_and_not_the_end(
     """F8: ENOMEM."""
     file.commit([row(1)])
     with monkeypatch.context() as patch:
-        patch.setattr(table, "insert", lambda connection, rows: (_ for _ in ()).throw(MemoryError))
+        patch.setattr(table, "insert", lambda connection, rows, head: (_ for _ in ()).throw(MemoryError))
         with pytest.raises(StorageError, match="not enough memory"):
             file.commit([row(2)])
     file.commit([row(2)])

@@ -18,6 +18,7 @@ from tertulia.errors import InvalidParams, StorageError
 from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import HeadersOnly, Ttl
 from tertulia.rollout.files import session_files
+from tertulia.rollout.head import Proof
 from tertulia.rollout.owned_file import OwnedFile
 from tertulia.rollout.reader import SqliteReader
 from tertulia.rollout.sqlite import SqliteStore
@@ -118,19 +119,22 @@ VERSION_1: list[Row] = [
 ]
 
 
-def test_a_file_of_version_1_is_read_written_and_swept(tmp_path: Path) -> None:
-    """F12: it was made when that version was released, and is never made again."""
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_of_every_version_is_read_written_and_swept(tmp_path: Path, version: int) -> None:
+    """F12: it was made when that version was released, and is never made again. R2: the first has no head yet."""
     files = session_files(tmp_path / "home", SESSION_ID)
     files.db.parent.mkdir(0o700, parents=True)
     files.home.chmod(0o700)
-    shutil.copy(FIXTURES / "version_1.db", files.db)
+    shutil.copy(FIXTURES / f"version_{version}.db", files.db)
     with closing(SqliteReader(files.db)) as reader:
+        assert reader.proof() == Proof(has_head=version > 1)
         assert list(reader.rows()) == [same(row) for row in VERSION_1]
     owner = OwnedFile(files, FakeClock(NOW))
     assert owner.sweep(NOW + 60.25, "headers_only") == Swept(bodies=1)
     owner.commit([row(10)])
     owner.close()
     with closing(SqliteReader(files.db)) as reader:
+        assert reader.proof() == Proof()
         assert [(found.n, found.body is None, found.damaged) for found in reader.rows()] == [
             (1, True, False), (2, False, False), (3, True, False), (4, False, False), (5, True, False),
             (9, True, False), (10, False, False),
@@ -138,12 +142,12 @@ def test_a_file_of_version_1_is_read_written_and_swept(tmp_path: Path) -> None:
 
 
 def make_fixture() -> None:
-    """How `version_1.db` was made: `python -c "from tests.rollout import test_sqlite as t; t.make_fixture()"`."""
+    """How `version_2.db` was made: `python -c "from tests.rollout import test_sqlite as t; t.make_fixture()"`."""
     files = session_files(FIXTURES / "home", SESSION_ID)
     owner = OwnedFile(files, FakeClock(NOW))
     owner.commit(VERSION_1)
     owner.close()
-    files.db.rename(FIXTURES / "version_1.db")
+    files.db.rename(FIXTURES / "version_2.db")
     shutil.rmtree(FIXTURES / "home")
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tertulia.errors import StorageError
 from tertulia.protocol.storage import Ttl
 from tertulia.rollout import table
+from tertulia.rollout.head import Head
 from tertulia.rollout.schema_versions import SCHEMAS, VERSION
 from tertulia.rollout.store import Stored
 from tests.rollout.stages import NOW, row, same
@@ -34,7 +35,7 @@ def read(connection: sqlite3.Connection) -> list[Stored]:
 
 def test_a_record_comes_back_whole(connection: sqlite3.Connection) -> None:
     rows = [row(1), row(2, None), row(3, b"", Ttl(5), seq=None), row(4, header=b"\xff\x00", ts=5)]
-    table.insert(connection, rows)
+    table.insert(connection, rows, Head.of(connection))
     assert read(connection) == [same(row) for row in rows]
 
 
@@ -42,14 +43,15 @@ def test_a_record_comes_back_whole(connection: sqlite3.Connection) -> None:
 def test_few_and_many_are_written_all_or_none(connection: sqlite3.Connection, count: int) -> None:
     """DESIGN, Storage: a batch is one transaction, whether it is one statement or several."""
     rows = [row(n, b"text" * n) for n in range(1, count + 1)]
-    assert table.insert(connection, rows) == sum(len(each.header) + len(each.body or b"") for each in rows)
+    size = table.insert(connection, rows, Head.of(connection))
+    assert size == sum(len(each.header) + len(each.body or b"") for each in rows)
     assert read(connection) == [same(each) for each in rows]
     assert not connection.in_transaction
 
     taken = [row(n) for n in (*range(100, 100 + count), 1)]
     if count:
         with pytest.raises(sqlite3.IntegrityError):
-            table.insert(connection, taken)
+            table.insert(connection, taken, Head.of(connection))
     assert read(connection) == [same(each) for each in rows]
     assert not connection.in_transaction
 
@@ -57,7 +59,7 @@ def test_few_and_many_are_written_all_or_none(connection: sqlite3.Connection, co
 @pytest.mark.parametrize("column", ["kind", "type", "ts", "seq", "talk", "scope", "header", "header_crc"])
 def test_a_changed_header_is_not_read(connection: sqlite3.Connection, column: str) -> None:
     """F4: detected by checksum, the rest readable."""
-    table.insert(connection, [row(1), row(2), row(3)])
+    table.insert(connection, [row(1), row(2), row(3)], Head.of(connection))
     connection.execute(f"UPDATE record SET {column} = CAST({column} AS BLOB) || '1' WHERE n = 2")
     assert read(connection) == [same(row(1)), table.damaged(2), same(row(3))]
     connection.execute(f"UPDATE record SET {column} = 77 WHERE n = 2")
@@ -67,7 +69,7 @@ def test_a_changed_header_is_not_read(connection: sqlite3.Connection, column: st
 @pytest.mark.parametrize("change", ["body = X'00'", "body = NULL", "body_crc = 5", "body_crc = NULL", "body = 'text'"])
 def test_a_changed_body_is_not_read_and_its_header_is(connection: sqlite3.Connection, change: str) -> None:
     """F4."""
-    table.insert(connection, [row(1)])
+    table.insert(connection, [row(1)], Head.of(connection))
     connection.execute(f"UPDATE record SET {change}")
     (found,) = read(connection)
     assert (found.damaged, found.body, found.header) == (True, None, b"{}")
@@ -75,14 +77,14 @@ def test_a_changed_body_is_not_read_and_its_header_is(connection: sqlite3.Connec
 
 def test_a_body_in_another_record_s_place_proves_nothing(connection: sqlite3.Connection) -> None:
     """F4: swapped."""
-    table.insert(connection, [row(1, b"one"), row(2, b"two")])
+    table.insert(connection, [row(1, b"one"), row(2, b"two")], Head.of(connection))
     connection.execute("UPDATE record SET body = 'x', body_crc = (SELECT body_crc FROM record WHERE n = 1)")
     connection.execute("UPDATE record SET body = CAST('one' AS BLOB)")
     assert [found.damaged for found in read(connection)] == [False, True]
 
 
 def test_a_body_that_was_erased_leaves_the_record_sound(connection: sqlite3.Connection) -> None:
-    table.insert(connection, [row(1)])
+    table.insert(connection, [row(1)], Head.of(connection))
     assert table.erase_bodies(connection) == 1
     assert read(connection) == [same(row(1, None))]
 
@@ -130,15 +132,15 @@ def test_what_is_larger_than_is_read_is_not_written(
     monkeypatch.setattr(table, "MAX_HEADER_BYTES", 10)
     for wrong in (row(1, b"x" * 101), row(1, None, header=b"x" * 11)):
         with pytest.raises(StorageError, match="larger than"):
-            table.insert(connection, [wrong])
-    table.insert(connection, [row(1, b"x" * 100, header=b"x" * 10)])
+            table.insert(connection, [wrong], Head.of(connection))
+    table.insert(connection, [row(1, b"x" * 100, header=b"x" * 10)], Head.of(connection))
     assert len(read(connection)) == 1
 
 
 def test_times_that_are_no_times_count_for_nothing(connection: sqlite3.Connection) -> None:
     assert table.latest_time(connection, NOW) == NOW
     connection.execute("PRAGMA ignore_check_constraints = ON")
-    table.insert(connection, [row(1)])
+    table.insert(connection, [row(1)], Head.of(connection))
     connection.execute("UPDATE record SET ts = 'later', expires = 'never'")
     assert table.latest_time(connection, NOW) == NOW
     assert table.next_due(connection, "headers_only") is None

@@ -24,6 +24,7 @@ from tertulia.errors import NotFound, StorageError
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import Event, SessionConfigured
 from tertulia.protocol.ids import ConversationId
+from tertulia.rollout.head import Proof
 from tertulia.rollout.index import find_files
 from tertulia.rollout.lines import Line
 from tertulia.rollout.reader import SqliteReader
@@ -42,8 +43,8 @@ Examples:
 
 \b
 Exit codes:
-  0    played; with --verify: no prompt came out different
-  1    it cannot be read; with --verify: some did, or a record is damaged
+  0    played; with --verify: no prompt came out different, and all records are there
+  1    it cannot be read; with --verify: some did, or a record is damaged or missing
   2    usage
   130  stopped
 """
@@ -136,13 +137,26 @@ def _prove(file: Path, out: Terminal, *, as_json: bool) -> int:
                 sys.stdout.buffer.write(json_line({**asdict(verdict), "ts": at(verdict.ts)}))
             elif verdict.outcome != "same":
                 _write_verdict(out, verdict)
+        proof = rows.proof()
     if not as_json:
         _write_counts(out, counts)
+        _write_end(out, proof)
     if damage:
         raise StorageError(
             f"{file}: {counted(len(damage), 'record')} cannot be read; what was said there is not proved"
         )
+    if proof.faults:
+        raise StorageError(f"{file}: {'; '.join(proof.faults)}", file=str(file), kind="incomplete")
     return 1 if counts["different"] else 0
+
+
+def _write_end(out: Terminal, proof: Proof) -> None:
+    """What cannot be said of the end of the record, and is no fault of it."""
+    if not proof.has_head:
+        out.line("This record was made by an earlier version, which wrote no head: its end is not proved.")
+    if proof.uncovered:
+        what = counted(proof.uncovered, "record")
+        out.line(f"{what} came after the last answer: that no more followed is not proved.")
 
 
 def _noting(damage: list[int], lines: Iterable[Line]) -> Iterator[Line]:

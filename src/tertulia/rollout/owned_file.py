@@ -25,6 +25,7 @@ from tertulia.rollout.files import (
     make_sessions_folder,
     opened_by,
 )
+from tertulia.rollout.head import Head
 from tertulia.rollout.schema_versions import PAGE_BYTES, blank
 from tertulia.rollout.store import Row, Swept, TtlAction
 from tertulia.rollout.trouble import TROUBLE, explain
@@ -56,6 +57,7 @@ class OwnedFile:
         self._create = create
         self._ownership: Ownership | None = None
         self._connection: sqlite3.Connection | None = None
+        self._head: Head | None = None
         self._identity: FileIdentity | None = None
         """Of the files as they were opened first and touched last; None before that."""
         self._broken: StorageError | None = None
@@ -73,7 +75,7 @@ class OwnedFile:
         connection = self._connected()
         self._check_identity(connection)
         try:
-            self._journal_bytes += table.insert(connection, rows) + _COMMIT_BYTES
+            self._journal_bytes += table.insert(connection, rows, self._known_head) + _COMMIT_BYTES
         except TROUBLE as error:
             raise self._explain(error) from error
         self._note(FileIdentity.note_commit)
@@ -125,6 +127,7 @@ class OwnedFile:
         try:
             if self._connection is not None:
                 self._check_identity(self._connection)
+                self._write_head(self._connection)
                 self._tidy(self._connection)
             elif self._broken is not None and self._broken.detail["kind"] == "lost":
                 raise self._broken
@@ -149,6 +152,7 @@ class OwnedFile:
         with self._explained():
             connection = self._connection = self._open()
             self._identify()
+            self._head = Head.of(connection)
             self._unclean = table.is_marked(connection)
         if file_size(self._files.wal) or self._unclean:
             # Left by an owner who died. On a full disk, or while somebody reads, it waits for another occasion.
@@ -188,6 +192,18 @@ class OwnedFile:
         if former is not None and not self._identity.is_of(former):
             self._lose(lost(self._files, str(self._files.db), "replaced"))
 
+    @property
+    def _known_head(self) -> Head:
+        assert self._head is not None, "it was opened"
+        return self._head
+
+    def _write_head(self, connection: sqlite3.Connection) -> None:
+        """Bring it up to date where the last records ended no task."""
+        if self._known_head.is_behind:
+            with self._explained(), transaction(connection):
+                self._known_head.write(connection)
+            self._known_head.add((), written=True)
+
     def _check_identity(self, connection: sqlite3.Connection) -> None:
         assert self._identity is not None, "it was opened"
         try:
@@ -213,11 +229,18 @@ class OwnedFile:
     def _erase(self, act: Callable[[sqlite3.Connection], int]) -> int:
         connection = self._connected()
         self._check_identity(connection)
+        head = self._known_head
         with self._explained(), transaction(connection):
+            counted = table.count(connection)
             touched = act(connection)
             if touched:
                 # Whoever opens the file next knows by this that there may be remains.
                 table.mark(connection)
+            if table.count(connection) != counted:
+                head = head.rebuilt(connection, counted)
+                head.write(connection)
+                head.add((), written=True)
+        self._head = head
         if touched or self._unclean:
             self._unclean = True
             self._tidy(connection)

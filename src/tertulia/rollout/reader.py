@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tertulia.events.clock import Clock
 from tertulia.rollout.database import connect_reader, leave
+from tertulia.rollout.head import Proof, count_missing, prove
 from tertulia.rollout.store import Stored
 from tertulia.rollout.table import FINISHED, OVER, damaged, select, stored
 from tertulia.rollout.trouble import TROUBLE, explain
@@ -73,6 +74,20 @@ class SqliteReader:
         except TROUBLE as error:
             raise explain(error, self._file) from error
         return {talk: count for talk, count in found if isinstance(talk, int)}
+
+    def proof(self) -> Proof:
+        """What the file's head says about its records (R2)."""
+        try:
+            return prove(self._connection)
+        except TROUBLE as error:
+            raise explain(error, self._file) from error
+
+    def missing(self) -> int:
+        """How many records its head knows of that are not there; -1: it cannot be known."""
+        try:
+            return count_missing(self._connection)
+        except TROUBLE as error:
+            raise explain(error, self._file) from error
 
     def _over(self) -> frozenset[int]:
         try:

@@ -11,8 +11,9 @@ from contextlib import closing
 from pathlib import Path
 
 from tertulia.errors import StorageError
+from tertulia.rollout.head import blank_head
 
-VERSION = 1
+VERSION = 2
 """What is written. Every version below can still be read."""
 
 APPLICATION_ID = 0x74727475
@@ -25,15 +26,13 @@ _WAL_FORM = b"\x02\x02"
 
 # Small columns come first: whoever looks only at them never reads the pages that hold long texts. One table and no
 # index, because each costs a page, and most sessions are short. Records have an n above 0.
-SCHEMAS = {
-    1: (
-        (
-            "CREATE TABLE record (n INTEGER PRIMARY KEY, kind TEXT NOT NULL, type TEXT NOT NULL, ts REAL NOT NULL, "
-            "seq INTEGER, talk INTEGER NOT NULL, scope INTEGER NOT NULL, expires REAL, header_crc INTEGER NOT NULL, "
-            "body_crc INTEGER, header BLOB NOT NULL, body BLOB)"
-        ),
-    ),
-}
+_RECORD = (
+    "CREATE TABLE record (n INTEGER PRIMARY KEY, kind TEXT NOT NULL, type TEXT NOT NULL, ts REAL NOT NULL, "
+    "seq INTEGER, talk INTEGER NOT NULL, scope INTEGER NOT NULL, expires REAL, header_crc INTEGER NOT NULL, "
+    "body_crc INTEGER, header BLOB NOT NULL, body BLOB)"
+)
+# The second version has a head (see `head`), and no other form. A file of the first becomes one with its next answer.
+SCHEMAS = {1: (_RECORD,), 2: (_RECORD,)}
 
 
 def blank() -> bytes:
@@ -44,6 +43,7 @@ def blank() -> bytes:
         connection.execute(f"PRAGMA user_version = {VERSION}")
         for statement in SCHEMAS[VERSION]:
             connection.execute(statement)
+        connection.execute(*blank_head())
         content = connection.serialize()
     return content[:18] + _WAL_FORM + content[20:]
 

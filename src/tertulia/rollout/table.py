@@ -15,6 +15,7 @@ from zlib import crc32
 from tertulia.errors import StorageError
 from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.database import MAX_BODY_BYTES, MAX_HEADER_BYTES, transaction
+from tertulia.rollout.head import Head
 from tertulia.rollout.store import LASTING, Row, Stored, Swept, TtlAction
 
 _CELLS = "(?,?,?,?,?,?,?,?,?,?,?,?)"
@@ -57,10 +58,14 @@ _OF_TALK = "(talk = ?1 OR n = ?1)"
 _STAYS_AS_HEADER = f"(kind = 'agreed' OR type IN {LASTING})"
 
 
-def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> int:
-    """Add records, all or none, in a transaction of their own; how many bytes they have."""
+def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> int:
+    """Add records, all or none, in a transaction of their own; how many bytes they have.
+
+    With what lasts longer than its text, the end of a task above all, the head of the file is brought up to date.
+    """
     size = 0
     cells: list[tuple[object, ...]] = []
+    links: list[tuple[int, int]] = []
     for row in rows:
         header, body, ts = row.header, row.body, float(row.ts)
         length = 0 if body is None else len(body)
@@ -69,16 +74,31 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> int:
                 f"a {row.kind} record is larger than {MAX_BODY_BYTES >> 20} MiB and cannot be stored", kind="size"
             )
         proof = _prove(row.n, row.kind, row.type, ts, row.seq, (row.talk, row.scope, header))
+        links.append((row.n, proof))
         proofs = (proof, None if body is None else crc32(body, proof))
         cells.append((row.n, row.kind, row.type, ts, row.seq, row.talk, row.scope, row.expires, *proofs, header, body))
         size += len(header) + length
-    if 0 < len(cells) <= len(_INSERTS):
+    if any(row.type in LASTING for row in rows):
+        with transaction(connection):
+            _insert(connection, cells)
+            head.write(connection, links)
+        head.add(links, written=True)
+        return size
+    if len(cells) <= len(_INSERTS):
         # One statement is a transaction too, at half the price.
-        connection.execute(_INSERTS[len(cells) - 1], [cell for row in cells for cell in row])
+        _insert(connection, cells)
     else:
         with transaction(connection):
-            connection.executemany(_INSERTS[0], cells)
+            _insert(connection, cells)
+    head.add(links)
     return size
+
+
+def _insert(connection: sqlite3.Connection, cells: Sequence[tuple[object, ...]]) -> None:
+    if 0 < len(cells) <= len(_INSERTS):
+        connection.execute(_INSERTS[len(cells) - 1], [cell for row in cells for cell in row])
+    else:
+        connection.executemany(_INSERTS[0], cells)
 
 
 def _prove(n: int, kind: str, type: str, ts: float, seq: int | None, rest: tuple[int, int, bytes]) -> int:
@@ -120,6 +140,11 @@ def _well_typed(ts: object, seq: object, talk: object, scope: object, header: ob
 def damaged(n: int) -> Stored:
     """A record of which nothing is known but its place."""
     return Stored(n, "", "", 0.0, None, 0, 0, b"", None, True)
+
+
+def count(connection: sqlite3.Connection) -> int:
+    """How many records there are."""
+    return connection.execute("SELECT count(*) FROM record WHERE n > 0").fetchone()[0]
 
 
 def last_record(connection: sqlite3.Connection) -> tuple[Any, ...]:

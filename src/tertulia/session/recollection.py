@@ -144,6 +144,8 @@ class Recollection:
         self.chains: dict[str, PastChain] = {}
         """By trace; of messages that had an id."""
         self.damaged = 0
+        self.missing_records = 0
+        """How many records were deleted that should be there, as the head of the file says; -1: it cannot be known."""
 
     def identity(self) -> tuple[SessionId, ConversationId]:
         """The ids of the session and of its root; StorageError where the record does not even say that."""

@@ -80,6 +80,7 @@ def _read(file: Path, reader: Reader, past: Recollection) -> None:
         n, seq = rows.ends()
         reader.known.last_n = max(reader.known.last_n, n)
         past.last_seq = max(past.last_seq, seq)
+        past.missing_records = rows.missing()
         finished = rows.finished()
         for conversation, known in reader.known.talks.items():
             if (talk := past.talks.get(conversation)) is not None:

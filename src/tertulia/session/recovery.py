@@ -49,9 +49,20 @@ def close_what_was_open(parts: Parts, past: Recollection, restored: Sequence[Res
     if past.damaged:
         message = f"{past.damaged} damaged records of this session could not be read and were left out"
         parts.bus.publish(Warning(message, "record_damaged"))
+    if past.missing_records:
+        parts.bus.publish(Warning(_said_of_holes(past.missing_records), "records_missing"))
     for chain in past.chains.values():
         if (reply := _reply(chain)) is not None and chain.conversation_id in talks:
             parts.scheduler.ledger.note(answered_chain(chain.conversation_id, chain.message, reply))
+
+
+def _said_of_holes(missing: int) -> str:
+    if missing < 0:
+        what = "the head of this session's record was removed: whether records are missing cannot be known"
+    else:
+        records = "1 record of this session is" if missing == 1 else f"{missing:,} records of this session are"
+        what = f"{records} missing"
+    return f"{what}; it goes on with what is left, and `tertulia sessions replay --verify` says where the hole is"
 
 
 # ── open calls ───────────────────────────────────────────────────────────────────────────────────────────────
