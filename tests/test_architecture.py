@@ -72,7 +72,7 @@ FRAMES = {
         *("bell", "sweep_preview", "table", "trouble", "writer"),
         *("codec", "compact", "headers", "item_rows", "known", "lines", "named", "naming", "references", "row_maker"),
         *("event_reading", "learned", "reading", "record_reading"),
-        *("recorder", "retention", "store"),
+        *("file_identity", "head", "recorder", "retention", "store"),
     },
     "tools": {
         *("dispatch", "docstring", "outcome", "output", "payload", "registry", "threads", "tool", "workspace_file"),

@@ -51,7 +51,7 @@ def gate() -> tuple[asyncio.Event, asyncio.Event]:
 async def test_every_conversation_comes_back_with_tree_context_history_and_plan(lives: Lives) -> None:
     """S002-15: a closed one stays closed, ids stay what they were, a new epoch begins."""
     plan = call("update_plan", {"plan": [{"step": "look", "status": "in_progress"}]})
-    async with lives.start(plan, "planned", "hello", cwd="/") as session:
+    async with lives.start(plan, "planned", "hello", cwd="/usr") as session:
         child = await session.open(
             base_instructions="Be brief.", user_instructions="In French.", title="helper", sandbox="read-only"
         )
@@ -64,7 +64,7 @@ async def test_every_conversation_comes_back_with_tree_context_history_and_plan(
         contexts = [msgspec.structs.replace(await c.context(), prompt_tokens=0) for c in session.conversations()]
         digests = [talk.history.digest for talk in session.parts.conversations]
         last = session.parts.bus.last_seq
-    async with lives.resumed(session.id, cwd="/") as again:
+    async with lives.resumed(session.id, cwd="/usr") as again:
         assert again.id == session.id
         assert again.root.id == session.root.id
         assert [msgspec.structs.replace(c.info, last_active_at="") for c in again.conversations()] == [

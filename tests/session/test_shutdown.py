@@ -337,6 +337,6 @@ async def test_a_message_that_was_taken_before_close_began_has_its_answer() -> N
 async def test_the_scheduler_itself_refuses_from_that_moment() -> None:
     async with stage("never") as on:
         plan = TaskPlan(on.root.id, "user")
-        on.parts.scheduler.refuse_more()
+        on.parts.scheduler.closing = True
         with pytest.raises(Closed, match="closing"):
             on.parts.scheduler.submit(plan)

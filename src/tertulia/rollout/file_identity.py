@@ -39,33 +39,37 @@ class FileIdentity:
         self._db = os.stat(self._paths[0])
         self._wal = os.stat(self._paths[1])
 
-    def is_of(self, other: FileIdentity) -> bool:
-        """Whether it is the same database, whatever is in it."""
-        return os.path.samestat(self._db, other._db)
+    def check_former(self, former: FileIdentity | None) -> None:
+        """StorageError where another database was opened before."""
+        if former is not None and not os.path.samestat(self._db, former._db):
+            raise lost(self._files, self._paths[0], "replaced")
 
     def note_commit(self) -> None:
-        """The owner has added to the journal."""
-        self._wal = os.stat(self._paths[1])
+        """The owner has added to the journal. StorageError where it is gone."""
+        self._wal = self._found(self._paths[1])
 
     def note_checkpoint(self) -> None:
-        """The owner has moved the journal into the database."""
-        self._db, self._wal = (os.stat(path) for path in self._paths)
+        """The owner has moved the journal into the database. StorageError where one of them is gone."""
+        self._db, self._wal = (self._found(path) for path in self._paths)
+
+    def _found(self, path: str) -> os.stat_result:
+        found = _stat(path)
+        if found is None:
+            raise lost(self._files, path, "gone")
+        return found
 
     def check(self, connection: sqlite3.Connection) -> None:
         """StorageError where what the owner wrote would not be found any more under the session's name."""
         for path, known in ((self._paths[0], self._db), (self._paths[1], self._wal)):
-            now = _stat(path)
-            if now is None:
-                raise lost(self._files, path, "gone")
+            now = self._found(path)
             if _id(now) != _id(known):
                 raise lost(self._files, path, "replaced")
             if known is self._db and now.st_size < known.st_size:
                 raise lost(self._files, path, "changed")
             if now.st_size != known.st_size or (known is self._db and now.st_mtime_ns != known.st_mtime_ns):
                 self._read_again(connection, path)
-        lock = _stat(self._lock)
-        if lock is None or _id(lock) != self._lock_id:
-            raise lost(self._files, self._lock, "gone" if lock is None else "replaced")
+        if _id(self._found(self._lock)) != self._lock_id:
+            raise lost(self._files, self._lock, "replaced")
 
     def _read_again(self, connection: sqlite3.Connection, path: str) -> None:
         """Another program touched it. Moving a journal into its database is no harm: what counts is what is found.

@@ -8,14 +8,14 @@ import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Concatenate, Literal, ParamSpec
 
 from tertulia.errors import StorageError
 from tertulia.events.clock import Clock
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout import table
 from tertulia.rollout.database import PATIENCE_S, connect_owner, transaction
-from tertulia.rollout.file_identity import FileIdentity, lost
+from tertulia.rollout.file_identity import FileIdentity
 from tertulia.rollout.files import (
     Ownership,
     SessionFiles,
@@ -25,11 +25,12 @@ from tertulia.rollout.files import (
     make_sessions_folder,
     opened_by,
 )
-from tertulia.rollout.head import Head
+from tertulia.rollout.head import HEADED, Head
 from tertulia.rollout.schema_versions import PAGE_BYTES, blank
 from tertulia.rollout.store import Row, Swept, TtlAction
 from tertulia.rollout.trouble import TROUBLE, explain
 
+P = ParamSpec("P")
 Durability = Literal["normal", "full"]
 """`normal` survives the death of the process, `full` that of the machine."""
 
@@ -57,7 +58,7 @@ class OwnedFile:
         self._create = create
         self._ownership: Ownership | None = None
         self._connection: sqlite3.Connection | None = None
-        self._head: Head | None = None
+        self._head = Head([], 0, HEADED)
         self._identity: FileIdentity | None = None
         """Of the files as they were opened first and touched last; None before that."""
         self._broken: StorageError | None = None
@@ -73,15 +74,15 @@ class OwnedFile:
     def commit(self, rows: Sequence[Row]) -> None:
         """Add records, all or none."""
         connection = self._connected()
-        self._check_identity(connection)
+        self._look(FileIdentity.check, connection)
         try:
-            self._journal_bytes += table.insert(connection, rows, self._known_head) + _COMMIT_BYTES
+            self._journal_bytes += table.insert(connection, rows, self._head) + _COMMIT_BYTES
         except TROUBLE as error:
             raise self._explain(error) from error
-        self._note(FileIdentity.note_commit)
+        self._look(FileIdentity.note_commit)
         if self._durable:
             # The disk may have taken its time: what was deleted meanwhile is noticed now.
-            self._check_identity(connection)
+            self._look(FileIdentity.check, connection)
 
     def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
         """Erase what the policy forbids of a conversation, without a trace."""
@@ -112,11 +113,11 @@ class OwnedFile:
         if self._journal_bytes < self._checkpoint_at:
             return
         try:
-            self._check_identity(self._connection)
+            self._look(FileIdentity.check, self._connection)
             with self._explained(), _impatient(self._connection):
                 # Readers are not waited for: it will be tried again.
                 _empty_journal(self._connection)
-            self._note(FileIdentity.note_checkpoint)
+            self._look(FileIdentity.note_checkpoint)
         except StorageError as error:
             _log.warning("the journal could not be moved into the file: %s", error.message)
         self._journal_bytes = file_size(self._files.wal)
@@ -126,7 +127,7 @@ class OwnedFile:
         """Leave the file tidy, and give up ownership, also where it raises. Whatever was committed is safe."""
         try:
             if self._connection is not None:
-                self._check_identity(self._connection)
+                self._look(FileIdentity.check, self._connection)
                 self._write_head(self._connection)
                 self._tidy(self._connection)
             elif self._broken is not None and self._broken.detail["kind"] == "lost":
@@ -189,47 +190,31 @@ class OwnedFile:
     def _identify(self) -> None:
         """Know the files again. One that was opened anew, after an error, must be the one that we had."""
         former, self._identity = self._identity, FileIdentity(self._files)
-        if former is not None and not self._identity.is_of(former):
-            self._lose(lost(self._files, str(self._files.db), "replaced"))
+        self._look(FileIdentity.check_former, former)
 
-    @property
-    def _known_head(self) -> Head:
-        assert self._head is not None, "it was opened"
-        return self._head
+    def _look(self, act: Callable[Concatenate[FileIdentity, P], None], *given: P.args, **named: P.kwargs) -> None:
+        """Look at the files. Where they are lost, what is written from now on would be found by no reader."""
+        assert self._identity is not None, "it was opened"
+        try:
+            act(self._identity, *given, **named)
+        except StorageError as error:
+            self._broken = error
+            self._disconnect()
+            raise
 
     def _write_head(self, connection: sqlite3.Connection) -> None:
         """Bring it up to date where the last records ended no task."""
-        if self._known_head.is_behind:
+        if self._head.is_behind:
             with self._explained(), transaction(connection):
-                self._known_head.write(connection)
-            self._known_head.add((), written=True)
-
-    def _check_identity(self, connection: sqlite3.Connection) -> None:
-        assert self._identity is not None, "it was opened"
-        try:
-            self._identity.check(connection)
-        except StorageError as error:
-            self._lose(error)
-
-    def _note(self, touched: Callable[[FileIdentity], None]) -> None:
-        assert self._identity is not None, "it was opened"
-        try:
-            touched(self._identity)
-        except FileNotFoundError as error:
-            self._lose(lost(self._files, error.filename, "gone"))
-
-    def _lose(self, error: StorageError) -> NoReturn:
-        """What is written from now on would be found by no reader."""
-        self._broken = error
-        self._disconnect()
-        raise error
+                self._head.write(connection)
+            self._head.add((), written=True)
 
     # ── erasing ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _erase(self, act: Callable[[sqlite3.Connection], int]) -> int:
         connection = self._connected()
-        self._check_identity(connection)
-        head = self._known_head
+        self._look(FileIdentity.check, connection)
+        head = self._head
         with self._explained(), transaction(connection):
             counted = table.count(connection)
             touched = act(connection)
@@ -245,7 +230,7 @@ class OwnedFile:
             self._unclean = True
             self._tidy(connection)
         else:
-            self._note(FileIdentity.note_commit)
+            self._look(FileIdentity.note_commit)
         return touched
 
     def _tidy(self, connection: sqlite3.Connection) -> None:
@@ -262,7 +247,7 @@ class OwnedFile:
             else:
                 with _impatient(connection):
                     _empty_journal(connection)
-        self._note(FileIdentity.note_checkpoint)
+        self._look(FileIdentity.note_checkpoint)
 
     # ── what can go wrong ────────────────────────────────────────────────────────────────────────────────────
 

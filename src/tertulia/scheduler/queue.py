@@ -46,7 +46,8 @@ class Scheduler:
         self.current: Chain | None = None
         """The slot. Whoever is in it runs."""
         self._driver: asyncio.Task[None] | None = None
-        self._closing = False
+        self.closing = False
+        """Once it is set nothing more is taken: refused with `Closed`. What was taken waits, or runs."""
         self.ledger = Ledger()
 
     # ── submitting ───────────────────────────────────────────────────────────────────────────────────────────
@@ -60,7 +61,7 @@ class Scheduler:
             known = self.ledger.by_message(plan.conversation_id, message)
             if known is not None:
                 return known
-        if self._closing:
+        if self.closing:
             raise Closed("the session is closing")
         if if_busy == "fail" and (self.current is not None or self._ready):
             raise Busy("another task is running; send it later, or with if_busy = wait", retry_after_s=1)
@@ -128,13 +129,9 @@ class Scheduler:
         if chain is not None and position is not None:
             self._forsake(chain, position)
 
-    def refuse_more(self) -> None:
-        """Take nothing more: what comes from now on is refused with `Closed`. What was taken waits or runs."""
-        self._closing = True
-
     async def close(self, timeout_s: float) -> bool:
         """Stop everything and take nothing more; whether a task had to be abandoned. Idempotent."""
-        self.refuse_more()
+        self.closing = True
         while self._ready:
             self._drop(self._ready.popleft(), "shutdown")
         chain, driver = self.current, self._driver

@@ -73,7 +73,7 @@ async def _close(parts: Parts, talk: Talk, last: TaskHandle | None) -> ClosedAns
 def refuse_more(parts: Parts) -> None:
     """From now on the session is closed for everybody: nothing is taken that closing it would only interrupt."""
     parts.conversations.closed = True
-    parts.scheduler.refuse_more()
+    parts.scheduler.closing = True
 
 
 async def close_session(parts: Parts, seconds: float) -> bool:
