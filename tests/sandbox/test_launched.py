@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import sys
 
 import pytest
@@ -14,6 +17,7 @@ from tertulia.sandbox.runner import Command
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.tier import Ending
 from tests.sandbox.confined import DEADLINE_S, Place
+from tests.sandbox.kept import above, is_running
 
 
 def unconfined(place: Place, *argv: str) -> Command:
@@ -25,17 +29,27 @@ async def test_a_launcher_that_was_killed_is_started_anew(place: Place) -> None:
     sandbox = Sandbox(clock=SystemClock())
     assert (await sandbox.run(unconfined(place, "true"))).exit_code == 0
     launcher = sandbox._unconfined._launcher
-    first = launcher._process
-    first.kill()
-    first.wait()
-    # Its keepers hear of it too, and the one that was ready must be gone before it can be missed.
-    line = launcher._line
-    while line.fileno() != -1:
-        finished = await sandbox.run(unconfined(place, "sh", "-c", "exit 5"), timeout_s=DEADLINE_S)
-        if launcher._process is not first:
-            break
+    _, first = above(launcher)
+    os.kill(first, signal.SIGKILL)
+    gone = select.poll()
+    gone.register(launcher._gone, 0)
+    assert gone.poll(DEADLINE_S * 1000), "the guardian has not ended what the launcher left"
+    finished = await sandbox.run(unconfined(place, "sh", "-c", "exit 5"), timeout_s=DEADLINE_S)
     assert finished.exit_code == 5
+    assert above(launcher)[1] != first
     await sandbox.close()
+
+
+async def test_closing_waits_until_guardian_and_launcher_are_gone(place: Place) -> None:
+    """L5: and leaves no descriptor open."""
+    before = len(os.listdir("/proc/self/fd"))
+    sandbox = Sandbox(clock=SystemClock())
+    await sandbox.run(unconfined(place, "true"))
+    pids = above(sandbox._unconfined._launcher)
+    await sandbox.close()
+    # Its last descriptor goes a moment before it does.
+    await place.until(lambda: not any(map(is_running, pids)))
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_a_python_that_is_not_there_refuses_the_command(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +66,11 @@ async def test_a_python_that_is_not_there_refuses_the_command(place: Place, monk
     [
         (b"", Ending(137)),
         (b'{"exit_code": 3, "limit": null, "failure": ""}', Ending(3)),
-        (b'{"exit_code": 137, "limit": "processes", "failure": ""}', Ending(137, limit="processes")),
+        (b'{"exit_code": 0, "limit": null, "written": 4096, "failure": ""}', Ending(0, written=4096)),
+        (
+            b'{"exit_code": 137, "limit": "processes", "failure": ""}',
+            Ending(137, limit="processes", sampled=True),
+        ),
         (b'{"exit_code": 125, "limit": null, "failure": "exec:2:No such file"}', Ending(127, reason="No such file")),
         (b'{"exit_code": 125, "limit": null, "failure": "exec:13:Denied"}', Ending(126, reason="Denied")),
         (b'{"exit_code": 125, "limit": null, "failure": "confine:1:No"}', Ending(125, began=False, reason="No")),

@@ -3,45 +3,114 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
+
+from tertulia.events.clock import SystemClock
 from tertulia.sandbox.process_tree import descendants
-from tests.sandbox.confined import ROOT
+from tertulia.sandbox.sandbox import Sandbox
+from tests.sandbox.confined import DEADLINE_S, ROOT, Place, need
+from tests.sandbox.kept import above, is_running
 
-CODE = "import sys; from tertulia.sandbox.launcher import serve; serve(int(sys.argv[1]), confines=False)"
-
-
-def start() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        line = [sys.executable, "-c", CODE, str(theirs.fileno())]
-        process = subprocess.Popen(line, env={"PYTHONPATH": str(ROOT / "src")}, pass_fds=[theirs.fileno()])
-    return process, ours
+CODE = """
+import sys; from tertulia.sandbox.launcher import serve; serve(int(sys.argv[1]), int(sys.argv[2]), confines=False)
+"""
 
 
-def test_it_ends_with_its_keeper_when_its_line_does() -> None:
-    process, line = start()
-    while sum(1 for _ in descendants(process.pid)) < 2:
-        pass
-    below = [pid for pid, _ in descendants(process.pid)]
-    line.close()
-    assert process.wait(20) == 0
-    while any(Path("/proc", str(pid)).exists() for pid in below):
-        pass
+class Started:
+    """A guardian with its launcher, and our ends of their lines."""
+
+    def __init__(self) -> None:
+        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.gone, living = os.pipe()
+        with theirs:
+            line = [sys.executable, "-c", CODE, str(theirs.fileno()), str(living)]
+            fds = [theirs.fileno(), living]
+            assert (
+                subprocess.run(line, env={"PYTHONPATH": str(ROOT / "src")}, pass_fds=fds, check=False).returncode == 0
+            )
+        os.close(living)
+        self.guardian, self.launcher = map(int, os.read(self.gone, 100).split())
+        while sum(1 for _ in descendants(self.launcher)) < 4:
+            pass
+
+    def ends(self) -> bool:
+        """Whether nothing is left before the deadline."""
+        poll = select.poll()
+        poll.register(self.gone, 0)
+        ended = bool(poll.poll(DEADLINE_S * 1000))
+        os.close(self.gone)
+        return ended
+
+
+def test_it_ends_with_its_keepers_when_its_line_does() -> None:
+    started = Started()
+    below = [pid for pid, _ in descendants(started.guardian)]
+    assert started.launcher in below
+    started.line.close()
+    assert started.ends()
+    assert [pid for pid in below if is_running(pid)] == []
 
 
 def test_a_signal_from_the_terminal_is_not_meant_for_it() -> None:
-    process, line = start()
-    while sum(1 for _ in descendants(process.pid)) < 2:
-        pass
-    os.kill(process.pid, signal.SIGINT)
-    assert process.poll() is None
-    line.close()
-    assert process.wait(20) == 0
+    started = Started()
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
+        os.kill(started.launcher, number)
+        os.kill(started.guardian, number)
+    assert is_running(started.launcher)
+    assert is_running(started.guardian)
+    started.line.close()
+    assert started.ends()
+
+
+@pytest.mark.parametrize("confines", [False, True])
+async def test_s8_an_adopted_child_that_ends_is_buried_at_once(place: Place, confines: bool) -> None:
+    """S8: a zombie counts as a process of its user, and a server may leave one every second for days."""
+    if confines:
+        need("landlock")
+    sandbox = Sandbox(tier="landlock" if confines else "bubblewrap", clock=SystemClock())
+    command = place.python(ORPHANS, keep_stdin=True)
+    if not confines:
+        command = replace(command, confinement=replace(command.confinement, mode="danger_full_access"))
+    running = await sandbox.start(command)
+    tier = sandbox._tier if confines else sandbox._unconfined
+    _, launcher = above(tier._launcher)
+    await place.until(lambda: b"made" in running._all.output().head)
+    orphans = [int(word) for word in running._all.output().head.split()[:-1]]
+    assert len(orphans) == 20
+    await place.until(lambda: not any(Path("/proc", str(pid)).exists() for pid in orphans))
+    assert running.finished is None
+    await running.kill()
+    assert is_running(launcher)
+    await sandbox.close()
+
+
+ORPHANS = """
+import os, sys
+for _ in range(20):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        orphan = os.fork()
+        if orphan:
+            print(orphan, flush=True)
+            os._exit(0)
+        os.close(writing)
+        # Ends when it has been orphaned.
+        os.read(reading, 1)
+        os._exit(0)
+    os.wait()
+    os.close(writing)
+    os.close(reading)
+print("made", flush=True)
+sys.stdin.read()
+"""
 
 
 def test_it_brings_in_little() -> None:

@@ -1,4 +1,4 @@
-"""Counting from outside."""
+"""Limits that are held by looking."""
 
 from __future__ import annotations
 
@@ -7,26 +7,37 @@ import os
 
 import pytest
 
-from tertulia.sandbox import process_watch
 from tertulia.sandbox.process_watch import ProcessWatch
+from tertulia.sandbox.usage import SOONEST_S, Meter
 
 
-async def test_it_calls_once_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_watch, "_PERIOD_S", 0.0)
-    machine = iter([100, 100, 120, 120, 120])
-    monkeypatch.setattr(process_watch, "_tasks_of_the_machine", lambda: next(machine))
-    counts = iter([10, 11])
-    monkeypatch.setattr(process_watch, "count_tasks", lambda pid, enough: next(counts))
+class Counting(Meter):
+    """Exceeds at the third look."""
+
+    looks = 0
+
+    def look(self) -> str | None:
+        self.looks += 1
+        self.pause_s = 0.0
+        return "memory_bytes" if self.looks == 3 else None
+
+
+async def test_it_calls_once_when_a_limit_is_exceeded() -> None:
+    meter = Counting(os.getpid(), processes=None, memory=None, written=None)
+    meter.pause_s = 0.0
+    heard: list[str] = []
     called = asyncio.Event()
-    watch = ProcessWatch(1, 10, called.set)
+    watch = ProcessWatch(meter, lambda limit: (heard.append(limit), called.set()))
     await asyncio.wait_for(called.wait(), 10)
-    assert next(counts, None) is None
+    await asyncio.sleep(0)
+    assert (heard, meter.looks) == (["memory_bytes"], 3)
     watch.stop()
     watch.stop()
 
 
-async def test_the_machine_says_how_many_there_are() -> None:
-    watch = ProcessWatch(os.getpid(), 1_000_000, lambda: pytest.fail("too many"))
-    assert watch._others > 0
-    watch._look()
+async def test_one_that_is_stopped_looks_no_more() -> None:
+    meter = Counting(os.getpid(), processes=None, memory=None, written=None)
+    meter.pause_s = SOONEST_S
+    watch = ProcessWatch(meter, lambda limit: pytest.fail("it was stopped"))
     watch.stop()
+    assert watch._timer.cancelled()

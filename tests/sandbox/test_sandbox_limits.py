@@ -7,17 +7,21 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tertulia.errors import SandboxError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.runner import CommandLimits
 from tertulia.sandbox.sandbox import Sandbox
 from tests.sandbox.confined import DEADLINE_S, Place, as_ordinary_user, need, ordinary_python
 
 LIMITS = CommandLimits(processes=60, memory_bytes=200 << 20, file_bytes=1 << 20, cpu_s=1)
+SHARED = CommandLimits(processes=60, memory_bytes=200 << 20)
+WRITTEN = CommandLimits(written_bytes=64 << 20)
 
 # Bounded by itself too: a limit that does not hold must not take the machine with it.
 BOMB = """
@@ -30,6 +34,47 @@ print("bombed")
 ALLOCATION = "print(len(bytearray(1 << 30)))"
 FILE = "dd if=/dev/zero of=big bs=1M count=64 2>&1 && echo written"
 SPIN = "while True: pass"
+SHARED_MEMORY = """
+import mmap, signal
+shared = mmap.mmap(-1, 1 << 30)
+for at in range(0, 1 << 30, 4096):
+    shared[at] = 1
+print("filled", flush=True)
+signal.pause()
+"""
+FILES_IN_MEMORY = """
+import os, signal
+# 50 MiB each: all of them are too much, and none of them is.
+for folder in os.environ["FOLDERS"].split():
+    for number in range(3):
+        with open(f"{folder}/big{number}", "wb") as file:
+            file.write(bytes(16 << 20))
+held = os.memfd_create("held")
+os.write(held, bytes(64 << 20))
+memory = bytearray(os.urandom(4096) * (16 << 8))
+print("filled", flush=True)
+signal.pause()
+"""
+ZOMBIES = """
+import os, signal
+for _ in range(40):
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    # Until it has ended, and without burying it.
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+# Long enough to be looked at several times.
+signal.sigtimedwait([], 0.3)
+print("done")
+"""
+WRITE = """
+import os, sys
+for number in range(int(sys.argv[1])):
+    with open(f"part{sys.argv[2]}-{number}", "wb") as file:
+        file.write(os.urandom(1 << 20))
+print("wrote", flush=True)
+sys.stdin.read()
+"""
 
 
 async def meet(folder: Path, tier: Any) -> dict[str, Any]:
@@ -84,13 +129,72 @@ def test_a19_each_limit_holds_for_an_ordinary_user() -> None:
     judge(json.loads(ran.stdout))
 
 
+@pytest.fixture(params=["bubblewrap", "landlock"])
+async def tried(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
+    need(request.param)
+    sandbox = Sandbox(tier=request.param, clock=SystemClock())
+    yield sandbox
+    await sandbox.close()
+
+
+async def test_s8_shared_memory_counts(place: Place, tried: Sandbox) -> None:
+    """S8: no limit of a process counts it; whoever reads the output learns how the limit is held."""
+    finished = await tried.run(place.python(SHARED_MEMORY, place.tag, limits=SHARED), timeout_s=DEADLINE_S)
+    assert (finished.limit, finished.ended, finished.sampled) == ("memory_bytes", "killed", True)
+    assert "watched by sampling" in (finished.limit_text() or "")
+    assert place.survivors() == []
+
+
+async def test_s8_files_in_memory_count_with_the_rest(place: Place, sandbox: Sandbox) -> None:
+    """S8: what lies in /tmp, /var/tmp and /dev/shm, what only a descriptor holds, and what processes have."""
+    environment = {"PATH": "/usr/bin:/bin", "FOLDERS": "/tmp /var/tmp /dev/shm"}
+    command = place.python(FILES_IN_MEMORY, place.tag, limits=SHARED, environment=environment)
+    finished = await sandbox.run(command, timeout_s=DEADLINE_S)
+    assert (finished.limit, finished.ended, finished.sampled) == ("memory_bytes", "killed", True)
+
+
+async def test_s8_zombies_are_no_processes(place: Place, tried: Sandbox) -> None:
+    """S8: for root, where we count ourselves."""
+    if os.geteuid() != 0:
+        pytest.skip("not root: the kernel counts, and it counts zombies")
+    finished = await tried.run(place.python(ZOMBIES, limits=CommandLimits(processes=12)), timeout_s=DEADLINE_S)
+    assert (finished.exit_code, finished.limit, finished.output.text()) == (0, None, "done\n")
+
+
+async def test_s8_what_a_command_writes_to_disks_is_bounded(place: Place, tried: Sandbox) -> None:
+    """S8: the workspace as a whole, not each file."""
+    command = place.python(WRITE, "1000", "a", place.tag, limits=WRITTEN, keep_stdin=True)
+    running = await tried.start(command)
+    finished = await running.wait(DEADLINE_S)
+    assert finished is not None, "it was not ended"
+    assert (finished.limit, finished.sampled) == ("written_bytes", True)
+    assert finished.written > 64 << 20
+    assert place.survivors() == []
+
+
+async def test_s8_the_commands_of_a_task_share_what_they_may_write(place: Place, tried: Sandbox) -> None:
+    """S8: short ones too; another task has its own, and a refusal writes nothing."""
+    for name in "ab":
+        finished = await tried.run(place.python(WRITE, "30", name, limits=WRITTEN, account="one"), timeout_s=DEADLINE_S)
+        assert (finished.exit_code, finished.written >= 30 << 20) == (0, True)
+    third = place.python(WRITE, "30", "c", limits=WRITTEN, account="one", keep_stdin=True)
+    finished = await (await tried.start(third)).wait(DEADLINE_S)
+    assert finished is not None
+    assert finished.limit == "written_bytes"
+    before = sorted(path.name for path in place.root.iterdir())
+    with pytest.raises(SandboxError, match=r"of 67,108,864 that written_bytes allows; nothing was run"):
+        await tried.run(place.python(WRITE, "1", "d", limits=WRITTEN, account="one"))
+    assert sorted(path.name for path in place.root.iterdir()) == before
+    assert (await tried.run(place.python(WRITE, "1", "e", limits=WRITTEN, account="two"))).exit_code == 0
+
+
 async def test_a_command_within_its_limits_names_none(place: Place, sandbox: Sandbox) -> None:
     finished = await sandbox.run(place.command("sh", "-c", "echo fine; exit 3", limits=LIMITS), timeout_s=DEADLINE_S)
     assert (finished.exit_code, finished.limit) == (3, None)
 
 
 async def test_without_limits_none_are_set(place: Place, sandbox: Sandbox) -> None:
-    unlimited = CommandLimits(processes=None, memory_bytes=None, file_bytes=None, cpu_s=None)
+    unlimited = CommandLimits(processes=None, memory_bytes=None, file_bytes=None, cpu_s=None, written_bytes=None)
     finished = await sandbox.run(place.command("sh", "-c", "ulimit -d; ulimit -f; ulimit -t", limits=unlimited))
     assert finished.output.text().split() == ["unlimited"] * 3
 

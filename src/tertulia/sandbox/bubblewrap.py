@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from tertulia.errors import InvalidParams, SandboxUnavailable
 from tertulia.sandbox.bubblewrapped import Bubblewrapped, Start
 from tertulia.sandbox.cgroup import Cgroup, find_delegated
@@ -97,8 +99,7 @@ class Bubblewrap:
     def conclude(self, ending: Ending, output: Output) -> Ending:
         """What a shell would say where there was no such program; and which limit may have been met."""
         if ending.began:
-            limit = ending.limit or limit_met(ending.exit_code, output)
-            return Ending(ending.exit_code, limit=limit)
+            return replace(ending, limit=ending.limit or limit_met(ending.exit_code, output))
         said = output.head + output.tail
         if found := _NOT_EXECUTED.fullmatch(said):
             return Ending(NO_SUCH_PROGRAM if b"No such file" in found[1] else NOT_EXECUTABLE)

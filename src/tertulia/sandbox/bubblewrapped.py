@@ -16,15 +16,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.sandbox.cgroup import Cgroup
-from tertulia.sandbox.mounts import Mounts
+from tertulia.sandbox.mounts import HIDDEN, Mounts
 from tertulia.sandbox.mounts_inside import MountsInside, in_memory
 from tertulia.sandbox.process_tree import children
 from tertulia.sandbox.process_watch import ProcessWatch
 from tertulia.sandbox.rlimits import impose
 from tertulia.sandbox.runner import Command, LimitName
 from tertulia.sandbox.tier import Ended, Ending, Streams
+from tertulia.sandbox.usage import Meter
 
 _STATUS_BYTES = 4096
 _HALF_AN_INSTRUCTION = 4
@@ -65,6 +67,7 @@ class Bubblewrapped:
         self._killed = False
         self._first: int | None = None
         self._first_pid = 0
+        self._meter: Meter | None = None
         self._watch: ProcessWatch | None = None
         self._missing = {"limits", "namespace"}
         """Without which nothing can be mounted inside, for which the command waits."""
@@ -136,6 +139,9 @@ class Bubblewrapped:
                 self._know_first(report.child_pid)
             if report.exit_code is not None:
                 self._exit_code = report.exit_code
+                # Soon its first process is gone, and with it the count of all whom it buried.
+                if self._meter is not None:
+                    self._meter.count_written()
 
     def _know_first(self, pid: int) -> None:
         try:
@@ -190,12 +196,20 @@ class Bubblewrapped:
         impose(pid, self._limits)
         if self._cgroup is not None:
             self._cgroup.add(pid)
-        elif self._limits.processes is not None and os.geteuid() == 0:
+        grouped = self._cgroup is not None
+        self._meter = Meter(
+            pid,
             # For root the kernel does not count.
-            self._watch = ProcessWatch(pid, self._limits.processes, self._too_many)
+            processes=None if grouped or os.geteuid() != 0 else self._limits.processes,
+            memory=None if grouped else self._limits.memory_bytes,
+            written=self._limits.written_bytes,
+            # One that is a link here was not mounted there.
+            places=[f"/proc/{pid}/root{place}" for place in HIDDEN if os.path.realpath(place) == place],
+        )
+        self._watch = ProcessWatch(self._meter, self._exceeds)
 
-    def _too_many(self) -> None:
-        self._limit = "processes"
+    def _exceeds(self, limit: LimitName) -> None:
+        self._limit = limit
         self.kill()
 
     # ---- the end
@@ -233,11 +247,13 @@ class Bubblewrapped:
                 os.waitpid(self._first_pid, os.WNOHANG)
         limit = self._limit
         if self._cgroup is not None:
-            limit = self._cgroup.limit_met()
+            limit = self._cgroup.limit_met() or limit
             self._cgroup.remove()
         # Removing directories can wait for a disk, and nobody else shall.
         removed = self._loop.run_in_executor(None, self._mounts.close)
-        removed.add_done_callback(lambda _: self._ended(self._ending(limit)))
+        sampled, written = self._limit is not None, 0 if self._meter is None else self._meter.written
+        ending = replace(self._ending(limit), sampled=sampled, written=written)
+        removed.add_done_callback(lambda _: self._ended(ending))
 
     def _ending(self, limit: LimitName | None) -> Ending:
         code = self._outer.returncode

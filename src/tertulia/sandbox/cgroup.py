@@ -50,6 +50,9 @@ class Cgroup:
             if limits.memory_bytes is not None:
                 (self._path / "memory.max").write_text(str(limits.memory_bytes))
                 (self._path / "memory.oom.group").write_text("1")
+                # Or what is too much would be swapped out. Not there where nothing swaps.
+                if (swap := self._path / "memory.swap.max").exists():
+                    swap.write_text("0")
         except OSError:
             self.remove()
             raise

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import tempfile
 
+from msgspec.structs import replace
+
 from tertulia.errors import SandboxError, SandboxUnavailable
 from tertulia.sandbox import landlock
 from tertulia.sandbox.launched import Launcher
@@ -65,8 +67,12 @@ class Landlocked:
             "temporary": temporary,
             "environment": {**command.environment, "TMPDIR": temporary},
             "rlimits": list(rlimits(confinement.limits)),
-            # For root the kernel does not count.
-            "processes": confinement.limits.processes if os.geteuid() == 0 else None,
+            "limits": {
+                # For root the kernel does not count.
+                "processes": confinement.limits.processes if os.geteuid() == 0 else None,
+                "memory": confinement.limits.memory_bytes,
+                "written": confinement.limits.written_bytes,
+            },
             "restrict": {
                 "writable": [*roots, temporary],
                 "masked": list(confinement.masked),
@@ -88,7 +94,7 @@ class Landlocked:
         """With the limit that may have been met."""
         if ending.limit is not None or not ending.began:
             return ending
-        return Ending(ending.exit_code, limit=limit_met(ending.exit_code, output), reason=ending.reason)
+        return replace(ending, limit=limit_met(ending.exit_code, output))
 
     def close(self) -> None:
         """The launcher goes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -22,25 +23,29 @@ from tertulia.sandbox.tier import Ended, Ending, Streams
 
 _CODE = """
 import sys
-sys.path.insert(0, sys.argv[1])
+sys.path.insert(0, {source!r})
 from tertulia.sandbox.launcher import serve
-serve(int(sys.argv[2]), confines=sys.argv[3] == "confines")
+serve(int(sys.argv[1]), int(sys.argv[2]), confines=sys.argv[3] == "confines")
 """
+"""Read from standard input: whoever kills by what a command line says shall not meet the guardian."""
 _SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _REPORT_BYTES = 65_536
 _BY_SIGKILL = 128 + 9
+_CLOSE_TIMEOUT_S = 10.0
 
 
 class Launcher:
     """A process that starts others. One for each tier that needs it."""
 
-    __slots__ = ("_confines", "_in_front", "_line", "_process")
+    __slots__ = ("_confines", "_gone", "_in_front", "_line", "_process")
 
     def __init__(self, *, confines: bool) -> None:
         self._confines = "confines" if confines else "does not"
         self._process: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
         self._in_front = False
+        self._gone: int | None = None
+        """Says which the guardian and the launcher are, and ends when nothing of them is left."""
 
     def spawn(self, command: Command, streams: Streams, rules: Mapping[str, Any], ended: Ended) -> Launched:
         """Have the command started under these rules; a launcher that has died is started anew."""
@@ -59,15 +64,24 @@ class Launcher:
         return Launched(ours, ended)
 
     def close(self) -> None:
-        """It ends by itself when its line does."""
+        """It ends by itself when its line does, with all that it has started; waits for that."""
         if self._line is not None:
             self._line.close()
             self._line = None
         if self._process is not None:
             self._process.wait()
             self._process = None
+        if self._gone is not None:
+            poll = select.poll()
+            poll.register(self._gone, 0)
+            poll.poll(_CLOSE_TIMEOUT_S * 1000)
+            os.close(self._gone)
+            self._gone = None
 
     def _send(self, fds: list[int], *, in_front: bool) -> None:
+        if self._process is not None:
+            # It has left the rest to the guardian, and only waits to be buried.
+            self._process.poll()
         # One that was started apart has no terminal to lend.
         if self._line is not None and (self._in_front or not in_front):
             with suppress(OSError):
@@ -78,21 +92,26 @@ class Launcher:
         socket.send_fds(self._line, [b"1"], fds)
 
     def _start(self, in_front: bool) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            try:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-c", _CODE, _SOURCE, str(theirs.fileno()), self._confines],
-                    env={},
-                    cwd="/",
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=not in_front,
-                )
-            except OSError:
-                ours.close()
-                raise
+        with ExitStack() as passing, ExitStack() as failing:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            passing.callback(theirs.close)
+            failing.callback(ours.close)
+            gone, living = os.pipe()
+            passing.callback(os.close, living)
+            failing.callback(os.close, gone)
+            code = in_memory(_CODE.format(source=_SOURCE).encode())
+            passing.callback(os.close, code)
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-", str(theirs.fileno()), str(living), self._confines],
+                env={},
+                cwd="/",
+                stdin=code,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno(), living],
+                start_new_session=not in_front,
+            )
+            failing.pop_all()
+        self._gone = gone
         return ours
 
 
@@ -102,6 +121,7 @@ class _Report(msgspec.Struct):
     leader: int | None = None
     exit_code: int = 0
     limit: LimitName | None = None
+    written: int = 0
     failure: str = ""
 
 
@@ -152,7 +172,7 @@ def _ending(data: bytes) -> Ending:
         return Ending(_BY_SIGKILL)
     report = msgspec.json.decode(data, type=_Report)
     if not report.failure:
-        return Ending(report.exit_code, limit=report.limit)
+        return Ending(report.exit_code, limit=report.limit, sampled=report.limit is not None, written=report.written)
     step, _, failure = report.failure.partition(":")
     number, _, reason = failure.partition(":")
     if step == "exec":
@@ -169,7 +189,7 @@ def _request(command: Command, rules: Mapping[str, Any]) -> dict[str, Any]:
         "lent": command.inherit_stdio and may_lend(),
         "terminal": command.terminal is not None,
         "rlimits": [],
-        "processes": None,
+        "limits": {"processes": None, "memory": None, "written": None},
         "temporary": None,
         "restrict": None,
         **rules,

@@ -1,14 +1,14 @@
 """The program between us and a command that bubblewrap does not hold: small, of one thread, and there to clean up.
 
-It is started once, as a process of its own. Each command has a keeper, forked here, and the keeper forks the command. A
-keeper adopts whatever its descendants orphan, so that it can end them all: when the command ends, when it is told to,
-and when its line to us breaks because we were killed. Forking here is safe and cheap where in a large process with
-many threads it is neither. Standard library only.
+It is started once, below a guardian. Each command has a keeper, forked here, and the keeper forks the command. A keeper
+adopts whatever its descendants orphan, so that it can end them all: when the command ends, when it is told to, and when
+its line to the product or to the guardian breaks because they were killed. What a killed keeper leaves behind the
+launcher ends. Forking here is safe and cheap where in a large process with many threads it is neither. Standard library
+only.
 """
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import gc
 import json
@@ -21,13 +21,13 @@ import termios
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from tertulia.sandbox.guardian import adopt_orphans, end_strays, guard
 from tertulia.sandbox.landlock import drop_capabilities, rehearse, restrict
-from tertulia.sandbox.process_tree import count_tasks, descendants
+from tertulia.sandbox.process_tree import descendants
 from tertulia.sandbox.removal import remove_tree
+from tertulia.sandbox.usage import Meter
 
-_SET_CHILD_SUBREAPER = 36
 _FDS = 5
-_WATCH_PERIOD_MS = 100
 _NOT_BEGUN = 125
 _STAY = 2
 """One at work and one that waits: commands that come one after the other make nobody fork a keeper."""
@@ -40,42 +40,49 @@ _CHANGED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, *_OURS_TO_
 _REHEARSED = '{"argv": ["true"], "environment": {"A": "b"}, "rlimits": [[1, 2, 3]], "restrict": null}'
 """Read while nothing is asked, so that a fork has its own copy of what reads before it is needed."""
 
-_libc = ctypes.CDLL(None, use_errno=True)
 
-
-def serve(line: int, *, confines: bool) -> None:
-    """Have a command ready for the next request until the other side is gone.
+def serve(line: int, gone: int, *, confines: bool) -> NoReturn:
+    """Have a command ready for the next request until the other side of `line` is gone; `gone` ends when all has.
 
     A request is five descriptors: itself, 0, 1, 2, and a control. The process that will be the command takes it from
     the line by itself: it was forked before, and has done before whatever does not depend on the request.
     """
+    guard(line, gone, lambda line, alive: _launch(line, alive, confines))
+
+
+def _launch(line: int, alive: int, confines: bool) -> None:
+    adopt_orphans()
     for number in _OURS_TO_IGNORE:
         signal.signal(number, signal.SIG_IGN)
     # Keepers are buried by the kernel.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _let_go_of_streams()
     gc.freeze()
-    _Pool(socket.socket(fileno=line), confines).run()
+    _Pool(socket.socket(fileno=line), alive, confines).run()
 
 
 class _Pool:
     """Keepers: some that stay, and as many more as there are commands at once."""
 
-    def __init__(self, requests: socket.socket, confines: bool) -> None:
+    def __init__(self, requests: socket.socket, alive: int, confines: bool) -> None:
         self._requests = requests
+        self._alive = alive
         self._confines = confines
         self._poll = select.poll()
         # Without events: only that the other side has hung up.
         self._poll.register(requests, 0)
+        self._poll.register(alive, 0)
         self._ready: dict[int, bool] = {}
+        self._keepers: dict[int, int] = {}
 
     def run(self) -> None:
-        """Until the other side has hung up; the keepers hear of it themselves."""
+        """Until the product or the guardian has hung up."""
         for _ in range(_STAY):
             self._hire(stays=True)
         while True:
             for fd, _ in self._poll.poll():
-                if fd == self._requests.fileno():
+                if fd in (self._requests.fileno(), self._alive):
+                    self._end()
                     return
                 self._hear(fd)
             if not any(self._ready.values()):
@@ -83,18 +90,19 @@ class _Pool:
 
     def _hire(self, *, stays: bool) -> None:
         hears, tells = os.pipe()
-        if os.fork() == 0:
+        keeper = os.fork()
+        if keeper == 0:
             for fd in (hears, *self._ready):
                 os.close(fd)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-            _keep(self._requests, tells, self._confines)
+            adopt_orphans()
+            lines = _Lines(self._requests, self._alive, tells)
+            _keep(lines, self._confines)
             while stays:
                 os.write(tells, _READY)
-                _keep(self._requests, tells, self._confines)
+                _keep(lines, self._confines)
             os._exit(0)
         os.close(tells)
-        self._ready[hears] = True
+        self._ready[hears], self._keepers[hears] = True, keeper
         self._poll.register(hears, select.POLLIN)
 
     def _hear(self, fd: int) -> None:
@@ -103,35 +111,62 @@ class _Pool:
         if not said:
             self._poll.unregister(fd)
             os.close(fd)
-            del self._ready[fd]
+            del self._ready[fd], self._keepers[fd]
+            # A keeper that was killed leaves its command to us.
+            end_strays({*self._keepers.values()})
+
+    def _end(self) -> None:
+        """Keepers that live end by themselves, with their commands; those that were killed have left us theirs."""
+        for fd in [*self._ready]:
+            while os.read(fd, 1):
+                pass
+        end_strays(())
 
 
-def _keep(requests: socket.socket, tells: int, confines: bool) -> None:
+class _Lines:
+    """What a keeper hears and tells by, besides each command's control."""
+
+    def __init__(self, requests: socket.socket, alive: int, tells: int) -> None:
+        self.requests, self.alive, self.tells = requests, alive, tells
+        # Told of every child that ends: also of those whom it has adopted.
+        self.ended, writing = os.pipe()
+        os.set_blocking(self.ended, False)
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+
+
+def _keep(lines: _Lines, confines: bool) -> None:
     """See one command through, from before it is known to the last of its descendants."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     failure, told = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(tells)
+        os.close(lines.tells)
         os.close(ours.detach())
-        _become(requests, theirs, told, confines)
+        _become(lines, theirs, told, confines)
     theirs.close()
     os.close(told)
     with ours:
         data, fds, _, _ = socket.recv_fds(ours, 1, 2)
     if not data:
         os._exit(0)
-    os.write(tells, _TAKEN)
+    os.write(lines.tells, _TAKEN)
     written, control = fds
     request = _read(written)
     if not request["session"]:
         os.write(control, json.dumps({"leader": child}).encode() + b"\n")
-    limit = _wait(child, control, request["processes"])
-    code = os.waitstatus_to_exitcode(_end_all(child))
+    meter = Meter(os.getpid(), **request["limits"]) if any(request["limits"].values()) else None
+    watch = _Watch(child, control, lines, meter)
+    limit = watch.run()
+    code = os.waitstatus_to_exitcode(_end_all(child, watch.status))
     _remove(request["temporary"])
+    if meter is not None:
+        meter.count_written()
     report = {
         "exit_code": 128 - code if code < 0 else code,
         "limit": limit,
+        "written": 0 if meter is None else meter.written,
         "failure": os.read(failure, 4096).decode("utf-8", "replace"),
     }
     with suppress(OSError):
@@ -157,7 +192,7 @@ def _let_go_of_streams() -> None:
 # ---- the command
 
 
-def _become(requests: socket.socket, keeper: socket.socket, told: int, confines: bool) -> NoReturn:
+def _become(lines: _Lines, keeper: socket.socket, told: int, confines: bool) -> NoReturn:
     step = "confine"
     try:
         _forget_python()
@@ -165,12 +200,9 @@ def _become(requests: socket.socket, keeper: socket.socket, told: int, confines:
             drop_capabilities()
             rehearse()
         json.loads(_REHEARSED)
-        data, fds, _, _ = socket.recv_fds(requests, 1, _FDS)
-        if not data:
-            os._exit(_NOT_BEGUN)
-        written, *streams, control = fds
-        socket.send_fds(keeper, [data], [written, control])
-        for fd in (control, requests.detach(), keeper.detach()):
+        written, *streams, control = _take(lines)
+        socket.send_fds(keeper, [b"1"], [written, control])
+        for fd in (control, lines.requests.detach(), keeper.detach()):
             os.close(fd)
         request = _read(written)
         _prepare(request, streams)
@@ -182,7 +214,23 @@ def _become(requests: socket.socket, keeper: socket.socket, told: int, confines:
         os._exit(_NOT_BEGUN)
 
 
+def _take(lines: _Lines) -> list[int]:
+    """The next request, which others wait for too; ends this process when there will be none."""
+    poll = select.poll()
+    poll.register(lines.requests, select.POLLIN)
+    poll.register(lines.alive, 0)
+    while True:
+        if any(fd == lines.alive for fd, _ in poll.poll()):
+            os._exit(_NOT_BEGUN)
+        with suppress(BlockingIOError):
+            data, fds, _, _ = socket.recv_fds(lines.requests, 1, _FDS, socket.MSG_DONTWAIT)
+            if not data:
+                os._exit(_NOT_BEGUN)
+            return fds
+
+
 def _forget_python() -> None:
+    signal.set_wakeup_fd(-1)
     for number in _CHANGED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
 
@@ -235,21 +283,41 @@ def _remove(temporary: str | None) -> None:
         remove_tree(temporary)
 
 
-def _wait(child: int, control: int, processes: int | None) -> str | None:
-    """Until the command has ended, or shall. The limit for which it shall."""
-    poll, ended = select.poll(), os.pidfd_open(child)
-    poll.register(control, select.POLLIN)
-    poll.register(ended, select.POLLIN)
-    while True:
-        ready = [fd for fd, _ in poll.poll(None if processes is None else _WATCH_PERIOD_MS)]
-        if ready == [control] and _said(control) == _TERMINATE:
-            os.kill(child, signal.SIGTERM)
-        elif ready:
-            os.close(ended)
-            return None
-        elif processes is not None and count_tasks(os.getpid(), processes) > processes:
-            os.close(ended)
-            return "processes"
+class _Watch:
+    """Until the command has ended, or shall."""
+
+    def __init__(self, child: int, control: int, lines: _Lines, meter: Meter | None) -> None:
+        self.status: int | None = None
+        """How it ended by itself."""
+        self._child, self._control, self._lines, self._meter = child, control, lines, meter
+        self._poll = select.poll()
+        self._poll.register(control, select.POLLIN)
+        self._poll.register(lines.ended, select.POLLIN)
+        self._poll.register(lines.alive, 0)
+
+    def run(self) -> str | None:
+        """The limit for which it shall end, if that is why."""
+        while True:
+            pause_ms = None if self._meter is None else self._meter.pause_s * 1000
+            ready = {fd for fd, _ in self._poll.poll(pause_ms)}
+            self._bury()
+            if self.status is not None or self._lines.alive in ready:
+                return None
+            if self._control in ready:
+                if _said(self._control) != _TERMINATE:
+                    return None
+                os.kill(self._child, signal.SIGTERM)
+            elif not ready and self._meter is not None and (limit := self._meter.look()) is not None:
+                return limit
+
+    def _bury(self) -> None:
+        """At once, because an adopted zombie counts as a process of its user."""
+        with suppress(BlockingIOError):
+            os.read(self._lines.ended, 4096)
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self._child:
+                    self.status = ended[1]
 
 
 def _said(control: int) -> bytes:
@@ -259,9 +327,9 @@ def _said(control: int) -> bytes:
         return b""
 
 
-def _end_all(child: int) -> int:
-    """Kill and bury everybody who is left; how the command itself ended."""
-    ended = 0
+def _end_all(child: int, status: int | None) -> int:
+    """Kill and bury everybody who is left; how the command itself ended, where that is not known already."""
+    ended = status or 0
     how = os.WNOHANG
     while True:
         try:

@@ -168,7 +168,8 @@ def own_python() -> Iterator[str]:
 
 
 def _system(confinement: Confinement) -> Iterator[str]:
-    room = min(_TEMPORARY_BYTES, confinement.limits.memory_bytes or _TEMPORARY_BYTES)
+    # All of them together hold no more than a command may use of memory.
+    room = min(_TEMPORARY_BYTES, (confinement.limits.memory_bytes or _TEMPORARY_BYTES * len(HIDDEN)) // len(HIDDEN))
     yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
     for path in HIDDEN:
         if os.path.isdir(path) and not os.path.islink(path):

@@ -37,6 +37,7 @@ class Process:
         on_error: OnOutput | None = None,
     ) -> None:
         self.finished: Finished | None = None
+        self.account = command.account
         self.tier: TierName = tier.name
         self._tier = tier
         self._clock = clock
@@ -232,6 +233,8 @@ class Process:
             output=output,
             duration_s=self._clock.monotonic() - self._began_at,
             limit=ending.limit,
+            sampled=ending.sampled,
+            written=ending.written,
             reason=ending.reason,
         )
         self._gone.set()

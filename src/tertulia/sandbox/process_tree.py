@@ -5,24 +5,40 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+_ENDED = (b"Z", b"X")
+_THREADS_AT = 17
+"""Of the words after the name in `/proc/PID/stat`."""
+
 
 def descendants(pid: int) -> Iterator[tuple[int, int]]:
-    """(process, how many threads it has) of all below this one. Who ends or is adopted meanwhile may be missed."""
-    waiting = _children(pid)[0]
+    """(process, its threads that have not ended) of all below this one; a zombie has none.
+
+    Who ends or is adopted meanwhile may be missed.
+    """
+    waiting = children(pid)
     while waiting:
         current = waiting.pop()
-        children, threads = _children(current)
-        waiting.extend(children)
-        yield current, threads
+        state, threads = _state(current)
+        if not (state in _ENDED and threads == 1):
+            waiting.extend(children(current, threads))
+        yield current, threads - (state in _ENDED)
 
 
-def children(pid: int) -> list[int]:
-    """The oldest first; none of one that has ended."""
-    return _children(pid)[0]
+def children(pid: int, threads: int | None = None) -> list[int]:
+    """The oldest first; none of one that has ended. `threads`: how many it has, where that is known."""
+    found: list[int] = []
+    try:
+        for thread in [str(pid)] if threads == 1 else os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as listed:
+                found.extend(map(int, listed.read().split()))
+    except OSError:
+        # It has ended while we looked.
+        pass
+    return found
 
 
 def count_tasks(pid: int, enough: int) -> int:
-    """Threads of all below this process; stops as soon as they are more than `enough`."""
+    """Threads of all below this process that have not ended; stops as soon as they are more than `enough`."""
     counted = 0
     for _, threads in descendants(pid):
         counted += threads
@@ -31,14 +47,11 @@ def count_tasks(pid: int, enough: int) -> int:
     return counted
 
 
-def _children(pid: int) -> tuple[list[int], int]:
-    children: list[int] = []
+def _state(pid: int) -> tuple[bytes, int]:
+    """(the letter, how many threads); those of one that is gone are those of a zombie."""
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
-        for thread in threads:
-            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as listed:
-                children.extend(map(int, listed.read().split()))
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            words = file.read().rpartition(b") ")[2].split()
     except OSError:
-        # It has ended while we looked.
-        return children, 0
-    return children, len(threads)
+        return b"X", 1
+    return words[0], int(words[_THREADS_AT])

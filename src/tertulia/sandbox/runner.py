@@ -18,7 +18,7 @@ TierName = Literal["bubblewrap", "landlock", "none"]
 TierChoice = Literal["bubblewrap", "landlock"]
 """What a user may set. Running without a tier is a right, not a setting."""
 
-LimitName = Literal["processes", "memory_bytes", "file_bytes", "cpu_s"]
+LimitName = Literal["processes", "memory_bytes", "file_bytes", "cpu_s", "written_bytes"]
 
 PROTECTED_NAMES = (".git", ".tertulia", ".mcp.json", ".codex", ".claude", ".vscode", ".idea")
 """Stay read-only at the top of every writable root, also where they do not exist yet."""
@@ -34,11 +34,15 @@ class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
     processes: int | None = 4096
     """Threads count."""
     memory_bytes: int | None = 8 << 30
-    """Of all together where there is a cgroup to hold it, else of each process."""
+    """Of all together, shared memory and files in memory included. Held by a cgroup where there is one; elsewhere by
+    the kernel for each process, and for all together by looking from time to time."""
     file_bytes: int | None = 8 << 30
     """The largest file it may write."""
     cpu_s: int | None = 3600
     """CPU time of each process."""
+    written_bytes: int | None = 32 << 30
+    """Written to disks by all commands of one account together; what is deleted before it gets there is not counted.
+    By looking from time to time."""
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +91,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the output is held in memory, half from its beginning and half from its end."""
     temporary: str | None = None
     """Outside any sandbox: a directory that is the command's alone and is removed with it, even if we are killed."""
+    account: str | None = None
+    """Commands with the same one share `written_bytes`: those of a task. Without one it is the command's alone."""
     inherit_stdio: bool = False
     """For a program that a person started: our own 0, 1 and 2, and no output is kept."""
 
@@ -125,8 +131,19 @@ class Finished(msgspec.Struct, frozen=True):
     duration_s: float
     limit: LimitName | None = None
     """The limit that it visibly ran into, if any."""
+    sampled: bool = False
+    """Whether that limit is held by looking from time to time, so that more was used for a moment."""
+    written: int = 0
+    """Bytes that it wrote to disks."""
     reason: str | None = None
     """Why it never ran."""
+
+    def limit_text(self) -> str | None:
+        """Which limit ended it, for whoever reads the output."""
+        if self.limit is None:
+            return None
+        how = " (it is watched by sampling, so more may have been used for a moment)" if self.sampled else ""
+        return f"It ran into the limit {self.limit}{how}."
 
 
 class Running(Protocol):

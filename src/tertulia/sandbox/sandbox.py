@@ -20,6 +20,7 @@ from tertulia.sandbox.unconfined import Unconfined
 
 _TIERS: Mapping[TierChoice, Callable[[], Tier]] = {"bubblewrap": Bubblewrap, "landlock": Landlocked}
 _SELF_TEST_TIMEOUT_S = 30.0
+_MAX_ACCOUNTS = 4096
 
 _held: dict[tuple[object, ...], TierReport] = {}
 """Self-tests of this process that succeeded, by all that their result rests on: a second session repeats none."""
@@ -38,6 +39,8 @@ class Sandbox:
         self._tested: tuple[object, ...] = ()
         self._testing: asyncio.Event | None = None
         self._running: set[Process] = set()
+        self._written: dict[str, int] = {}
+        """Bytes that the commands of an account wrote to disks, the latest account last."""
 
     async def check(self) -> TierReport:
         """Try the tier out, until it succeeds, and when it has been replaced; who asks meanwhile waits as well."""
@@ -83,10 +86,34 @@ class Sandbox:
     def _spawn(
         self, command: Command, tier: Tier, on_output: OnOutput | None, on_error: OnOutput | None = None
     ) -> Process:
-        self._running = {process for process in self._running if process.finished is None}
+        self._settle()
+        command = self._with_what_is_left(command)
         process = Process(command, tier, self._clock, on_output, on_error)
         self._running.add(process)
         return process
+
+    def _settle(self) -> None:
+        """Put what has ended on its account, and forget it."""
+        for process in [process for process in self._running if process.finished is not None]:
+            self._running.discard(process)
+            if process.account is not None and process.finished is not None:
+                before = self._written.pop(process.account, 0)
+                self._written[process.account] = before + process.finished.written
+        while len(self._written) > _MAX_ACCOUNTS:
+            del self._written[next(iter(self._written))]
+
+    def _with_what_is_left(self, command: Command) -> Command:
+        limits = command.confinement.limits
+        used = 0 if command.account is None else self._written.get(command.account, 0)
+        if used == 0 or limits.written_bytes is None:
+            return command
+        if used >= limits.written_bytes:
+            raise SandboxError(
+                f"the commands of this task have written {used:,} bytes to disks, of {limits.written_bytes:,} that "
+                "written_bytes allows; nothing was run. Go on in another task"
+            )
+        limits = replace(limits, written_bytes=limits.written_bytes - used)
+        return replace(command, confinement=replace(command.confinement, limits=limits))
 
     async def _test(self) -> TierReport:
         tested = self._tested

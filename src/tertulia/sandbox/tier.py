@@ -28,6 +28,10 @@ class Ending(msgspec.Struct, frozen=True):
     limit: LimitName | None = None
     reason: str | None = None
     """Why it did not begin."""
+    sampled: bool = False
+    """The limit was seen by looking from time to time."""
+    written: int = 0
+    """Bytes that it wrote to disks."""
 
 
 Ended = Callable[[Ending], None]

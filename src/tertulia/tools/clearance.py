@@ -49,9 +49,9 @@ async def clear(place: Workplace, order: Order, call: CallContext) -> Command:
     reason = order.wish.justification
     if order.wish.escalated and confinement.mode != "danger_full_access":
         await _ask(place, order, call, reading, "escalation", reason or "no reason was given")
-        return _command(place, order, _freed(confinement))
+        return _command(place, order, _freed(confinement), call)
     granted = await _ask(place, order, call, reading, "exec", reason or "")
-    command = _command(place, order, confinement)
+    command = _command(place, order, confinement, call)
     if granted.by == "policy" and call.rights.approval_policy.auto_run == "trusted":
         # It runs because it only reads, which is true of it in such an environment alone.
         writable = (place.root, *confinement.writable_roots)
@@ -129,13 +129,14 @@ def _suggested(rule: tuple[str, ...]) -> str:
     return f"(it would like to run whatever begins with: {shlex.join(rule)}; a yes does not allow that)" if rule else ""
 
 
-def _command(place: Workplace, order: Order, confinement: Confinement) -> Command:
+def _command(place: Workplace, order: Order, confinement: Confinement, call: CallContext) -> Command:
     return Command(
         argv=order.argv,
         cwd=order.cwd,
         confinement=confinement,
         environment=place.environment,
         terminal=order.terminal,
+        account=call.task_id,
     )
 
 

@@ -50,8 +50,8 @@ def told(finished: Finished, timeout_s: float, hint: str | None = None) -> Resul
         lines.append(f"The command timed out after {timeout_s:g} s and was killed with all that it had started.")
     if finished.reason is not None:
         lines.append(f"It could not be started: {finished.reason}")
-    if finished.limit is not None:
-        lines.append(f"It ran into the limit {finished.limit}.")
+    if (limit := finished.limit_text()) is not None:
+        lines.append(limit)
     if hint is not None:
         lines.append(hint)
     if finished.output.truncated:

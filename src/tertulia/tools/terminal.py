@@ -197,8 +197,8 @@ def _told(
         lines.append(f"Process exited with code {finished.exit_code}")
         if finished.reason is not None:
             lines.append(f"It could not be started: {finished.reason}")
-        if finished.limit is not None:
-            lines.append(f"It ran into the limit {finished.limit}.")
+        if (limit := finished.limit_text()) is not None:
+            lines.append(limit)
     lines += [] if hint is None else [hint]
     truncated = said.truncated or text.truncated
     if truncated:
