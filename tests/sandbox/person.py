@@ -28,8 +28,8 @@ class Person:
         environment = {
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
-            "HOME": str(folder),
-            "TERTULIA_HOME": str(folder / "data"),
+            "HOME": str(folder.parent / "home"),
+            "TERTULIA_HOME": str(folder.parent / "data"),
             "TERM": "dumb",
             "PS1": PROMPT,
         }
