@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -71,6 +72,80 @@ async def test_a7_a_root_that_was_swapped_refuses_the_command(place: Place, tmp_
     with pytest.raises(SandboxError, match="no longer the directory"):
         await sandbox.run(swapped)
     await sandbox.close()
+    assert list(place.root.iterdir()) == []
+
+
+STAYS = """
+import os, sys
+path = os.path.join(os.environ["TMPDIR"], "secret")
+with open(path, "w") as file:
+    file.write("canary")
+print(path, flush=True)
+sys.stdin.read()
+"""
+LOOK = """
+import os, sys
+def attempt(act):
+    try:
+        return act() or True
+    except OSError as error:
+        return error.strerror
+path = sys.argv[1]
+print(attempt(lambda: open(path).read()), attempt(lambda: open(path, "w").close()), attempt(lambda: os.unlink(path)))
+"""
+
+
+@pytest.mark.parametrize("base", [None, "elsewhere"])
+@pytest.mark.parametrize("there", [False, True])
+async def test_s6_nobody_reads_another_commands_temporary_directory(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str | None, there: bool
+) -> None:
+    """S6: of another conversation or session, while it runs and when it was left; nor by beginning there."""
+    need("landlock")
+    if base is not None:
+        elsewhere = Path(tempfile.mkdtemp(dir=Path.home(), prefix=".tertulia-test-"))
+        monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
+    one, other = (Sandbox(tier="landlock", clock=SystemClock()) for _ in range(2))
+    try:
+        running = await one.start(place.python(STAYS, keep_stdin=True))
+        await place.until(lambda: b"\n" in running._all.output().head)
+        secret = running._all.output().text().strip()
+        cwd = os.path.dirname(secret) if there else str(place.root)
+        seen = await other.run(place.python(LOOK, secret, cwd=cwd), timeout_s=DEADLINE_S)
+        assert seen.output.text().split("Permission denied") == ["", " ", " ", "\n"]
+        assert Path(secret).read_text() == "canary"
+        # What a command that was killed with everything left behind is as closed.
+        left = Path(secret).parent.with_name("tertulia-left")
+        left.mkdir()
+        (left / "secret").write_text("canary")
+        seen = await other.run(place.python(LOOK, str(left / "secret")), timeout_s=DEADLINE_S)
+        assert seen.output.text().split("Permission denied") == ["", " ", " ", "\n"]
+        shutil.rmtree(left)
+        await running.kill()
+    finally:
+        await one.close()
+        await other.close()
+        if base is not None:
+            shutil.rmtree(elsewhere)
+
+
+async def test_a_temporary_folder_of_somebody_else_refuses_the_command(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S6: where it is not hidden as a whole, ours must be ours alone."""
+    need("landlock")
+    elsewhere = Path(tempfile.mkdtemp(dir=Path.home(), prefix=".tertulia-test-"))
+    sandbox = Sandbox(tier="landlock", clock=SystemClock())
+    await sandbox.check()
+    try:
+        monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
+        (elsewhere / f"tertulia-{os.geteuid()}").mkdir()
+        (elsewhere / f"tertulia-{os.geteuid()}").chmod(0o777)
+        with pytest.raises(SandboxError, match="not this user's own directory"):
+            await sandbox.run(place.command("touch", "ran"))
+    finally:
+        await sandbox.close()
+        shutil.rmtree(elsewhere)
     assert list(place.root.iterdir()) == []
 
 

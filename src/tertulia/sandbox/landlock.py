@@ -54,6 +54,8 @@ def restrict(
     protected: Iterable[str],
     names: Iterable[str],
     *,
+    hidden: Iterable[str] = (),
+    shown: Iterable[str] = (),
     network: bool,
     program: bytes,
     machine: str,
@@ -61,9 +63,11 @@ def restrict(
     """Confine this process for good: files, TCP, signals, system calls. OSError where any of it is refused.
 
     `protected`: paths that can be read and not changed; `names`: those at the top of a root that stay as they are too,
-    where it has to be taken apart anyway. Capabilities must have been dropped before.
+    where it has to be taken apart anyway. Nothing in `hidden` can be read but what is `shown` there. Capabilities must
+    have been dropped before.
     """
-    ruleset = _rules(writable_places(writable, [*masked, *protected], names), masked, network)
+    readable = readable_places(masked, hidden, shown)
+    ruleset = _rules(writable_places(writable, [*masked, *protected], names), readable, network)
     _call(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
     _install(program, machine)
@@ -86,13 +90,13 @@ def drop_capabilities() -> None:
 
 def rehearse() -> None:
     """Go through it once without consequences, so that a fork has its own copy of what it needs before it is needed."""
-    os.close(_rules(["/"], [], network=False))
+    os.close(_rules(["/"], readable_places([]), network=False))
 
 
-def _rules(writable: Iterable[str], masked: Iterable[str], network: bool) -> int:
+def _rules(writable: Iterable[str], readable: Iterable[str], network: bool) -> int:
     attributes = struct.pack("=QQQ", _ALL, 0 if network else _BIND_TCP | _CONNECT_TCP, _ABSTRACT_SOCKETS | _SIGNALS)
     ruleset = _call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
-    for path in readable_places(masked):
+    for path in readable:
         _allow(ruleset, path, _READ_FILE)
     for path in writable:
         _allow(ruleset, path, _ALL, exactly=True)
@@ -101,9 +105,14 @@ def _rules(writable: Iterable[str], masked: Iterable[str], network: bool) -> int
     return ruleset
 
 
-def readable_places(masked: Iterable[str]) -> Iterator[str]:
-    """The fewest places that together are everything but these: a rule allows, with all below, and cannot take away."""
-    yield from _places_without(["/"], {os.path.realpath(path) for path in masked})
+def readable_places(masked: Iterable[str], hidden: Iterable[str] = (), shown: Iterable[str] = ()) -> Iterator[str]:
+    """The fewest places that together are everything but these: a rule allows, with all below, and cannot take away.
+
+    `shown` lies in what is hidden and is seen all the same, unless it is masked.
+    """
+    closed = {os.path.realpath(path) for path in masked}
+    yield from _places_without(["/"], closed | {os.path.realpath(path) for path in hidden})
+    yield from _places_without((place for place in shown if not closed & {place, *_parents(place)}), closed)
 
 
 def writable_places(roots: Iterable[str], closed: Iterable[str], names: Iterable[str] = ()) -> Iterator[str]:

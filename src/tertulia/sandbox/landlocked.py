@@ -6,26 +6,32 @@ Only by the user's explicit setting, because it holds less. What it does not hol
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from tertulia.errors import SandboxError, SandboxUnavailable
 from tertulia.sandbox import landlock
 from tertulia.sandbox.launched import Launcher
+from tertulia.sandbox.mounts import HIDDEN, SEEN_OF_RUN, own_places
 from tertulia.sandbox.rlimits import limit_met, rlimits
 from tertulia.sandbox.runner import Command, Output, TierName
 from tertulia.sandbox.seccomp import current_machine, filter_program
 from tertulia.sandbox.tier import Ended, Ending, Spawned, Streams
 
+_PREFIX = "tertulia-"
 NOT_COVERED = (
     "protected names (`.git`, `.mcp.json` and the like) and our own Python can be changed inside a writable root",
     "metadata: mode, owner, times and attributes of the user's own files outside can be changed",
     "the names of masked files can be listed",
     "where a masked or protected path lies in a writable root (your home), nothing new can be made beside it",
     "startup files of others deeper in a root (`dotfiles/.bashrc`) can be changed",
-    "other processes can be seen, though neither signalled nor read",
-    "/tmp is not writable, TMPDIR is instead; /dev/shm is not writable, so named semaphores do not work",
+    "other processes can be seen, though neither signalled, read, limited nor given another priority",
+    "/tmp and /dev/shm are neither writable nor readable, TMPDIR is instead; so named semaphores do not work",
+    "System V IPC and POSIX message queues are refused, and so are affinity and priority of a thread named by number",
+    "what a process that switches core dumps off writes to disks is counted only when it has ended",
     "the network, where it is off, is off altogether: not even a loopback of the command's own",
 )
 
@@ -61,7 +67,8 @@ class Landlocked:
         for root in roots:
             if os.path.realpath(root) != root or not os.path.isdir(root):
                 raise SandboxError(f"the writable root {root} is no longer the directory that it was; nothing was run")
-        temporary = tempfile.mkdtemp(prefix="tertulia-")
+        folder = _temporary_folder()
+        temporary = tempfile.mkdtemp(prefix=_PREFIX, dir=folder)
         program = filter_program(machine, internet=confinement.network, routes=confinement.network)
         rules = {
             "temporary": temporary,
@@ -78,6 +85,8 @@ class Landlocked:
                 "masked": list(confinement.masked),
                 "protected": list(confinement.protected_paths),
                 "names": list(confinement.protected),
+                "hidden": [*HIDDEN, folder],
+                "shown": sorted(_shown(command, os.path.join(folder, _PREFIX))),
                 "network": confinement.network,
                 "program": program.hex(),
                 "machine": machine.name,
@@ -99,3 +108,30 @@ class Landlocked:
     def close(self) -> None:
         """The launcher goes."""
         self._launcher.close()
+
+
+def _temporary_folder() -> str:
+    """Where the temporary directories of all commands lie, of every session of this user: none reads another's."""
+    folder = os.path.realpath(tempfile.gettempdir())
+    if any(folder == place or folder.startswith(f"{place}/") for place in HIDDEN):
+        # All of that is hidden.
+        return folder
+    own = os.path.join(folder, f"tertulia-{os.geteuid()}")
+    with suppress(FileExistsError):
+        os.mkdir(own, 0o700)
+    status = os.lstat(own)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise SandboxError(f"{own} is not this user's own directory, closed to others; remove it. Nothing was run")
+    return own
+
+
+def _shown(command: Command, temporary: str) -> set[str]:
+    """What is seen although it lies where everything is hidden, as in the other tier.
+
+    Beginning in another command's temporary directory shows nothing of it.
+    """
+    places = {*own_places(), *SEEN_OF_RUN, *command.confinement.writable_roots}
+    if not command.cwd.startswith(temporary):
+        places.add(command.cwd)
+    real = {os.path.realpath(place) for place in places}
+    return {place for place in real if any(place.startswith(f"{above}/") for above in HIDDEN)}

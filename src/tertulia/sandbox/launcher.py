@@ -263,6 +263,8 @@ def _prepare(request: dict[str, Any], streams: list[int]) -> None:
             rules["masked"],
             rules["protected"],
             rules["names"],
+            hidden=rules["hidden"],
+            shown=rules["shown"],
             network=rules["network"],
             program=program,
             machine=rules["machine"],

@@ -24,7 +24,7 @@ from tertulia.sandbox.stubs import Stub
 
 HIDDEN = ("/tmp", "/var/tmp", "/run", "/dev/shm")
 """Empty and private: sockets, pipes and half-written files of others."""
-_SEEN_OF_RUN = ("/run/current-system", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
+SEEN_OF_RUN = ("/run/current-system", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
 """Programs on one distribution, and how names are resolved on others."""
 _NEVER_WRITABLE = ("/proc", "/sys", "/dev")
 _TEMPORARY_BYTES = 2 << 30
@@ -95,7 +95,7 @@ class Mounts:
         for root in dict.fromkeys(writable):
             if root not in masked:
                 self._roots[root] = self._open_root(root)
-        seen = {*_own_places(), *_SEEN_OF_RUN, *confinement.writable_roots}
+        seen = {*own_places(), *SEEN_OF_RUN, *confinement.writable_roots}
         if not any(_is_in(self._command.cwd, path) for path in masked):
             seen.add(self._command.cwd)
         for root, fd in self._roots.items():
@@ -176,7 +176,7 @@ def _system(confinement: Confinement) -> Iterator[str]:
             yield from ("--perms", "1777", "--size", str(room), "--tmpfs", path)
 
 
-def _own_places() -> Iterator[str]:
+def own_places() -> Iterator[str]:
     """Python and ourselves, so that our own programs run inside wherever they are installed."""
     yield from (sys.prefix, sys.base_prefix, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 
