@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 import struct
 from pathlib import Path
@@ -63,6 +64,7 @@ async def test_a_client_is_asked_and_its_yes_counts(tmp_path: Path) -> None:
         event = await server.event("approval_request")
         request = event["data"]
         fields = {"approval_id", "kind", "conversation_id", "chain", "title", "detail", "matches", "scopes"}
+        fields |= {"call_id", "asked_at", "expires_at", "command", "cwd", "sandbox", "size", "digest"}
         assert set(request) == fields
         assert (request["kind"], request["conversation_id"], request["chain"]) == ("exec", event["conversation_id"], [])
         assert request["scopes"] == ["once", "conversation", "session"]
@@ -177,3 +179,70 @@ async def test_exec_asks_nobody(tmp_path: Path, policy: str) -> None:
     assert b"no_approver" in out
     assert b"I may not." in out
     assert not (tmp_path / "made").exists()
+
+
+# ---- the whole request
+
+
+async def test_all_of_a_long_request_can_be_read_before_it_is_answered(tmp_path: Path) -> None:
+    """A1, B10: the event says how much of it is missing, and `approval/get` has it, every part in pages."""
+    lines = [f"+line {number}" for number in range(30_000)]
+    patch = "\n".join(["*** Begin Patch", "*** Add File: made", *lines, "*** End Patch"])
+    replies = [{"tool_calls": [{"name": "apply_patch", "arguments": {"input": patch}}]}, "Done."]
+    async with serving(tmp_path, replies, "-a", "untrusted") as server:
+        message = await server.ask("conversation/message", conversation_id="root", text="go")
+        event = await server.event("approval_request")
+        request = event["data"]
+        assert len(json.dumps(event)) < 70_000
+        assert (request["scopes"], request["files"]) == (
+            ["once"],
+            [{"path": "made", "kind": "add", "added": 30_000, "removed": 0}],
+        )
+        assert request["hidden"] > 0
+        text, offset = "", 0
+        while offset is not None:
+            page = await server.call("approval/get", approval_id=request["approval_id"], offset=offset)
+            assert (page["part"], page["offset"], page["approval"]["approval_id"]) == (
+                "detail",
+                offset,
+                request["approval_id"],
+            )
+            text, offset = text + page["text"], page["next_offset"]
+        assert text == "The patch:\n" + "\n".join(f"│ {line}" for line in patch.split("\n"))
+        assert (len(text), hashlib.sha256(text.encode()).hexdigest()) == (request["size"], request["digest"])
+        assert {part["name"] for part in page["parts"]} == {"detail", "matches", "files"}
+        files = await server.call("approval/get", approval_id=request["approval_id"], part="files")
+        assert files["text"] == "add made +30000 -0"
+        with pytest.raises(Refused, match="not_found"):
+            await server.call("approval/get", approval_id=request["approval_id"], part="script")
+        with pytest.raises(Refused, match="invalid_params"):
+            await server.call("approval/get", approval_id=request["approval_id"], part="nothing")
+        answer = await server.call(
+            "approval/resolve", approval_id=request["approval_id"], decision="allow", scope="session"
+        )
+        assert (answer["resolved"], answer["scope"]) == (True, "once")
+        assert "not offered" in answer["narrowed"]
+        await server.answer(message)
+        with pytest.raises(Refused, match="not_found"):
+            await server.call("approval/get", approval_id=request["approval_id"])
+        assert (tmp_path / "made").read_text().count("\n") == 30_000
+
+
+async def test_everybody_hears_who_answered_and_by_what_a_call_ran(tmp_path: Path) -> None:
+    """A1: the client by its name, then the grant that it gave, then the policy."""
+    replies = [shell(**TOUCH), shell(**TOUCH), shell(command=["ls"]), "Done."]
+    async with serving(tmp_path, replies, "-a", "untrusted") as server:
+        message = await server.ask("conversation/message", conversation_id="root", text="go")
+        request = (await server.event("approval_request"))["data"]
+        assert (request["command"], request["cwd"]) == ("touch made", str(tmp_path))
+        begun = (await server.event("tool_call_begin"))["data"]
+        assert request["call_id"] == begun["call_id"]
+        await server.call("approval/resolve", approval_id=request["approval_id"], decision="allow", scope="session")
+        await server.answer(message)
+        (grant,) = (await server.call("approval/grants"))["grants"]
+        resolved = (await server.event("approval_resolved"))["data"]
+        by = {"kind": "client", "name": resolved["by"]["name"], "grant_id": grant["grant_id"]}
+        assert resolved["by"] == by
+        assert by["name"]
+        ran = [event["data"]["allowed_by"] for event in server.events if event["type"] == "exec_command_begin"]
+        assert ran == [by, {"kind": "grant", "grant_id": grant["grant_id"]}, {"kind": "policy", "name": "untrusted"}]

@@ -19,7 +19,7 @@ OPERATIONS = {
     *(f"conversation/{name}" for name in ("open", "set_context", "context", "message", "steer", "interrupt")),
     *(f"conversation/{name}" for name in ("compact", "list", "history", "tools", "fork", "close")),
     *(f"task/{name}" for name in ("list", "get", "cancel")),
-    *(f"approval/{name}" for name in ("list", "resolve", "grants", "revoke")),
+    *(f"approval/{name}" for name in ("list", "get", "resolve", "grants", "revoke")),
     *("mcp/status", "mcp/refresh", "metrics/get"),
     *(f"canvas/{name}" for name in ("get", "list", "clear")),
     *("internal/validate_token", "internal/call"),
@@ -110,6 +110,8 @@ async def test_everything_that_is_asked_answered_and_told_fits(tmp_path: Path) -
                 data = line["params"]["data"]
                 about = {"scope": "session", "ttl_s": 60} if "approval_id" in data else {"content": {"name": "Ada"}}
                 id = data.get("approval_id") or data["elicitation_id"]
+                if "approval_id" in data:
+                    await call("approval/get", approval_id=id, part="detail", offset=0)
                 await call("approval/resolve", approval_id=id, decision="allow", message="yes", **about)
             answer = await server.answer(asked)
             page.answered("conversation/message", {"conversation_id": conversation_id, "text": text}, answer)

@@ -330,22 +330,28 @@ def answer_of(name: str) -> list[str]:
     return answer_of(names(cell)[0]) if cell.startswith("as ") else names(cell)
 
 
-async def settled_and_granted(session: tertulia.Session) -> tuple[ApprovalRequest, Grant]:
-    """A request that was allowed for longer, and what was granted."""
+async def asked_for(session: tertulia.Session, word: str) -> tuple[ApprovalRequest, asyncio.Task[Any]]:
+    """A request that waits, and who waits for its answer."""
     desk, asked = session.parts.workshop.desk, asyncio.Event()
     request = Request(
         kind="exec",
         conversation_id=session.root.id,
-        title="run: x",
+        title=f"run: {word}",
         detail="",
-        subject=Subject(("x",), "/", "core", "read-only"),
+        subject=Subject((word,), "/", "core", "read-only"),
     )
     with desk.attended():
         asking = asyncio.create_task(desk.ask(request, UNTRUSTED, lambda event: asked.set()))
         await asked.wait()
-        (waiting,) = session.approvals.pending()
-        await session.approvals.resolve(waiting.approval_id, "allow", scope="session")
-        await asking
+    (waiting,) = session.approvals.pending()
+    return waiting, asking
+
+
+async def settled_and_granted(session: tertulia.Session) -> tuple[ApprovalRequest, Grant]:
+    """A request that was allowed for longer, and what was granted."""
+    waiting, asking = await asked_for(session, "x")
+    await session.approvals.resolve(waiting.approval_id, "allow", scope="session")
+    await asking
     return waiting, session.approvals.grants()[0]
 
 
@@ -370,6 +376,7 @@ async def test_every_operation_answers_with_the_fields_shown() -> None:
         return msgspec.to_builtins((await asyncio.wait_for(operations.call(host, own, name, params), 10)).answer)
 
     settled, grant = await settled_and_granted(own)
+    waiting, asking = await asked_for(own, "y")
     async with RecordedEvents(own) as events:
         conversation = {"conversation_id": (await answered("conversation/open"))["conversation_id"]}
         task = await answered("conversation/message", **conversation, text="Hello", detach=True)
@@ -379,6 +386,7 @@ async def test_every_operation_answers_with_the_fields_shown() -> None:
             "conversation/steer": {**conversation, "text": "Faster"},
             "conversation/message": {**conversation, "text": "Hello again"},
             "session/resume": {"session_id": own.id},
+            "approval/get": {"approval_id": waiting.approval_id},
             "approval/resolve": {"approval_id": settled.approval_id, "decision": "allow"},
             "approval/revoke": {"grant_id": grant.grant_id},
             **await of_an_agent(own),
@@ -394,6 +402,8 @@ async def test_every_operation_answers_with_the_fields_shown() -> None:
             assert list(await answered(name, **params)) == fields_shown, name
             gate.set()
     await host.close()
+    with pytest.raises(errors.ApprovalDenied):
+        await asking
 
 
 def test_every_error_is_listed_with_its_number() -> None:

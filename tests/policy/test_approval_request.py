@@ -112,7 +112,7 @@ def test_a_person_sees_exactly_what_a_grant_will_match() -> None:
     ]
     assert request(A).as_event("7").matches == request(A).as_event("7", UNTRUSTED).matches[:4]
     nameless = request().as_event("7", ApprovalPolicy("trusted", may_ask=True, retry_outside_on_failure=True))
-    assert nameless.matches[4].startswith("approval policy: auto_run trusted, may_ask True, retry_outside_on_failure")
+    assert nameless.matches[4].startswith("approval policy: auto_run trusted, may_ask true, retry_outside_on_failure")
     assert event.scopes == ["once", "conversation", "session"]
     assert request(scopes=("once", "session")).as_event("7", UNTRUSTED).scopes == ["once", "session"]
 
@@ -134,4 +134,6 @@ def test_what_is_too_long_to_be_seen_whole_can_only_be_allowed_once() -> None:
     )
     assert event.scopes == ["once"]
     assert "1,000,006 characters, sha256 " in event.matches[0]
-    assert sum(map(len, [event.title, event.detail, *event.matches])) < 10_000
+    assert sum(map(len, [event.title, event.detail, *event.matches])) < 20_000
+    assert (event.size, event.hidden) == (1_000_000, 988_000)
+    assert "988,000 characters are not shown here" in event.detail

@@ -12,18 +12,26 @@ from typing import Any
 import pytest
 
 from tertulia.errors import ApprovalDenied, Busy, Closed, InvalidParams, NoApprover, NotFound
-from tertulia.policy.approval_policy import APPROVAL_ORDER, NEVER, ON_REQUEST, UNTRUSTED
+from tertulia.policy.approval_parts import labelled
+from tertulia.policy.approval_policy import APPROVAL_ORDER, NEVER, ON_REQUEST, UNTRUSTED, ApprovalPolicy
 from tertulia.policy.approvals import ApprovalDesk, Granted
-from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved
+from tertulia.policy.shown import sha256
+from tertulia.protocol.ids import CallId
+from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Decider
 from tests.policy.asking import ROOT, A, B, Desk, HandClock, request, subject
 
 # ── asking and answering ─────────────────────────────────────────────────────────────────────────────────────
 
 
+def desk_of(desk: Desk, policy: ApprovalPolicy, **more: Any) -> Any:
+    return desk.desk.ask(request(), policy, desk.events.append, **more)
+
+
 async def test_what_the_policy_lets_run_is_not_asked() -> None:
-    desk = Desk()
-    assert await desk.desk.ask(request(), ON_REQUEST, desk.events.append) == Granted("policy")
-    assert await desk.desk.ask(request(), UNTRUSTED, desk.events.append, known_safe=True) == Granted("policy")
+    """A1: and it is known which policy let it."""
+    free = await desk_of(desk := Desk(), ON_REQUEST)
+    assert (free, free.by_policy) == (Granted(Decider("policy", "on-request")), True)
+    assert await desk_of(desk, UNTRUSTED, known_safe=True) == Granted(Decider("policy", "untrusted"))
     assert desk.events == []
 
 
@@ -32,12 +40,12 @@ async def test_a_request_waits_for_its_answer_and_both_are_told() -> None:
     asking = desk.start(request(A, chain=(ROOT,)))
     [asked] = await desk.asked()
     assert not asking.done()
-    assert desk.desk.resolve(asked.approval_id, "allow")
-    assert await asking == Granted("user", "once")
-    assert desk.events == [
-        asked,
-        ApprovalResolved(approval_id=asked.approval_id, decision="allow", scope="once", reason="user", chain=(ROOT,)),
-    ]
+    ada = Decider("client", "ada")
+    assert desk.desk.resolve(asked.approval_id, "allow", by=ada)
+    granted = await asking
+    assert (granted, granted.by_policy) == (Granted(ada, "once"), False)
+    told = ApprovalResolved(asked.approval_id, "allow", scope="once", reason="user", chain=(ROOT,), by=ada)
+    assert desk.events == [asked, told]
     assert desk.desk.pending() == []
 
 
@@ -51,7 +59,7 @@ async def test_a_yes_that_comes_after_the_interrupt_allows_nothing() -> None:
     assert not desk.desk.resolve(first.approval_id, "allow", scope="session")
     assert desk.desk.grants() == []
     assert desk.desk.resolve(second.approval_id, "allow", scope="session")
-    assert await stays == Granted("user", "session")
+    assert (await stays).scope == "session"
     with pytest.raises(asyncio.CancelledError):
         await gone
     told = {event.approval_id: (event.decision, event.reason) for event in desk.resolved()}
@@ -91,7 +99,7 @@ async def test_an_answer_may_come_while_the_request_is_being_published() -> None
         if isinstance(event, ApprovalRequest):
             desk.desk.resolve(event.approval_id, "allow")
 
-    assert await desk.desk.ask(request(), UNTRUSTED, answer) == Granted("user", "once")
+    assert await desk.desk.ask(request(), UNTRUSTED, answer) == Granted(Decider("client"), "once")
 
 
 # ── nobody there ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -183,7 +191,6 @@ async def test_a_foreign_conversation_cannot_answer_and_a_caller_can() -> None:
 @pytest.mark.parametrize(
     ("answer", "word"),
     [
-        ({"decision": "allow", "scope": "conversation"}, "scope must be one of once, session"),
         ({"decision": "allow", "ttl_s": 5.0}, "ttl_s needs the scope"),
         ({"decision": "allow", "scope": "session", "ttl_s": 0.0}, "ttl_s must be a positive number"),
         ({"decision": "allow", "scope": "session", "ttl_s": -1.0}, "ttl_s must be a positive number"),
@@ -233,8 +240,10 @@ async def allow(desk: Desk, asked: Any, **answer: Any) -> Granted:
 async def test_a_grant_for_a_conversation_is_used_there_and_asked_for_elsewhere() -> None:
     """B3, S002-12, S002-13."""
     desk = Desk()
-    assert await allow(desk, request(A), scope="conversation") == Granted("user", "conversation")
-    assert await desk.start(request(A)) == Granted("grant", "conversation")
+    first = await allow(desk, request(A), scope="conversation")
+    [grant] = desk.desk.grants()
+    assert first == Granted(Decider("client", grant_id=grant.grant_id), "conversation")
+    assert await desk.start(request(A)) == Granted(Decider("grant", grant_id=grant.grant_id), "conversation")
     other = desk.start(request(B))
     [asked] = await desk.asked()
     assert asked.conversation_id == B
@@ -248,7 +257,7 @@ async def test_a_grant_for_the_session_is_used_everywhere() -> None:
     desk = Desk()
     await allow(desk, request(A), scope="session")
     desk.leave()
-    assert await desk.start(request(B)) == Granted("grant", "session")
+    assert (await desk.start(request(B))).decider.kind == "grant"
 
 
 @pytest.mark.parametrize(
@@ -281,7 +290,7 @@ async def test_without_a_ttl_a_grant_lasts_and_with_one_it_ends_on_the_monotonic
     desk.clock.wall = 0.0
     desk.clock.seconds = 5.0
     assert [grant.expires_in_s for grant in desk.desk.grants()] == [None]
-    assert await desk.start(request(A)) == Granted("grant", "session")
+    assert (await desk.start(request(A))).decider.kind == "grant"
     asking = desk.start(request(A, subject=subject("ls")))
     assert await desk.asked()
     desk.desk.close()
@@ -313,10 +322,11 @@ async def test_nobody_is_asked_twice_for_what_was_just_allowed_for_longer() -> N
     same, foreign = [desk.start(request(A)) for _ in range(3)], desk.start(request(B))
     first, *_ = await desk.asked(4)
     desk.desk.resolve(first.approval_id, "allow", scope="conversation")
+    [grant] = desk.desk.grants()
     assert await asyncio.gather(*same) == [
-        Granted("user", "conversation"),
-        Granted("grant", "conversation"),
-        Granted("grant", "conversation"),
+        Granted(Decider("client", grant_id=grant.grant_id), "conversation"),
+        Granted(Decider("grant", grant_id=grant.grant_id), "conversation"),
+        Granted(Decider("grant", grant_id=grant.grant_id), "conversation"),
     ]
     assert [asked.conversation_id for asked in desk.desk.pending()] == [B]
     desk.desk.close()
@@ -483,7 +493,7 @@ async def test_who_sees_a_request_without_having_said_so_can_answer_it_too() -> 
     waiting = desk.start()
     (asked,) = await desk.asked()
     desk.desk.resolve(asked.approval_id, "allow")
-    assert (await waiting).by == "user"
+    assert (await waiting).decider.kind == "client"
     with pytest.raises(NoApprover):
         await desk.start(request(B))
     assert len(desk.requested()) == 1
@@ -504,7 +514,7 @@ async def test_whoever_attends_one_conversation_answers_for_it_and_those_it_wait
             asking = desk.start(seen)
             (waiting,) = await desk.asked()
             desk.desk.resolve(waiting.approval_id, "allow")
-            assert (await asking).by == "user"
+            assert (await asking).decider.kind == "client"
     with pytest.raises(NoApprover):
         await desk.start(request(ROOT))
     assert len(desk.requested()) == 3
@@ -517,7 +527,7 @@ async def test_a_grant_is_not_lent_to_a_chain_that_is_allowed_less() -> None:
     (waiting,) = await desk.asked()
     desk.desk.resolve(waiting.approval_id, "allow", scope="session")
     assert (await asking).scope == "session"
-    assert (await desk.start(request(B, kind="escalation"), ON_REQUEST)).by == "grant"
+    assert (await desk.start(request(B, kind="escalation"), ON_REQUEST)).decider.kind == "grant"
     asking = desk.start(request(A, kind="escalation", chain=(ROOT,)), UNTRUSTED)
     (waiting,) = await desk.asked()
     desk.desk.resolve(waiting.approval_id, "deny")
@@ -533,8 +543,91 @@ async def test_a_new_grant_does_not_settle_what_waits_in_a_stricter_chain() -> N
     wide = desk.start(request(A, kind="escalation"), ON_REQUEST)
     (_, other) = await desk.asked(2)
     desk.desk.resolve(other.approval_id, "allow", scope="session")
-    assert (await wide).by == "user"
+    assert (await wide).decider.kind == "client"
     assert desk.desk.pending() == [waiting]
     desk.desk.resolve(waiting.approval_id, "deny")
     with pytest.raises(ApprovalDenied):
         await strict
+
+
+# ── what a request says, and who answered it ─────────────────────────────────────────────────────────────────
+
+
+async def test_a_request_says_when_it_was_asked_and_when_it_ends() -> None:
+    """A1: by the wall clock, for people; what ends it is the other one."""
+    desk = Desk(timeout_s=90)
+    asking = desk.start(request(call_id=CallId("call-1")))
+    [asked] = await desk.asked()
+    assert (asked.call_id, asked.asked_at, asked.expires_at) == (
+        "call-1",
+        "1970-01-12T13:46:40.000Z",
+        "1970-01-12T13:48:10.000Z",
+    )
+    desk.desk.resolve(asked.approval_id, "allow")
+    await asking
+
+
+async def test_every_ending_says_who_or_what_it_was() -> None:
+    """A1: a client, a grant, the clock, an interruption, the end."""
+    desk = Desk(timeout_s=0.01)
+    with pytest.raises(ApprovalDenied):
+        await desk.start()
+    kept = Desk()
+    lasting, same = kept.start(request(A)), kept.start(request(A))
+    interrupted, left = kept.start(request(B)), kept.start(request(ROOT))
+    first, *_ = await kept.asked(4)
+    kept.desk.resolve(first.approval_id, "allow", scope="conversation", by=Decider("client", "zed 1"))
+    kept.desk.interrupt(B)
+    kept.desk.close()
+    await asyncio.gather(lasting, same, interrupted, left, return_exceptions=True)
+    [grant] = kept.desk.grants()
+    assert [event.by for event in (*desk.resolved(), *kept.resolved())] == [
+        Decider("clock"),
+        Decider("client", "zed 1", grant.grant_id),
+        Decider("grant", grant_id=grant.grant_id),
+        Decider("interrupt"),
+        Decider("shutdown"),
+    ]
+
+
+async def test_a_yes_for_longer_than_was_offered_holds_once_and_says_so() -> None:
+    """A3: nothing is granted beyond what was offered, and nobody has to answer again."""
+    desk = Desk()
+    for scope in ("conversation", "session"):
+        asking = desk.start(request(scopes=("once",)))
+        [asked] = await desk.asked()
+        became = desk.desk.resolve(asked.approval_id, "allow", scope=scope, ttl_s=60)
+        assert (became.resolved, became.scope) == (True, "once")
+        assert became.narrowed == f"{scope} was not offered for this request, so the yes holds once"
+        assert (await asking).scope == "once"
+        assert desk.resolved()[-1].scope == "once"
+    assert desk.desk.grants() == []
+
+
+async def test_every_text_of_a_request_is_there_whole_until_it_is_answered() -> None:
+    """A1, B10: a megabyte."""
+    desk = Desk()
+    patch = "".join(f"+line {number}\u202e\n" for number in range(80_000))
+    asking = desk.start(request(detail=labelled("The patch", patch)))
+    [asked] = await desk.asked()
+    assert len(asked.detail) < 20_000
+    assert asked.scopes == ["once"]
+    event, texts = desk.desk.texts(asked.approval_id)
+    assert event == asked
+    assert texts["detail"].count("⟨U+202E⟩") == 80_000
+    assert (len(texts["detail"]), sha256(texts["detail"])) == (asked.size, asked.digest)
+    assert asked.hidden > 1_000_000
+    desk.desk.resolve(asked.approval_id, "allow")
+    await asking
+    with pytest.raises(NotFound, match="waits for an answer"):
+        desk.desk.texts(asked.approval_id)
+
+
+async def test_a_desk_that_closes_while_a_long_request_is_made_ready_asks_nobody() -> None:
+    desk = Desk()
+    asking = desk.start(request(detail="x" * 100_000))
+    await asyncio.sleep(0)
+    desk.desk.close()
+    with pytest.raises(Closed):
+        await asking
+    assert desk.events == []

@@ -96,7 +96,8 @@ def test_every_type_that_is_written_down_is_registered_under_its_own_name() -> N
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_the_payloads_of_the_design_have_its_keys_in_order(name: str) -> None:
-    assert list(EVENT_TYPES[name].__struct_fields__) == FIELDS[name]
+    """What came later stands behind them."""
+    assert list(EVENT_TYPES[name].__struct_fields__)[: len(FIELDS[name])] == FIELDS[name]
 
 
 @pytest.mark.parametrize("name", ["tool_call", "exec_command", "patch_apply", "mcp_tool_call", "web_search"])

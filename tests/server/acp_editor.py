@@ -51,7 +51,8 @@ class Editor(acp.Client):
 
     async def request_permission(self, session_id: str, tool_call: Any, options: Any, **more: Any) -> Any:
         said = tool_call.model_dump(by_alias=True, exclude_none=True, mode="json")
-        self.asked.append({"session": session_id, "call": said, "options": [option.option_id for option in options]})
+        ids, names = [option.option_id for option in options], [option.name for option in options]
+        self.asked.append({"session": session_id, "call": said, "options": ids, "names": names})
         self._news.set()
         answer = self.answers.pop(0)
         if hasattr(answer, "__await__"):

@@ -47,9 +47,9 @@ def test_an_id_that_a_model_uses_again_gets_a_new_name() -> None:
     made = calls()
     assert begun(made) == "one"
     assert begun(made, talk=ConversationId("other")) == "one#2"
-    assert made.newest(TALK) == "one"
+    assert made.asking(TALK, None) == "one"
     assert end(made)["toolCallId"] == "one"
-    assert made.newest(TALK) is None
+    assert made.asking(TALK, None) is None
     assert begun(made) == "one#3"
 
 

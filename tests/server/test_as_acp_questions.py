@@ -172,3 +172,19 @@ async def test_an_editor_without_forms_declines_at_once(tmp_path: Path) -> None:
         session = await _asked_by_a_server(at)
         assert "decline" in str(at.editor.call(session, "c1")["content"])
         assert len(at.editor.asked) == 1, "only for permission"
+
+
+async def test_what_an_editor_is_not_shown_is_said_before_it_can_say_yes(tmp_path: Path) -> None:
+    """A1: a request that is too long for an event; and who answered is told by the editor's name."""
+    long = {"command": ["sh", "-c", f"echo done > mark # {'x' * 100_000}"]}
+    async with desk(asking(call("shell", long, "c1"), "ok"), tmp_path) as at:
+        session = await at.new()
+        at.editor.answers = ["once"]
+        await at.prompt(session, "do it")
+        (asked,) = at.editor.asked
+        hidden, shown = (block["content"]["text"] for block in asked["call"]["content"])
+        assert hidden.startswith("NOT ALL IS SHOWN: 88,")
+        assert "characters are not shown here" in shown
+        assert asked["options"] == ["once", "reject"]
+        assert asked["names"][0].startswith("Allow once (88,")
+        assert (tmp_path / "mark").exists()

@@ -153,3 +153,15 @@ async def test_a_page_of_a_server_is_named_and_a_call_that_is_declined_fails(tmp
         (item,) = at.client.items("mcpToolCall")
         assert (item["status"], item["result"]) == ("failed", None)
         assert len(at.client.all(ELICIT)) == 1
+
+
+async def test_what_a_client_is_not_shown_is_said_before_it_can_say_yes(tmp_path: Path) -> None:
+    """A1: a request that is too long for an event; it is allowed once at most."""
+    long = {"command": ["sh", "-c", f"echo done > mark # {'x' * 100_000}"]}
+    async with desk(asking(call("shell", long, "c1"), "ok"), tmp_path) as at:
+        at.client.decisions = [{"decision": "accept"}]
+        await at.client.turn(await at.client.start(), "do it")
+        (asked,) = at.client.all(COMMAND)
+        assert asked["reason"].startswith("NOT ALL IS SHOWN: 88,")
+        assert asked["availableDecisions"] == ["accept", "decline", "cancel"]
+        assert (tmp_path / "mark").exists()

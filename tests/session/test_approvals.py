@@ -328,7 +328,7 @@ async def test_a_stream_of_one_conversation_is_nobody_to_another(tmp_path: Path)
         await ticks()
         (waiting,) = desk.pending(acting.root.id)
         desk.resolve(waiting.approval_id, "allow")
-        assert (await asking).by == "user"
+        assert (await asking).decider.kind == "client"
         held.set()
         assert [event.type async for event in stream][-1] == "task_complete"
 

@@ -88,7 +88,9 @@ async def test_sampling_is_asked_for_each_time_and_bounded(decision: Any) -> Non
     request = await asked.bench.asked()
     assert request.kind == "mcp"
     assert request.title == "the MCP server fs wants an answer of the model"
-    assert request.detail == "instructions: Be brief.\nuser: Say something."
+    assert request.detail == (
+        "instructions, in the words of the server:\n│ Be brief.\nuser, in the words of the server:\n│ Say something."
+    )
     assert request.scopes == ["once"]
     asked.bench.desk.resolve(request.approval_id, decision)
     if decision == "deny":

@@ -75,6 +75,7 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
         "task/get",
         "task/cancel",
         "approval/list",
+        "approval/get",
         "approval/resolve",
         "approval/grants",
         "approval/revoke",
@@ -478,7 +479,7 @@ async def test_approvals_are_listed_answered_and_taken_back(tmp_path: Path) -> N
             await on("approval/resolve", approval_id="nothing", decision="allow")
         assert len((await on("approval/list"))["approvals"]) == 1
         answer = {"approval_id": waiting["approval_id"], "decision": "allow", "scope": "session", "ttlS": 60}
-        assert await on("approval/resolve", **answer) == {"resolved": True}
+        assert await on("approval/resolve", **answer) == {"resolved": True, "scope": "session"}
         assert await on("approval/resolve", **answer) == {"resolved": False}
         assert (await on("approval/list"))["approvals"] == []
         await anext(event async for event in news if event.type == "task_complete")

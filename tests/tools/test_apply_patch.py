@@ -12,10 +12,9 @@ import pytest
 
 from tertulia.errors import ApprovalDenied
 from tertulia.protocol.events import EventData
-from tertulia.protocol.tool_events import PatchApplyBegin, PatchApplyEnd
+from tertulia.protocol.tool_events import ApprovalFile, Decider, PatchApplyBegin, PatchApplyEnd
 from tertulia.tools.apply_patch import DISK_COMMAND, ApplyPatch
 from tertulia.tools.dispatch import Dispatch, check_calls
-from tertulia.tools.patch_plan import Plan
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Result
 from tests.tools.calling import call, context
@@ -27,7 +26,7 @@ class Bench:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        self.asked: list[tuple[str, Plan]] = []
+        self.asked: list[tuple[str, tuple[ApprovalFile, ...]]] = []
         self.runs: list[tuple[str, ...]] = []
         self.events: list[EventData] = []
         self.refuse: str | None = None
@@ -40,11 +39,12 @@ class Bench:
             return self.said
         return subprocess.run(argv, input=stdin, cwd=self.place, capture_output=True, check=True).stdout
 
-    async def approve(self, text: str, plan: Plan, call: CallContext) -> None:
-        self.asked.append((text, plan))
+    async def approve(self, text: str, files: tuple[ApprovalFile, ...], call: CallContext) -> Decider:
+        self.asked.append((text, files))
         self.meanwhile()
         if self.refuse is not None:
             raise ApprovalDenied(self.refuse)
+        return Decider("policy", "on-request")
 
     async def answer(self, text: str) -> Result:
         tool = ApplyPatch(self.confined, self.approve, lambda paths, call: None)
@@ -88,9 +88,14 @@ async def test_it_runs_confined_by_path_and_is_asked_about_with_its_plan(bench: 
     await bench.answer(PATCH)
     assert bench.runs == [DISK_COMMAND, DISK_COMMAND]
     assert DISK_COMMAND[1] == "-I"
-    [(text, plan)] = bench.asked
+    [(text, files)] = bench.asked
     assert text == PATCH
-    assert {change.path for change in plan.changes} == {"a", "b", "c", "d/n", "e"}
+    assert [(file.kind, file.path) for file in files] == [
+        ("delete", "c"),
+        ("add", "d/n"),
+        ("update", "a"),
+        ("move", "b → e"),
+    ]
 
 
 async def test_its_beginning_and_its_end_are_told(bench: Bench) -> None:
@@ -103,7 +108,7 @@ async def test_its_beginning_and_its_end_are_told(bench: Bench) -> None:
         {"kind": "update", "path": "a"},
         {"kind": "update", "path": "b", "move_to": "e"},
     ]
-    assert end == PatchApplyEnd(call_id=begin.call_id, success=True, message=result.text)
+    assert end == PatchApplyEnd(begin.call_id, True, result.text, Decider("policy", "on-request"))
 
 
 async def refused(bench: Bench, text: str, code: str) -> str:

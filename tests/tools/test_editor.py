@@ -141,7 +141,7 @@ async def changed(bench: Workbench, editor: Open) -> AgentError | None:
     view, here = EditorView(bench.place, editor), at(bench)
     seen = (await view.look(["a"], here))["a"]
     try:
-        await view.approve("a patch", "a", here)
+        await view.approve("a patch", "a", (), here)
         assert await view.write("a", seen, "saved\nchanged\n", here)
     except AgentError as error:
         return error

@@ -9,7 +9,7 @@ import pytest
 
 from tertulia.errors import SandboxError
 from tertulia.protocol.events import EventData
-from tertulia.protocol.tool_events import ExecCommandOutputDelta
+from tertulia.protocol.tool_events import Decider, ExecCommandOutputDelta
 from tertulia.sandbox.runner import Command, Finished, Output
 from tertulia.tools.live_command import LiveCommand
 from tests.tools.calling import call, context
@@ -23,13 +23,18 @@ def command(bench: Workbench, script: str) -> Command:
     )
 
 
+ALLOWED = Decider("policy", "on-request")
+
+
 async def test_it_is_told_how_a_command_is_confined(tmp_path: Path) -> None:
     """Issue 7: running outside the sandbox can be seen by everybody."""
     async with workbench(tmp_path) as bench:
         for mode in ("read_only", "workspace_write", "danger_full_access"):
             bench.with_rights("on-request", sandbox=mode)
             await (
-                await LiveCommand.start(bench.place.runner, command(bench, "true"), bench.context(call("shell")))
+                await LiveCommand.start(
+                    bench.place.runner, command(bench, "true"), bench.context(call("shell")), ALLOWED
+                )
             ).look(20)
         told = [event["sandbox"] for event in bench.events if event.type == "exec_command_begin"]
         assert told == ["read-only", "workspace-write", "danger-full-access"]
@@ -37,7 +42,9 @@ async def test_it_is_told_how_a_command_is_confined(tmp_path: Path) -> None:
 
 async def test_its_end_is_told_once_however_often_it_is_seen(tmp_path: Path) -> None:
     async with workbench(tmp_path) as bench:
-        live = await LiveCommand.start(bench.place.runner, command(bench, "exit 4"), bench.context(call("shell")))
+        live = await LiveCommand.start(
+            bench.place.runner, command(bench, "exit 4"), bench.context(call("shell")), ALLOWED
+        )
         assert (await live.look(20) or Finished).exit_code == 4
         await live.kill()
         await live.see_through(1)
@@ -46,7 +53,9 @@ async def test_its_end_is_told_once_however_often_it_is_seen(tmp_path: Path) -> 
 
 async def test_whom_nobody_listens_to_is_heard_by_the_next_who_looks(tmp_path: Path) -> None:
     async with workbench(tmp_path) as bench:
-        live = await LiveCommand.start(bench.place.runner, command(bench, "echo x"), bench.context(call("shell")))
+        live = await LiveCommand.start(
+            bench.place.runner, command(bench, "echo x"), bench.context(call("shell")), ALLOWED
+        )
         live.listen(None)
         await live.look(20)
         assert bench.kinds() == ["exec_command_begin"]
@@ -67,7 +76,7 @@ async def test_output_that_comes_after_its_task_is_dropped(tmp_path: Path) -> No
 
     async with workbench(tmp_path) as bench:
         given = command(bench, "echo one; read x < /dev/null; echo two; sleep 0.01; echo three")
-        live = await LiveCommand.start(bench.place.runner, given, context(publish))
+        live = await LiveCommand.start(bench.place.runner, given, context(publish), ALLOWED)
         finished = await live.look(20)
         assert finished is not None
         assert finished.output.text() == "one\ntwo\nthree\n"

@@ -13,7 +13,7 @@ from tertulia.mcp.server import Answer, Caller, Elicitation, Elicited, OnProgres
 from tertulia.policy.limits import NO_LIMITS
 from tertulia.protocol.events import BackgroundEvent
 from tertulia.protocol.items import ImagePart
-from tertulia.protocol.tool_events import McpToolCallBegin, McpToolCallEnd
+from tertulia.protocol.tool_events import Decider, McpToolCallBegin, McpToolCallEnd
 from tertulia.tools.dispatch import Checked, Dispatch
 from tests.tools.calling import call as called
 from tests.tools.serving import READING, SCHEMA, WRITING, Bench, spec_of
@@ -44,7 +44,7 @@ async def test_a_call_has_a_beginning_and_an_end_and_gives_what_the_server_said(
     assert (result.text, result.success, result.parts) == ("text", True, (picture,))
     assert bench.servers.calls == [{"path": "x"}]
     assert bench.told == [
-        McpToolCallBegin("call-1", "fs", "read"),
+        McpToolCallBegin("call-1", "fs", "read", Decider("policy", 'mcp_servers.fs.approval = "auto"')),
         McpToolCallEnd("call-1", "fs", "read", True, 1_500),
     ]
     assert bench.turnstile.is_idle

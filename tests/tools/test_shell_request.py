@@ -77,7 +77,7 @@ async def test_a_suggested_rule_is_shown_and_widens_nothing(tmp_path: Path, form
         more = {"sandbox_permissions": "require_escalated", "justification": "why", "prefix_rule": ["touch"]}
         assert (await ask(bench, form, **more)).success
         (first,) = bench.asked
-        assert "whatever begins with: touch; a yes does not allow that" in first.detail
+        assert "begins with the following; a yes does not allow that:\n│ touch" in first.detail
         assert not any("begins" in match for match in first.matches)
         bench.answer = deny
         other = asking(form, bench.outside / "another", **more)

@@ -14,12 +14,15 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParams, SandboxError
 from tertulia.policy.shell_environment import ShellEnvironment
+from tertulia.protocol.tool_events import ApprovalFile
 from tertulia.sandbox.masks import guarded_paths
 from tertulia.sandbox.runner import Confinement
 from tertulia.tools.workplace import described, described_environment
 from tests.tools.calling import call
 from tests.tools.patching import patch, snapshot
 from tests.tools.workbench import allow, code, deny, workbench
+
+FILE = ApprovalFile("a", "update", 1, 1)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
@@ -54,11 +57,11 @@ async def test_a_patch_is_bound_to_its_text_and_its_directory(tmp_path: Path) ->
     async with workbench(tmp_path, lambda _: {"decision": "allow", "scope": "session"}) as bench:
         bench.with_rights("untrusted")
         context = bench.context(call("apply_patch"))
-        await bench.place.approve_patch("text", 1, context)
-        await bench.place.approve_patch("text", 1, context)
+        await bench.place.approve_patch("text", (FILE,), context)
+        await bench.place.approve_patch("text", (FILE,), context)
         assert len(bench.asked) == 1
-        await bench.place.approve_patch("other", 2, context)
-        await bench.place.approve_patch("text", 1, replace(context, cwd="/etc"))
+        await bench.place.approve_patch("other", (FILE, FILE), context)
+        await bench.place.approve_patch("text", (FILE,), replace(context, cwd="/etc"))
         assert [request.title.split(" in ")[0] for request in bench.asked] == [
             "apply a patch to 1 file",
             "apply a patch to 2 files",

@@ -77,7 +77,7 @@ class Workbench:
         place = self.place
         patch = ApplyPatch(
             lambda argv, stdin, call: place.confined(argv, stdin, MAX_ANSWER_BYTES, call),
-            lambda text, plan, call: place.approve_patch(text, len(plan.summary), call),
+            place.approve_patch,
             place.check_changeable,
         )
         self.registry = ToolRegistry(

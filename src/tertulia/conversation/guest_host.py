@@ -18,14 +18,17 @@ import msgspec
 from tertulia.conversation.floor import Floor
 from tertulia.errors import AgentError, InvalidParams, NotFound, SandboxError
 from tertulia.executors.host import Consent, Question
+from tertulia.policy.approval_parts import Parts, command_text, in_line, labelled
 from tertulia.policy.approval_request import ApprovalKind, Request
 from tertulia.policy.commands import only_reads_in, read_command
 from tertulia.protocol.ids import CallId, new_item_id
+from tertulia.protocol.tool_events import ApprovalFile
 from tertulia.sandbox.masks import is_in
 from tertulia.sandbox.nested import protected_part
 from tertulia.sandbox.runner import Confinement, OnOutput, Running
 from tertulia.tools import patch_disk
 from tertulia.tools.clearance import Order, check_argv, clear
+from tertulia.tools.patch_files import lines_of
 from tertulia.tools.tool import CallContext
 from tertulia.tools.workplace import Workplace
 
@@ -49,13 +52,17 @@ class GuestHost:
         rights, cwd = floor.rights(), place.directory(None, self._call(floor.talk.terms.cwd))
         confinement = place.confinement(rights)
         kind = kind_of(question, confinement, cwd)
+        subject = place.subject(question.words, cwd, confinement, outside=kind == "escalation")
         request = Request(
             kind=kind,
             conversation_id=floor.talk.id,
             chain=floor.chain().callers,
             title=f"{self._backend}: {question.title}",
-            detail=question.detail,
-            subject=place.subject(question.words, cwd, confinement, outside=kind == "escalation"),
+            detail=self._detail(question, cwd),
+            subject=subject,
+            parts=Parts(
+                command=question.words if question.doing == "execute" else (), cwd=cwd, sandbox=subject.sandbox
+            ),
         )
         looks = question.doing in _LOOKING and kind == "tool"
         # Without roots: the agent runs it in an environment of its own, which may have git start anything.
@@ -64,7 +71,7 @@ class GuestHost:
             granted = await place.desk.ask(request, rights.approval_policy, floor.publish, known_safe=safe)
         except AgentError:
             return Consent(allowed=False)
-        return Consent(allowed=True, lasting=granted.by == "grant" or granted.scope in ("conversation", "session"))
+        return Consent(allowed=True, lasting=granted.scope in ("conversation", "session"))
 
     async def read(self, path: str) -> str:
         """As a command would see it."""
@@ -85,7 +92,10 @@ class GuestHost:
             raise InvalidParams(f"{path!r:.200} lies in or is '{part}', which is protected from changes")
         self._place.check_changeable([name], call)
         old = await self._content(call, name)
-        await self._place.approve_patch(f"*** Write File: {path}\n{text}", 1, call)
+        file = ApprovalFile(
+            path, "add" if old is None else "update", lines_of(text.encode("utf-8", "replace")), lines_of(old)
+        )
+        await self._place.approve_patch(f"*** Write File: {path}\n{text}", (file,), call)
         change = {
             "path": name,
             "old": None if old is None else hashlib.sha256(old).hexdigest(),
@@ -103,9 +113,15 @@ class GuestHost:
         check_argv(words)
         call = self._call(self._floor.talk.terms.cwd)
         order = Order(argv=words, cwd=self._place.directory(cwd, call))
-        return await self._place.runner.start(await clear(self._place, order, call), heard)
+        return await self._place.runner.start((await clear(self._place, order, call)).command, heard)
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _detail(self, question: Question, cwd: str) -> str:
+        """What the agent says that it will do, all of it."""
+        if question.doing == "execute":
+            return f"{command_text(question.words)}\nin {in_line(cwd)}"
+        return labelled(f"{question.doing}, in the words of {self._backend}", "\n".join(question.words[1:]))
 
     def _call(self, cwd: str) -> CallContext:
         floor = self._floor

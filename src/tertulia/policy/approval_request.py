@@ -9,11 +9,12 @@ from typing import Literal
 
 import msgspec
 
+from tertulia.policy.approval_parts import PartName, Parts, event_texts, whole_texts
 from tertulia.policy.approval_policy import ApprovalPolicy, approval_to_wire
 from tertulia.policy.commands import CommandKey
 from tertulia.policy.shell_words import Words
-from tertulia.policy.shown import shown
-from tertulia.protocol.ids import ConversationId
+from tertulia.policy.shown import in_words, sha256, shown, visible
+from tertulia.protocol.ids import CallId, ConversationId
 from tertulia.protocol.tool_events import ApprovalRequest
 
 ApprovalKind = Literal["exec", "patch", "escalation", "mcp", "tool"]
@@ -49,49 +50,73 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     conversation_id: ConversationId
     chain: tuple[ConversationId, ...] = ()
     """The conversations that wait for this one, the first caller first; there the request shows too."""
+    call_id: CallId | None = None
     title: str
     detail: str
+    """All that a person has to know; see `approval_parts` for how it tells our words from those of others."""
     subject: Subject
+    parts: Parts = Parts()
     scopes: tuple[Scope, ...] = SCOPES
 
     def key(self, conversation: ConversationId | None, expires_at: float | None = None) -> CommandKey:
         """What a grant of this request is found by; None: in every conversation of the session."""
         return CommandKey((self.kind, *self.subject.words), conversation, expires_at, self.subject.digest)
 
-    def as_event(self, approval_id: str, policy: ApprovalPolicy | None = None) -> ApprovalRequest:
-        """What a person sees; `policy` is the one under which it is asked, if that is known.
-
-        A grant that outlives the moment is offered only where all that it will match can be seen.
-        """
+    def matches(self, policy: ApprovalPolicy | None) -> list[str]:
+        """All that a grant will match, in words; `policy` is the one under which it is asked, if that is known."""
         subject = self.subject
-        least = [] if policy is None else [f"approval policy: {_described(policy)}, or one that allows more"]
-        told = (
+        least = (
+            []
+            if policy is None
+            else [f"approval policy: {in_words(approval_to_wire(policy))}, or one that allows more"]
+        )
+        return [
             f"{self.kind}: {shlex.join(subject.words)}",
             f"directory: {subject.cwd}",
             f"environment: {subject.environment}",
             f"sandbox: {subject.sandbox}",
             *least,
-        )
-        matches = [shown(match) for match in told]
-        whole = all(match.whole for match in matches)
+        ]
+
+    def texts(self, policy: ApprovalPolicy) -> dict[PartName, str]:
+        """Every text of it, whole and fit to be shown."""
+        return whole_texts(self.detail, self.matches(policy), self.parts)
+
+    def as_event(
+        self, approval_id: str, policy: ApprovalPolicy | None = None, *, asked_at: str | None = None,
+        expires_at: str | None = None,
+    ) -> ApprovalRequest:  # fmt: skip
+        """What a person sees.
+
+        A grant that outlives the moment is offered only where all that it will match can be seen.
+        """
+        parts, detail = self.parts, visible(self.detail, lines=True)
+        texts = event_texts(self.detail, self.matches(policy), parts)
         return ApprovalRequest(
             approval_id=approval_id,
             kind=self.kind,
             conversation_id=self.conversation_id,
             chain=list(self.chain),
             title=shown(self.title, max_characters=_MAX_TITLE).text,
-            detail=shown(self.detail, lines=True).text,
-            matches=[match.text for match in matches],
-            scopes=[scope for scope in self.scopes if whole or scope == "once"],
+            detail=texts.detail,
+            matches=texts.matches,
+            scopes=[scope for scope in self.scopes if texts.whole or scope == "once"],
+            call_id=self.call_id,
+            asked_at=asked_at,
+            expires_at=expires_at,
+            command=texts.command,
+            script=texts.script,
+            cwd=None if parts.cwd is None else visible(parts.cwd),
+            sandbox=None if parts.sandbox is None else visible(parts.sandbox),
+            files=texts.files,
+            server=None if parts.server is None else visible(parts.server),
+            tool=None if parts.tool is None else visible(parts.tool),
+            arguments=texts.arguments,
+            justification=texts.justification,
+            size=len(detail),
+            digest=sha256(detail),
+            hidden=texts.hidden,
         )
-
-
-def _described(policy: ApprovalPolicy) -> str:
-    match approval_to_wire(policy):
-        case str(name):
-            return name
-        case fields:
-            return ", ".join(f"{name} {value}" for name, value in fields.items())
 
 
 def verdict(policy: ApprovalPolicy, kind: ApprovalKind, *, known_safe: bool) -> Literal["run", "ask", "deny"]:

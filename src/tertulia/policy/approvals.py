@@ -11,18 +11,21 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Literal
 
 import msgspec
 
 from tertulia.errors import ApprovalDenied, Busy, Closed, InvalidParams, NoApprover, NotFound
-from tertulia.events.clock import Clock
-from tertulia.policy.approval_policy import ApprovalPolicy
+from tertulia.events.clock import Clock, Timestamps
+from tertulia.policy.approval_parts import PartName
+from tertulia.policy.approval_policy import ApprovalPolicy, approval_to_wire
 from tertulia.policy.approval_request import Request, Scope, verdict
 from tertulia.policy.grants import Grant, Grants, Numbers
+from tertulia.policy.shown import in_words
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved
+from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Decider
 
 TIMEOUT_S = 300.0
 MAX_PENDING = 1_024
@@ -32,19 +35,48 @@ Publish = Callable[[EventData], object]
 Decision = Literal["allow", "deny"]
 
 
+_LONG = 64 * 1024
+"""Characters of a request from which on it is made ready in a thread: escaping a large patch takes a while."""
+
+
 class Granted(msgspec.Struct, frozen=True, gc=False):
     """It may be done, and why. There is no counterpart: a denial is an error, which nobody can overlook."""
 
-    by: Literal["policy", "grant", "user"]
+    decider: Decider
     scope: Scope | None = None
+
+    @property
+    def by_policy(self) -> bool:
+        """It was not asked."""
+        return self.decider.kind == "policy"
+
+
+class Resolution(msgspec.Struct, frozen=True, gc=False):
+    """What became of an answer. True when it was this answer that counted."""
+
+    resolved: bool
+    scope: Scope | None = None
+    """How far a yes reaches; None: it is a no, or did not count."""
+    narrowed: str | None = None
+    """Why a yes reaches less far than it asked for."""
+
+    def __bool__(self) -> bool:
+        return self.resolved
 
 
 class _Answer(msgspec.Struct, frozen=True, gc=False):
     decision: Decision
     reason: str
     """user | grant | timeout | interrupted | shutdown"""
+    decider: Decider
     scope: Scope | None = None
     message: str | None = None
+
+
+_CLOCK = _Answer("deny", "timeout", Decider("clock"))
+_INTERRUPT = _Answer("deny", "interrupted", Decider("interrupt"))
+_SHUTDOWN = _Answer("deny", "shutdown", Decider("shutdown"))
+_UNNAMED = Decider("client")
 
 
 class _Waiting(msgspec.Struct, frozen=True, eq=False):
@@ -68,8 +100,8 @@ class ApprovalDesk:
     """
 
     __slots__ = (
-        "_attending", "_closed", "_default_ttl_s", "_grants", "_ids", "_is_seen", "_max_pending", "_pending",
-        "_timeout_s",
+        "_at", "_attending", "_clock", "_closed", "_default_ttl_s", "_grants", "_ids", "_is_seen", "_max_pending",
+        "_pending", "_timeout_s",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +118,8 @@ class ApprovalDesk:
         self._default_ttl_s = default_ttl_s
         self._max_pending = max_pending
         self._is_seen = is_seen
+        self._clock = clock
+        self._at = Timestamps(clock).at
         self._grants = Grants(clock)
         self._ids = Numbers()
         # In the order in which they were asked.
@@ -118,16 +152,16 @@ class ApprovalDesk:
         """
         said = verdict(policy, request.kind, known_safe=known_safe)
         if said == "run":
-            return Granted("policy")
+            return Granted(Decider("policy", in_words(approval_to_wire(policy))))
         if said == "deny":
             raise NoApprover("this would have to be asked, and the approval policy lets nobody be asked")
         if (grant := self._grants.find(request, policy)) is not None:
-            return Granted("grant", grant.scope)
+            return Granted(Decider("grant", grant_id=grant.grant_id), grant.scope)
         self._check_that_it_can_be_asked(request)
         answer = await self._answer(request, policy, publish)
         if answer.decision == "deny":
             raise ApprovalDenied(self._refusal(answer))
-        return Granted("grant" if answer.reason == "grant" else "user", answer.scope)
+        return Granted(answer.decider, answer.scope)
 
     def resolve(
         self,
@@ -138,29 +172,44 @@ class ApprovalDesk:
         ttl_s: float | None = None,
         message: str | None = None,
         conversation: ConversationId | None = None,
-    ) -> bool:
-        """Answer a request. False: it was settled before, and nothing changes. An unknown id is NotFound.
+        by: Decider = _UNNAMED,
+    ) -> Resolution:
+        """Answer a request. Not resolved: it was settled before, and nothing changes. An unknown id is NotFound.
 
         `conversation` is where the one who answers stands, if that is only one: it must be the request's own, or one
-        that waits for it. An allow is refused with a scope that was not offered, or with a time to live but no scope
-        that lasts; a deny never is.
+        that waits for it. A yes with a scope that was not offered holds once, and says so. A yes is refused with a
+        time to live but no scope that lasts; a no never is.
         """
         waiting = self._pending.get(approval_id)
         if (waiting is None or not waiting.is_open) and self._ids.gave(approval_id):
-            return False
+            return Resolution(False)
         if waiting is None or not _is_seen_from(conversation, waiting.request):
             raise NotFound(f"there is no approval {approval_id[:80]!r}")
-        # A no is taken whatever else was said with it, and holds once.
-        scope = "once" if scope is None or decision == "deny" else scope
-        if decision == "allow":
-            _check_yes(waiting.event, scope, ttl_s)
-        if scope == "once":
-            return self._settle(approval_id, _Answer(decision, "user", scope, message))
-        where = waiting.request.conversation_id if scope == "conversation" else None
-        self._grants.add(waiting.request, waiting.policy, where, self._default_ttl_s if ttl_s is None else ttl_s)
-        self._settle(approval_id, _Answer("allow", "user", scope, message))
+        if decision == "deny":
+            # Taken whatever else was said with it, and it holds once.
+            return Resolution(self._settle(approval_id, _Answer("deny", "user", by, "once", message)))
+        _check_ttl(scope, ttl_s)
+        offered = waiting.event.scopes
+        given: Scope = "once" if scope not in offered else scope
+        narrowed = (
+            None if scope in (None, given) else f"{scope} was not offered for this request, so the yes holds once"
+        )
+        if given == "once":
+            return Resolution(self._settle(approval_id, _Answer("allow", "user", by, given, message)), given, narrowed)
+        where = waiting.request.conversation_id if given == "conversation" else None
+        ends_after_s = self._default_ttl_s if ttl_s is None else ttl_s
+        grant = self._grants.add(waiting.request, waiting.policy, where, ends_after_s)
+        by = msgspec.structs.replace(by, grant_id=grant.grant_id)
+        self._settle(approval_id, _Answer("allow", "user", by, given, message))
         self._settle_what_is_granted()
-        return True
+        return Resolution(True, given)
+
+    def texts(self, approval_id: str) -> tuple[ApprovalRequest, dict[PartName, str]]:
+        """A request that waits, and every text of it whole. NotFound once it is settled: nothing of it is kept."""
+        waiting = self._pending.get(approval_id)
+        if waiting is None or not waiting.is_open:
+            raise NotFound(f"no approval {approval_id[:80]!r} waits for an answer")
+        return waiting.event, waiting.request.texts(waiting.policy)
 
     def pending(self, conversation: ConversationId | None = None) -> list[ApprovalRequest]:
         """The requests that wait, oldest first: all, or those that one conversation sees."""
@@ -178,7 +227,7 @@ class ApprovalDesk:
     def interrupt(self, conversation: ConversationId) -> int:
         """Deny what this conversation itself asks for, and nobody else's; how many there were."""
         own = [number for number, waiting in self._pending.items() if waiting.request.conversation_id == conversation]
-        return self._deny(own, "interrupted")
+        return self._deny(own, _INTERRUPT)
 
     def forget(self, conversation: ConversationId) -> None:
         """The conversation is closed: deny what it asks for, and drop what was allowed for it."""
@@ -188,7 +237,7 @@ class ApprovalDesk:
     def close(self) -> None:
         """Deny everything, and every request from now on."""
         self._closed = True
-        self._deny(list(self._pending), "shutdown")
+        self._deny(list(self._pending), _SHUTDOWN)
 
     async def keep_clean(self, every_s: float = SWEEP_EVERY_S) -> None:
         """Drop expired grants from time to time, until cancelled. They do not count before that either."""
@@ -208,17 +257,25 @@ class ApprovalDesk:
 
     async def _answer(self, request: Request, policy: ApprovalPolicy, publish: Publish) -> _Answer:
         approval_id = self._ids.next()
+        now = self._clock.now()
+        moments = {"asked_at": self._at(now), "expires_at": self._at(now + self._timeout_s)}
+        event = partial(request.as_event, approval_id, policy, **moments)
+        if len(request.detail) > _LONG:
+            shown = await asyncio.to_thread(event)
+            self._check_that_it_can_be_asked(request)
+        else:
+            shown = event()
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(request, policy, request.as_event(approval_id, policy), publish, loop.create_future())
+        waiting = _Waiting(request, policy, shown, publish, loop.create_future())
         self._pending[approval_id] = waiting
         # Not asyncio.timeout: it could turn an answer that has just been accepted into a timeout.
-        timer = loop.call_later(self._timeout_s, self._settle, approval_id, _Answer("deny", "timeout"))
+        timer = loop.call_later(self._timeout_s, self._settle, approval_id, _CLOCK)
         try:
             publish(waiting.event)
             return await waiting.answer
         finally:
             timer.cancel()
-            self._settle(approval_id, _Answer("deny", "interrupted"))
+            self._settle(approval_id, _INTERRUPT)
 
     def _settle(self, approval_id: str, answer: _Answer) -> bool:
         waiting = self._pending.pop(approval_id, None)
@@ -233,6 +290,7 @@ class ApprovalDesk:
                 scope=answer.scope,
                 reason=answer.reason,
                 chain=waiting.request.chain,
+                by=answer.decider,
             )
         )
         return True
@@ -241,10 +299,11 @@ class ApprovalDesk:
         """Nobody is asked twice for what was just allowed for longer."""
         for approval_id, waiting in list(self._pending.items()):
             if waiting.is_open and (grant := self._grants.find(waiting.request, waiting.policy)) is not None:
-                self._settle(approval_id, _Answer("allow", "grant", grant.scope))
+                decider = Decider("grant", grant_id=grant.grant_id)
+                self._settle(approval_id, _Answer("allow", "grant", decider, grant.scope))
 
-    def _deny(self, approval_ids: list[str], reason: str) -> int:
-        return sum(self._settle(approval_id, _Answer("deny", reason)) for approval_id in approval_ids)
+    def _deny(self, approval_ids: list[str], answer: _Answer) -> int:
+        return sum(self._settle(approval_id, answer) for approval_id in approval_ids)
 
     def _refusal(self, answer: _Answer) -> str:
         match answer.reason:
@@ -260,12 +319,10 @@ def _is_seen_from(conversation: ConversationId | None, request: Request) -> bool
     return conversation is None or conversation in (request.conversation_id, *request.chain)
 
 
-def _check_yes(event: ApprovalRequest, scope: Scope, ttl_s: float | None) -> None:
-    if scope not in event.scopes:
-        raise InvalidParams(f"scope must be one of {', '.join(event.scopes)} for this request, not {scope!r}")
+def _check_ttl(scope: Scope | None, ttl_s: float | None) -> None:
     if ttl_s is None:
         return
-    if scope == "once":
+    if scope in (None, "once"):
         raise InvalidParams("ttl_s needs the scope conversation or session")
     if not (math.isfinite(ttl_s) and ttl_s > 0):
         raise InvalidParams(f"ttl_s must be a positive number of seconds, not {ttl_s!r}")

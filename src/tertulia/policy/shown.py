@@ -57,6 +57,8 @@ _KEPT = re.compile(
     f"|(?<=[{_ARABIC}])(?<![{_ARABIC_UNJOINED}])\u200c(?=[{_ARABIC}])"
 )
 """Where a character that is not seen by itself is part of ordinary writing."""
+_JOINING = re.compile("[\u200c\u200d\ufe0e\ufe0f\U000e0067]")
+"""Without one of these there is nothing to be kept."""
 _UNFINISHED = re.compile(f"(?:[{_EMOJI}{_INDIC}{_ARABIC}\u200c\u200d\ufe0e\ufe0f\U000e0020-\U000e007f]{{1,32}}|\r)\\Z")
 """The end of a piece that the next one may go on with."""
 
@@ -142,6 +144,8 @@ def _escaped(text: str, is_hidden: Callable[[str], bool], most_marks: int, *, li
     def named(found: re.Match[str]) -> str:
         return _marked(found[0], is_hidden, most_marks)
 
+    if _JOINING.search(text) is None:
+        return foreign.sub(named, text)
     pieces: list[str] = []
     position = 0
     for kept in _KEPT.finditer(text):
@@ -152,6 +156,9 @@ def _escaped(text: str, is_hidden: Callable[[str], bool], most_marks: int, *, li
 
 
 def _marked(text: str, is_hidden: Callable[[str], bool], most_marks: int) -> str:
+    if text.isalpha() and _FILLERS.isdisjoint(text):
+        # Most text that is not ASCII: letters, and no accents beside them.
+        return text
     kept: list[str] = []
     marks = 0
     for character in text:

@@ -209,6 +209,16 @@ class ApprovalsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     conversation_id: str | None = None
 
 
+class GetApproval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`approval/get`: a request that waits, and one of its texts whole."""
+
+    approval_id: str
+    part: Literal["detail", "command", "script", "arguments", "justification", "matches", "files"] | None = None
+    """None: `detail`, which has everything."""
+    offset: Annotated[int, Meta(ge=0)] = 0
+    """Characters of it that were read before."""
+
+
 class Resolve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`approval/resolve`: of an approval, or of what an MCP server asks a person."""
 

@@ -10,6 +10,17 @@ from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 
 
+class Decider(ByName, frozen=True, gc=False, omit_defaults=True):
+    """Who or what answered an approval, or let a call run without one."""
+
+    kind: Literal["client", "callback", "grant", "policy", "clock", "interrupt", "shutdown"]
+    """`client`: a person or a program at one; `callback`: a function of the application; `clock`: nobody in time."""
+    name: str | None = None
+    """Of a client or a callback its name; of a policy its value or the setting that says so."""
+    grant_id: str | None = None
+    """What allows it from then on: the grant that was found, or the one that this answer gave."""
+
+
 class ToolCallBegin(EventData, frozen=True, gc=False):
     """A call of the model is about to be handled."""
 
@@ -41,6 +52,8 @@ class ExecCommandBegin(EventData, frozen=True, gc=False):
     cwd: str
     sandbox: str | None = None
     """How it is confined, as policies spell it; `danger-full-access`: not at all. None: by somebody else."""
+    allowed_by: Decider | None = None
+    """None: it runs in the sandbox of another program."""
 
 
 class ExecCommandOutputDelta(EventData, frozen=True, gc=False):
@@ -81,6 +94,8 @@ class PatchApplyEnd(EventData, frozen=True, gc=False):
     call_id: CallId
     success: bool
     message: str
+    allowed_by: Decider | None = None
+    """None: it was refused, or stopped before that was decided."""
 
 
 class McpToolCallBegin(EventData, frozen=True, gc=False):
@@ -90,6 +105,7 @@ class McpToolCallBegin(EventData, frozen=True, gc=False):
     call_id: CallId
     server: str
     tool: str
+    allowed_by: Decider | None = None
 
 
 class McpToolCallProgress(EventData, frozen=True, gc=False):
@@ -164,8 +180,18 @@ class PlanUpdate(EventData, frozen=True, gc=False, omit_defaults=True):
     explanation: str | None = None
 
 
-class ApprovalRequest(EventData, frozen=True, gc=False):
-    """A person is asked."""
+class ApprovalFile(ByName, frozen=True, gc=False):
+    """One file of a patch that is asked about."""
+
+    path: str
+    kind: Literal["add", "update", "delete", "move"]
+    added: int
+    """Lines."""
+    removed: int
+
+
+class ApprovalRequest(EventData, frozen=True, gc=False, omit_defaults=True):
+    """A person is asked. All texts are fit to be shown: what would hide or move is written as `⟨U+202E⟩`."""
 
     type: ClassVar[str] = "approval_request"
     approval_id: str
@@ -174,8 +200,36 @@ class ApprovalRequest(EventData, frozen=True, gc=False):
     chain: list[ConversationId]
     title: str
     detail: str
+    """Everything, for people. Every line that is not ours begins with `│ `, below a line that says whose it is."""
     matches: list[str]
     scopes: list[Literal["once", "conversation", "session"]]
+    call_id: CallId | None = None
+    """The call that it is asked for."""
+    asked_at: str | None = None
+    """RFC 3339, UTC, milliseconds; so is the next."""
+    expires_at: str | None = None
+    """From then on no answer is a no."""
+    command: str | None = None
+    """All words, quoted as for a shell."""
+    script: str | None = None
+    """What a shell is to read, as it was written."""
+    cwd: str | None = None
+    sandbox: str | None = None
+    files: tuple[ApprovalFile, ...] = ()
+    server: str | None = None
+    tool: str | None = None
+    arguments: str | None = None
+    """As JSON."""
+    justification: str | None = None
+    """The model's own words."""
+    changed: tuple[str, ...] = ()
+    """Files that are not what they were when this command was last allowed for longer."""
+    size: int = 0
+    """Characters of `detail` where it is whole."""
+    digest: str | None = None
+    """SHA-256 of `detail` where it is whole."""
+    hidden: int = 0
+    """Characters that are not in this event, because it would be too long; `approval/get` has them."""
 
 
 class ApprovalResolved(EventData, frozen=True, gc=False, omit_defaults=True):
@@ -188,6 +242,7 @@ class ApprovalResolved(EventData, frozen=True, gc=False, omit_defaults=True):
     reason: str | None = None
     chain: tuple[ConversationId, ...] = ()
     """As in the request."""
+    by: Decider | None = None
 
 
 class ElicitationRequest(EventData, frozen=True, gc=False, omit_defaults=True):

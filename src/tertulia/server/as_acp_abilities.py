@@ -15,6 +15,9 @@ STEERING = "_session/steering"
 """Puts a word into a prompt that runs."""
 
 
+_UNNAMED = "ACP editor"
+
+
 class Editor(msgspec.Struct, frozen=True):
     """What the client can do that we would use."""
 
@@ -28,13 +31,16 @@ class Editor(msgspec.Struct, frozen=True):
     """Says what it has of a file, saved or not."""
     writes: bool = False
     """Changes a file that somebody has open, and saves it."""
+    name: str = _UNNAMED
+    """What it calls itself, with its version."""
 
 
 def read_editor(asked: s.InitializeRequest) -> Editor:
     """From its `initialize`. That it offers terminals of its own is no matter: see docs/acp.md."""
-    able = asked.client_capabilities
+    able, client = asked.client_capabilities, asked.client_info
+    name = _UNNAMED if client is None else f"{client.name} {client.version}"
     if able is None:
-        return Editor()
+        return Editor(name=name)
     asks, files = able.elicitation, able.fs
     return Editor(
         terminal_output=(able.field_meta or {}).get("terminal_output") is True,
@@ -42,6 +48,7 @@ def read_editor(asked: s.InitializeRequest) -> Editor:
         pages=asks is not None and asks.url is not None,
         reads=files is not None and files.read_text_file is True,
         writes=files is not None and files.write_text_file is True,
+        name=name,
     )
 
 

@@ -57,8 +57,11 @@ class Calls:
         self._open: dict[tuple[ConversationId, CallId], _Open] = {}
         self._used: dict[str, int] = {}
 
-    def newest(self, conversation: ConversationId) -> str | None:
-        """The id of the call that was begun last in this conversation, if one is under way."""
+    def asking(self, conversation: ConversationId, call_id: CallId | None) -> str | None:
+        """The id of the call that something is asked for, if it is under way; of an agent's question, its last one."""
+        if call_id is not None:
+            call = self._open.get((conversation, call_id))
+            return None if call is None else call.id
         own = [call.id for (talk, _), call in self._open.items() if talk == conversation]
         return own[-1] if own else None
 

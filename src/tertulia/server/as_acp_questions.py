@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, Literal, cast
 
 from tertulia.errors import AgentError
+from tertulia.policy.approval_parts import unseen
 from tertulia.protocol.events import Event
 from tertulia.protocol.tool_events import (
     ApprovalRequest,
@@ -23,6 +24,7 @@ from tertulia.server.as_acp_calls import Calls
 from tertulia.server.as_acp_titles import fenced
 from tertulia.server.as_acp_words import text_block
 from tertulia.server.peer import Peer
+from tertulia.session.approvals import answering_as
 from tertulia.session.session import Session
 
 REJECT = "reject"
@@ -63,15 +65,20 @@ class Questions:
 
     async def _permit(self, request: ApprovalRequest, event: Event) -> None:
         talk = event.conversation_id or request.conversation_id
-        call = self._calls.newest(talk)
+        hidden = unseen(request.hidden, request.size, request.digest)
+        texts = [*([hidden] if hidden else []), *([fenced(request.detail)] if request.detail else [])]
         shown = {
-            "toolCallId": call or request.approval_id,
+            "toolCallId": self._calls.asking(talk, request.call_id) or request.approval_id,
             "title": request.title,
             "kind": _KINDS.get(request.kind, "other"),
             "status": "pending",
-            "content": [{"type": "content", "content": text_block(fenced(request.detail))}] if request.detail else [],
+            "content": [{"type": "content", "content": text_block(text)} for text in texts],
         }
-        options = [{"optionId": scope, "name": _ALLOW[scope][0], "kind": _ALLOW[scope][1]} for scope in request.scopes]
+        # An editor may show no more of a request than its title and these.
+        unread = f" ({request.hidden:,} characters not shown)" if hidden else ""
+        options = [
+            {"optionId": scope, "name": _ALLOW[scope][0] + unread, "kind": _ALLOW[scope][1]} for scope in request.scopes
+        ]
         options.append({"optionId": REJECT, "name": "Reject", "kind": "reject_once"})
         asked = {"sessionId": self._session.id, "toolCall": shown, "options": options}
         said = await self._peer.ask("session/request_permission", asked)
@@ -103,7 +110,7 @@ class Questions:
 
     async def _resolve(self, id: str, decision: str, **fields: Any) -> bool:
         self._asking.pop(id, None)
-        with suppress(AgentError):
+        with suppress(AgentError), answering_as(self._editor.name):
             return bool(await self._session.approvals.resolve(id, decision, **fields))
         return False
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from tertulia.errors import AgentError
+from tertulia.policy.approval_parts import script_of
 from tertulia.policy.shown import shown
 from tertulia.tools.patch_text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
 
@@ -22,7 +23,6 @@ MAX_DIFF_CHARACTERS = 256 * 1024
 """Of all changes of one call together; what is more is left to the file itself."""
 
 _TICKS = re.compile("`+")
-_SHELLS = ("-c", "-lc")
 _NAMED = {
     "web_search": "Search the web",
     "write_stdin": "Type into a running command",
@@ -96,9 +96,8 @@ def _command(given: dict[str, Any]) -> str | None:
     if not isinstance(argv, list) or not all(isinstance(word, str) for word in cast("list[Any]", argv)):
         return None
     words = cast("list[str]", argv)
-    if len(words) == 3 and words[1] in _SHELLS:
-        return words[2]
-    return shlex.join(words)
+    script = script_of(words)
+    return shlex.join(words) if script is None else script
 
 
 def _patch(arguments: Any, cwd: str) -> Look:

@@ -99,10 +99,11 @@ class Calls:
         yield self._moment.completed(event, item)
 
     def asked(self, event: Event, data: t.ApprovalRequest) -> Iterator[Note]:
-        """A person is asked, about the call that was begun last where it is asked for."""
+        """A person is asked, about a call; an agent's question, about its last one."""
         talk = event.conversation_id or data.conversation_id
         own = [call for (of, _), call in self._open.items() if of == talk]
-        self._asked[data.approval_id] = own[-1] if own else None
+        last = own[-1] if own and data.call_id is None else None
+        self._asked[data.approval_id] = last if data.call_id is None else self._open.get((talk, data.call_id))
         yield from self._waiting()
 
     def settled(self, event: Event, data: t.ApprovalResolved) -> Iterator[Note]:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from tertulia.errors import AgentError
+from tertulia.policy.approval_parts import unseen
 from tertulia.protocol.events import Event
 from tertulia.protocol.tool_events import (
     ApprovalRequest,
@@ -22,6 +23,7 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.server.as_codex_calls import Calls
 from tertulia.server.as_codex_turn import Moment, milliseconds
 from tertulia.server.peer import Peer
+from tertulia.session.approvals import answering_as
 from tertulia.session.session import Session
 
 _COMMAND = "item/commandExecution/requestApproval"
@@ -120,7 +122,7 @@ class Questions:
 
     async def _resolve(self, id: str, decision: str, **fields: Any) -> bool:
         self._over(id)
-        with suppress(AgentError):
+        with suppress(AgentError), answering_as("Codex client"):
             return bool(await self._session.approvals.resolve(id, decision, **fields))
         return False
 
@@ -137,4 +139,5 @@ def _longest(request: ApprovalRequest) -> str:
 
 def _reason(request: ApprovalRequest) -> str:
     """All that a person has to know, whether or not the client shows the command."""
-    return f"{request.title}\n{request.detail}".strip()
+    hidden = unseen(request.hidden, request.size, request.digest)
+    return "\n".join(part for part in (hidden, request.title, request.detail) if part)

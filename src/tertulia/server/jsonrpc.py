@@ -34,6 +34,7 @@ from tertulia.server.following import Following
 from tertulia.server.gathering import Gathering
 from tertulia.server.long_json import decoded
 from tertulia.session.answers import Initialized, ServerInfo
+from tertulia.session.approvals import answering_as
 from tertulia.session.describe import capabilities
 from tertulia.session.host import Host
 from tertulia.session.inputs import parse, snake
@@ -74,6 +75,7 @@ class Connection:
         self._jobs: set[asyncio.Task[None]] = set()
         """Requests and feeds."""
         self._own: Session | None = None
+        self._client = "JSON-RPC client"
         self._following = Following(host, self._out, self._nursery, self._start)
         self._requests = 0
         self._long = 0
@@ -213,6 +215,8 @@ class Connection:
         if own is not None:
             raise InvalidRequest("this connection is initialized already")
         asked = parse(Initialize, params)
+        if asked.client is not None:
+            self._client = f"{asked.client.name} {asked.client.version}".strip()
         if asked.session_id is None:
             self._own = session = self._ready or await self._host.start()
             self._following.adopt(session)
@@ -222,7 +226,8 @@ class Connection:
         return Initialized(**asdict(session.info), server=server, capabilities=capabilities())
 
     async def _operate(self, own: Session, request: Request) -> Done:
-        done = await call(self._host, own, request.method, request.params)
+        with answering_as(self._client):
+            done = await call(self._host, own, request.method, request.params)
         if request.method in ("session/start", "session/resume"):
             self._following.adopt(self._host.find(done.answer.session_id))
         elif done.after_seq:

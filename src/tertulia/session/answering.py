@@ -13,7 +13,7 @@ from tertulia.events.subscription import Subscription
 from tertulia.protocol.events import Warning
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import Resolve
-from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved
+from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Decider
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
 from tertulia.tools.threads import in_thread
@@ -33,6 +33,7 @@ class Answering:
     def __init__(self, parts: Parts, handler: Handler, conversation: ConversationId | None) -> None:
         self._parts = parts
         self._handler = handler
+        self._decider = Decider("callback", getattr(handler, "__qualname__", type(handler).__name__))
         self._asking: dict[str, asyncio.Task[object]] = {}
         self._news = parts.bus.subscribe(conversation=conversation)
         parts.workshop.attendance.add(self._news, conversation)
@@ -87,14 +88,21 @@ class Answering:
     def _resolve(self, request: ApprovalRequest, said: object) -> None:
         try:
             answer = parse(Resolve, {**_fields(said), "approval_id": request.approval_id})
-            self._parts.workshop.desk.resolve(
-                answer.approval_id, answer.decision, scope=answer.scope, ttl_s=answer.ttl_s, message=answer.message
+            became = self._parts.workshop.desk.resolve(
+                answer.approval_id,
+                answer.decision,
+                scope=answer.scope,
+                ttl_s=answer.ttl_s,
+                message=answer.message,
+                by=self._decider,
             )
+            if became.narrowed is not None:
+                self._warn(request.approval_id, f"asked for more than could be allowed: {became.narrowed}")
         except AgentError as error:
             self._refuse(request, f"gave no answer that can be used: {error.message}")
 
     def _refuse(self, request: ApprovalRequest, why: str) -> None:
-        self._parts.workshop.desk.resolve(request.approval_id, "deny", message="nobody could say yes")
+        self._parts.workshop.desk.resolve(request.approval_id, "deny", message="nobody could say yes", by=self._decider)
         self._warn(request.approval_id, why)
 
     def _warn(self, approval_id: str, why: str) -> None:

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from tertulia.policy.approval_parts import PartName
+from tertulia.policy.approval_request import Scope
 from tertulia.policy.grants import Grant
 from tertulia.policy.narrowing import Narrowed
 from tertulia.protocol.by_name import ByName
@@ -126,13 +128,39 @@ class Interrupted(Answer, frozen=True):
         return self.interrupted
 
 
-class Resolved(Answer, frozen=True):
+class Resolved(Answer, frozen=True, omit_defaults=True):
     """`approval/resolve`. True in Python when it was this answer that counted."""
 
     resolved: bool
+    scope: Scope | None = None
+    """How far a yes reaches; None: it is a no, or did not count."""
+    narrowed: str | None = None
+    """Why a yes reaches less far than it asked for."""
 
     def __bool__(self) -> bool:
         return self.resolved
+
+
+class ApprovalPart(Answer, frozen=True):
+    """One of the texts of a request."""
+
+    name: PartName
+    size: int
+    """Characters."""
+    digest: str
+    """SHA-256 of its UTF-8."""
+
+
+class ApprovalText(Answer, frozen=True):
+    """`approval/get`: the request, what texts it has, and a page of one of them."""
+
+    approval: ApprovalRequest
+    parts: list[ApprovalPart]
+    part: PartName
+    offset: int
+    text: str
+    next_offset: int | None
+    """Where the next page begins; None: this is the last one."""
 
 
 class ApprovalList(Answer, frozen=True):

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParams, NotFound
+from tertulia.policy.approval_parts import MAX_PAGE
 from tertulia.policy.grants import Grant
+from tertulia.policy.shown import sha256, visible
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.inputs import ApprovalsOf, Resolve, Revoke
-from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
+from tertulia.protocol.inputs import ApprovalsOf, GetApproval, Resolve, Revoke
+from tertulia.protocol.tool_events import ApprovalRequest, Decider, ElicitationRequest
 from tertulia.session.answering import Answering, Handler
-from tertulia.session.answers import Resolved, Revoked
+from tertulia.session.answers import ApprovalPart, ApprovalText, Resolved, Revoked
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
+
+_MAX_NAME = 100
+_client: ContextVar[str] = ContextVar("tertulia_client", default="python")
+"""Who answers from here."""
+
+
+@contextmanager
+def answering_as(client: str) -> Generator[None]:
+    """What is resolved in this block is told as this client's answer."""
+    token = _client.set(visible(client[:_MAX_NAME]))
+    try:
+        yield
+    finally:
+        _client.reset(token)
 
 
 class Approvals:
@@ -31,27 +50,54 @@ class Approvals:
         """What MCP servers ask a person, oldest first: all, or what shows in one conversation."""
         return self._parts.workshop.elicitations.pending(self._find(conversation))
 
+    def get(self, approval_id: str, part: str | None = None, offset: int = 0) -> ApprovalText:
+        """A request that waits, and one of its texts whole, in pages; `part` None is `detail`, which has everything.
+
+        NotFound once it is settled: nothing of it is kept.
+        """
+        asked = parse(GetApproval, {"approval_id": approval_id, "part": part, "offset": offset})
+        request, texts = self._parts.workshop.desk.texts(asked.approval_id)
+        name = asked.part or "detail"
+        text = texts.get(name)
+        if text is None:
+            raise NotFound(f"this request has no part {name!r}; it has {', '.join(texts)}")
+        end = asked.offset + MAX_PAGE
+        return ApprovalText(
+            approval=request,
+            parts=[ApprovalPart(each, len(whole), sha256(whole)) for each, whole in texts.items()],
+            part=name,
+            offset=asked.offset,
+            text=text[asked.offset : end],
+            next_offset=end if end < len(text) else None,
+        )
+
     async def resolve(self, approval_id: str, decision: str, **fields: Any) -> Resolved:
         """Answer with "allow" or "deny". Fields are those of `approval/resolve`: scope, ttl_s, message, content.
 
         An elicitation is answered in the same way, under its `elicitation_id`: allowed with the `content` that was
-        asked for, or denied. The first answer counts: a later one changes nothing, and is told so. NotFound for what
-        was never asked here.
+        asked for, or denied. The first answer counts: a later one changes nothing, and is told so. A yes with a scope
+        that was not offered holds once, and `narrowed` says so. NotFound for what was never asked here.
         """
         asked = parse(Resolve, {**fields, "approval_id": approval_id, "decision": decision})
         workshop = self._parts.workshop
         if workshop.elicitations.gave(asked.approval_id):
             if asked.scope is not None or asked.ttl_s is not None:
                 raise InvalidParams("an elicitation is answered once; leave out scope and ttl_s")
-            settled = workshop.elicitations.resolve(asked.approval_id, asked.decision, asked.content)
+            answer = Resolved(workshop.elicitations.resolve(asked.approval_id, asked.decision, asked.content))
         elif asked.content is not None:
             raise InvalidParams("content answers an elicitation, and this is none")
         else:
-            settled = workshop.desk.resolve(
-                asked.approval_id, asked.decision, scope=asked.scope, ttl_s=asked.ttl_s, message=asked.message
+            became = workshop.desk.resolve(
+                asked.approval_id,
+                asked.decision,
+                scope=asked.scope,
+                ttl_s=asked.ttl_s,
+                message=asked.message,
+                by=Decider("client", _client.get()),
             )
+            answer = Resolved(became.resolved, became.scope, became.narrowed)
         await self._parts.bus.flush()
-        return Resolved(settled)
+        return answer
 
     def answer_with(self, handler: Handler, conversation: str | None = None) -> Answering:
         """Have a function answer from now on, everything or what shows in one conversation; `close` what it returns.

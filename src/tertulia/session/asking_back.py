@@ -10,6 +10,7 @@ from functools import partial
 from tertulia.errors import NoApprover, UnsupportedByBackend
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.server import Caller, Elicitation, Elicited, Sampled, Sampling
+from tertulia.policy.approval_parts import Parts, in_line, labelled
 from tertulia.policy.approval_request import Request, Subject
 from tertulia.policy.approvals import ApprovalDesk
 from tertulia.session.elicitations import Elicitations
@@ -50,8 +51,9 @@ class AskingBack:
         if call.aside is None:
             raise UnsupportedByBackend("no model speaks here")
         bounded = Sampling(asked.server, asked.messages, asked.system, max(1, min(asked.max_tokens, MAX_TOKENS)))
-        said = [f"{role}: {text}" for role, text in bounded.messages]
-        detail = "\n".join([*([f"instructions: {bounded.system}"] if bounded.system else []), *said])
+        said = [labelled(f"{in_line(role)}, in the words of the server", text) for role, text in bounded.messages]
+        told = [labelled("instructions, in the words of the server", bounded.system)] if bounded.system else []
+        detail = "\n".join([*told, *said])
         title = f"the MCP server {definition.name} wants an answer of the model"
         request = _request(definition, call, title, detail)
         await self._desk.ask(request, call.rights.approval_policy, call.publish)
@@ -63,8 +65,10 @@ def _request(definition: ServerDefinition, call: CallContext, title: str, detail
         kind="mcp",
         conversation_id=call.conversation_id,
         chain=call.chain.callers,
+        call_id=call.call_id,
         title=title,
         detail=detail,
         subject=Subject((definition.name, title, detail), call.cwd, f"MCP server {definition.name}", "none"),
+        parts=Parts(server=definition.name),
         scopes=("once",),
     )

@@ -16,10 +16,11 @@ from tertulia.conversation.talk import Talk
 from tertulia.errors import AgentError, McpError
 from tertulia.mcp.server import Answer, Elicitation, Hints
 from tertulia.mcp.serving import ServedCall, ServedTool
+from tertulia.policy.approval_parts import unseen
 from tertulia.policy.approval_request import Scope
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import EventData
-from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest, McpToolCallProgress
+from tertulia.protocol.tool_events import ApprovalRequest, Decider, ElicitationRequest, McpToolCallProgress
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.session.outside_calls import call_from_outside
 from tertulia.session.parts import Parts
@@ -118,7 +119,8 @@ class Asking:
         self._while.callback(task.cancel)
 
     async def _approve(self, request: ApprovalRequest) -> None:
-        message = f"{request.title}\n\n{request.detail}".strip()
+        hidden = unseen(request.hidden, request.size, request.digest)
+        message = "\n\n".join(part for part in (hidden, request.title, request.detail) if part)
         try:
             said = await self._call.elicit(Elicitation("tertulia", message, _form(request)))
             decision = str((said.content or {}).get("decision", "deny")) if said.action == "accept" else "deny"
@@ -126,7 +128,8 @@ class Asking:
             decision = "deny"
         scope = _ALLOW.get(decision)
         scope = scope if scope in request.scopes else None
-        self._parts.workshop.desk.resolve(request.approval_id, "allow" if scope else "deny", scope=scope)
+        by = Decider("client", "MCP client")
+        self._parts.workshop.desk.resolve(request.approval_id, "allow" if scope else "deny", scope=scope, by=by)
 
     async def _pass_on(self, asked: ElicitationRequest) -> None:
         """A server asks a person: the client asks its own, and what that says is checked as any other answer."""

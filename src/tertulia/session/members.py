@@ -152,7 +152,7 @@ def _command_tools(workshop: Workshop, editor: EditorView | None) -> tuple[Tool,
     place, terminals = workshop.place, workshop.terminals
     patch = ApplyPatch(
         lambda argv, stdin, call: place.confined(argv, stdin, MAX_ANSWER_BYTES, call),
-        lambda text, plan, call: place.approve_patch(text, len(plan.summary), call),
+        place.approve_patch,
         place.check_changeable,
         editor,
     )

@@ -167,6 +167,10 @@ async def _approvals(host: Host, session: Session, asked: i.ApprovalsOf) -> Any:
     return a.ApprovalList(approvals.pending(of), approvals.elicitations(of))
 
 
+async def _approval(host: Host, session: Session, asked: i.GetApproval) -> Any:
+    return session.approvals.get(asked.approval_id, asked.part, asked.offset)
+
+
 async def _resolve(host: Host, session: Session, asked: i.Resolve) -> Any:
     return await session.approvals.resolve(**asdict(asked))
 
@@ -242,6 +246,7 @@ OPERATIONS: dict[str, Operation] = {
     "task/get": Operation(i.OfTask, a.TaskInfo, _task_get),
     "task/cancel": Operation(i.OfTask, a.TaskCancelled, _task_cancel),
     "approval/list": Operation(i.ApprovalsOf, a.ApprovalList, _approvals),
+    "approval/get": Operation(i.GetApproval, a.ApprovalText, _approval),
     "approval/resolve": Operation(i.Resolve, a.Resolved, _resolve),
     "approval/grants": Operation(i.ApprovalsOf, a.GrantList, _grants),
     "approval/revoke": Operation(i.Revoke, a.Revoked, _revoke),

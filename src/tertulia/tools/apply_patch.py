@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import AgentError, InvalidParams, SandboxError
-from tertulia.protocol.tool_events import PatchApplyBegin, PatchApplyEnd
+from tertulia.protocol.tool_events import ApprovalFile, Decider, PatchApplyBegin, PatchApplyEnd
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.sandbox.nested import protected_part
 from tertulia.tools import patch_disk
 from tertulia.tools.editor import EditorView, SeenFile
+from tertulia.tools.patch_files import patch_files
 from tertulia.tools.patch_plan import Plan, make_plan, touched
 from tertulia.tools.patch_text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
 from tertulia.tools.threads import in_thread
@@ -30,8 +31,8 @@ Raises SandboxError, and SandboxUnavailable, where it could not run to its end.
 CheckPaths = Callable[[Sequence[str], CallContext], None]
 """Refuse with InvalidParams what may not be changed, or would not last; no file is looked at yet."""
 
-Approve = Callable[[str, Plan, CallContext], Awaitable[object]]
-"""Come back when this text, which makes this plan, may be applied; else ApprovalDenied."""
+Approve = Callable[[str, tuple[ApprovalFile, ...], CallContext], Awaitable[Decider]]
+"""Come back when this text, which changes these files, may be applied; else ApprovalDenied."""
 
 DISK_COMMAND = (sys.executable, "-I", str(Path(patch_disk.__file__)))
 """`patch_disk` by its path: inside the sandbox nothing of ours is imported."""
@@ -72,6 +73,15 @@ _SPEC = ToolSpec.define(
 )
 
 
+class _Patch(msgspec.Struct):
+    """A patch that is being applied."""
+
+    text: str
+    hunks: Sequence[Hunk]
+    call: CallContext
+    allowed_by: Decider | None = None
+
+
 class ApplyPatch:
     """Reads the files, computes what becomes of them, asks, and writes them if they are still the same."""
 
@@ -99,17 +109,18 @@ class ApplyPatch:
         """Apply it whole. Whatever stops it leaves every file as it was."""
         hunks = parse_patch(arguments)
         call.publish(PatchApplyBegin(call_id=call.call_id, changes=[_described(hunk) for hunk in hunks]))
-        result = Result("interrupted", success=False)
+        result, patch = Result("interrupted", success=False), _Patch(arguments, hunks, call)
         try:
-            result = await self._apply(arguments, hunks, call)
+            result = await self._apply(patch)
         except AgentError as error:
             result = Result(error.message, success=False)
             raise
         finally:
-            call.publish(PatchApplyEnd(call_id=call.call_id, success=result.success, message=result.text))
+            call.publish(PatchApplyEnd(call.call_id, result.success, result.text, patch.allowed_by))
         return result
 
-    async def _apply(self, text: str, hunks: Sequence[Hunk], call: CallContext) -> Result:
+    async def _apply(self, patch: _Patch) -> Result:
+        hunks, call = patch.hunks, patch.call
         if not hunks:
             return Result("No files were modified.", success=False)
         self._check_paths(touched(hunks), call)
@@ -119,19 +130,18 @@ class ApplyPatch:
             seen = await self._editor.look(touched(hunks), call)
             unsaved = [path for path, file in seen.items() if file.unsaved() is not None]
             if unsaved:
-                return await self._in_editor(text, hunks, unsaved[0], seen[unsaved[0]], self._editor, call)
+                return await self._in_editor(patch, unsaved[0], seen[unsaved[0]], self._editor)
         plan = await in_thread(make_plan, hunks, files.get)
-        await self._approve(text, plan, call)
+        patch.allowed_by = await self._approve(patch.text, patch_files(hunks, plan), call)
         await self._on_disk(plan.for_disk(), call)
         return Result(_success(plan))
 
-    async def _in_editor(
-        self, text: str, hunks: Sequence[Hunk], path: str, file: SeenFile, editor: EditorView, call: CallContext
-    ) -> Result:
+    async def _in_editor(self, patch: _Patch, path: str, file: SeenFile, editor: EditorView) -> Result:
         """A file with changes that are not saved is changed where they are; on disk they would be in each other's way.
 
         One file at a time: an editor cannot be made to do all of a patch or nothing.
         """
+        hunks, call = patch.hunks, patch.call
         if touched(hunks) != [path] or not all(isinstance(hunk, UpdateFile) for hunk in hunks):
             raise InvalidParams(
                 f"{path} has changes in the user's editor that are not saved: it can only be updated, by a patch of "
@@ -142,7 +152,7 @@ class ApplyPatch:
         except InvalidParams as error:
             hint = "it has changes in the user's editor that are not saved, see read_file"
             raise InvalidParams(f"{error.message} ({hint})") from None
-        await editor.approve(text, path, call)
+        patch.allowed_by = await editor.approve(patch.text, path, patch_files(hunks, plan), call)
         exact = [await editor.write(path, file, (change.new or b"").decode(), call) for change in plan.changes]
         note = "Done in the user's editor, with changes that were not saved there."
         other = "" if all(exact) else " It reads differently now, formatted perhaps: read it again."

@@ -11,15 +11,17 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.errors import ApprovalDenied, InvalidParams
+from tertulia.policy.approval_parts import Parts, command_text, in_line, labelled
 from tertulia.policy.approval_request import ApprovalKind, Request, may_retry_outside
 from tertulia.policy.approvals import Granted
 from tertulia.policy.commands import Reading, only_reads_in, read_command
 from tertulia.policy.safe_environment import safe_environment
+from tertulia.protocol.tool_events import Decider
 from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, Confinement, Finished, TerminalSize
 from tertulia.tools.shell_request import Wish
 from tertulia.tools.threads import in_thread
 from tertulia.tools.tool import CallContext
-from tertulia.tools.workplace import Workplace
+from tertulia.tools.workplace import Workplace, described
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +31,13 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     wish: Wish = Wish()
     terminal: TerminalSize | None = None
+
+
+class Cleared(msgspec.Struct, frozen=True):
+    """A command that may run."""
+
+    command: Command
+    allowed_by: Decider
 
 
 def check_argv(argv: tuple[str, ...]) -> None:
@@ -43,25 +52,24 @@ def check_argv(argv: tuple[str, ...]) -> None:
         )
 
 
-async def clear(place: Workplace, order: Order, call: CallContext) -> Command:
+async def clear(place: Workplace, order: Order, call: CallContext) -> Cleared:
     """The command as it may run. ApprovalDenied where it may not, NoApprover where nobody could say so."""
     reading, confinement = read_command(order.argv), place.confinement(call.rights)
-    reason = order.wish.justification
     if order.wish.escalated and confinement.mode != "danger_full_access":
-        await _ask(place, order, call, reading, "escalation", reason or "no reason was given")
-        return _command(place, order, _freed(confinement), call)
-    granted = await _ask(place, order, call, reading, "exec", reason or "")
+        granted = await _ask(place, order, call, reading, "escalation", _reason(order.wish))
+        return Cleared(_command(place, order, _freed(confinement), call), granted.decider)
+    granted = await _ask(place, order, call, reading, "exec", _reason(order.wish) if order.wish.justification else "")
     command = _command(place, order, confinement, call)
-    if granted.by == "policy" and call.rights.approval_policy.auto_run == "trusted":
+    if granted.by_policy and call.rights.approval_policy.auto_run == "trusted":
         # It runs because it only reads, which is true of it in such an environment alone.
         writable = (place.root, *confinement.writable_roots)
-        return replace(command, environment=safe_environment(place.environment, writable))
-    return command
+        command = replace(command, environment=safe_environment(place.environment, writable))
+    return Cleared(command, granted.decider)
 
 
 async def clear_outside(
     place: Workplace, order: Order, command: Command, failed: Finished, call: CallContext
-) -> Command | None:
+) -> Cleared | None:
     """The same command outside the sandbox, after it has failed inside; None where that stays as it is."""
     reading = read_command(order.argv)
     inside = command.confinement.mode != "danger_full_access"
@@ -69,13 +77,13 @@ async def clear_outside(
         return None
     if not may_retry_outside(call.rights.approval_policy):
         return None
-    said = failed.output.text()[-1_000:]
-    why = f"it failed inside the sandbox with exit code {failed.exit_code}:\n{said}"
+    ended = f"It failed inside the sandbox with exit code {failed.exit_code}. The end of what it said"
     try:
-        await _ask(place, order, call, reading, "escalation", why)
+        granted = await _ask(place, order, call, reading, "escalation", labelled(ended, failed.output.text()[-1_000:]))
     except ApprovalDenied:
         return None
-    return replace(command, confinement=_freed(command.confinement), environment=place.environment)
+    freed = replace(command, confinement=_freed(command.confinement), environment=place.environment)
+    return Cleared(freed, granted.decider)
 
 
 async def clear_typing(place: Workplace, command: Command, chars: str, call: CallContext) -> None:
@@ -91,9 +99,13 @@ async def clear_typing(place: Workplace, command: Command, chars: str, call: Cal
         kind="escalation" if beyond else "exec",
         conversation_id=call.conversation_id,
         chain=call.chain.callers,
+        call_id=call.call_id,
         title=f"type into {shlex.join(command.argv)}",
-        detail=chars,
+        detail="\n".join(
+            (labelled("The model would type", chars), "into a command that runs:", command_text(command.argv))
+        ),
         subject=place.subject(words, command.cwd, within, outside=beyond),
+        parts=Parts(command=command.argv, cwd=command.cwd, sandbox=described(command.confinement)),
     )
     with call.unhurried():
         await place.desk.ask(request, call.rights.approval_policy, call.publish)
@@ -102,31 +114,39 @@ async def clear_typing(place: Workplace, command: Command, chars: str, call: Cal
 async def _ask(
     place: Workplace, order: Order, call: CallContext, reading: Reading, kind: ApprovalKind, why: str
 ) -> Granted:
-    line, outside = shlex.join(order.argv), kind == "escalation"
+    line, outside, confinement = shlex.join(order.argv), kind == "escalation", place.confinement(call.rights)
+    subject = place.subject(reading.canonical, order.cwd, confinement, outside=outside)
     request = Request(
         kind=kind,
         conversation_id=call.conversation_id,
         chain=call.chain.callers,
+        call_id=call.call_id,
         title=f"run outside the sandbox: {line}" if outside else f"run: {line}",
-        detail="\n".join(part for part in (_script(order.argv), why, _suggested(order.wish.rule)) if part),
-        subject=place.subject(reading.canonical, order.cwd, place.confinement(call.rights), outside=outside),
+        detail="\n".join(
+            part
+            for part in (command_text(order.argv), f"in {in_line(order.cwd)}", why, _suggested(order.wish.rule))
+            if part
+        ),
+        subject=subject,
+        parts=Parts(command=order.argv, cwd=order.cwd, sandbox=subject.sandbox, justification=order.wish.justification),
     )
     policy, safe = call.rights.approval_policy, reading.known_safe
     if safe and policy.auto_run == "trusted":
-        roots = (place.root, *place.confinement(call.rights).writable_roots)
-        safe = await in_thread(only_reads_in, reading, order.cwd, roots)
+        safe = await in_thread(only_reads_in, reading, order.cwd, (place.root, *confinement.writable_roots))
     with call.unhurried():
         return await place.desk.ask(request, policy, call.publish, known_safe=safe)
 
 
-def _script(argv: tuple[str, ...]) -> str:
-    """A script as its author wrote it is easier to read than as one quoted word."""
-    return argv[2] if len(argv) == 3 and argv[1].startswith("-") else shlex.join(argv)
+def _reason(wish: Wish) -> str:
+    if not wish.justification:
+        return "The model gave no reason."
+    return labelled("The model's reason, in its own words", wish.justification)
 
 
 def _suggested(rule: tuple[str, ...]) -> str:
     """A grant is for one command. That a model would like more is worth knowing, and no more than that."""
-    return f"(it would like to run whatever begins with: {shlex.join(rule)}; a yes does not allow that)" if rule else ""
+    label = "The model would like to run whatever begins with the following; a yes does not allow that"
+    return labelled(label, shlex.join(rule)) if rule else ""
 
 
 def _command(place: Workplace, order: Order, confinement: Confinement, call: CallContext) -> Command:

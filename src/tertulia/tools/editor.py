@@ -18,7 +18,9 @@ from typing import Any, Protocol
 import msgspec
 
 from tertulia.errors import InvalidParams, SandboxError
+from tertulia.policy.approval_parts import Parts, labelled
 from tertulia.policy.approval_request import Request
+from tertulia.protocol.tool_events import ApprovalFile, Decider
 from tertulia.tools import patch_disk
 from tertulia.tools.tool import CallContext
 from tertulia.tools.workplace import Workplace, check_unprotected
@@ -128,7 +130,7 @@ class EditorView:
             seen |= {path: found[relative] for path, relative in below.items() if relative in found}
         return seen
 
-    async def approve(self, patch: str, path: str, call: CallContext) -> None:
+    async def approve(self, patch: str, path: str, files: tuple[ApprovalFile, ...], call: CallContext) -> Decider:
         """Come back when the editor may change this file; else ApprovalDenied, or InvalidParams where it never may."""
         if call.rights.sandbox == "read_only":
             raise InvalidParams(f"{path} cannot be changed: the sandbox is read-only")
@@ -137,16 +139,22 @@ class EditorView:
         place, outside = self._place, call.rights.sandbox != "danger_full_access"
         directory, confinement = place.directory(None, call), place.confinement(call.rights)
         check_unprotected(directory, confinement)
+        subject = place.subject(("editor", path, patch), directory, confinement, outside=outside)
         request = Request(
             kind="escalation" if outside else "patch",
             conversation_id=call.conversation_id,
             chain=call.chain.callers,
+            call_id=call.call_id,
             title=f"change {path} in the editor" + ", outside the sandbox" * outside,
-            detail=f"It has changes there that are not saved yet; the editor will save them with this:\n{patch}",
-            subject=place.subject(("editor", path, patch), directory, confinement, outside=outside),
+            detail=labelled(
+                "It has changes there that are not saved yet; the editor will save them with this patch", patch
+            ),
+            subject=subject,
+            parts=Parts(cwd=directory, sandbox=subject.sandbox, files=files),
         )
         with call.unhurried():
-            await place.desk.ask(request, call.rights.approval_policy, call.publish)
+            granted = await place.desk.ask(request, call.rights.approval_policy, call.publish)
+        return granted.decider
 
     async def write(self, path: str, old: SeenFile, new: str, call: CallContext) -> bool:
         """Have the editor write a file that is still as it was seen, and that the sandbox itself could write.

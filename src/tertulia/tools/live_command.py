@@ -12,7 +12,7 @@ from tertulia.errors import SandboxError
 from tertulia.policy.sandbox_mode import sandbox_to_wire
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, new_item_id
-from tertulia.protocol.tool_events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
+from tertulia.protocol.tool_events import Decider, ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from tertulia.sandbox.runner import Command, Finished, Runner, Running
 from tertulia.tools.tool import CallContext
 
@@ -45,12 +45,12 @@ class LiveCommand:
         self._told = False
 
     @classmethod
-    async def start(cls, runner: Runner, command: Command, call: CallContext) -> LiveCommand:
+    async def start(cls, runner: Runner, command: Command, call: CallContext, allowed_by: Decider) -> LiveCommand:
         """Start it. What the runner refuses was never begun."""
         live = cls(command, call.call_id, call.publish, call.clock.monotonic())
         live.running = await runner.start(command, live._hear)
         sandbox = sandbox_to_wire(command.confinement.mode)
-        call.publish(ExecCommandBegin(call.call_id, list(command.argv), command.cwd, sandbox))
+        call.publish(ExecCommandBegin(call.call_id, list(command.argv), command.cwd, sandbox, allowed_by))
         return live
 
     def listen(self, publish: Publish | None) -> None:

@@ -14,7 +14,7 @@ from tertulia.mcp.view import allows
 from tertulia.policy.approvals import ApprovalDesk
 from tertulia.policy.turnstile import Turnstile
 from tertulia.protocol.events import BackgroundEvent
-from tertulia.protocol.tool_events import McpToolCallBegin, McpToolCallEnd
+from tertulia.protocol.tool_events import Decider, McpToolCallBegin, McpToolCallEnd
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.tools.remote import Asker, Current, Servers
 from tertulia.tools.remote_answer import result_of
@@ -60,7 +60,7 @@ class McpTool:
         definition = current.definition
         # The server has a deadline of its own, which stands still while somebody is asked back.
         with call.unhurried():
-            await consent(self._desk, current, arguments, call)
+            allowed_by = await consent(self._desk, current, arguments, call)
             async with self._turnstile.passage(
                 call.conversation_id,
                 definition.name,
@@ -72,7 +72,8 @@ class McpTool:
                 # That may have taken minutes, and what was allowed was this and nothing else.
                 if self._current(call).definition != definition:
                     raise McpError(f"the MCP server {definition.name} was configured anew meanwhile; call again")
-                return result_of(await self._call(current, arguments, call), call.rights.limits.max_output_bytes)
+                answer = await self._call(current, arguments, call, allowed_by)
+                return result_of(answer, call.rights.limits.max_output_bytes)
 
     def _known(self) -> Current | None:
         try:
@@ -94,12 +95,14 @@ class McpTool:
             raise McpError(f"{spec.name} is withheld: its definition changed; call set_context with refresh_mcp_view")
         return current
 
-    async def _call(self, current: Current, arguments: dict[str, Any], call: CallContext) -> Answer:
+    async def _call(
+        self, current: Current, arguments: dict[str, Any], call: CallContext, allowed_by: Decider
+    ) -> Answer:
         definition, tool, progress = current.definition, current.tool.name, ProgressReport(call)
         caller = self._asker.caller(definition, call)
         limit = min(definition.tool_timeout_s, self._timeout_s)
         began, success = call.clock.monotonic(), False
-        call.publish(McpToolCallBegin(call_id=call.call_id, server=definition.name, tool=tool))
+        call.publish(McpToolCallBegin(call.call_id, definition.name, tool, allowed_by))
         try:
             answer = await self._servers.call(self.spec, arguments, caller, timeout_s=limit, on_progress=progress)
             success = not answer.is_error

@@ -13,9 +13,11 @@ import msgspec
 
 from tertulia.errors import NoApprover
 from tertulia.mcp.definition import ServerDefinition
+from tertulia.policy.approval_parts import Parts, in_line, labelled
 from tertulia.policy.approval_request import Request, Subject
 from tertulia.policy.approvals import ApprovalDesk
 from tertulia.policy.narrowing import Rights
+from tertulia.protocol.tool_events import Decider
 from tertulia.tools.remote import Current
 from tertulia.tools.tool import CallContext
 
@@ -44,12 +46,14 @@ def runs_unasked(current: Current, rights: Rights) -> bool:
             return only_reads(current)
 
 
-async def consent(desk: ApprovalDesk, current: Current, arguments: dict[str, Any], call: CallContext) -> None:
-    """Come back when the call may be made. ApprovalDenied where not, NoApprover where nobody could say so."""
+async def consent(desk: ApprovalDesk, current: Current, arguments: dict[str, Any], call: CallContext) -> Decider:
+    """Who or what allows the call. ApprovalDenied where it may not be made, NoApprover where nobody could say so."""
+    definition = current.definition
     if runs_unasked(current, call.rights):
-        return
+        return Decider("policy", f'mcp_servers.{definition.name}.approval = "{definition.approval}"')
     try:
-        await desk.ask(request_for(current, arguments, call), call.rights.approval_policy, call.publish)
+        granted = await desk.ask(request_for(current, arguments, call), call.rights.approval_policy, call.publish)
+        return granted.decider
     except NoApprover as error:
         raise NoApprover(f"{error.message}; {_way_out(current.definition, call.rights)}") from None
 
@@ -59,18 +63,21 @@ def request_for(current: Current, arguments: dict[str, Any], call: CallContext) 
     definition, tool = current.definition, current.tool
     given = json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     readable = json.dumps(arguments, sort_keys=True, ensure_ascii=False, indent=2)
+    confinement = _confinement(definition)
     return Request(
         kind="mcp",
         conversation_id=call.conversation_id,
         chain=call.chain.callers,
+        call_id=call.call_id,
         title=f"call {tool.name} of the MCP server {definition.name}",
-        detail=f"{readable}\n{_claims(current)}",
+        detail=f"{labelled('arguments', readable)}\n{_claims(current)}",
         subject=Subject(
             (definition.name, tool.name, current.digest, given),
             call.cwd,
             f"MCP server {definition.name}, definition {_digest(definition)}",
-            _confinement(definition),
+            confinement,
         ),
+        parts=Parts(cwd=call.cwd, sandbox=confinement, server=definition.name, tool=tool.name, arguments=readable),
     )
 
 
@@ -93,7 +100,7 @@ def _claims(current: Current) -> str:
     hints = current.tool.hints
     kind = "only reads" if hints.read_only else "may destroy" if hints.destructive else "changes, and destroys nothing"
     source = current.definition.source
-    named = f", named in {source}" if source and current.definition.origin == "project" else ""
+    named = f", named in {in_line(source)}" if source and current.definition.origin == "project" else ""
     return f"(the server says that it {kind}; it runs {_confinement(current.definition)}{named})"
 
 

@@ -29,15 +29,17 @@ async def apply_in(directory: str, patch: PatchCommand, tool: Tool, call: CallCo
 
 async def run_order(place: Workplace, order: Order, timeout_s: float, call: CallContext) -> Result:
     """Run it to its end, or to the deadline; after a failure, where the policy says so, once more outside."""
-    command = await clear(place, order, call)
+    cleared = await clear(place, order, call)
     with call.unhurried():
-        finished = await (await LiveCommand.start(place.runner, command, call)).see_through(timeout_s)
-    again = await clear_outside(place, order, command, finished, call)
+        live = await LiveCommand.start(place.runner, cleared.command, call, cleared.allowed_by)
+        finished = await live.see_through(timeout_s)
+    again = await clear_outside(place, order, cleared.command, finished, call)
     if again is not None:
-        command = again
+        cleared = again
         with call.unhurried():
-            finished = await (await LiveCommand.start(place.runner, again, call)).see_through(timeout_s)
-    return told(finished, timeout_s, place.mask_hint(command, finished))
+            live = await LiveCommand.start(place.runner, cleared.command, call, cleared.allowed_by)
+            finished = await live.see_through(timeout_s)
+    return told(finished, timeout_s, place.mask_hint(cleared.command, finished))
 
 
 def told(finished: Finished, timeout_s: float, hint: str | None = None) -> Result:

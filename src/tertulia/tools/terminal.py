@@ -100,13 +100,14 @@ class ExecCommand:
             terminal=TerminalSize() if arguments.get("tty") else None,
         )
         wait_s = _wait_s(arguments)
-        command = await clear(place, order, call)
+        cleared = await clear(place, order, call)
         with call.unhurried():
-            live = await LiveCommand.start(place.runner, command, call)
+            live = await LiveCommand.start(place.runner, cleared.command, call, cleared.allowed_by)
             finished = await live.look(wait_s)
-        if finished is not None and (again := await clear_outside(place, order, command, finished, call)) is not None:
+        again = None if finished is None else await clear_outside(place, order, cleared.command, finished, call)
+        if again is not None:
             with call.unhurried():
-                live = await LiveCommand.start(place.runner, again, call)
+                live = await LiveCommand.start(place.runner, again.command, call, again.allowed_by)
                 finished = await live.look(wait_s)
         number = None
         if finished is None:

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tertulia.errors import InvalidParams, SandboxError
+from tertulia.policy.approval_parts import Parts, labelled
 from tertulia.policy.approval_request import Request, Subject
 from tertulia.policy.approvals import ApprovalDesk
 from tertulia.policy.narrowing import Rights
 from tertulia.policy.sandbox_mode import sandbox_to_wire
 from tertulia.policy.shell_environment import ShellEnvironment
+from tertulia.protocol.tool_events import ApprovalFile, Decider
 from tertulia.sandbox.confine import confine
 from tertulia.sandbox.masks import GuardedPaths, is_in
 from tertulia.sandbox.mounts import HIDDEN
@@ -110,20 +112,24 @@ class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             raise SandboxError(f"{os.path.basename(argv[-1])} was stopped before it was done ({finished.ended})")
         return finished.output.head + finished.output.tail
 
-    async def approve_patch(self, text: str, files: int, call: CallContext) -> None:
+    async def approve_patch(self, text: str, files: tuple[ApprovalFile, ...], call: CallContext) -> Decider:
         """Come back when this patch may be applied; else ApprovalDenied, or InvalidParams where it never may."""
         directory, confinement = self.directory(None, call), self.confinement(call.rights)
         check_unprotected(directory, confinement)
+        subject = self.subject((text,), directory, confinement)
         request = Request(
             kind="patch",
             conversation_id=call.conversation_id,
             chain=call.chain.callers,
-            title=f"apply a patch to {files} file{'s' * (files != 1)} in {call.cwd}",
-            detail=text,
-            subject=self.subject((text,), directory, confinement),
+            call_id=call.call_id,
+            title=f"apply a patch to {len(files)} file{'s' * (len(files) != 1)} in {call.cwd}",
+            detail=labelled("The patch", text),
+            subject=subject,
+            parts=Parts(cwd=directory, sandbox=subject.sandbox, files=files),
         )
         with call.unhurried():
-            await self.desk.ask(request, call.rights.approval_policy, call.publish)
+            granted = await self.desk.ask(request, call.rights.approval_policy, call.publish)
+        return granted.decider
 
 
 def check_unprotected(directory: str, confinement: Confinement) -> None:
