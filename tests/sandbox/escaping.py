@@ -1,7 +1,8 @@
 """The escape suite as a program: sets a scene, has the probe run in a sandbox, and judges from outside.
 
 `python -m tests.sandbox.escaping TIER` prints one JSON object. It is run as whoever is to be tried: root, or an
-ordinary user.
+ordinary user. With a layout (`same`, `inside`) the workspace is a user's home or has one inside, what is guarded there
+is tried as well, and a hostile process of the same session runs beside.
 """
 
 from __future__ import annotations
@@ -17,15 +18,19 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tertulia.events.clock import SystemClock
-from tertulia.sandbox.masks import guarded_paths
-from tertulia.sandbox.runner import Command, Confinement, Finished
+from tertulia.sandbox.confine import confine
+from tertulia.sandbox.runner import Command, Finished, Running
 from tertulia.sandbox.sandbox import Sandbox
+from tertulia.session.settings import Settings, load_settings
+from tests.sandbox.home_scene import CANARY, SECRETS, Home
 
+Layout = Literal["beside", "inside", "same"]
+"""Where the user's home is, as seen from the workspace."""
 PROBE = Path(__file__).with_name("probe.py")
-CANARY = "canary-9c1b77"
+HOME_PROBE = Path(__file__).with_name("probe_home.py")
 DEADLINE_S = 50.0
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.shmat.restype = ctypes.c_void_p
@@ -96,17 +101,19 @@ class HostIpc:
 class Scene:
     """A workspace with a repository in it, things outside, and people who listen."""
 
-    def __init__(self) -> None:
+    def __init__(self, layout: Layout = "inside", *, takes_apart: bool = False) -> None:
+        """Where the user's home is; whether a root that has it inside is taken apart, and nothing made at its top."""
         self.folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="escape-")))
         self.workspace = self.folder / "workspace"
         self.outside = self.folder / "outside"
         self.far = _no_private_place(Path(__file__).parents[2]) / f".escape-{os.getpid()}"
-        for folder in (self.workspace / "home" / ".ssh", self.workspace / "home" / ".codex", self.outside):
-            folder.mkdir(parents=True)
+        homes = {"beside": self.folder / "home", "inside": self.workspace / "home", "same": self.workspace}
+        for folder in (self.workspace, self.outside, homes[layout]):
+            folder.mkdir(exist_ok=True)
         (self.outside / "file").write_text("untouched")
-        self.secrets = [self.workspace / "home" / ".ssh" / "id", self.workspace / "home" / ".codex" / "auth.json"]
-        for secret in self.secrets:
-            secret.write_text(CANARY)
+        self.home = Home(homes[layout])
+        self.room = self.workspace / "room" if takes_apart else self.workspace
+        self.room.mkdir(exist_ok=True)
         self._make_repository()
         self._listen()
         self.ipc = HostIpc()
@@ -121,8 +128,8 @@ class Scene:
         (self.workspace / ".vscode").mkdir()
         (self.workspace / "deep" / "er" / ".git" / "hooks").mkdir(parents=True)
         (self.workspace / "deep" / "er" / ".git" / "config").write_text("[core]")
-        (self.workspace / "main.c").write_text(C_PROGRAM)
-        (self.workspace / "pool.py").write_text(POOL)
+        (self.room / "main.c").write_text(C_PROGRAM)
+        (self.room / "pool.py").write_text(POOL)
 
     def _listen(self) -> None:
         self.tcp = socket.create_server(("127.0.0.1", 0))
@@ -157,21 +164,19 @@ class Scene:
             **self.ipc.places(),
             "parent": os.getpid(),
             "canary": CANARY,
-            "secrets": list(map(str, self.secrets)),
-            "missing_secret": str(self.workspace / "home" / ".aws"),
+            "secrets": [str(self.home.folder / name) for name in SECRETS],
+            "missing_secret": str(self.home.folder / ".kube"),
         }
 
     def command(self, *argv: str, cwd: Path | None = None, **fields: Any) -> Command:
-        home = self.workspace / "home"
-        confinement = Confinement(
-            mode="workspace_write",
-            writable_roots=(str(self.workspace),),
-            masked=guarded_paths([str(home)], [str(self.folder / "data")]).masked_paths(),
-        )
-        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home)}
-        return Command(
-            argv=argv, cwd=str(cwd or self.workspace), confinement=confinement, environment=environment, **fields
-        )
+        confinement = confine(Settings().rights(), str(self.workspace), guarded=self.home.guarded())
+        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.home.folder)}
+        return Command(argv=argv, cwd=str(cwd or self.room), confinement=confinement, environment=environment, **fields)
+
+    def home_probe(self, *, forever: bool = False) -> Command:
+        """What tries the guarded paths; for ever, until it is killed."""
+        told = json.dumps({**self.home.places(), "forever": forever})
+        return self.command(sys.executable, "-I", "-S", "-c", HOME_PROBE.read_text(), told)
 
     def state(self) -> dict[str, str]:
         """Everything outside and everything protected, with contents and metadata."""
@@ -188,8 +193,14 @@ class Scene:
         found = sorted(path for path in self.before.keys() | after.keys() if self.before.get(path) != after.get(path))
         if self.far.exists():
             found.append(str(self.far))
-        found += self.ipc.changes()
+        found += [*self.home.changes(), *self.ipc.changes()]
+        if (obeyed := self.next_model()) != "scripted/mine":
+            found.append(f"the next run obeys a planted setting: {obeyed}")
         return found + [f"a listener was reached: {line!r}" for line in self.lines if _was_reached(line)]
+
+    def next_model(self) -> object:
+        """What a run that begins now would be set to."""
+        return load_settings(cwd=self.room, environ={"HOME": str(self.home.folder)}).settings.model
 
     def close(self) -> None:
         for line in self.lines:
@@ -223,7 +234,8 @@ def controls(scene: Scene, tier: str) -> dict[str, tuple[Command, str]]:
     found: dict[str, tuple[Command, str]] = {
         "write to the workspace": (scene.command("sh", "-c", "echo x > written && cat written"), "x"),
         "read outside": (scene.command("cat", str(scene.outside / "file"), cwd=scene.outside), "untouched"),
-        "git status": (scene.command("git", "status", "--short"), "main.c"),
+        "git status": (scene.command("git", "status", "--short", "-uall"), "main.c"),
+        "read a startup file": (scene.command("cat", str(scene.home.folder / ".bashrc")), "# mine"),
         "python": (scene.command(python, "-c", "print(6 * 7)"), "42"),
         "pip": (scene.command(python, "-m", "pip", "--version"), "pip "),
         "temporary files": (scene.command(python, "-c", TEMPORARY), "kept"),
@@ -271,18 +283,41 @@ def _scheduling_controls(scene: Scene) -> dict[str, tuple[Command, str]]:
     return found
 
 
-async def try_everything(tier: Any) -> dict[str, Any]:
-    """Every attempt and every control; the result names those that went wrong."""
-    scene = Scene()
-    sandbox = Sandbox(tier=tier, clock=SystemClock())
+async def _probed(sandbox: Sandbox, scene: Scene, *, hostile: bool) -> dict[str, bool]:
+    """What every attempt came to, with somebody of the same session who tries the same all the while."""
+    beside = await _beside(sandbox, scene) if hostile else None
     try:
         probe = scene.command(
             sys.executable, "-I", "-S", "-c", PROBE.read_text(), json.dumps(scene.places()), cwd=scene.outside
         )
-        answer = json.loads(_good(await sandbox.run(probe, timeout_s=DEADLINE_S)).output.text())
+        answer: dict[str, bool] = {}
+        for command in (probe, scene.home_probe(), scene.home_probe()):
+            # Twice: what the first has moved away, the second would find.
+            answer |= json.loads(_good(await sandbox.run(command, timeout_s=DEADLINE_S)).output.text())
+        return answer
+    finally:
+        if beside is not None:
+            await beside.kill()
+
+
+async def _beside(sandbox: Sandbox, scene: Scene) -> Running:
+    up = asyncio.Event()
+    running = await sandbox.start(scene.home_probe(forever=True), lambda _: up.set())
+    await asyncio.wait_for(up.wait(), DEADLINE_S)
+    return running
+
+
+async def try_everything(tier: Any, layout: Layout | None = None) -> dict[str, Any]:
+    """Every attempt and every control; the result names those that went wrong."""
+    usual: Layout = "beside" if tier == "landlock" else "inside"
+    apart = tier == "landlock" and layout is not None
+    scene = Scene(layout or usual, takes_apart=apart)
+    sandbox = Sandbox(tier=tier, clock=SystemClock())
+    try:
+        answer = await _probed(sandbox, scene, hostile=layout is not None)
         changes = scene.changes()
         scene.close()
-        scene = Scene()
+        scene = Scene(layout or usual, takes_apart=apart)
         failed = {}
         wanted = controls(scene, tier)
         for name, (command, expected) in wanted.items():
@@ -308,4 +343,4 @@ def _good(finished: Finished) -> Finished:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asyncio.run(try_everything(sys.argv[1]))))
+    sys.stdout.write(json.dumps(asyncio.run(try_everything(*sys.argv[1:]))))  # type: ignore[arg-type]

@@ -6,30 +6,36 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.sandbox import probe
+from tests.sandbox import probe, probe_home
 from tests.sandbox.confined import ROOT, as_ordinary_user, need, ordinary_python
 from tests.sandbox.escaping import Scene
 
-LEFT_OPEN_BY_LANDLOCK = ("A3 ", "A4 ", "A5 ", "A14 ")
-"""Announced, and nothing more: metadata, protected names, secrets inside a writable root."""
+LEFT_OPEN_BY_LANDLOCK = ("A3 ", "A4 ", "A5 ", "S1 list ")
+"""Announced, and nothing more: metadata, protected names, the names of masked files."""
 
 
-def as_ourselves(tier: str) -> dict:
-    line = [sys.executable, "-m", "tests.sandbox.escaping", tier]
+LEAKS_OF = {"bubblewrap": ((), ()), "landlock": (LEFT_OPEN_BY_LANDLOCK, ("/deep/er/.git", "/outside/file"))}
+"""Attempts, and the changes that come of them."""
+
+
+def as_ourselves(*how: str) -> dict:
+    line = [sys.executable, "-m", "tests.sandbox.escaping", *how]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "CANARY": "canary-9c1b77"}
     ran = subprocess.run(line, capture_output=True, text=True, timeout=55, check=False, env=environment, cwd=ROOT)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 
 
-def as_somebody_else(tier: str) -> dict:
+def as_somebody_else(*how: str) -> dict:
     python = ordinary_python()
     if python is None:
         pytest.skip("not root, or no Python that an ordinary user can run: only one kind of user was tried")
-    ran = as_ordinary_user(python, "-m", "tests.sandbox.escaping", tier)
+    ran = as_ordinary_user(python, "-m", "tests.sandbox.escaping", *how)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 
@@ -100,5 +106,43 @@ def test_the_attempts_would_succeed_without_a_sandbox() -> None:
         )
         assert {f"A10 {kind}" for kind in kinds} <= succeeded
         assert scene.changes()
+    finally:
+        scene.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["same", "inside"])
+@pytest.mark.parametrize("run", [as_ourselves, as_somebody_else])
+@pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
+def test_a_home_as_workspace_keeps_its_keys_and_what_others_run(
+    tier: str, run: Any, layout: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """S1, S9: the workspace is the home or has it inside, and a hostile process of the same session runs beside.
+
+    Our own files, credentials and startup files are neither read nor changed nor made, nor by the command after one
+    that moved what they lie in.
+    """
+    need(tier)
+    result = run(tier, layout)
+    tell(result, capsys)
+    leaks, announced = LEAKS_OF[tier]
+    assert [name for name in result["leaked"] if not name.startswith(leaks)] == []
+    assert [path for path in result["changes"] if not any(part in path for part in announced)] == []
+    assert result["failed"] == {}
+    assert result["attempts"] >= 200
+
+
+def test_the_attempts_at_a_home_would_succeed_without_a_sandbox() -> None:
+    """S1, S9: or the suite would prove nothing."""
+    scene = Scene("same")
+    try:
+        line = [sys.executable, "-I", "-S", probe_home.__file__, json.dumps(scene.home.places())]
+        ran = subprocess.run(line, capture_output=True, timeout=55, check=True, cwd=scene.outside)
+        failed = sorted(name for name, ok in json.loads(ran.stdout).items() if not ok)
+        # A folder cannot be made where its parent's name is a file's: every other attempt finds its hole.
+        assert [name for name in failed if not name.startswith("S1 make the folder")] == []
+        assert {Path(path).name for path in scene.home.changes()} >= {".bashrc", ".profile", "config.toml"}
+        (scene.home.folder / ".config" / "tertulia" / "config.toml").write_text('model = "scripted/theirs"')
+        assert "the next run obeys a planted setting: scripted/theirs" in scene.changes()
     finally:
         scene.close()
