@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.apps.running import Shell
@@ -72,11 +74,43 @@ def test_the_weaker_tier_says_what_it_does_not_cover(shell: Shell) -> None:
 def test_a20_a_missing_sandbox_is_shown_with_the_package(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """A20"""
     monkeypatch.setattr("tertulia.sandbox.bubblewrap.Bubblewrap.__init__.__defaults__", ("/no/such/bwrap",))
+    monkeypatch.setattr("tertulia.sandbox.landlock.abi", lambda: 0)
     ran = shell.run("doctor")
     assert ran.code == 0
     assert "unavailable" in ran.out
     assert "install the package `bubblewrap`" in ran.out
     assert "not run without it" in ran.out
+
+
+def test_the_lesser_tier_is_shown_with_the_reason(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN, changed since: bubblewrap, else Landlock, and that is said."""
+    need("landlock")
+    monkeypatch.setattr("tertulia.sandbox.bubblewrap.Bubblewrap.__init__.__defaults__", ("/no/such/bwrap",))
+    out = shell.run("doctor").out
+    assert "landlock                         works" in out
+    assert "chosen by auto" in out
+    assert "/no/such/bwrap is missing" in out
+
+
+def test_masks_are_shown_with_where_they_come_from(shell: Shell, tmp_path: Path) -> None:
+    """S9: what is there, by name; a mask of a setting, and a setting that takes one away."""
+    home = tmp_path / "home"
+    for name in (".ssh", ".aws", ".config/tertulia", "notes"):
+        (home / name).mkdir(parents=True, exist_ok=True)
+    (home / ".bashrc").touch()
+    out = shell.run("doctor", "-c", 'masks.unmask=["~/.aws"]', "-c", 'masks.add=["~/notes"]').out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["~/.ssh", "SSH", "keys", "default"] in rows
+    assert ["~/notes", "masked", "by", "a", "setting", "masks.add"] in rows
+    assert ["~/.config/tertulia", "Tertulia's", "own", "settings,", "tokens", "and", "sessions", "always"] in rows
+    assert not [row for row in rows if row[:1] == ["~/.aws"]]
+    assert [row for row in rows if row[:1] == [f"{home}/.bashrc"]]
+
+
+def test_a_workspace_that_no_session_may_have_is_a_complaint(shell: Shell, tmp_path: Path) -> None:
+    """S1"""
+    (tmp_path / "home").mkdir()
+    assert "warning the workspace is your home" in shell.run("doctor", "-C", str(tmp_path / "home")).out
 
 
 def test_mcp_servers_are_shown_and_not_started(shell: Shell, tmp_path) -> None:

@@ -106,10 +106,43 @@ def test_a_stop_signal_ends_it_all(shell: Shell) -> None:
 def test_a20_without_a_sandbox_nothing_runs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """A20"""
     monkeypatch.setattr("tertulia.sandbox.bubblewrap.Bubblewrap.__init__.__defaults__", ("/no/such/bwrap",))
+    monkeypatch.setattr("tertulia.sandbox.landlock.abi", lambda: 0)
     ran = shell.run("sandbox", "--", "touch", "here")
     assert ran.code == 1
     assert "/no/such/bwrap is missing; install the package `bubblewrap`" in ran.err
     assert list(shell.folder.iterdir()) == []
+
+
+def test_the_lesser_tier_is_said_and_used(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN, changed since: bubblewrap, else Landlock, said once."""
+    need("landlock")
+    monkeypatch.setattr("tertulia.sandbox.bubblewrap.Bubblewrap.__init__.__defaults__", ("/no/such/bwrap",))
+    ran = shell.run("sandbox", "--", "touch", "here")
+    assert ran.code == 0
+    assert ran.err.count("which holds less than bubblewrap") == 1
+    assert (shell.folder / "here").exists()
+
+
+def test_a_home_is_refused_with_the_way_out(shell: Shell, tmp_path: Path) -> None:
+    """S1: nothing runs, nothing is made."""
+    home = tmp_path / "home"
+    home.mkdir()
+    ran = shell.run("-C", str(home), "sandbox", "--", "touch", "here")
+    assert ran.code == 2
+    assert "--allow-home-workspace" in ran.err
+    assert list(home.iterdir()) == []
+    assert shell.run("-C", str(home), "sandbox", "--allow-home-workspace", "--", "touch", "here").code == 0
+    assert shell.run("-C", str(home), "sandbox", "-s", "read-only", "--", "ls").code == 0
+    assert [path.name for path in home.iterdir()] == ["here"]
+
+
+def test_a_failure_names_the_mask_that_the_program_needs(shell: Shell, tmp_path: Path) -> None:
+    """S9"""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".git-credentials").write_text("https://ana:canary@example.com")
+    ran = shell.spawn("sandbox", "--", "git", "ls-remote", "nowhere")
+    assert ran.code != 0
+    assert 'masks.unmask = ["~/.git-credentials"]' in ran.err
 
 
 def test_a_command_is_needed(shell: Shell) -> None:

@@ -193,3 +193,69 @@ async def test_a9_a10_the_network_is_there_where_it_is_allowed_and_unix_sockets_
             listener.accept()[0].close()
         with pytest.raises(BlockingIOError):
             listener.accept()
+
+
+# ---- auto
+
+
+@pytest.fixture
+def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sandbox._TIERS, "auto", lambda: Bubblewrap("/no/such/bwrap"))
+
+
+async def test_auto_is_bubblewrap_where_that_works(place: Place) -> None:
+    """DESIGN, changed since"""
+    need("bubblewrap")
+    told: list[str] = []
+    runner = Sandbox(tier="auto", clock=SystemClock(), on_lesser=told.append)
+    assert (await runner.check()).tier == "bubblewrap"
+    assert (await runner.run(place.command("true"))).exit_code == 0
+    assert told == []
+    await runner.close()
+
+
+async def test_auto_is_landlock_where_bubblewrap_is_missing_and_says_so_once(place: Place, no_bubblewrap: None) -> None:
+    """DESIGN, changed since"""
+    need("landlock")
+    told: list[str] = []
+    runner = Sandbox(tier="auto", clock=SystemClock(), on_lesser=told.append)
+    for _ in range(2):
+        finished = await runner.run(place.command("sh", "-c", "touch here ../outside"), timeout_s=DEADLINE_S)
+        assert finished.exit_code == 1
+    assert (place.root / "here").exists()
+    assert not (place.root.parent / "outside").exists()
+    assert (await runner.check()).tier == "landlock"
+    assert runner.not_covered
+    assert len(told) == 1
+    assert "/no/such/bwrap is missing" in told[0]
+    await runner.close()
+
+
+async def test_auto_refuses_where_neither_works_and_tries_both_again(
+    place: Place, no_bubblewrap: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A20: nothing runs, and both reasons are given."""
+    need("landlock")
+    monkeypatch.setattr("tertulia.sandbox.landlock.abi", lambda: 0)
+    runner = Sandbox(tier="auto", clock=SystemClock())
+    with pytest.raises(SandboxUnavailable, match=r"no/such/bwrap is missing.*no Landlock"):
+        await runner.run(place.command("touch", "here"))
+    assert list(place.root.iterdir()) == []
+    monkeypatch.undo()
+    monkeypatch.setitem(sandbox._TIERS, "auto", lambda: Bubblewrap("/no/such/bwrap"))
+    assert (await runner.check()).tier == "landlock"
+    await runner.close()
+
+
+async def test_auto_never_leaves_what_it_has_chosen(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A20: a bubblewrap that goes away later refuses commands; they do not run in less."""
+    need("bubblewrap")
+    tier = Counted()
+    monkeypatch.setitem(sandbox._TIERS, "auto", lambda: tier)
+    runner = Sandbox(tier="auto", clock=SystemClock())
+    assert (await runner.check()).tier == "bubblewrap"
+    tier.missing, tier.replaced = True, 1
+    with pytest.raises(SandboxUnavailable):
+        await runner.run(place.command("touch", "here"))
+    assert list(place.root.iterdir()) == []
+    await runner.close()

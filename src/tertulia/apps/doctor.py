@@ -6,7 +6,7 @@ import asyncio
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -81,20 +81,23 @@ def _sandbox(loaded: Loaded, out: Terminal) -> None:
     out.line()
     out.line(("Sandbox", "bold"))
     tier = loaded.settings.sandbox_tier
+    notes: list[str] = []
     try:
-        report = asyncio.run(_try_out(tier))
+        report = asyncio.run(_try_out(tier, notes.append))
     except SandboxUnavailable as error:
         out.line(f"  {tier:32} ", ("unavailable", "red"), f" {error.message}")
         out.line(f"  {'':32} commands are refused; they are not run without it")
         return
     out.line(f"  {report.tier:32} ", ("works", "green"), f" {report.version}")
     out.line(f"  {'self-test':32} {len(report.attempts)} of {len(report.attempts)} attempts to get out held")
+    for note in notes:
+        out.line(f"  {'chosen by auto':32} ", (note, "yellow"))
     for gap in report.not_covered:
         out.line(f"  {'not covered':32} ", (gap, "yellow"))
 
 
-async def _try_out(tier: TierChoice) -> TierReport:
-    sandbox = Sandbox(tier=tier, clock=SystemClock())
+async def _try_out(tier: TierChoice, note: Callable[[str], object]) -> TierReport:
+    sandbox = Sandbox(tier=tier, clock=SystemClock(), on_lesser=note)
     try:
         return await sandbox.check()
     finally:

@@ -68,7 +68,8 @@ def _command(loaded: Loaded, argv: Sequence[str]) -> Command:
 
 
 async def _run(command: Command, loaded: Loaded) -> int:
-    sandbox = Sandbox(tier=loaded.settings.sandbox_tier, clock=SystemClock())
+    tier = loaded.settings.sandbox_tier
+    sandbox = Sandbox(tier=tier, clock=SystemClock(), on_lesser=lambda text: click.echo(f"tertulia: {text}", err=True))
     stopped: list[bool] = []
     try:
         running = await sandbox.start(command)

@@ -15,6 +15,11 @@ class GuardedRunner:
         self._runner = runner
         self._guarded = guarded
 
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """That of the other one."""
+        return self._runner.not_covered
+
     async def check(self) -> TierReport:
         """That of the other one."""
         return await self._runner.check()

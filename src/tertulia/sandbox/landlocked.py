@@ -1,6 +1,7 @@
 """Tier 2: Landlock, the system call filter and no capabilities, where user namespaces cannot be had.
 
-Only by the user's explicit setting, because it holds less. What it does not hold is listed here and told.
+By the user's setting, or where bubblewrap does not work, because it holds less. What it does not hold is listed here
+and told.
 """
 
 from __future__ import annotations

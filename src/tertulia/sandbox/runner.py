@@ -15,8 +15,9 @@ from tertulia.policy.sandbox_mode import SandboxMode
 TierName = Literal["bubblewrap", "landlock", "none"]
 """`none` runs nothing but `danger_full_access`, and that runs in nothing else."""
 
-TierChoice = Literal["bubblewrap", "landlock"]
-"""What a user may set. Running without a tier is a right, not a setting."""
+TierChoice = Literal["auto", "bubblewrap", "landlock"]
+"""What a user may set. `auto` is bubblewrap, or Landlock where that does not work, decided once, at the first use.
+Running without a tier is a right, not a setting."""
 
 LimitName = Literal["processes", "memory_bytes", "file_bytes", "cpu_s", "written_bytes"]
 
@@ -208,7 +209,12 @@ class TierReport(msgspec.Struct, frozen=True):
 
 
 class Runner(Protocol):
-    """Runs commands in the one tier it was made for. There is no falling back to another."""
+    """Runs commands in one tier. There is no falling back to another once it was tried out, and none to no sandbox."""
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What that tier cannot hold, in words for people."""
+        ...
 
     async def check(self) -> TierReport:
         """The self-test, once; SandboxUnavailable names the reason and what to install."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams, SandboxError
+from tertulia.errors import InvalidParams, SandboxError, SandboxUnavailable
 from tertulia.events.clock import Clock
 from tertulia.sandbox.bubblewrap import Bubblewrap
 from tertulia.sandbox.landlocked import Landlocked
@@ -18,7 +18,11 @@ from tertulia.sandbox.selftest import try_to_escape
 from tertulia.sandbox.tier import Tier
 from tertulia.sandbox.unconfined import Unconfined
 
-_TIERS: Mapping[TierChoice, Callable[[], Tier]] = {"bubblewrap": Bubblewrap, "landlock": Landlocked}
+_TIERS: Mapping[TierChoice, Callable[[], Tier]] = {
+    "auto": Bubblewrap,
+    "bubblewrap": Bubblewrap,
+    "landlock": Landlocked,
+}
 _SELF_TEST_TIMEOUT_S = 30.0
 _MAX_ACCOUNTS = 4096
 
@@ -29,8 +33,14 @@ _held: dict[tuple[object, ...], TierReport] = {}
 class Sandbox:
     """Implements `Runner`. One a session; on one loop at a time."""
 
-    def __init__(self, *, tier: TierChoice | Tier = "bubblewrap", clock: Clock) -> None:
+    def __init__(
+        self, *, tier: TierChoice | Tier = "bubblewrap", clock: Clock, on_lesser: Callable[[str], object] = str
+    ) -> None:
+        """`on_lesser` is told, once, that `auto` came to the lesser tier, and why."""
         self._tier = _TIERS[tier]() if isinstance(tier, str) else tier
+        self._lesser: Callable[[], Tier] | None = Landlocked if tier == "auto" else None
+        """What else may be chosen, until something is."""
+        self._on_lesser = on_lesser
         # A tier that somebody else made is known to nobody by its name.
         self._shares = isinstance(tier, str)
         self._unconfined: Tier = Unconfined()
@@ -42,6 +52,11 @@ class Sandbox:
         self._written: dict[str, int] = {}
         """Bytes that the commands of an account wrote to disks, the latest account last."""
 
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What the tier cannot hold."""
+        return self._tier.not_covered
+
     async def check(self) -> TierReport:
         """Try the tier out, until it succeeds, and when it has been replaced; who asks meanwhile waits as well."""
         while self._report is None or self._tested != self._tier.identity():
@@ -52,7 +67,7 @@ class Sandbox:
             try:
                 self._tested = self._tier.identity()
                 self._report = None
-                self._report = await self._test()
+                self._report = await self._choose()
             finally:
                 self._testing.set()
                 self._testing = None
@@ -114,6 +129,29 @@ class Sandbox:
             )
         limits = replace(limits, written_bytes=limits.written_bytes - used)
         return replace(command, confinement=replace(command.confinement, limits=limits))
+
+    async def _choose(self) -> TierReport:
+        """Try the tier out; where it does not work and nothing was chosen yet, the lesser one."""
+        better, lesser = self._tier, self._lesser
+        try:
+            report = await self._test()
+        except SandboxUnavailable as why:
+            if lesser is None:
+                raise
+            self._tier = lesser()
+            self._tested = self._tier.identity()
+            try:
+                report = await self._test()
+            except SandboxUnavailable as neither:
+                self._tier = better
+                raise SandboxUnavailable(f"{why.message}; and instead of it: {neither.message}") from None
+            better.close()
+            self._on_lesser(
+                f"commands run in the sandbox tier {report.tier}, which holds less than {better.name}; "
+                f"`tertulia doctor` says what it does not hold. The reason: {why.message}"
+            )
+        self._lesser = None
+        return report
 
     async def _test(self) -> TierReport:
         tested = self._tested

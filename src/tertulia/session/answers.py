@@ -34,6 +34,8 @@ class SessionInfo(Answer, frozen=True):
     model: str
     mcp: list[dict[str, Any]]
     narrowed: list[Narrowed] = msgspec.field(default_factory=list[Narrowed])
+    not_held: list[str] = msgspec.field(default_factory=list[str])
+    """What the sandbox, and those of other agents, cannot hold here; sentences for people."""
 
 
 class ServerInfo(Answer, frozen=True):

@@ -35,6 +35,7 @@ from tertulia.session.answers import (
     ToolInfo,
 )
 from tertulia.session.conversations import ROOT
+from tertulia.session.not_held import not_held
 from tertulia.session.parts import Parts
 from tertulia.version import __version__
 
@@ -69,6 +70,7 @@ def session(parts: Parts) -> SessionInfo:
         policy=policy(parts.settings.rights()),
         model=root.terms.wire.name,
         mcp=servers(parts),
+        not_held=not_held(parts),
     )
 
 

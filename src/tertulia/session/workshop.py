@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -11,7 +12,7 @@ from tertulia.events.bus import EventBus, Scope
 from tertulia.events.clock import Clock
 from tertulia.policy.approvals import ApprovalDesk
 from tertulia.policy.shell_environment import shell_environment_from_wire
-from tertulia.protocol.events import EventData
+from tertulia.protocol.events import EventData, Warning
 from tertulia.protocol.ids import ConversationId
 from tertulia.sandbox.runner import PROTECTED_NAMES, Runner
 from tertulia.sandbox.sandbox import Sandbox
@@ -64,7 +65,7 @@ def open_workshop(settings: Settings, environment: Environment, clock: Clock, bu
         default_ttl_s=settings.approval_ttl_s,
         is_seen=attendance.sees,
     )
-    sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock)
+    sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock, on_lesser=_warner(bus))
     policy = shell_environment_from_wire(settings.shell_environment)
     root = workspace_of(settings)
     for writable in (root, *(settings.writable_roots or ())):
@@ -81,6 +82,14 @@ def open_workshop(settings: Settings, environment: Environment, clock: Clock, bu
     )
     elicitations = Elicitations(timeout_s=settings.approval_timeout_s)
     return Workshop(sandbox, desk, elicitations, attendance, Terminals(_teller(bus)), place, Guests())
+
+
+def _warner(bus: EventBus) -> Callable[[str], None]:
+    def warn(message: str) -> None:
+        with suppress(Closed):
+            bus.publish(Warning(message, "sandbox_tier"))
+
+    return warn
 
 
 def _teller(bus: EventBus) -> Callable[[ConversationId, EventData], None]:
