@@ -111,7 +111,7 @@ def test_the_attempts_would_succeed_without_a_sandbox() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["same", "inside"])
+@pytest.mark.parametrize("layout", ["same", pytest.param("inside", marks=pytest.mark.torture)])
 @pytest.mark.parametrize("run", [as_ourselves, as_somebody_else])
 @pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
 def test_a_home_as_workspace_keeps_its_keys_and_what_others_run(

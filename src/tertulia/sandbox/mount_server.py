@@ -124,6 +124,7 @@ class _Mounting:
     # ---- every place is opened, and nothing is mounted yet
 
     def _resolve(self, node: Node, above: int, private: bool) -> None:
+        """Open it, and what lies in it. `private`: it is seen in this sandbox alone, and nobody's real folder."""
         entry = node.entry
         node.destination = self._open(node, above, private)
         node.inner, node.is_private = node.destination, private and entry.staged is None
@@ -134,7 +135,7 @@ class _Mounting:
             _expect(entry, node.destination)
         if entry.kind not in ("masked", "read_only"):
             for inner in node.below:
-                self._resolve(inner, node.inner, entry.staged is None and (private or self._is_private(inner)))
+                self._resolve(inner, node.inner, private and entry.staged is None)
 
     def _is_private(self, node: Node) -> bool:
         """Whether it lies where only this sandbox sees anything, so that a mount point can be made."""
