@@ -87,3 +87,17 @@ def test_s3_a_directory_that_cannot_be_read_is_found_as_a_whole(tmp_path: Path) 
     os.chown(tmp_path / "shut", 0, 0)
     ran = as_ordinary_user(python, "-c", UNREADABLE, str(tmp_path))
     assert ran.stdout == "['shut'] ['shut']\n", ran.stderr
+
+
+def test_s1_startup_files_are_found_at_any_depth_and_are_no_protected_names(tmp_path: Path) -> None:
+    """S1: they stay as they are where they exist; a patch may still name one that does not."""
+    (tmp_path / "dotfiles" / ".vim").mkdir(parents=True)
+    for name in (".bashrc", "dotfiles/.bashrc", "dotfiles/.npmrc", "dotfiles/.BashRC."):
+        (tmp_path / name).touch()
+    assert sorted(RootLook(str(tmp_path)).look()) == [
+        ".bashrc",
+        "dotfiles/.BashRC.",
+        "dotfiles/.bashrc",
+        "dotfiles/.vim",
+    ]
+    assert not is_protected_name(".bashrc")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tertulia.sandbox import startup_files
+from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.startup_files import BELOW_HOME, STARTUP_NAMES
+from tests.sandbox.confined import DEADLINE_S, Place
 
 
 def test_each_path_stands_once_and_says_who_runs_it() -> None:
@@ -34,3 +36,24 @@ def test_the_page_lists_the_whole_table() -> None:
     words = Path(__file__).parents[2].joinpath("docs", "sandbox.md").read_text().split()
     assert not [row.path for row in BELOW_HOME if row.path not in words]
     assert not [name for name in STARTUP_NAMES if name not in words]
+
+
+async def test_s1_what_exists_anywhere_in_a_root_can_be_read_and_not_changed(place: Place, sandbox: Sandbox) -> None:
+    """S1: also from a command that moves it first; a project's other files are its own."""
+    for name in (".bashrc", "homes/ana/.profile", "dotfiles/.vim/plugin"):
+        (place.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.root / name).write_text("mine\n")
+    (place.root / ".npmrc").write_text("registry\n")
+    script = """
+    for name in .bashrc homes/ana/.profile dotfiles/.vim/plugin; do
+        cat $name; echo x >> $name; mv $name gone; rm -f $name; done
+    mv homes/ana homes/eve; echo x >> homes/eve/.profile; mv homes/eve homes/ana
+    echo more >> .npmrc; mkdir new; echo own > new/.zshrc; cat new/.zshrc
+    """
+    ran = await sandbox.run(place.command("sh", "-c", script), timeout_s=DEADLINE_S)
+    assert ran.output.text().count("mine\n") == 3, ran.output.text()
+    assert (await sandbox.run(place.command("sh", "-c", "echo own >> new/.zshrc"), timeout_s=DEADLINE_S)).exit_code == 0
+    for name in (".bashrc", "homes/ana/.profile", "dotfiles/.vim/plugin"):
+        assert (place.root / name).read_text() == "mine\n"
+    assert (place.root / ".npmrc").read_text() == "registry\nmore\n"
+    assert (place.root / "new" / ".zshrc").read_text() == "own\nown\n"

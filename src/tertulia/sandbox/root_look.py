@@ -15,6 +15,7 @@ import msgspec
 
 from tertulia.errors import SandboxError
 from tertulia.sandbox.runner import PROTECTED_NAMES
+from tertulia.sandbox.startup_files import STARTUP_NAMES
 
 MAX_FOLDERS = 1_000_000
 """More in one root are refused: nobody waits for that."""
@@ -33,6 +34,11 @@ def is_protected_name(name: str) -> bool:
     return (name[0] in _FIRST or not name.isascii()) and _folded(name) in _PROTECTED
 
 
+def _is_kept(name: str) -> bool:
+    """Whether it stays as it is where it exists: a protected name, or one that programs run by itself."""
+    return (name[0] in _FIRST or not name.isascii()) and _folded(name) in _KEPT
+
+
 def _folded(name: str) -> str:
     """Upper and lower case, accents in two ways, invisible characters and dots at the end are nothing to some disks."""
     if name.isascii():
@@ -42,7 +48,8 @@ def _folded(name: str) -> str:
 
 
 _PROTECTED = frozenset(map(_folded, PROTECTED_NAMES))
-_FIRST = frozenset(letter for name in _PROTECTED for letter in (name[0], name[0].upper()))
+_KEPT = _PROTECTED.union(map(_folded, STARTUP_NAMES))
+_FIRST = frozenset(letter for name in _KEPT for letter in (name[0], name[0].upper()))
 
 
 class Folder(msgspec.Struct, frozen=True, gc=False):
@@ -117,7 +124,7 @@ class RootLook:
                     name = entry.name
                     if name in _STORE:
                         store.add(name)
-                    if is_protected_name(name):
+                    if _is_kept(name):
                         # At the top they are protected in any case, under exactly these names.
                         found += [path + name] if path or name not in PROTECTED_NAMES else []
                     elif entry.is_dir(follow_symlinks=False) and path + name not in self._left_out:
