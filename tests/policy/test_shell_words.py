@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tertulia.policy.shell_words import Script, read_script
+from tertulia.policy.shell_words import MAX_CHARACTERS, Script, read_script
 
 # What shells make something of comes often, everything else now and then.
 SCRIPTS = st.lists(
@@ -100,3 +100,9 @@ def test_a_quoted_operator_is_spelled_unlike_an_operator() -> None:
     assert operator is not None
     assert word.text == "echo ';' rm"
     assert operator.text == "echo ; rm"
+
+
+def test_a_script_that_is_too_long_is_not_read() -> None:
+    """L6: it is read on the loop, and 1 MB of `a;` took a second."""
+    assert read_script("a;" * (MAX_CHARACTERS // 2)) is not None
+    assert read_script("a;" * (MAX_CHARACTERS // 2) + "a") is None

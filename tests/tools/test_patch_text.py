@@ -215,3 +215,9 @@ def test_any_text_is_a_patch_or_refused(text: str) -> None:
     for hunk in hunks:
         assert ".." not in hunk.path.split("/")
         assert not hunk.path.startswith("/")
+
+
+def test_a_patch_of_too_many_lines_is_refused_before_it_is_read() -> None:
+    """L6: it is read on the loop."""
+    with pytest.raises(Limit, match="more than 100,000 lines"):
+        parse_patch(patch("*** Add File: f", *["+"] * 100_000))

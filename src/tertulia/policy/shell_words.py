@@ -14,6 +14,9 @@ import msgspec
 
 Words = tuple[str, ...]
 
+MAX_CHARACTERS = 32_768
+"""A longer script is not read: to read it would hold the loop, and a person has to see it anyway."""
+
 # Letters beyond ASCII only in quotes: some shells take the bytes of some of them for blanks.
 _TOKEN = re.compile(
     r"""[ \t]*+(?:(?P<join>&&|\|\||;|\|)|(?P<word>(?:[A-Za-z0-9_./,:@%+=-]++|'[^']*+'|"[^"$`\\!]*+")++))""",
@@ -45,6 +48,8 @@ class Script(msgspec.Struct, frozen=True):
 
 def read_script(text: str) -> Script | None:
     """The commands of a script, or None where it says more than plain words can. Takes linear time."""
+    if len(text) > MAX_CHARACTERS:
+        return None
     # Newline and carriage return are not printable, nor is anything that a screen shows as nothing.
     if not text.replace("\t", " ").isprintable():
         return None

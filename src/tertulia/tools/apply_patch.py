@@ -16,8 +16,9 @@ from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.sandbox.nested import protected_part
 from tertulia.tools import patch_disk
 from tertulia.tools.editor import EditorView, SeenFile
+from tertulia.tools.patch_effort import Effort
 from tertulia.tools.patch_files import patch_files
-from tertulia.tools.patch_plan import Plan, make_plan, touched
+from tertulia.tools.patch_plan import Plan, Read, make_plan, touched
 from tertulia.tools.patch_text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
 from tertulia.tools.threads import in_thread
 from tertulia.tools.tool import CallContext, Outcome, Result
@@ -131,7 +132,7 @@ class ApplyPatch:
             unsaved = [path for path, file in seen.items() if file.unsaved() is not None]
             if unsaved:
                 return await self._in_editor(patch, unsaved[0], seen[unsaved[0]], self._editor)
-        plan = await in_thread(make_plan, hunks, files.get)
+        plan = await _planned(hunks, files.get)
         patch.allowed_by = await self._approve(patch.text, patch_files(hunks, plan), call)
         await self._on_disk(plan.for_disk(), call)
         return Result(_success(plan))
@@ -148,7 +149,7 @@ class ApplyPatch:
                 "its own, or ask for it to be saved; nothing was changed"
             )
         try:
-            plan = await in_thread(make_plan, hunks, {path: file.unsaved()}.get)
+            plan = await _planned(hunks, {path: file.unsaved()}.get)
         except InvalidParams as error:
             hint = "it has changes in the user's editor that are not saved, see read_file"
             raise InvalidParams(f"{error.message} ({hint})") from None
@@ -180,6 +181,15 @@ def check_unprotected(paths: Iterable[str]) -> None:
     for path in paths:
         if (part := protected_part(path)) is not None:
             raise InvalidParams(f"invalid patch: '{path}' lies in or is '{part}', which is protected from changes")
+
+
+async def _planned(hunks: Sequence[Hunk], read: Read) -> Plan:
+    """In a thread, which ends soon after nobody waits for it any more."""
+    effort = Effort()
+    try:
+        return await in_thread(make_plan, hunks, read, effort)
+    finally:
+        effort.stop()
 
 
 def _bytes(encoded: str | None) -> bytes | None:

@@ -13,6 +13,7 @@ from itertools import accumulate
 import msgspec
 
 from tertulia.errors import InvalidParams, Limit
+from tertulia.tools.patch_effort import Effort
 from tertulia.tools.patch_text import Chunk
 
 MAX_SCANNED = 256 * 1024 * 1024
@@ -26,13 +27,18 @@ _FOLDED = {
     0xFEFF: None,
 }
 
+_FOLDED_AT_ONCE = 1 << 16
+
 
 def _exact(line: str) -> str:
     return line
 
 
 def _folded(line: str) -> str:
-    return line.translate(_FOLDED).strip()
+    if len(line) <= _FOLDED_AT_ONCE:
+        return line.translate(_FOLDED).strip()
+    starts = range(0, len(line), _FOLDED_AT_ONCE)
+    return "".join([line[start : start + _FOLDED_AT_ONCE].translate(_FOLDED) for start in starts]).strip()
 
 
 PASSES: tuple[Callable[[str], str], ...] = (_exact, str.rstrip, str.strip, _folded)
@@ -43,29 +49,40 @@ class _Index(msgspec.Struct, frozen=True):
     """All lines of a file as one pass sees them."""
 
     lines: list[str]
-    known: frozenset[str]
+    known: set[str]
     text: str
     """Each line between newlines, so that searching in it is searching for whole lines."""
     starts: list[int]
     """Where in the text the newline before each line is."""
 
     @classmethod
-    def of(cls, lines: list[str]) -> _Index:
-        text = "\n" + "".join(f"{line}\n" for line in lines)
-        starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
-        return cls(lines, frozenset(lines), text, starts)
+    def of(cls, lines: list[str], effort: Effort) -> _Index:
+        known: set[str] = set()
+        starts = [0]
+        for some in effort.some(lines):
+            known.update(some)
+            starts += accumulate((len(line) + 1 for line in some[1:]), initial=starts[-1] + len(some[0]) + 1)
+        text = "\n" + effort.joined(lines, between="\n") + "\n" if lines else "\n"
+        return cls(lines, known, text, starts)
 
 
 class FileLines:
-    """A file's lines, and the search in them. Takes time in proportion to what is searched, whatever is in it."""
+    """A file's lines, and the search in them. Takes time in proportion to what is searched, whatever is in it.
 
-    __slots__ = ("_indexes", "_left", "endings", "texts")
+    Raises Limit as soon as the effort is spent, and no call into C is a long one.
+    """
 
-    def __init__(self, content: str, max_scanned: int = MAX_SCANNED) -> None:
-        pieces = content.split("\n")
+    __slots__ = ("_effort", "_indexes", "_left", "endings", "texts")
+
+    def __init__(self, content: str, max_scanned: int = MAX_SCANNED, effort: Effort | None = None) -> None:
+        self._effort = effort or Effort()
+        pieces = self._effort.lines(content)
         last = pieces.pop()
-        self.texts = [piece.removesuffix("\r") for piece in pieces]
-        self.endings = ["\r\n" if piece.endswith("\r") else "\n" for piece in pieces]
+        self.texts: list[str] = []
+        self.endings: list[str] = []
+        for some in self._effort.some(pieces):
+            self.texts += [piece.removesuffix("\r") for piece in some]
+            self.endings += ["\r\n" if piece.endswith("\r") else "\n" for piece in some]
         if last:
             self.texts.append(last)
             self.endings.append("")
@@ -84,11 +101,19 @@ class FileLines:
                 return place
         return None
 
+    def free(self) -> None:
+        """Let go of it all, in short steps."""
+        for index in self._indexes.values():
+            while index.known:
+                index.known.pop()
+            self._effort.free(index.lines)
+        self._effort.free(self.texts)
+
     def _search(self, index: _Index, wanted: list[str], start: int) -> int | None:
         if not index.known.issuperset(wanted):
             return None
         begin = index.starts[start]
-        found = index.text.find("\n" + "".join(f"{line}\n" for line in wanted), begin)
+        found = self._effort.find(index.text, "\n" + "".join(f"{line}\n" for line in wanted), begin)
         self._left -= (found if found >= 0 else len(index.text)) - begin
         if self._left < 0:
             raise Limit("finding the places of this patch takes too long; give more context, or split it")
@@ -97,13 +122,27 @@ class FileLines:
     def _index(self, number: int) -> _Index:
         index = self._indexes.get(number)
         if index is None:
-            index = self._indexes[number] = _Index.of([PASSES[number](text) for text in self.texts])
+            look = PASSES[number]
+            seen = [look(text) for some in self._effort.some(self.texts) for text in some]
+            index = self._indexes[number] = _Index.of(seen, self._effort)
         return index
 
 
-def updated(path: str, content: str, chunks: Iterable[Chunk]) -> str:
+def updated(path: str, content: str, chunks: Iterable[Chunk], effort: Effort | None = None) -> str:
     """The file's new content; InvalidParams names the file, what was not found, and the line of the patch."""
-    lines = FileLines(content)
+    effort = effort or Effort()
+    lines = FileLines(content, effort=effort)
+    try:
+        result = _changed(path, lines, chunks)
+    finally:
+        lines.free()
+    new = effort.joined(result)
+    effort.free(result)
+    return new
+
+
+def _changed(path: str, lines: FileLines, chunks: Iterable[Chunk]) -> list[str]:
+    """The lines of the new content, each with its end."""
     fallback = next((ending for ending in lines.endings if ending), "\n")
     result: list[str] = []
     appended: list[str] = []
@@ -126,7 +165,7 @@ def updated(path: str, content: str, chunks: Iterable[Chunk]) -> str:
                 result += _kept(lines, done, done + 1, fallback)
             done = cursor = done + 1
     result += _kept(lines, done, len(lines.texts), fallback)
-    return "".join(result + appended)
+    return result + appended
 
 
 def _kept(lines: FileLines, begin: int, end: int, fallback: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tertulia.errors import InvalidParams, Limit
+from tertulia.tools.patch_effort import Effort
 from tertulia.tools.patch_match import updated
 from tertulia.tools.patch_text import AddFile, DeleteFile, Hunk, UpdateFile
 
@@ -76,8 +77,12 @@ def _same_on_some_disks(path: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
 
 
-def make_plan(hunks: Sequence[Hunk], read: Read) -> Plan:
-    """Carry out the patch in memory. A file may be named by several hunks; each sees what those before it did."""
+def make_plan(hunks: Sequence[Hunk], read: Read, effort: Effort | None = None) -> Plan:
+    """Carry out the patch in memory. A file may be named by several hunks; each sees what those before it did.
+
+    `effort` bounds all of it: Limit as soon as it is spent or stopped.
+    """
+    effort = effort or Effort()
     before = {path: read(path) for path in touched(hunks)}
     after = dict(before)
     like: dict[str, str] = {}
@@ -92,7 +97,7 @@ def make_plan(hunks: Sequence[Hunk], read: Read) -> Plan:
                 after[hunk.path] = None
                 summary.append(("D", hunk.path))
             case UpdateFile():
-                new = _update(hunk, _existing(after, hunk, "update"))
+                new = _update(hunk, _existing(after, hunk, "update"), effort)
                 target = hunk.move_to or hunk.path
                 after[hunk.path] = None
                 after[target] = new
@@ -114,11 +119,11 @@ def _existing(files: dict[str, bytes | None], hunk: DeleteFile | UpdateFile, act
     return content
 
 
-def _update(hunk: UpdateFile, old: bytes) -> bytes:
+def _update(hunk: UpdateFile, old: bytes, effort: Effort) -> bytes:
     if not hunk.chunks:
         return old
     if b"\0" in old:
         raise InvalidParams(f"{hunk.path} is a binary file (line {hunk.line_number} of the patch)")
     # What is not UTF-8 passes through unharmed; a patch itself cannot hold it.
     text = old.decode("utf-8", "surrogateescape")
-    return updated(hunk.path, text, hunk.chunks).encode("utf-8", "surrogateescape")
+    return updated(hunk.path, text, hunk.chunks, effort).encode("utf-8", "surrogateescape")

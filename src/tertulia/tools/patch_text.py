@@ -17,6 +17,8 @@ MAX_HUNKS = 1_000
 """Files of one patch."""
 MAX_CHUNKS = 20_000
 """Places of one patch that change."""
+MAX_LINES = 100_000
+"""They are read on the loop: so many take some hundredths of a second."""
 MAX_PATH_BYTES = 1_024
 MAX_NAME_BYTES = 255
 
@@ -75,6 +77,8 @@ def parse_patch(text: str) -> tuple[Hunk, ...]:
     """All hunks, in order; none where the patch is empty. InvalidParams names the line, Limit the limit."""
     if len(text) > MAX_CHARACTERS:
         raise Limit(f"invalid patch: it has {len(text):,} characters, and at most {MAX_CHARACTERS:,} are read")
+    if text.count("\n") > MAX_LINES:
+        raise Limit(f"invalid patch: it has more than {MAX_LINES:,} lines; split it")
     if _UNSPEAKABLE.search(text):
         raise InvalidParams("invalid patch: it holds a NUL or half a character")
     return tuple(_Reader(_unwrapped(text)).hunks())

@@ -58,6 +58,8 @@ async def in_thread(function: Callable[..., T], *args: Any) -> T:
     except asyncio.CancelledError:
         if (left := _left_behind.get()) is not None:
             left.append(delivery.arrived)
+        # Whatever it comes to, nobody asks; without this the loop complains that nobody did.
+        delivery.arrived.add_done_callback(lambda arrived: arrived.cancelled() or arrived.exception())
         raise
 
 
