@@ -76,7 +76,7 @@ FRAMES = {
     },
     "tools": {
         *("dispatch", "docstring", "outcome", "output", "payload", "registry", "threads", "tool", "workspace_file"),
-        *("patch_command", "patch_disk", "patch_match", "patch_files", "patch_plan", "patch_text"),
+        *("patch_command", "patch_disk", "patch_effort", "patch_match", "patch_files", "patch_plan", "patch_text"),
         *("clearance", "live_command", "named_pictures", "picture", "shell_command", "terminals", "workplace"),
         *("arguments", "editor", "shell_request"),
         *("remote", "remote_answer", "remote_consent", "remote_progress"),
