@@ -13,7 +13,7 @@ import pytest
 
 from tertulia.errors import SandboxError
 from tertulia.events.clock import SystemClock
-from tertulia.sandbox import root_look
+from tertulia.sandbox import nested, root_look
 from tertulia.sandbox.nested import Nested, protected_part
 from tertulia.sandbox.root_look import kernel_time
 from tertulia.sandbox.sandbox import Sandbox
@@ -131,7 +131,9 @@ def settle(root: Path) -> None:
     assert kernel_time() > began
 
 
-def test_what_was_there_cannot_be_hidden_from_the_next_look(tmp_path: Path, looking: Nested) -> None:
+def test_what_was_there_cannot_be_hidden_from_the_next_look(
+    tmp_path: Path, looking: Nested, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A4, A6, S3: neither by moving it where nobody looks, nor behind much else, nor where no path leads."""
     root = tmp_path / "root"
     repository(root, "deep/er/mine")
@@ -143,6 +145,12 @@ def test_what_was_there_cannot_be_hidden_from_the_next_look(tmp_path: Path, look
         repository(root, f"decoy{number}")
     looking.ended([str(root)])
     assert found(looking, root) == ["node_modules/x/er/mine/.git"]
+    # What the user puts there is found at the latest when a minute is over.
+    repository(root, "node_modules/x/late")
+    assert "node_modules/x/late/.git" not in found(looking, root)
+    monkeypatch.setattr(nested, "_EVERYWHERE_NS", -1)
+    assert found(looking, root) == ["node_modules/x/er/mine/.git", "node_modules/x/late/.git"]
+    shutil.rmtree(root / "node_modules" / "x" / "late")
     # What leaves the root is nothing that a command of this root could reach.
     os.rename(root / "node_modules" / "x", tmp_path / "outside")
     assert found(looking, root) == []

@@ -56,6 +56,17 @@ def test_only_what_has_changed_is_read_again(tmp_path: Path, monkeypatch: pytest
         assert len(fresh.changed) == 3
 
 
+def test_s3_what_is_in_the_directories_of_package_managers_is_looked_at_now_and_then(tmp_path: Path) -> None:
+    """S3: by a whole look; in between, what is known of them is told again, and what is new at their top is seen."""
+    (tmp_path / "node_modules" / "a" / ".git").mkdir(parents=True)
+    look = RootLook(str(tmp_path))
+    assert [*look.look()] == ["node_modules/a/.git"]
+    (tmp_path / "node_modules" / "a" / "b" / ".git").mkdir(parents=True)
+    (tmp_path / "node_modules" / "new" / ".git").mkdir(parents=True)
+    assert sorted(look.look(everywhere=False)) == ["node_modules/a/.git", "node_modules/new/.git"]
+    assert sorted(look.look()) == ["node_modules/a/.git", "node_modules/a/b/.git", "node_modules/new/.git"]
+
+
 def test_s3_a_root_too_large_to_be_looked_at_refuses_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

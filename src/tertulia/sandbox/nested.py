@@ -20,6 +20,8 @@ from tertulia.sandbox.root_look import RootLook, is_protected_name, kernel_time
 _LOOKS = 40
 _PAUSE_S = 0.005
 """Between two looks at a root that changes all the time."""
+_EVERYWHERE_NS = 60_000_000_000
+"""How long the directories of package managers are taken to be as they were, as long as nothing is missing."""
 _FOR_EVER = 1 << 63
 
 _Identity = tuple[int, int, int]
@@ -45,15 +47,19 @@ class _Seen(NamedTuple):
     """What could not be looked into."""
     stable: bool
     """Whether it is certain that all of it was there at one moment."""
+    began: int
+    """When, if it was a look at everything."""
 
 
 class _Root:
-    __slots__ = ("lives", "lock", "look", "own", "users")
+    __slots__ = ("lives", "lock", "look", "looked", "own", "users")
 
     def __init__(self, look: RootLook) -> None:
         self.look = look
         self.lock = threading.Lock()
         """Of two commands that begin at once the second waits for the look of the first."""
+        self.looked = 0
+        """When it was last looked at everywhere."""
         self.users: set[_Identity] | None = None
         """What was there before; None until the first look is complete."""
         self.own: set[_Identity] = set()
@@ -78,7 +84,8 @@ class Nested:
             for number in range(_LOOKS):
                 if number > 1:
                     threading.Event().wait(_PAUSE_S)
-                seen = _look(known.look)
+                everywhere = number > 0 or known.users is None or kernel_time() - known.looked > _EVERYWHERE_NS
+                seen = _look(known.look, everywhere)
                 # The first time; and when something is missing, which may be gone, or be moved around while we look.
                 if seen.stable or (known.users is not None and known.users <= seen.found.keys()):
                     return self._sort(known, seen)
@@ -118,6 +125,7 @@ class Nested:
     def _sort(self, known: _Root, seen: _Seen) -> list[Found]:
         with self._lock:
             users, first = known.users or set(), known.users is None
+            known.looked = seen.began or known.looked
             own = {identity for root in self._roots.values() for identity in root.own}
             for identity, place in seen.found.items():
                 if identity not in users and (identity in own or self._made_by_a_command(place, identity[2], first)):
@@ -137,11 +145,12 @@ class Nested:
         return any((born == 0 and not first) or began <= born <= ended for began, ended in lives)
 
 
-def _look(look: RootLook) -> _Seen:
+def _look(look: RootLook, everywhere: bool) -> _Seen:
     found: dict[_Identity, str] = {}
     closed: set[_Identity] = set()
     gone = False
-    for path in look.look():
+    began = kernel_time()
+    for path in look.look(everywhere=everywhere):
         place = os.path.join(look.root, path).rstrip("/")
         try:
             known = facts(place)
@@ -153,4 +162,4 @@ def _look(look: RootLook) -> _Seen:
         if path in look.closed:
             closed.add(identity)
     # Nothing had changed since it was read, up to when it was looked at again: so that was how it was in between.
-    return _Seen(found, closed, not (gone or look.changed))
+    return _Seen(found, closed, everywhere and not (gone or look.changed), began if everywhere else 0)

@@ -25,6 +25,8 @@ _RECENT_NS = 20_000_000
 """Two changes can have one time where the clock of a file system is coarse; after so long they cannot."""
 _STORE = frozenset({"HEAD", "objects", "refs"})
 """By these names git knows a repository, whatever it is called."""
+_PACKAGES = frozenset({"node_modules", ".venv", "venv", "site-packages", "__pycache__", ".tox"})
+"""Full of directories, and hardly a place where a person begins a repository."""
 _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
@@ -52,16 +54,23 @@ _KEPT = _PROTECTED.union(map(_folded, STARTUP_NAMES))
 _FIRST = frozenset(letter for name in _KEPT for letter in (name[0], name[0].upper()))
 
 
+_NEVER = (0, 0)
+"""The state of no directory: it is read again the next time."""
+
+
 class Folder(msgspec.Struct, frozen=True, gc=False):
     """What was in a directory."""
 
     state: tuple[int, int]
-    """Changes with whatever is put into the directory or taken from it; of no use where it is (0, 0)."""
+    """Changes with whatever is put into the directory or taken from it."""
     below: tuple[str, ...] = ()
     """Directories to look into, by their path from the root with a slash at the end."""
     found: tuple[str, ...] = ()
     """Paths from the root; the directory itself where it is a repository, or where it cannot be read."""
     closed: bool = False
+    """Nothing else is known of it."""
+    packages: bool = False
+    """It belongs to a package manager."""
 
 
 class RootLook:
@@ -80,39 +89,52 @@ class RootLook:
         self._left_out = left_out
         self._folders: dict[str, Folder] = {}
 
-    def look(self) -> Iterator[str]:
-        """What was found, by its path from the root; the empty path is the root itself."""
-        folders, self._folders, self.changed, self.closed = self._folders, {}, [], set()
+    def look(self, *, everywhere: bool = True) -> Iterator[str]:
+        """What was found, by its path from the root; the empty path is the root itself.
+
+        Not everywhere: what lies in the directories of package managers is taken to be as it was.
+        """
+        before, self._folders, self.changed, self.closed = self._folders, {}, [], set()
         settled = kernel_time() - _RECENT_NS
-        lstat, prefix, longest = os.lstat, self._prefix, LONGEST_PATH
         waiting = [""]
+        trusted: list[str] = []
         for path in waiting:
-            try:
-                status = lstat(prefix + path)
-            except OSError as error:
-                if error.errno in _GONE:
-                    self.changed.append(path)
-                    continue
-                raise SandboxError(f"{prefix}{path} cannot be looked at: {error.strerror}; nothing was run") from None
-            folder = folders.get(path)
-            if folder is None or folder.state != (status.st_ino, status.st_ctime_ns):
-                state = (status.st_ino, status.st_ctime_ns) if status.st_ctime_ns < settled else (0, 0)
-                folder = (
-                    self._read(path, state)
-                    if len(prefix) + len(path) < longest
-                    else Folder(state, (), (path.rstrip("/"),), True)
-                )
-                self.changed.append(path)
-            self._folders[path] = folder
-            waiting += folder.below
+            folder = self._look_at(path, before.get(path), settled)
+            yield from self._note(path, folder)
+            if folder.packages and not everywhere:
+                trusted += folder.below
+            else:
+                waiting += folder.below
             if len(waiting) > MAX_FOLDERS:
                 raise SandboxError(
                     f"{self.root} has more than {MAX_FOLDERS:,} directories, too many to look for repositories in; "
                     "nothing was run: name a smaller writable root"
                 )
-            if folder.closed:
-                self.closed.update(folder.found)
-            yield from folder.found
+        for path in trusted:
+            folder = before.get(path) or self._look_at(path, None, settled)
+            yield from self._note(path, folder)
+            trusted += folder.below
+
+    def _note(self, path: str, folder: Folder) -> tuple[str, ...]:
+        self._folders[path] = folder
+        if folder.closed:
+            self.closed.update(folder.found)
+        return folder.found
+
+    def _look_at(self, path: str, known: Folder | None, settled: int) -> Folder:
+        try:
+            status = os.lstat(self._prefix + path)
+        except OSError as error:
+            if error.errno in _GONE:
+                self.changed.append(path)
+                return Folder(_NEVER)
+            # It is there, and what it lies in lets nobody look at it.
+            return _closed(_NEVER, os.path.dirname(path.rstrip("/")))
+        if known is not None and known.state == (status.st_ino, status.st_ctime_ns):
+            return known
+        self.changed.append(path)
+        state = (status.st_ino, status.st_ctime_ns) if status.st_ctime_ns < settled else _NEVER
+        return self._read(path, state) if len(path) < LONGEST_PATH - len(self._prefix) else _closed(state, path)
 
     def _read(self, path: str, state: tuple[int, int]) -> Folder:
         below: list[str] = []
@@ -130,10 +152,16 @@ class RootLook:
                     elif entry.is_dir(follow_symlinks=False) and path + name not in self._left_out:
                         below.append(f"{path}{name}/")
         except OSError as error:
-            return Folder((0, 0)) if error.errno in _GONE else Folder((0, 0), (), (path.rstrip("/"),), True)
+            return Folder(_NEVER) if error.errno in _GONE else _closed(state, path)
         if store >= _STORE:
             return Folder(state, (), (path.rstrip("/"),))
-        return Folder(state, tuple(below), tuple(found))
+        packages = path.rstrip("/").rpartition("/")[2] in _PACKAGES
+        return Folder(state, tuple(below), tuple(found), packages=packages)
+
+
+def _closed(state: tuple[int, int], path: str) -> Folder:
+    """One that is found as a whole, because nobody can look into it."""
+    return Folder(state, (), (path.rstrip("/"),), closed=True)
 
 
 def kernel_time() -> int:
