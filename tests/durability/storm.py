@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
+import signal
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +20,10 @@ import tertulia
 from tertulia.errors import StorageError
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.storage import StoragePolicy
+from tertulia.rollout.owned_file import OwnedFile
 from tertulia.rollout.recorder import Recorder
 from tertulia.rollout.retention import Retention
+from tertulia.rollout.store import Row
 from tertulia.session.sweeping import Sweeper
 from tertulia.testing import Asked, ScriptedModel, call, say
 from tests.durability.reference import Notes
@@ -32,6 +38,8 @@ POLICIES: dict[str, StoragePolicy] = {
     "mixed_ttl": tertulia.Ttl(0.2),
 }
 """Those of the root; where they are mixed, its children keep headers only."""
+MOST_COMMITS = 60
+"""About as many as a life has."""
 ACTS = ("act", "two", "tell", "make", "run", "fork", "plain", "two", "tell", "close")
 
 
@@ -145,8 +153,36 @@ class StormLife:
         await listening
 
 
+def die_somewhere(seed: int) -> None:
+    """Have this process killed at a commit of its life: before it, after it, or within a few milliseconds of it.
+
+    Counted in commits and not in seconds, so that it does not depend on how busy the machine is.
+    """
+    dice = random.Random(seed)
+    left, how = dice.randrange(1, MOST_COMMITS), dice.choice(("before", "after", "soon", "soon"))
+    commit = OwnedFile.commit
+
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def fatal(file: OwnedFile, rows: Sequence[Row]) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0 and how == "before":
+            die()
+        commit(file, rows)
+        if left == 0 and how == "after":
+            die()
+        if left == 0:
+            threading.Timer(dice.random() * 0.005, die).start()
+
+    OwnedFile.commit = fatal  # type: ignore[method-assign]
+
+
 async def live(folder: Path, policy: str, seed: int) -> None:
-    """As a program's work; what the disk refuses is not this test's matter."""
+    """As a program's work, to its end if it comes to that. Seed 0 dies nowhere."""
+    if seed:
+        die_somewhere(seed)
     try:
         await StormLife(folder, policy).live(seed)
     except StorageError as error:

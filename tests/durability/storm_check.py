@@ -43,6 +43,7 @@ class StormCheck:
     def lines(self, session_id: str | None = None) -> list[Line]:
         home = current_environment().home
         with closing(SqliteReader(find_files(home, session_id or self.session_id).db)) as rows:
+            assert rows.proof().faults == (), "the head of the record knows of others"
             return list(Reader().lines(rows.rows()))
 
     async def check(self) -> None:

@@ -6,15 +6,10 @@ and holds it to that (see `reference` and `afterlife`).
 
 from __future__ import annotations
 
-import contextlib
-import os
-import random
 import re
 import shutil
 import signal
 import sys
-import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from queue import SimpleQueue
@@ -48,65 +43,6 @@ def test_who_lives_on_keeps_its_word(families: SimpleQueue[Children], room: Path
         assert children.check(room / "a") is None
     finally:
         families.put(children)
-
-
-# ── at random ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def kill_at_random(families: SimpleQueue[Children], room: Path, times: int, seed: int) -> None:
-    dice, spread_s = random.Random(seed), lifetime(families, room)
-    plans = [(dice.random() * spread_s, dice.choice(["normal", "full"])) for _ in range(times)]
-    died: list[int] = []
-
-    def once(children: Children, number: int) -> str | None:
-        folder, (after_s, durability) = room / str(number), plans[number]
-        pid = children.begin("live", folder, "whole", durability)
-        alarm = threading.Timer(after_s, _kill, [pid])
-        children.go()
-        alarm.start()
-        if children.ended() == signal.SIGKILL:
-            died.append(number)
-        alarm.cancel()
-        alarm.join()
-        return judged(children, folder, f"killed after {after_s:.4f} s")
-
-    wrong = on_all(families, once, times)
-    sys.stdout.write(f"{times - len(wrong)}/{times} random kills cost nothing; {len(died)} really died\n")
-    assert wrong == []
-    assert len(died) > times / 2
-
-
-def lifetime(families: SimpleQueue[Children], room: Path) -> float:
-    """How long a life takes here and now."""
-    took: list[float] = []
-
-    def once(children: Children, number: int) -> None:
-        begun = time.monotonic()
-        assert children.run("live", room / f"whole-{number}") == 0
-        took.append(time.monotonic() - begun)
-
-    on_all(families, once, 6)
-    return sorted(took)[2]
-
-
-def _kill(pid: int) -> None:
-    # It may have ended by itself, but nobody has taken its number: its parent is still to be told.
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def test_fifty_random_kills_cost_nothing_that_was_acknowledged(families: SimpleQueue[Children], room: Path) -> None:
-    """F2, F10, F11, F13, target 3."""
-    kill_at_random(families, room, 50, seed=5)
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(1200)
-def test_a_thousand_random_kills_cost_nothing_that_was_acknowledged(
-    families: SimpleQueue[Children], room: Path
-) -> None:
-    """F2, target 3."""
-    kill_at_random(families, room, 1_000, seed=int.from_bytes(os.urandom(4)))
 
 
 # ── at every call ────────────────────────────────────────────────────────────────────────────────────────────────

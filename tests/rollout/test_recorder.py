@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -622,3 +623,14 @@ async def test_bodies_are_redacted_on_their_way() -> None:
 
     assert b"hunter2" not in store.bytes
     assert store.bytes.count(b"[redacted:secret]") >= 3
+
+
+async def test_a_store_that_is_lost_is_said_when_it_is_closed_and_any_other_trouble_is_not() -> None:
+    """R1: what is not there any more was not closed properly. A disk that is full when it is tidied loses nothing."""
+    for kind, raises in (("lost", True), ("full", False)):
+        store = ListStore()
+        store.close = lambda done, kind=kind: done(StorageError("gone", kind=kind))  # type: ignore[method-assign]
+        journal = recorder(store)
+        for _ in range(2):
+            with pytest.raises(StorageError, match="gone") if raises else nullcontext():
+                await journal.close()

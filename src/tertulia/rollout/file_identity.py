@@ -83,7 +83,7 @@ class FileIdentity:
                 sound = sound and last_record(fresh) == last_record(connection)
             finally:
                 fresh.close()
-            if sound:
+            if sound and path == self._paths[0]:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             self.note_checkpoint()
         except (*TROUBLE, StorageError):
