@@ -35,8 +35,8 @@ async def main(place: Path) -> None:
     outside.mkdir()
     ends = []
     async with tertulia.Session.start(tertulia.Settings(model=model(outside), cwd=str(workspace))) as session:
-        # Whoever follows the events is there to be asked.
-        async for event in session.root.stream("Take a note about tea."):
+        # This loop answers approvals, and says so: to follow a stream without `approver` is to look on.
+        async for event in session.root.stream("Take a note about tea.", approver=True):
             if event.type == "approval_request":
                 decision = "deny" if "refused" in event.data["title"] else "allow"
                 print(f"asked: {event.data['title']} -> {decision}")

@@ -176,7 +176,7 @@ async def test_it_calls_a_tool_of_ours(
     """DESIGN: its one MCP server is ours, with the conversation's view; what it asks before it calls is asked of us."""
     wires.calls.append((TOOLS[agent.name], {"timezone": "Asia/Tokyo"}))
     async with session(agent, home, work, mock, mcp_servers={"clock": CLOCK}) as acting:
-        async with acting.session.events() as events:
+        async with acting.session.events(attend=True) as events:
             conversation = await acting.session.open(backend=agent.backend)
             task = acting.begin(conversation.message("what time is it?"))
             async for event in events:
@@ -209,7 +209,7 @@ async def test_an_approval_is_answered(
         pytest.skip(f"{agent.name} asks before no command unless its own settings say so")
     wires.calls.append(COMMANDS[agent.name])
     async with session(agent, home, work, mock, approval_policy="untrusted") as acting:
-        async with acting.session.events() as events:
+        async with acting.session.events(attend=True) as events:
             conversation = await acting.session.open(backend=agent.backend)
             task = acting.begin(conversation.message("make it"))
             asked = 0

@@ -147,8 +147,10 @@ def write_script(folder: Path, replies: list[Any], **rest: Any) -> str:
 
 
 @contextlib.asynccontextmanager
-async def serving(folder: Path, replies: list[Any], *flags: str, hello: bool = True) -> AsyncIterator[Server]:
-    """An app-server on a script, after `initialize`."""
+async def serving(
+    folder: Path, replies: list[Any], *flags: str, hello: bool = True, attend: bool = True
+) -> AsyncIterator[Server]:
+    """An app-server on a script, after `initialize`; `attend`: its client answers approvals."""
     model = write_script(folder, replies)
     process = await asyncio.create_subprocess_exec(
         program(), "app-server", "-m", model, *flags,
@@ -158,7 +160,7 @@ async def serving(folder: Path, replies: list[Any], *flags: str, hello: bool = T
     server = Server(process)
     try:
         if hello:
-            await server.call("initialize", client={"name": "contract", "version": "1"})
+            await server.call("initialize", client={"name": "contract", "version": "1"}, attend=attend)
         yield server
     finally:
         if process.returncode is None:

@@ -98,7 +98,7 @@ async def test_a_person_decides(tmp_path: Path, decision: str) -> None:
     """Approvals: {approval_id, kind: mcp, conversation_id, chain, title, detail, matches, scopes}; then resolved."""
     voice = Voice()
     async with voice.house({"a": both(tmp_path, approval="auto")}, approval_policy="on-request") as house:
-        async with house.events() as news:
+        async with house.events(attend=True) as news:
             voice.calls("a__pid", canary="shown")
             message = asyncio.ensure_future(house.root.message("go"))
             request = (await until(news, "approval_request")).data
@@ -132,7 +132,7 @@ async def test_an_elicitation_reaches_the_conversation_whose_call_it_is(era: Any
     voice = Voice()
     async with voice.house({"a": era()}, approval_policy="on-request") as house:
         talk = await house.open()
-        async with house.events() as news:
+        async with house.events(attend=True) as news:
             voice.calls("a__ask", question="Really?")
             message = asyncio.ensure_future(talk.message("go"))
             event = await until(news, "elicitation_request")
@@ -155,7 +155,7 @@ async def test_an_elicitation_is_denied_unless_the_conversation_allows_it(
 ) -> None:
     """C16: nobody is asked, and the call ends."""
     voice = Voice()
-    async with voice.house({"a": era(**fields)}, **settings) as house, house.events():
+    async with voice.house({"a": era(**fields)}, **settings) as house, house.events(attend=True):
         voice.calls("a__ask")
         await soon(house.root.message("go"))
         ((_, said),) = await ends(house)
@@ -167,7 +167,7 @@ async def test_an_elicitation_is_denied_unless_the_conversation_allows_it(
 async def test_sampling_is_denied_unless_it_is_configured(era: Any) -> None:
     """C16: no model request is made for a server that was not allowed it."""
     voice = Voice()
-    async with voice.house({"a": era()}, approval_policy="on-request") as house, house.events():
+    async with voice.house({"a": era()}, approval_policy="on-request") as house, house.events(attend=True):
         voice.calls("a__sample", text="canary of the server")
         await soon(house.root.message("go"))
         assert len(voice.model.requests) == 2
@@ -177,7 +177,10 @@ async def test_sampling_is_denied_unless_it_is_configured(era: Any) -> None:
 async def test_a_server_that_asks_outside_any_call_is_not_heard() -> None:
     """C16: an elicitation that no call caused belongs to nobody."""
     voice = Voice()
-    async with voice.house({"a": spoilt("asks-unasked")}, approval_policy="on-request") as house, house.events():
+    async with (
+        voice.house({"a": spoilt("asks-unasked")}, approval_policy="on-request") as house,
+        house.events(attend=True),
+    ):
         voice.calls("a__echo", text="x")
         await soon(house.root.message("go"))
         assert await ends(house) == [(True, "x")]
@@ -189,7 +192,7 @@ async def test_an_elicitation_in_a_child_shows_who_asks_and_narrows_with_the_cha
     voice = Voice()
     async with voice.house({"a": offering("ask")}, approval_policy="on-request") as house:
         mute = await house.open(approval_policy="never")
-        async with house.events():
+        async with house.events(attend=True):
             voice.calls("conv_send", conversation_id="root", text="go")
             voice.calls("a__ask")
             await soon(mute.message("go"))

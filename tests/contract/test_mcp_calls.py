@@ -241,7 +241,7 @@ async def test_the_end_of_a_call_reaches_the_server(tmp_path: Path, era: Any, ho
     server = era("--record", str(record), tool_timeout_sec=1 if how == "timeout" else 60)
     async with voice.house({"a": server}) as house:
         talk = await house.open()
-        async with house.events() as news:
+        async with house.events(attend=True) as news:
             voice.calls("a__slow", seconds=50)
             message = asyncio.ensure_future(talk.message("go"))
             await until(news, "mcp_tool_call_begin")
@@ -272,7 +272,7 @@ async def _written(record: Path, line: str) -> None:
 async def test_progress_is_told_while_a_call_runs(era: Any) -> None:
     """Events: mcp_tool_call_progress, without a seq."""
     voice = Voice()
-    async with voice.house({"a": era()}) as house, house.events() as news:
+    async with voice.house({"a": era()}) as house, house.events(attend=True) as news:
         voice.calls("a__slow", seconds=0.5)
         message = asyncio.ensure_future(house.root.message("go"))
         event = await until(news, "mcp_tool_call_progress")

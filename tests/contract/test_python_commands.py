@@ -69,7 +69,7 @@ async def attended(where: Path, *replies: Any, answers: tuple[str, ...] = (), **
     """A session in this directory, and a person with these answers; the session is over when the block is."""
     async with session(*replies, cwd=str(where), **settings) as house:
         person = Person(house, [{"decision": answer} for answer in answers])
-        async with house.events() as news, asyncio.TaskGroup() as group:
+        async with house.events(attend=True) as news, asyncio.TaskGroup() as group:
             following = group.create_task(person.follow(news))
             yield person
             await house.close()

@@ -117,7 +117,9 @@ async def test_everything_that_is_asked_answered_and_told_fits(tmp_path: Path) -
             page.answered("conversation/message", {"conversation_id": conversation_id, "text": text}, answer)
             return answer["status"], answer["last_assistant_message"]
 
-        own = (await call("initialize", client={"name": "t", "version": "1"}, protocol_version="1"))["session_id"]
+        own = (await call("initialize", client={"name": "t", "version": "1"}, protocol_version="1", attend=True))[
+            "session_id"
+        ]
         for name in ("session/list", "session/info", "task/list", "mcp/status", "mcp/refresh", "metrics/get"):
             await call(name, session_id=own)
         opened = await call(

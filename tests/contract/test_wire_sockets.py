@@ -31,12 +31,12 @@ async def test_another_client_answers_what_one_that_went_away_was_asked(tmp_path
     page = Published()
     async with serving_web(tmp_path, [TOUCH, "Done."], "-a", "untrusted") as place:
         async with place.socket() as first:
-            session = (await first.call("initialize", client={"name": "first"}))["session_id"]
+            session = (await first.call("initialize", client={"name": "first"}, attend=True))["session_id"]
             await first.ask("conversation/message", conversation_id="root", text="go", message_id="m-1")
             asked = (await first.event("approval_request"))["data"]
             first.socket.transport.abort()
         async with place.socket() as second:
-            await second.call("initialize", client={"name": "second"}, session_id=session)
+            await second.call("initialize", client={"name": "second"}, session_id=session, attend=True)
             start = len(second.events)
             followed = await second.call("events/subscribe", after_seq=first.numbers[-1])
             assert followed["last_seq"] >= first.numbers[-1]
@@ -60,8 +60,8 @@ async def test_an_answer_counts_in_the_session_that_asked_and_in_no_other(tmp_pa
     """B6: an id of another session is unknown, unless that session is named."""
     served = serving_web(tmp_path, [TOUCH, "Done."], "-a", "untrusted")
     async with served as place, place.socket() as asking, place.socket() as stranger:
-        session = (await asking.call("initialize"))["session_id"]
-        assert (await stranger.call("initialize"))["session_id"] != session
+        session = (await asking.call("initialize", attend=True))["session_id"]
+        assert (await stranger.call("initialize", attend=True))["session_id"] != session
         message = await asking.ask("conversation/message", conversation_id="root", text="go")
         id = (await asking.event("approval_request"))["data"]["approval_id"]
         assert (await stranger.call("approval/list"))["approvals"] == []
@@ -81,8 +81,8 @@ async def test_an_answer_counts_in_the_session_that_asked_and_in_no_other(tmp_pa
 async def test_clients_of_one_session_see_the_same_and_its_end_is_the_end_for_all(tmp_path: Path) -> None:
     """X-70: numbered events are the same bytes for all, and each client may do everything."""
     async with serving_web(tmp_path, ["one", "two"]) as place, place.socket() as first, place.socket() as second:
-        session = (await first.call("initialize"))["session_id"]
-        await second.call("initialize", session_id=session)
+        session = (await first.call("initialize", attend=True))["session_id"]
+        await second.call("initialize", session_id=session, attend=True)
         await second.call("events/subscribe", after_seq=0)
         talk = (await first.call("conversation/open", title="of the first"))["conversation_id"]
         await second.call("conversation/message", conversation_id=talk, text="hi")

@@ -229,7 +229,9 @@ def test_it_remembers_no_more_than_it_should() -> None:
     ("line", "end"),
     [
         ({"subtype": "success", "result": "x"}, Finished("x")),
-        ({"subtype": "success", "result": 7}, Finished(None)),
+        ({"subtype": "success", "result": 7}, Finished("7")),
+        ({"subtype": "success", "result": {"n": 1, "session_id": "s"}}, Finished('{"n":1}')),
+        ({"subtype": "success", "result": None}, Finished(None)),
         ({"subtype": "error_max_turns", "is_error": True}, Failed("the agent failed: 'error_max_turns'", "limit")),
         ({"subtype": "error_during_execution", "errors": ["a", "b"]}, Failed("a\nb")),
         ({}, Failed("the agent failed: None")),

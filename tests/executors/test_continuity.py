@@ -165,6 +165,19 @@ def test_a_value_goes_before_the_text_and_the_text_before_other_fields() -> None
     assert "Assistant: text" in build([both | {"result": {"output": "other"}}], "now")
 
 
+def test_a_previous_result_that_is_not_a_text_is_told_within_the_limits() -> None:
+    """S003-15, X-54 as narrowed: serialised, bounded like a history, and marked where it was cut."""
+    prompt = build([], "review", previous_result={"findings": [{"line": 3}], "session_id": "SECRET"})
+    assert prompt.endswith('## Previous execution result\n\n{"findings":[{"line":3}]}')
+    long = build(
+        [], "review", previous_result={"findings": ["x" * 500] * 500}, max_chars=2_000, per_message_max_chars=9
+    )
+    assert "characters cut" in long
+    assert len(long) < 2_200
+    # A step's own words are its whole answer.
+    assert "x" * 50_000 in build([], "review", previous_result="x" * 50_000)
+
+
 def test_roles_may_be_written_in_capitals() -> None:
     assert "User: q\n\nAssistant: a" in build(
         [{"role": "USER", "text": "q"}, {"role": "ASSISTANT", "text": "a"}], "now"

@@ -1,14 +1,17 @@
-"""Only text of a result is read, wherever it lies; `test_continuity.py` has the shapes."""
+"""A result is told whole, without its control fields; `test_continuity.py` has the shapes."""
 
 from __future__ import annotations
 
+import math
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.executors.result_text import TEXT_FIELDS, result_text, value_text
+from tertulia.executors.result_text import TEXT_FIELDS, is_plain_text, plain_text, result_text, value_text
+from tertulia.protocol.usage import Usage
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -25,23 +28,59 @@ def test_value_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [(True, "true"), (7, "7"), (1.5, "1.5"), (10**30, ""), (b"x", ""), (object(), "")]
-)
-def test_plain_values_are_told_as_json_has_them(value: object, told: str) -> None:
-    """S003-06"""
-    assert result_text({"value": value}) == told
+    ("value", "told"),
+    [(True, "true"), (7, "7"), (1.5, "1.5"), (10**30, str(10**30)), (1 << 9_000, "[a whole number of 9,001 bits]"),
+     (math.inf, "inf"), (b"xy", "[2 bytes]"), (object(), "[object]"), ({"a", }, "a"),
+     (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00Z"), (Usage(1, 0, 2, 0, 3), None)],
+)  # fmt: skip
+def test_plain_values_are_told_as_json_has_them(value: object, told: str | None) -> None:
+    """S003-06: and what JSON has nothing for is told in words."""
+    text = result_text({"value": value})
+    assert text == told if told is not None else "output_" not in text
 
 
-def test_it_does_not_look_deeper_than_results_are() -> None:
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ({"files": ["a.py"], "passed": 0}, '{"files":["a.py"],"passed":0}'),
+        ({"text": "t", "score": 1, "trace_id": "x"}, '{"text":"t","score":1}'),
+        ({"value": None, "score": 1}, '{"score":1}'),
+        ({"value": [{"type": "text", "text": "one"}, {"type": "image", "url": "u"}]},
+         '[{"type":"text","text":"one"},{"type":"image","url":"u"}]'),
+        ([{"n": 1}, {"session_id": "s"}], '[{"n":1}]'),
+        ([1, 2], "1\n2"),
+        ({"error": {"code": 7, "events": []}}, '{"error":{"code":7}}'),
+        ({"prevented": True, "tokenizer": "x"}, '{"prevented":true,"tokenizer":"x"}'),
+        ({"a": {"b": {"sessionId": "s", "apiKey": "k", "totalCostUsd": 1}}}, ""),
+    ],
+)  # fmt: skip
+def test_what_is_not_a_text_is_serialised_and_never_dropped(result: object, told: str) -> None:
+    """S003-05, S003-06, X-54 as narrowed: control fields stay out, everything else is told."""
+    assert result_text(result) == told
+
+
+def test_what_is_too_deep_or_too_much_is_marked() -> None:
     nested: Any = "text"
     for _ in range(100_000):
         nested = {"value": nested}
-    assert result_text(nested) == ""
+    assert "nested too deep" in result_text(nested)
+    assert result_text({"value": list(range(100_000))}).endswith(" more …]")
+    assert " more]" in result_text({str(number): 1 for number in range(100_000)})
+
+
+def test_only_the_text_of_what_a_tool_returned() -> None:
+    """A picture in a tool's result is not words."""
+    assert plain_text([{"type": "text", "text": "one"}, {"type": "image", "data": "AAAA"}]) == "one"
+    assert plain_text({"value": object(), "output": True}) == "true"
+    assert is_plain_text({"value": "v"})
+    assert not is_plain_text({"n": 1})
 
 
 @given(ANYTHING)
 def test_control_fields_never_leak(anything: Any) -> None:
-    """X-54: of a table only known fields are read."""
+    """X-54: not at any depth, and not in any spelling."""
+    for name in ("session_id", "resumeSessionId", "codex-events", "ACCESS_TOKEN", "total_cost_usd", "apiKey"):
+        assert result_text({"value": [{name: "CANARY", "x": 1}]}) == '[{"x":1}]'
     assert result_text({"session_id": "CANARY", "events": [{"CANARY": anything}]}) == ""
     assert isinstance(result_text(anything), str)
     assert "CANARY" not in result_text({"value": anything, "token": "CANARY", TEXT_FIELDS[1]: {"token": "CANARY"}})

@@ -124,7 +124,7 @@ async def test_where_nobody_is_connected_it_is_denied_at_once() -> None:
     """Never a hang."""
     desk = Desk()
     desk.leave()
-    with pytest.raises(NoApprover, match="nobody is connected"):
+    with pytest.raises(NoApprover, match="no client attends"):
         await desk.desk.ask(request(), UNTRUSTED, desk.events.append)
     assert desk.events == []
     with desk.desk.attended():
@@ -488,7 +488,7 @@ async def test_a_crash_while_waiting_grants_nothing(tmp_path: Path) -> None:
 
 async def test_who_sees_a_request_without_having_said_so_can_answer_it_too() -> None:
     """B9: and whoever does not see it counts for nothing."""
-    desk = Desk(is_seen=lambda asked: asked.conversation_id == A)
+    desk = Desk(is_seen=lambda asked, elicitation: asked.conversation_id == A)
     desk.leave()
     waiting = desk.start()
     (asked,) = await desk.asked()

@@ -188,7 +188,7 @@ class Speaker:
         answering.cancel()
 
     async def answer(self, session: Any) -> None:
-        async with session.events() as news:
+        async with session.events(attend=True) as news:
             async for event in news:
                 if event.type == "approval_request":
                     refused = "refused" in str(event.data)

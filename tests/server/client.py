@@ -103,7 +103,7 @@ class Client:
 
     async def initialize(self) -> Message:
         """Say hello."""
-        result = await self.call("initialize", client={"name": "test", "version": "1"})
+        result = await self.call("initialize", client={"name": "test", "version": "1"}, attend=True)
         self.session_id = result["session_id"]
         return result
 

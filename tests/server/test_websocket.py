@@ -188,8 +188,8 @@ async def test_of_several_clients_the_first_answer_to_an_approval_counts(tmp_pat
     """B6, X-70."""
     made = Settings(model=model([TOUCH, "done"]), cwd=str(tmp_path), approval_policy="untrusted")
     async with served(made) as place, place.socket() as first, place.socket() as second:
-        session = (await first.call("initialize"))["result"]["session_id"]
-        await second.call("initialize", session_id=session)
+        session = (await first.call("initialize", attend=True))["result"]["session_id"]
+        await second.call("initialize", session_id=session, attend=True)
         running = await first.send("conversation/message", conversation_id="root", text="go")
         asked = (await second.event("approval_request"))["data"]["approval_id"]
         assert (await first.event("approval_request"))["data"]["approval_id"] == asked
@@ -210,7 +210,7 @@ async def test_an_approver_who_goes_away_has_not_said_yes(tmp_path: Path) -> Non
     )
     async with served(made) as place:
         async with place.socket() as talker:
-            session_id = (await talker.call("initialize"))["result"]["session_id"]
+            session_id = (await talker.call("initialize", attend=True))["result"]["session_id"]
             await talker.send("conversation/message", conversation_id="root", text="go")
             await talker.event("approval_request")
             talker.socket.transport.abort()

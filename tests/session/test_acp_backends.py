@@ -567,7 +567,7 @@ async def test_notes_that_are_asked_for_while_it_works_are_written_afterwards(tm
 @pytest.mark.parametrize(("decision", "option"), [("allow", "y"), ("deny", "n")])
 async def test_what_it_asks_is_asked_at_our_desk(decision: Any, option: str) -> None:
     """Issue 11, 4: an approval answered yes and no. A command outside of its sandbox is an escalation."""
-    async with guests() as acting, acting.session.events():
+    async with guests() as acting, acting.session.events(attend=True):
         conversation = await acting.session.open(backend="acp:fake")
         task = acting.begin(conversation.message("ask execute"))
         request = (await acting.until("approval_request")).data
@@ -579,7 +579,7 @@ async def test_what_it_asks_is_asked_at_our_desk(decision: Any, option: str) -> 
 
 async def test_a_task_that_is_stopped_asks_no_longer_and_its_agent_stays() -> None:
     """HARDENING I6; ACP: what was asked is answered as cancelled, and nobody is left waiting."""
-    async with guests() as acting, acting.session.events():
+    async with guests() as acting, acting.session.events(attend=True):
         conversation = await acting.session.open(backend="acp:fake")
         before = await told(conversation, "hello")
         task = acting.begin(conversation.message("ask execute"))

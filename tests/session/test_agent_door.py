@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tertulia.errors import McpError
 from tertulia.session import agent_door
 from tests.executors.agents import table, until
 from tests.session.mcp_stage import server
@@ -80,8 +81,22 @@ async def test_what_has_to_be_asked_is_asked_of_the_sessions_people(decision: st
         assert ('"ok":false' in answer["results"][0]) == (decision == "deny")
 
 
-async def test_where_there_is_nothing_to_serve_there_is_no_server() -> None:
-    """What costs nothing is not started."""
+async def test_it_has_its_server_also_where_the_session_has_no_other_tools() -> None:
+    """Issue 17, item 15; DESIGN: foreign agents get exactly one MCP server, ours, and always."""
+    async with visited(mcp_servers={}) as acting:
+        conversation = await acting.session.open(backend="command:caller")
+        answer = await asked(conversation, "conv_list")
+        assert answer["tools"] == ["conv_list", "conv_history"]
+        assert json.loads(answer["results"][0])["ok"] is True
+
+
+async def test_where_mcp_is_not_installed_it_works_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session without that extra has no servers to serve, and its agents no reason to fail."""
+
+    def missing() -> None:
+        raise McpError("the broker needs the `mcp` extra")
+
+    monkeypatch.setattr(agent_door, "load_sdk", missing)
     async with visited(mcp_servers={}) as acting:
         conversation = await acting.session.open(backend="command:caller")
         assert await asked(conversation) == {"tools": None}

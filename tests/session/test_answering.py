@@ -147,7 +147,7 @@ async def test_a_person_may_be_quicker_and_what_already_waits_is_asked_too(tmp_p
             stopped.set()
         return "deny"
 
-    async with stage(TOUCH, "Done.", **asking(tmp_path)) as acting, acting.session.events():
+    async with stage(TOUCH, "Done.", **asking(tmp_path)) as acting, acting.session.events(attend=True):
         said = acting.begin(acting.root.message("go"))
         await acting.until("approval_request")
         acting.session.approvals.answer_with(slow, "root")

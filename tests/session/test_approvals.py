@@ -56,7 +56,7 @@ async def test_without_anybody_it_is_denied_at_once_and_the_task_goes_on(tmp_pat
 async def test_who_follows_the_events_can_answer(tmp_path: Path) -> None:
     need("bubblewrap")
     async with stage(TOUCH, "Done.", cwd=str(tmp_path), approval_policy="untrusted") as acting:
-        async with acting.session.events() as news:
+        async with acting.session.events(attend=True) as news:
             said = acting.begin(acting.root.message("go"))
             event = await asked(news)
             assert event.data["kind"] == "exec"
@@ -77,7 +77,7 @@ async def test_who_follows_the_events_can_answer(tmp_path: Path) -> None:
 async def test_who_follows_a_stream_can_answer(tmp_path: Path) -> None:
     need("bubblewrap")
     async with stage(TOUCH, "Done.", cwd=str(tmp_path), approval_policy="untrusted") as acting:
-        async for event in acting.root.stream("go"):
+        async for event in acting.root.stream("go", approver=True):
             if event.type == "approval_request":
                 await acting.session.approvals.resolve(event.data["approval_id"], "deny", message="no")
         success, text = outcome(acting)
@@ -90,12 +90,12 @@ async def test_who_has_stopped_following_is_nobody(tmp_path: Path) -> None:
     """B9: a subscription that was closed, or that nobody holds, does not answer."""
     script = (TOUCH, "First.", TOUCH, "Second.")
     async with stage(*script, cwd=str(tmp_path), approval_policy="untrusted") as acting:
-        async with acting.session.events():
+        async with acting.session.events(attend=True):
             pass
-        acting.session.events()
+        acting.session.events(attend=True)
         await acting.root.message("go")
         other = await acting.session.open()
-        async with acting.session.events(conversation=other.id):
+        async with acting.session.events(conversation=other.id, attend=True):
             await acting.root.message("go again")
         codes = [msgspec.json.decode(output.text)["code"] for output in acting.outputs(acting.root)]
         assert codes == ["no_approver", "no_approver"]
@@ -105,7 +105,7 @@ async def test_who_has_stopped_following_is_nobody(tmp_path: Path) -> None:
 async def test_nobody_answering_in_time_is_a_no(tmp_path: Path) -> None:
     """B9"""
     settings: dict[str, Any] = {"cwd": str(tmp_path), "approval_policy": "untrusted", "approval_timeout_s": 0.05}
-    async with stage(TOUCH, "Well.", **settings) as acting, acting.session.events():
+    async with stage(TOUCH, "Well.", **settings) as acting, acting.session.events(attend=True):
         await acting.root.message("go")
         success, text = outcome(acting)
         assert not success
@@ -119,7 +119,7 @@ async def test_leaving_the_sandbox_needs_a_yes(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     outside = tmp_path / "made"
     script = (escalating(outside), "Done.")
-    async with stage(*script, cwd=str(tmp_path / "w")) as acting, acting.session.events() as news:
+    async with stage(*script, cwd=str(tmp_path / "w")) as acting, acting.session.events(attend=True) as news:
         said = acting.begin(acting.root.message("go"))
         event = await asked(news)
         assert event.data["kind"] == "escalation"
@@ -134,7 +134,10 @@ async def test_never_asks_nobody_and_lets_nothing_out(tmp_path: Path) -> None:
     need("bubblewrap")
     (tmp_path / "w").mkdir()
     script = (TOUCH, escalating(tmp_path / "made"), "Done.")
-    async with stage(*script, cwd=str(tmp_path / "w"), approval_policy="never") as acting, acting.session.events():
+    async with (
+        stage(*script, cwd=str(tmp_path / "w"), approval_policy="never") as acting,
+        acting.session.events(attend=True),
+    ):
         await acting.root.message("go")
         inside, outside = acting.outputs(acting.root)
         assert inside.success
@@ -154,7 +157,7 @@ async def test_a_conversation_cannot_be_asked_by_another_of_its_chain_to_do_more
         wide = await acting.session.open()
         target = wide.id
         await acting.root.set_context(approval_policy="untrusted")
-        async with acting.session.events() as news:
+        async with acting.session.events(attend=True) as news:
             said = acting.begin(acting.root.message("go"))
             event = await asked(news)
             assert (event.data["conversation_id"], event.data["chain"]) == (wide.id, [acting.root.id])
@@ -170,7 +173,7 @@ async def test_grants_are_listed_and_taken_back(tmp_path: Path) -> None:
     clock = FakeClock()
     script = (TOUCH, "1", TOUCH, "2", TOUCH, "3", TOUCH, "4")
     settings: dict[str, Any] = {"cwd": str(tmp_path), "approval_policy": "untrusted", "clock": clock}
-    async with stage(*script, **settings) as acting, acting.session.events() as news:
+    async with stage(*script, **settings) as acting, acting.session.events(attend=True) as news:
         approvals = acting.session.approvals
         said = acting.begin(acting.root.message("1"))
         event = await asked(news)
@@ -205,7 +208,7 @@ async def test_a_grant_ends_when_the_setting_says_so_unless_the_answer_does(tmp_
     clock = FakeClock()
     settings: dict[str, Any] = {"cwd": str(tmp_path), "approval_policy": "untrusted", "clock": clock}
     script = (TOUCH, "1", call("shell", {"command": ["touch", "another"]}), "2")
-    async with stage(*script, approval_ttl_s=1_800, **settings) as acting, acting.session.events() as news:
+    async with stage(*script, approval_ttl_s=1_800, **settings) as acting, acting.session.events(attend=True) as news:
         for ttl in ({}, {"ttl_s": 60}):
             said = acting.begin(acting.root.message("go"))
             event = await asked(news)
@@ -218,7 +221,7 @@ async def test_a_grant_ends_when_the_setting_says_so_unless_the_answer_does(tmp_
 
 async def test_interrupting_answers_its_own_request_and_the_history_is_whole(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"cwd": str(tmp_path), "approval_policy": "untrusted"}
-    async with stage(TOUCH, **settings) as acting, acting.session.events() as news:
+    async with stage(TOUCH, **settings) as acting, acting.session.events(attend=True) as news:
         said = acting.begin(acting.root.message("go"))
         event = await asked(news)
         assert await acting.root.interrupt()
@@ -234,7 +237,7 @@ async def test_closing_answers_what_waits(tmp_path: Path) -> None:
     """A conversation its own, and forgets what was allowed for it; the session all."""
     need("bubblewrap")
     settings: dict[str, Any] = {"cwd": str(tmp_path), "approval_policy": "untrusted"}
-    async with stage(TOUCH, "1", TOUCH, "2", **settings) as acting, acting.session.events() as news:
+    async with stage(TOUCH, "1", TOUCH, "2", **settings) as acting, acting.session.events(attend=True) as news:
         child = await acting.session.open()
         said = acting.begin(child.message("go"))
         event = await asked(news)
@@ -269,7 +272,7 @@ async def test_an_answer_to_nothing_is_refused(tmp_path: Path) -> None:
 async def test_a_request_of_one_session_cannot_be_answered_in_another(tmp_path: Path) -> None:
     """B3, B6"""
     settings: dict[str, Any] = {"cwd": str(tmp_path), "approval_policy": "untrusted"}
-    async with stage(TOUCH, **settings) as acting, acting.session.events() as news:
+    async with stage(TOUCH, **settings) as acting, acting.session.events(attend=True) as news:
         acting.begin(acting.root.message("go"))
         event = await asked(news)
         other = tertulia.Session.start(tertulia.Settings(model=ScriptedModel()), journal=NoJournal())
@@ -285,7 +288,7 @@ async def test_who_follows_only_the_root_hears_of_what_its_children_ask(tmp_path
     need("bubblewrap")
     script = (call("conv_create", {"user_instruction": "touch it"}), TOUCH, "I did.", "All done.")
     async with stage(*script, cwd=str(tmp_path), approval_policy="untrusted") as acting:
-        async with acting.session.events(conversation="root") as news:
+        async with acting.session.events(conversation="root", attend=True) as news:
             said = acting.begin(acting.root.message("go"))
             event = await asked(news)
             assert event.data["chain"] == [acting.root.id]
@@ -294,7 +297,7 @@ async def test_who_follows_only_the_root_hears_of_what_its_children_ask(tmp_path
             assert (await said).text == "All done."
         assert (tmp_path / "made").exists()
         heard: list[tertulia.Event] = []
-        async with asyncio.timeout(10), acting.session.events(after=0, conversation="root") as news:
+        async with asyncio.timeout(10), acting.session.events(after=0, conversation="root", attend=True) as news:
             async for event in news:
                 heard.append(event)
                 if event.type == "task_complete" and event.data["last_assistant_message"] == "All done.":
@@ -314,7 +317,7 @@ async def test_a_stream_of_one_conversation_is_nobody_to_another(tmp_path: Path)
 
     async with stage(call("wait"), "1", TOUCH, "2", tools=[wait], cwd=str(tmp_path)) as acting:
         other = await acting.session.open(approval_policy="untrusted")
-        stream = acting.root.stream("go")
+        stream = acting.root.stream("go", approver=True)
         first = await anext(stream)
         assert first.type == "task_started"
         desk = acting.parts.workshop.desk
@@ -358,7 +361,7 @@ async def test_what_a_conversation_was_granted_is_not_lent_to_a_narrower_one(
         wide = await acting.session.open()
         target = wide.id
         approvals = acting.session.approvals
-        async with acting.session.events() as news:
+        async with acting.session.events(attend=True) as news:
             said = acting.begin(wide.message("go"))
             first = await asked(news)
             await approvals.resolve(first.data["approval_id"], "allow", scope=scope)

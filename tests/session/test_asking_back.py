@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -117,7 +118,7 @@ def output(acting: Stage) -> str:
 async def test_a_person_answers_a_server_over_the_one_operation(kind: Any) -> None:
     """Issue 8, item 5: both eras."""
     asking = call("fake__ask", {"question": "May I?"})
-    async with stage(asking, "Done.", mcp_servers=served(kind)) as acting, acting.session.events():
+    async with stage(asking, "Done.", mcp_servers=served(kind)) as acting, acting.session.events(attend=True):
         said = acting.begin(acting.root.message("go"))
         event = await acting.until("elicitation_request")
         assert isinstance(event.data, ElicitationRequest)
@@ -144,15 +145,24 @@ async def test_where_nobody_may_be_asked_the_server_hears_no_and_nobody_else_hea
     """C16."""
     asking = call("fake__ask", {"question": "May I?"})
     async with stage(asking, "Done.", mcp_servers=served(), approval_policy="never") as acting:
-        async with acting.session.events():
+        async with acting.session.events(attend=True):
             assert (await acting.root.message("go")).text == "Done."
         assert "decline" in output(acting)
         assert "elicitation_request" not in acting.events.types()
 
 
+async def test_a_function_that_answers_approvals_is_not_taken_for_one_that_answers_elicitations() -> None:
+    """A5: it is never asked these, so that a question would wait for its time limit."""
+    asking = call("fake__ask", {"question": "May I?"})
+    async with stage(asking, "Done.", mcp_servers=served()) as acting:
+        with contextlib.closing(acting.session.approvals.answer_with(lambda request: "allow")):
+            await acting.root.message("go")
+        assert "elicitation_request" not in acting.events.types()
+
+
 async def test_an_interrupted_call_withdraws_its_question() -> None:
     asking = call("fake__ask", {"question": "May I?"})
-    async with stage(asking, "Done.", mcp_servers=served()) as acting, acting.session.events():
+    async with stage(asking, "Done.", mcp_servers=served()) as acting, acting.session.events(attend=True):
         said = acting.begin(acting.root.message("go"))
         await acting.until("elicitation_request")
         assert await acting.root.interrupt()
@@ -179,7 +189,7 @@ async def test_the_model_answers_a_server_without_tools_and_on_the_tasks_account
 
     replies = [call("fake__sample", {"text": "what?"}), say("Done.")]
     model = ScriptedModel([reply], repeat=True)
-    async with stage(model=model, mcp_servers=served(sampling=True)) as acting, acting.session.events():
+    async with stage(model=model, mcp_servers=served(sampling=True)) as acting, acting.session.events(attend=True):
         said = acting.begin(acting.root.message("go"))
         event = await acting.until("approval_request")
         assert isinstance(event.data, ApprovalRequest)
@@ -199,7 +209,7 @@ async def test_the_model_answers_a_server_without_tools_and_on_the_tasks_account
 async def test_without_the_setting_a_server_gets_no_answer_of_the_model() -> None:
     """C16."""
     sampling = call("fake__sample", {"text": "what?"})
-    async with stage(sampling, "Done.", mcp_servers=served()) as acting, acting.session.events():
+    async with stage(sampling, "Done.", mcp_servers=served()) as acting, acting.session.events(attend=True):
         assert (await acting.root.message("go")).text == "Done."
         assert "approval_request" not in acting.events.types()
         assert len(acting.model.requests) == 2

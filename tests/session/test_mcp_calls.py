@@ -43,7 +43,7 @@ async def test_a_call_is_asked_about_and_a_yes_for_the_conversation_is_for_the_s
     """B5, and DESIGN, Views: under read-only whatever the mode."""
     calls = [call("fake__echo", {"text": text}) for text in ("one", "one", "two")]
     async with stage(*calls, "Done.", mcp_servers=served(approval=approval), sandbox=sandbox) as acting:
-        async with acting.session.events():
+        async with acting.session.events(attend=True):
             said = acting.begin(acting.root.message("go"))
             for decision, scope in (("allow", "conversation"), ("deny", None)):
                 event = await acting.until("approval_request")

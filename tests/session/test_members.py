@@ -32,7 +32,7 @@ async def test_a_tool_of_a_provider_and_one_of_a_server_are_made_for_the_convers
         agent = await acting.session.open(agent=EMPLOYEE)
         talk = acting.parts.conversations.find(agent.id)
         offered = acting.parts.toolbox.offered(talk.terms, talk.terms.rights)
-        reach = acting.parts.toolbox.reach(offered, talk.id)
+        reach = acting.parts.toolbox.reach(offered, talk.id, talk.terms.context.mcp_view)
         assert isinstance(reach.get("canvas_update"), InternalTool)
         assert isinstance(reach.get("fake__echo"), McpTool)
         assert reach.get("nobody") is None

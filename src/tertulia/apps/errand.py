@@ -106,8 +106,7 @@ async def _addressed(session: Session, errand: Errand) -> Conversation:
 
 
 async def _watch(session: Session, talk: Conversation, view: View) -> None:
-    # Not `session.events`: that would count as somebody who answers approvals, and here nobody does.
-    async for event in session.parts.bus.subscribe(after=session.parts.began_after):
+    async for event in session.events(after=session.parts.began_after):
         if isinstance(event.data, SessionConfigured):
             # To a view the root is the one that was spoken to: its answer is the answer.
             event = replace(event, data=replace(event.data, root_conversation_id=talk.id))

@@ -5,7 +5,7 @@ Absent keeps, null goes back to the default. Nothing here has a side effect: a r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, cast, get_args
@@ -21,7 +21,7 @@ from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.narrowing import Narrowed, Rights, narrow
-from tertulia.policy.sandbox_mode import sandbox_from_wire
+from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire, sandbox_to_wire
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import ContextFields, check_text
 from tertulia.protocol.storage import storage_from_wire
@@ -37,6 +37,7 @@ _MAX_PATH = 4_096
 
 
 _ONLY_NATIVE: Mapping[str, bool] = MappingProxyType({NATIVE: True})
+_NO_SANDBOXES: Mapping[str, Collection[SandboxMode]] = MappingProxyType({})
 
 
 class Ground(msgspec.Struct, frozen=True):
@@ -52,6 +53,8 @@ class Ground(msgspec.Struct, frozen=True):
     """From `provider/model` or a Wire; refuses an unknown provider."""
     backends: Mapping[str, bool] = _ONLY_NATIVE
     """Who can do its tasks, and whether each can ask a person."""
+    sandboxes: Mapping[str, Collection[SandboxMode]] = _NO_SANDBOXES
+    """Of other agents: the modes that each can be held to. One that is not listed has no sandbox of its own to set."""
     mcp: McpManager = NoServers()
     """Which tools a name of the allowlist may mean, besides those in the view."""
     conversation: ConversationId | None = None
@@ -78,6 +81,7 @@ def settle(asked: ContextFields, current: Terms, ground: Ground) -> Settled:
     user = _text(asked.user_instructions, context.user_instructions, "user_instructions")
     backend, cwd = _backend(asked.backend, current, ground), _cwd(asked.cwd, current, default)
     _check_asking(backend, rights, ground)
+    warnings.extend(_unheld(backend, rights, ground))
     # Last, because it alone may make something: a refusal after it would leave a wire that nobody closes.
     wire = _wire(asked.model, current, ground)
     view, tools = _view(context.mcp_view, rights), prefs(rights, shell_mode, wire.family)
@@ -178,6 +182,16 @@ def _check_asking(backend: str, rights: Rights, ground: Ground) -> None:
     if rights.approval_policy.needs_asking and not ground.backends.get(backend, True):
         raise InvalidParams(
             f"backend {backend} cannot ask anybody, and this approval policy needs that; use on-request or never"
+        )
+
+
+def _unheld(backend: str, rights: Rights, ground: Ground) -> Iterator[str]:
+    """Not a refusal: the mode may change before the first task. But that task would be the first to say so."""
+    modes, mode = ground.sandboxes.get(backend), rights.sandbox
+    if modes is not None and mode not in modes and mode != "danger_full_access":
+        yield (
+            f"backend {backend} does not say how it is held to the sandbox mode {sandbox_to_wire(mode)}: its tasks "
+            "will be refused; set that mode in the table `sandbox` of its configuration, or use danger-full-access"
         )
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from tertulia.conversation.context import ShellMode, Terms, ToolsPrefs, prefs
+from tertulia.errors import AgentError
+from tertulia.mcp.view import McpView
 from tertulia.policy.narrowing import Rights
 from tertulia.prompt.tool_list import ToolList, assemble
 from tertulia.protocol.ids import ConversationId
@@ -18,6 +20,7 @@ from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.schema.schema import Schema
 from tertulia.tools.registry import Reach, ToolRegistry
+from tertulia.tools.remote import withheld
 from tertulia.tools.tool import Tool
 
 _KEPT_LISTS = 256
@@ -80,13 +83,16 @@ class Toolbox:
         self._lists.move_to_end(key)
         return made.offered
 
-    def reach(self, offered: ToolList, conversation: ConversationId) -> Reach:
-        """Where the calls of a request find their tools: the session's own, and others' as they were offered."""
+    def reach(self, offered: ToolList, conversation: ConversationId, view: McpView) -> Reach:
+        """Where the calls of a request find their tools: the session's own, and others' as they were offered.
+
+        `view`: of the conversation, which knows why one is not offered any more.
+        """
         remote = self._remote
         return (
             self.registry
             if remote is None
-            else _Offered(self.registry, offered, lambda spec: remote(spec, conversation))
+            else _Offered(self.registry, offered, lambda spec: remote(spec, conversation), view)
         )
 
     def knows(self, name: str) -> bool:
@@ -104,9 +110,12 @@ class Toolbox:
 class _Offered:
     """Implements `Reach`."""
 
-    __slots__ = ("_offered", "_registry", "_remote")
+    __slots__ = ("_offered", "_registry", "_remote", "_view")
 
-    def __init__(self, registry: ToolRegistry, offered: ToolList, remote: Callable[[ToolSpec], Tool]) -> None:
+    def __init__(
+        self, registry: ToolRegistry, offered: ToolList, remote: Callable[[ToolSpec], Tool], view: McpView
+    ) -> None:
+        self._view = view
         self._registry = registry
         self._offered = offered
         self._remote = remote
@@ -121,6 +130,9 @@ class _Offered:
 
     def schema(self, spec: ToolSpec) -> Schema:
         return self._registry.schema(spec)
+
+    def absence(self, name: str) -> AgentError:
+        return withheld(name) if self._view.withholds(name) else self._registry.absence(name)
 
 
 def _switched_on(spec: ToolSpec, wanted: ToolsPrefs) -> bool:

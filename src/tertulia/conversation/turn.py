@@ -141,7 +141,7 @@ async def _asked(floor: Floor, turn: _Turn) -> Answer:
 
 def _record(floor: Floor, answer: Answer, known: ToolList) -> list[Checked]:
     """Write the answer down, without calls that repeat an id of it; all calls are checked before any runs."""
-    reach = floor.around.toolbox.reach(known, floor.talk.id)
+    reach = floor.around.toolbox.reach(known, floor.talk.id, floor.talk.terms.context.mcp_view)
     checked, dropped = check_calls(answer.calls, reach, known.names, _context_for(floor))
     unwanted = set(map(id, dropped))
     items = [item for item in answer.items if id(item) not in unwanted]

@@ -15,6 +15,7 @@ from tertulia.errors import AgentError, InvalidParams, MethodNotFound, ModelErro
 from tertulia.executors.acp_pipe import AcpPipe
 from tertulia.executors.acp_task import AcpTask
 from tertulia.executors.fields import native_id, table, text
+from tertulia.package_loading import PackageError, load_package
 from tertulia.sandbox.runner import Command, Runner, Running
 from tertulia.version import __version__
 
@@ -36,10 +37,9 @@ _OTHER = -32603
 def load_sdk() -> None:
     """Takes most of a second the first time, so do it in a thread. ModelError where the package is not there."""
     try:
-        import acp.connection
-    except ImportError as error:
-        raise ModelError(f"ACP agents need the `acp` extra: pip install 'tertulia[acp]' ({error})") from None
-    assert acp.connection
+        load_package("ACP agents need", "acp", "acp", "acp.connection")
+    except PackageError as error:
+        raise ModelError(str(error)) from error
 
 
 class AcpProcess:

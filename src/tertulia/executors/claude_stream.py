@@ -33,9 +33,10 @@ from tertulia.executors.executor import (
     UsageReport,
     WebSearch,
 )
-from tertulia.executors.fields import content, identity, native_id, sentences, table, tables, text
+from tertulia.executors.fields import content, identity, native_id, sentences, table, tables
 from tertulia.executors.jsonl_parser import JsonlParser
 from tertulia.executors.lines import MAX_LINE_BYTES, Line
+from tertulia.executors.result_text import result_text
 from tertulia.models.reading import count, usage
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import Usage
@@ -160,7 +161,8 @@ class ClaudeStream(JsonlParser):
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _result(self, line: Line) -> Iterable[Step]:
-        said = text(line.get("result"))
+        # With an output schema it is a table: that is the answer, as it is.
+        said = None if line.get("result") is None else result_text(line.get("result"))
         if line.get("is_error") is True or (said is None and line.get("subtype") != "success"):
             told = said or sentences(line.get("errors"))
             code = "limit" if line.get("subtype") in _LIMITS else "model_error"

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast, get_args
 
 from tertulia.errors import InvalidParams
+from tertulia.executors.clipping import clip
 from tertulia.executors.headings import CURRENT, PREVIOUS, cleaned, escaped, heading
-from tertulia.executors.result_text import result_text, value_text
+from tertulia.executors.result_text import is_plain_text, result_text, value_text
 from tertulia.executors.sections import Limits, Role, Said, Section, history_section, without_label
 
 Mode = Literal["full", "last_round", "last_assistant", "off"]
@@ -46,7 +47,8 @@ def build_executor_prompt_with_history(
     cut or changed itself. With nothing to tell, and with mode `off`, it is the whole prompt, byte for byte.
 
     Limits: `max_messages`, then `per_message_max_chars`, then `max_chars` of the history section (None: 40,000 for
-    code, 20,000 for chat), in code points. Raises InvalidParams for values that make no sense.
+    code, 20,000 for chat), in code points. A previous result that is not a text is told as JSON without its control
+    fields, in at most `max_chars`. Raises InvalidParams for values that make no sense.
     """
     if not isinstance(cast("object", current_message), str):
         raise InvalidParams("current_message must be a text")
@@ -56,6 +58,9 @@ def build_executor_prompt_with_history(
     previous = result_text(previous_result).strip()
     said = _before_current([*_said(messages)], current_message, previous)
     section = history_section(_chosen(said, mode), limits)
+    if not is_plain_text(previous_result):
+        # A text is a step's whole answer. What was serialised is bounded like a history.
+        previous = clip(previous, max(limits.max_chars, limits.per_message_max_chars))
     prompt = _joined(section, current_message, previous)
     _log.info(
         "executor prompt: mode %s, %d of %d earlier messages, truncated: %s, previous result: %s, %d characters",

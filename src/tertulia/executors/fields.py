@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import Any, cast
 
-from tertulia.executors.result_text import result_text
+from tertulia.executors.result_text import plain_text
 
 MAX_ID = 200
 _MAX_SPLIT = 16 * 1024
@@ -65,7 +65,7 @@ def _words(command: str) -> tuple[str, ...]:
 
 def content(value: object) -> str:
     """The text of a tool's content: a text, or a list of parts."""
-    return result_text(value)
+    return plain_text(value)
 
 
 def sentences(value: object) -> str:

@@ -1,68 +1,172 @@
-"""What of a result may be read by another agent: its text, and never what steers the machinery around it.
+"""What of a result may be read by another agent: all of its content, and never what steers the machinery around it.
 
-A result can carry session ids, tokens, events and costs. So it is never serialised: only fields that are known to hold
-text are looked at, at any depth, and a result without them has no text. `value` alone is the answer itself: one that is
-a table or a list with no text to be found in it is told as JSON.
+A text is told as it is. `value` is the answer itself, and the whole result stands in where there is none. What is not
+a text is told as JSON, without its control fields: ids of sessions and traces, tokens, events, costs. Nothing else is
+left out, and what is too deep or too much to be told is marked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Mapping, Set
 from typing import cast
 
 import msgspec
 
 VALUE = "value"
 TEXT_FIELDS = (VALUE, "text", "content", "output", "message", "summary", "answer")
-"""Where results keep their text; the first that has any is taken."""
+"""Where results keep their text. One that has nothing else is told by it; `plain_text` takes the first that has any."""
 
+_CONTROL = re.compile(
+    r"(?:.*_)?(?:(?:session|thread|trace|span|conversation|task|subtask|resume|native)_?ids?|events?|tokens?|secrets?|"
+    r"password|passwd|api_?keys?|credentials?|authorization|cookies?|usage|cost|cost_usd)",
+    re.DOTALL,
+)
+"""Names of control fields, in small letters with `_` for `-`."""
 _DEPTH = 4
+_MAX_DEPTH = 32
+_MAX_PARTS = 20_000
+_TOO_DEEP = "[… nested too deep to be told …]"
 
 
 def result_text(result: object) -> str:
-    """The text of a result of any shape; empty where it has none."""
+    """What a result of any shape says; empty where it says nothing."""
     text = value_text(result)
-    return text if text.strip() else _text(result, _DEPTH)
+    if text.strip():
+        return text
+    table = _table(result)
+    return "" if table is None else _told({name: part for name, part in table.items() if name != VALUE})
 
 
 def value_text(result: object) -> str:
     """The same, of `value` alone where the result is a table."""
     table = _table(result)
-    if table is None:
-        return _text(result, _DEPTH)
-    value = table.get(VALUE)
-    text = _text(value, _DEPTH)
-    return text if text.strip() else _structured(value)
+    return _told(result if table is None else table.get(VALUE))
 
 
-def _text(value: object, depth: int) -> str:
+def is_plain_text(result: object) -> bool:
+    """Whether it says what it says in its own words, and not as JSON of ours."""
+    text = result_text(result)
+    return text == plain_text(result)
+
+
+def plain_text(value: object) -> str:
+    """Only the text in it, at any depth that results have: of a table the first known field that has any."""
+    return _plain(value, _DEPTH)
+
+
+def _plain(value: object, depth: int) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):
-        return msgspec.json.encode(value).decode() if _is_speakable(value) else ""
+        return str(_number(value)) if not isinstance(value, bool) else str(value).lower()
     table = _table(value)
     if table is not None:
-        found = (_text(table.get(name), depth - 1) for name in TEXT_FIELDS if depth)
+        found = (_plain(table.get(name), depth - 1) for name in TEXT_FIELDS if depth)
         return next((text for text in found if text.strip()), "")
     if isinstance(value, list | tuple) and depth:
-        texts = (_text(item, depth - 1) for item in cast("list[object]", value))
+        texts = (_plain(item, depth - 1) for item in cast("list[object]", value))
         return "\n".join(text for text in texts if text.strip())
     return ""
 
 
-def _structured(value: object) -> str:
-    if not value or not isinstance(value, Mapping | list):
+def _told(value: object) -> str:
+    content = _Content().of(value, _MAX_DEPTH)
+    text = _only_text(content)
+    if text is not None:
+        return text
+    return msgspec.json.encode(content).decode()
+
+
+def _only_text(content: object) -> str | None:
+    """What it says, if it is a text, a number, several, or a table with one text; None: it is more than that."""
+    if content is _NOTHING or content is None or content in ({}, []):
         return ""
-    try:
-        return msgspec.json.encode(cast("object", value)).decode()
-    except (TypeError, ValueError, RecursionError):
-        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, bool | int | float):
+        return msgspec.json.encode(content).decode()
+    if isinstance(content, dict):
+        table = cast("dict[str, object]", content)
+        names = [name for name, part in table.items() if part not in (None, "") and name != "type"]
+        alone = len(names) == 1 and names[0] in TEXT_FIELDS
+        return _only_text(table[names[0]]) if alone else None if names else ""
+    texts = [_only_text(item) for item in cast("list[object]", content)]
+    return None if None in texts else "\n".join(text for text in texts if text and text.strip())
+
+
+class _Nothing:
+    """Stands for what had no content but control fields."""
+
+
+_NOTHING = _Nothing()
+
+
+class _Content:
+    """Copies the content of one result as plain JSON values, within bounds."""
+
+    def __init__(self) -> None:
+        self._room = _MAX_PARTS
+
+    def of(self, value: object, depth: int) -> object:
+        self._room -= 1
+        if value is None or isinstance(value, str | bool):
+            return value
+        if isinstance(value, int | float):
+            return _number(value)
+        if depth == 0:
+            return _TOO_DEEP
+        table = _table(value)
+        if table is not None:
+            return self._of_table(table, depth)
+        if isinstance(value, list | tuple | Set):
+            return self._of_list(list(cast("list[object]", value)), depth)
+        return self._of_other(value, depth)
+
+    def _of_table(self, table: Mapping[object, object], depth: int) -> object:
+        found: dict[str, object] = {}
+        for name, value in table.items():
+            if self._room <= 0:
+                found["…"] = f"[{len(table) - len(found):,} more]"
+                break
+            if not _is_control(str(name)) and (part := self.of(value, depth - 1)) is not _NOTHING:
+                found[str(name)] = part
+        return found if found or not table else _NOTHING
+
+    def _of_list(self, items: list[object], depth: int) -> object:
+        found: list[object] = []
+        for place, value in enumerate(items):
+            if self._room <= 0:
+                found.append(f"[… {len(items) - place:,} more …]")
+                break
+            if (part := self.of(value, depth - 1)) is not _NOTHING:
+                found.append(part)
+        return found if found or not items else _NOTHING
+
+    def _of_other(self, value: object, depth: int) -> object:
+        """From Python anything may come: what has a JSON form is told in it, of the rest that it was there."""
+        if isinstance(value, bytes | bytearray):
+            return f"[{len(value):,} bytes]"
+        try:
+            plain = msgspec.to_builtins(value, str_keys=True)
+        except (TypeError, ValueError, RecursionError):
+            return f"[{type(value).__name__}]"
+        return self.of(plain, depth - 1)
+
+
+def _is_control(name: str) -> bool:
+    return _CONTROL.fullmatch(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:200]).lower().replace("-", "_")) is not None
+
+
+def _number(value: float) -> object:
+    """As JSON has it. What JSON has no number for is told in words."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if -(1 << 63) <= value < 1 << 64:
+        return value
+    return str(value) if value.bit_length() <= 4_096 else f"[a whole number of {value.bit_length():,} bits]"
 
 
 def _table(value: object) -> Mapping[object, object] | None:
     return cast("Mapping[object, object]", value) if isinstance(value, Mapping) else None
-
-
-def _is_speakable(value: float) -> bool:
-    # Larger integers have no JSON.
-    return not isinstance(value, int) or -(1 << 63) <= value < 1 << 64

@@ -25,6 +25,7 @@ from tertulia.mcp.reading import reading_of
 from tertulia.mcp.server import Answer, Elicitation, Elicited, Spawn
 from tertulia.mcp.serving import Library, Served, ServedCall, ServedTool
 from tertulia.mcp.suspended import Question, RunningCall, WaitingRoom
+from tertulia.package_loading import PackageError, load_package
 from tertulia.protocol.items import ImagePart
 from tertulia.version import __version__
 
@@ -48,14 +49,13 @@ _QUIET = ("mcp.server", "mcp.shared")
 def load_sdk() -> None:
     """Takes a second the first time, so do it in a thread. McpError where the package is not there."""
     try:
-        import mcp.server.lowlevel
-    except ImportError as error:
-        raise McpError(f"the broker needs the `mcp` extra: pip install 'tertulia[mcp]' ({error})") from None
+        load_package("the broker needs", "mcp", "mcp", "mcp.server.lowlevel")
+    except PackageError as error:
+        raise McpError(str(error)) from error
     for name in _QUIET:
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.CRITICAL)
-    assert mcp.server.lowlevel
 
 
 class Broker:

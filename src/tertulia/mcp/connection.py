@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tertulia.errors import McpError
@@ -26,6 +25,7 @@ from tertulia.mcp.stdio_transport import StdioTransport
 from tertulia.mcp.toolset import is_deeper
 from tertulia.mcp.trouble import explained, faults, trouble, words
 from tertulia.mcp.turns import Turn, Turns, nobodys
+from tertulia.package_loading import PackageError, load_package
 from tertulia.policy.redaction import Redactor
 from tertulia.sandbox.runner import Runner
 from tertulia.version import __version__
@@ -65,9 +65,9 @@ async def connect(
 def _load() -> None:
     """Takes a second, the first time."""
     try:
-        import_module("mcp.client.streamable_http")
-    except ImportError as error:
-        raise McpError(f"MCP servers need the `mcp` extra: pip install 'tertulia[mcp]' ({error})") from None
+        load_package("MCP servers need", "mcp", "mcp", "mcp.client.streamable_http")
+    except PackageError as error:
+        raise McpError(str(error)) from error
     for name in _QUIET:
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:

@@ -84,6 +84,11 @@ class McpView(msgspec.Struct, frozen=True):
         """Whether the conversation may list and call it."""
         return allows(self.allowlist, spec)
 
+    def withholds(self, name: str) -> bool:
+        """Whether the server offers a tool of that name which is not what was shown here under it."""
+        changed = any(s.name == name and self.sees(s) and self.pins.get(name, s.digest) != s.digest for s in self.seen)
+        return changed and all(spec.name != name for spec in self.tools)
+
     def list_tools(self) -> list[ToolSpec]:
         """The visible ones, by name."""
         return sorted((spec for spec in self.tools if self.sees(spec)), key=lambda spec: spec.name)

@@ -30,6 +30,11 @@ from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Dec
 TIMEOUT_S = 300.0
 MAX_PENDING = 1_024
 SWEEP_EVERY_S = 60.0
+HOW_TO_ATTEND = (
+    "a client attends with `initialize {attend: true}` or `events/subscribe {attend: true}`, a Python program with"
+    " `Session.start(on_approval=…)`, `stream(…, approver=True)` or `events(attend=True)`"
+)
+"""What a refusal tells whoever wonders why no one was asked."""
 
 Publish = Callable[[EventData], object]
 Decision = Literal["allow", "deny"]
@@ -111,9 +116,10 @@ class ApprovalDesk:
         timeout_s: float = TIMEOUT_S,
         default_ttl_s: float | None = None,
         max_pending: int = MAX_PENDING,
-        is_seen: Callable[[Request], bool] = lambda request: False,
+        is_seen: Callable[[Request, bool], bool] = lambda request, elicitation: False,
     ) -> None:
-        """`is_seen`: whether somebody would hear of a request, besides those who say that they attend."""
+        """`is_seen`: whether a client of a surface attends, besides `attended` blocks; with whether it is asked in the
+        name of an MCP server, which not every client can answer."""
         self._timeout_s = timeout_s
         self._default_ttl_s = default_ttl_s
         self._max_pending = max_pending
@@ -138,10 +144,10 @@ class ApprovalDesk:
             if not self._attending[conversation]:
                 del self._attending[conversation]
 
-    def is_heard(self, request: Request) -> bool:
-        """Whether somebody would hear of this one, and could answer."""
+    def is_heard(self, request: Request, *, elicitation: bool = False) -> bool:
+        """Whether a client attends that would hear of this one, and could answer; also what an MCP server asks."""
         here = (None, request.conversation_id, *request.chain)
-        return any(where in self._attending for where in here) or self._is_seen(request)
+        return any(where in self._attending for where in here) or self._is_seen(request, elicitation)
 
     async def ask(
         self, request: Request, policy: ApprovalPolicy, publish: Publish, *, known_safe: bool = False
@@ -251,7 +257,7 @@ class ApprovalDesk:
         if self._closed:
             raise Closed("the session is closing; nobody is asked any more")
         if not self.is_heard(request):
-            raise NoApprover("this has to be asked, and nobody is connected who could answer")
+            raise NoApprover(f"this has to be asked, and no client attends to answer it: {HOW_TO_ATTEND}")
         if len(self._pending) >= self._max_pending:
             raise Busy(f"{self._max_pending} approvals wait for an answer already", retry_after_s=1)
 

@@ -119,6 +119,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """None waits."""
     detach: bool | None = None
     output_schema: dict[str, Any] | None = None
+    base_instructions_override: str | None = None
+    """Instead of the conversation's base instructions, for this task and its continuations only."""
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -265,6 +267,8 @@ class Subscribe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     after_seq: int | None = None
     conversation_id: str | None = None
+    attend: bool | None = None
+    """Whether the client answers the approvals that show there. None: as it said with `initialize`."""
 
 
 class ClientInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -281,6 +285,10 @@ class Initialize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     protocol_version: str | None = None
     session_id: str | None = None
     """A session that others began, or that is stored, instead of a new one."""
+    attend: bool | None = None
+    """The client answers approvals of the sessions that it hears of. Without it what has to be asked is refused."""
+    observe: bool | None = None
+    """No session is made and none is the connection's own: requests name the session that they mean."""
 
 
 def check_text(text: str, field: str) -> str:

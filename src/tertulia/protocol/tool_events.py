@@ -142,7 +142,7 @@ class McpServerStatus(EventData, frozen=True, gc=False, omit_defaults=True):
 
 
 class McpToolsChanged(EventData, frozen=True, gc=False):
-    """A view was refreshed between tasks."""
+    """A view was refreshed between tasks, or a call was refused because its tool is not what was shown."""
 
     type: ClassVar[str] = "mcp_tools_changed"
     added: list[str]

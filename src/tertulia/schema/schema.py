@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import graphlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
 import msgspec
 
 from tertulia.errors import InvalidParams
+from tertulia.schema.defaults import filled, has_defaults
 from tertulia.schema.keywords import BUILDERS
 from tertulia.schema.pattern import Pattern
 from tertulia.schema.verdict import Budget, Check, Problem, is_array, is_object, kind
@@ -32,10 +33,11 @@ _INDEX = re.compile(r"[0-9]{1,9}")
 class Schema:
     """A schema that can be used. Checking a value takes at most some tens of milliseconds, whatever both are."""
 
-    __slots__ = ("_root",)
+    __slots__ = ("_fill", "_root")
 
-    def __init__(self, root: Check) -> None:
+    def __init__(self, root: Check, fill: Callable[[Any, Budget], Any] | None = None) -> None:
         self._root = root
+        self._fill = fill
 
     @classmethod
     def compile(cls, schema_text: str) -> Schema:
@@ -46,7 +48,20 @@ class Schema:
             document = msgspec.json.decode(schema_text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             raise InvalidParams(f"the schema is not JSON that can be read: {error}") from None
-        return cls(_Compiler(document).compile())
+        compiler = _Compiler(document)
+        root = compiler.compile()
+
+        def fill(value: Any, budget: Budget) -> Any:
+            return filled(value, document, compiler.resolve, budget)
+
+        return cls(root, fill if compiler.has_defaults() else None)
+
+    def filled(self, value: Any) -> Any:
+        """The value with the defaults of required properties that it leaves out; itself where there is nothing to add.
+
+        InvalidParams where that would take too long. To be validated afterwards.
+        """
+        return value if self._fill is None else self._fill(value, Budget())
 
     def validate(self, value: Any) -> None:
         """Raise InvalidParams with the path of the first wrong value and what was expected there."""
@@ -127,6 +142,10 @@ class _Compiler:
         except graphlib.CycleError:
             raise _unusable("a reference leads back to itself without going into the value") from None
         return root
+
+    def has_defaults(self) -> bool:
+        """Whether any part of the document requires a property that has a default."""
+        return any(has_defaults(node.keywords) for node in self._nodes.values())
 
     def node(self, schema: Any) -> _Node:
         """The node of a schema; the same for the same place in the document."""

@@ -56,7 +56,8 @@ class Tab:
         self._calls = Calls(self._cwd, self._label, terminal=editor.terminal_output)
         self._updates = Updates(session.parts.conversations.root.id, self._calls)
         self._questions = Questions(session, peer, editor, self._calls, self._nursery)
-        self._feed = Feed(session.events(session.parts.began_after), sink, self._messages)
+        # The client is asked by requests of its own protocol, whatever it shows of the events.
+        self._feed = Feed(session.events(session.parts.began_after, attend=True), sink, self._messages)
         self._stop: Callable[[], object] | None = None
         """Ends the prompt that runs."""
         self._chosen = self._choices()

@@ -61,7 +61,8 @@ class Thread:
         """By turn: whatever the client was told of it, but for its items."""
         self._news = News(self._moment, calls, root, lambda task: self._said.pop(task, None), past.usage)
         self._questions = Questions(session, peer, self._moment, calls, self._nursery)
-        self._feed = Feed(session.events(session.parts.began_after), sink, self._messages)
+        # The client is asked by requests of its own protocol, whatever it shows of the events.
+        self._feed = Feed(session.events(session.parts.began_after, attend=True), sink, self._messages)
         self._begun = False
 
     # ── its life ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,7 +17,7 @@ from tertulia.session.session import Session
 
 
 class Following:
-    """One feed for each session. The client counts as one who can answer approvals, as far as it listens."""
+    """One feed for each session. The client answers approvals only where it said so, and as far as it listens."""
 
     def __init__(
         self,
@@ -31,6 +31,8 @@ class Following:
         self._sink = sink
         self._nursery = nursery
         self._start = start
+        self.attends = False
+        """What the client said with `initialize`: it answers the approvals of all sessions that it hears of."""
         self._began: list[Session] = []
         self._feeds: dict[str, Feed] = {}
         """By session, also of sessions that others began."""
@@ -62,7 +64,8 @@ class Following:
         conversation = None if asked.conversation_id is None else conversations.find(asked.conversation_id).id
         if asked.after_seq is not None and not 0 <= asked.after_seq <= bus.last_seq:
             raise InvalidParams(f"after_seq must be between 0 and {bus.last_seq}, the last event so far")
-        self._follow(session, bus.subscribe(after=asked.after_seq, conversation=conversation), conversation)
+        news = bus.subscribe(after=asked.after_seq, conversation=conversation)
+        self._follow(session, news, conversation, attend=asked.attend)
         return Subscribed(subscribed=True, last_seq=bus.last_seq)
 
     async def sent(self, session_id: str, seq: int) -> None:
@@ -90,8 +93,11 @@ class Following:
     def _close(self, session: Session) -> asyncio.Task[bool]:
         return self._nursery.start(self._host.close_session(session), "close session")
 
-    def _follow(self, session: Session, news: Subscription, conversation: Any = None) -> None:
-        session.parts.workshop.attendance.add(news, conversation)
+    def _follow(
+        self, session: Session, news: Subscription, conversation: Any = None, *, attend: bool | None = None
+    ) -> None:
+        if self.attends if attend is None else attend:
+            session.parts.workshop.attendance.add(news, conversation)
         former = self._feeds.get(session.id)
         feed = Feed(news, self._sink) if former is None else former.replace(news)
 

@@ -33,12 +33,12 @@ from tertulia.server.feed import Sink
 from tertulia.server.following import Following
 from tertulia.server.gathering import Gathering
 from tertulia.server.long_json import decoded
-from tertulia.session.answers import Initialized, ServerInfo
+from tertulia.session.answers import Initialized, Observing, ServerInfo
 from tertulia.session.approvals import answering_as
-from tertulia.session.describe import capabilities
+from tertulia.session.describe import PROTOCOL_VERSION, capabilities
 from tertulia.session.host import Host
 from tertulia.session.inputs import parse, snake
-from tertulia.session.operations import Done, call
+from tertulia.session.operations import NO_OWN_SESSION, Done, call
 from tertulia.session.session import Session
 from tertulia.version import __version__
 
@@ -76,6 +76,8 @@ class Connection:
         """Requests and feeds."""
         self._own: Session | None = None
         self._client = "JSON-RPC client"
+        self._observing = False
+        """It is initialized without a session of its own."""
         self._following = Following(host, self._out, self._nursery, self._start)
         self._requests = 0
         self._long = 0
@@ -109,8 +111,8 @@ class Connection:
 
     @property
     def is_initialized(self) -> bool:
-        """Whether the client has a session."""
-        return self._own is not None
+        """Whether the client has a session, or wants none."""
+        return self._own is not None or self._observing
 
     async def idle(self) -> None:
         """Wait until every request that was received is answered."""
@@ -199,10 +201,10 @@ class Connection:
     async def _perform(self, request: Request, own: Session | None) -> Done:
         match request.method:
             case "initialize":
-                return Done(await self._initialize(own, request.params))
+                return Done(await self._initialize(request.params))
             case "initialized":
                 return Done({})
-            case _ if own is None:
+            case _ if not self.is_initialized:
                 raise NotInitialized("say `initialize` first")
             case "events/subscribe":
                 session = self._session(own, request.params)
@@ -211,36 +213,47 @@ class Connection:
             case _:
                 return await self._operate(own, request)
 
-    async def _initialize(self, own: Session | None, params: dict[str, Any]) -> Initialized:
-        if own is not None:
+    async def _initialize(self, params: dict[str, Any]) -> Initialized | Observing:
+        if self.is_initialized:
             raise InvalidRequest("this connection is initialized already")
         asked = parse(Initialize, params)
         if asked.client is not None:
             self._client = f"{asked.client.name} {asked.client.version}".strip()
+        server = ServerInfo("tertulia", __version__)
+        if asked.observe:
+            if asked.session_id is not None:
+                raise InvalidParams("observe makes no session: name it with `events/subscribe` {session_id} instead")
+            self._observing, self._following.attends = True, bool(asked.attend)
+            return Observing(
+                protocol_version=PROTOCOL_VERSION, version=__version__, server=server, capabilities=capabilities()
+            )
+        self._following.attends = bool(asked.attend)
         if asked.session_id is None:
             self._own = session = self._ready or await self._host.start()
             self._following.adopt(session)
         else:
             self._own = session = await self._following.join(asked.session_id)
-        server = ServerInfo("tertulia", __version__)
         return Initialized(**asdict(session.info), server=server, capabilities=capabilities())
 
-    async def _operate(self, own: Session, request: Request) -> Done:
+    async def _operate(self, own: Session | None, request: Request) -> Done:
         with answering_as(self._client):
             done = await call(self._host, own, request.method, request.params)
         if request.method in ("session/start", "session/resume"):
             self._following.adopt(self._host.find(done.answer.session_id))
         elif done.after_seq:
-            await self._following.sent(_named(request.params) or own.id, done.after_seq)
+            session_id = _named(request.params) or (own.id if own is not None else "")
+            await self._following.sent(session_id, done.after_seq)
         return done
 
-    def _session(self, own: Session, params: dict[str, Any]) -> Session:
+    def _session(self, own: Session | None, params: dict[str, Any]) -> Session:
         """The one that the request is about."""
         session_id = _named(params)
         if isinstance(session_id, str):
             return self._host.find(session_id)
         if session_id is not None:
             raise InvalidParams("session_id must be a string")
+        if own is None:
+            raise InvalidParams(NO_OWN_SESSION)
         if own.closed:
             raise Closed("this connection's own session is closed; name another one, or start one")
         return own

@@ -59,6 +59,8 @@ class _Cause(msgspec.Struct, frozen=True):
     """By which policy it is kept, where that may be stricter than the agent's own."""
     publish: Callable[[EventData], object] | None = None
     """Tells it as part of the call that caused it."""
+    conversation: ConversationId | None = None
+    """Which agent's, where it is being prepared or refreshed."""
 
 
 _NOTHING = _Cause()
@@ -113,7 +115,7 @@ class Agency:
         """
         await self._get_ready()
         meta = AgentInstanceMeta.of({**msgspec.to_builtins(spec), "cwd": cwd})
-        with _because(_Cause(storage)):
+        with _because(_Cause(storage, conversation=conversation)):
             context = await self._injector.prepare(meta.name, meta, conversation, token_in_prompt=False)
             try:
                 self._admit(conversation, PresentAgent(meta, context))
@@ -154,7 +156,7 @@ class Agency:
             # It has expired, for those outside. The house knows its own.
             token = self._tokens.generate(present.meta.name, talk.id)
             present = self._present[talk.id] = replace(present, context=replace(present.context, token=token))
-        with _because(_Cause(talk.storage)):
+        with _because(_Cause(talk.storage, conversation=talk.id)):
             context = await self._injector.refresh(
                 present.meta.name, present.meta, present.context, token_in_prompt=False
             )
@@ -269,13 +271,15 @@ class Agency:
 
 
 class _Policed:
-    """The bus, for the injector: what is told of an agent is kept by the policy of its conversation."""
+    """The bus, for the injector: what is told of an agent names its conversation, and is kept by that one's policy."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
 
     def publish(self, event: EventData, /) -> object:
-        return self._bus.publish(event, None, _CAUSE.get().storage)
+        cause = _CAUSE.get()
+        scope = None if cause.conversation is None else Scope("", cause.conversation)
+        return self._bus.publish(event, scope, cause.storage)
 
 
 @contextmanager

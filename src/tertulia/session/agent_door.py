@@ -19,7 +19,7 @@ import msgspec
 
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.talk import Talk
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import McpError, UnsupportedByBackend
 from tertulia.mcp.broker import Broker, load_sdk
 from tertulia.mcp.lines import Lines
 from tertulia.mcp.server import Answer
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.shared.message import SessionMessage
 
-_WORTH_IT = ("mcp", "injector")
-_SOURCES = (*_WORTH_IT, "conv")
+_SOURCES = ("mcp", "injector", "conv")
 _LOOKING = frozenset({"conv_list", "conv_history"})
 MAX_LINE = 16 * 1024 * 1024
 MAX_CLIENTS = 32
@@ -46,6 +45,15 @@ _PARTING_S = 1.0
 _STOP_S = 0.25
 """For calls under way when the task is over: with what its program was given it must stay below a second."""
 INSTRUCTIONS = "The tools of the conversation that you work for. A refusal is JSON with `code` and `reason`."
+
+
+async def mcp_is_there() -> bool:
+    """Whether a server can be made. Where MCP is not installed there are no other servers either."""
+    try:
+        await asyncio.to_thread(load_sdk)
+    except McpError:
+        return False
+    return True
 
 
 class AgentDoor:
@@ -64,14 +72,14 @@ class AgentDoor:
 
     @asynccontextmanager
     async def open(self, floor: Floor) -> AsyncGenerator[tuple[str, ...]]:
-        """The command of the server, as long as the block lasts; empty where there is nothing worth serving."""
-        parts, talk = self.parts, floor.talk
-        rights = floor.rights()
-        specs = () if parts is None else parts.toolbox.offered(talk.terms, rights, delegating=False).specs
-        if parts is None or not any(spec.source in _WORTH_IT for spec in specs):
+        """The command of the server, as long as the block lasts; empty where MCP is not installed.
+
+        Also where the session has no tools of its own to serve: what the conversation may look at is served always.
+        """
+        parts = self.parts
+        if parts is None or not await mcp_is_there():
             yield ()
             return
-        await asyncio.to_thread(load_sdk)
         folder = tempfile.mkdtemp(prefix="tertulia-door-")
         served = AgentTools(parts, floor)
         broker = Broker(served, name="tertulia", spawn=parts.nursery.start, instructions=INSTRUCTIONS)

@@ -21,6 +21,14 @@ from tertulia.tools.threads import in_thread
 Decision = Literal["allow", "deny"] | Mapping[str, Any]
 """A word, or the fields of `approval/resolve`: decision, scope, ttl_s, message."""
 Handler = Callable[[ApprovalRequest], Decision | Awaitable[Decision]]
+"""Gets the request, returns the decision. It may be async; one that is not runs in a thread."""
+
+
+def checked_handler(handler: Handler | None) -> Handler | None:
+    """The same one. InvalidParams where it cannot be called: that must not come out at the first request."""
+    if handler is not None and not callable(handler):
+        raise InvalidParams(f"a handler must be a function, not {type(handler).__name__}")
+    return handler
 
 
 class Answering:
@@ -36,7 +44,7 @@ class Answering:
         self._decider = Decider("callback", getattr(handler, "__qualname__", type(handler).__name__))
         self._asking: dict[str, asyncio.Task[object]] = {}
         self._news = parts.bus.subscribe(conversation=conversation)
-        parts.workshop.attendance.add(self._news, conversation)
+        parts.workshop.attendance.add(self._news, conversation, elicitations=False)
         for request in parts.workshop.desk.pending(conversation):
             self._ask(request)
         parts.nursery.start(self._serve(self._news), "answer approvals")
@@ -102,7 +110,8 @@ class Answering:
             self._refuse(request, f"gave no answer that can be used: {error.message}")
 
     def _refuse(self, request: ApprovalRequest, why: str) -> None:
-        self._parts.workshop.desk.resolve(request.approval_id, "deny", message="nobody could say yes", by=self._decider)
+        message = f"the function that answers approvals {why}"
+        self._parts.workshop.desk.resolve(request.approval_id, "deny", message=message, by=self._decider)
         self._warn(request.approval_id, why)
 
     def _warn(self, approval_id: str, why: str) -> None:

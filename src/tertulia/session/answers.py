@@ -52,6 +52,16 @@ class Initialized(SessionInfo, frozen=True, kw_only=True):
     capabilities: dict[str, bool]
 
 
+class Observing(Answer, frozen=True, kw_only=True):
+    """`initialize` with `observe`: who serves the connection, which has no session of its own."""
+
+    session_id: None = None
+    protocol_version: str
+    version: str
+    server: ServerInfo
+    capabilities: dict[str, bool]
+
+
 class Subscribed(Answer, frozen=True):
     """`events/subscribe`. What it replays comes after this answer."""
 

@@ -14,7 +14,7 @@ from tertulia.policy.shown import sha256, visible
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import ApprovalsOf, GetApproval, Resolve, Revoke
 from tertulia.protocol.tool_events import ApprovalRequest, Decider, ElicitationRequest
-from tertulia.session.answering import Answering, Handler
+from tertulia.session.answering import Answering, Handler, checked_handler
 from tertulia.session.answers import ApprovalPart, ApprovalText, Resolved, Revoked
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
@@ -105,8 +105,8 @@ class Approvals:
         It gets the request and returns "allow", "deny" or a mapping with the fields of `resolve`. It may be async; one
         that is not runs in a thread. What it raises, and no answer within `approval_timeout_s`, is a no.
         """
-        if not callable(handler):
-            raise InvalidParams(f"a handler must be a function, not {type(handler).__name__}")
+        if checked_handler(handler) is None:
+            raise InvalidParams("a handler must be a function, not None")
         return Answering(self._parts, handler, self._find(conversation))
 
     def grants(self, conversation: str | None = None) -> list[Grant]:

@@ -12,7 +12,7 @@ from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.server import Caller, Elicitation, Elicited, Sampled, Sampling
 from tertulia.policy.approval_parts import Parts, in_line, labelled
 from tertulia.policy.approval_request import Request, Subject
-from tertulia.policy.approvals import ApprovalDesk
+from tertulia.policy.approvals import HOW_TO_ATTEND, ApprovalDesk
 from tertulia.session.elicitations import Elicitations
 from tertulia.tools.tool import CallContext
 
@@ -41,8 +41,8 @@ class AskingBack:
         if not call.rights.approval_policy.may_ask:
             raise NoApprover("the approval policy lets nobody be asked")
         request = _request(definition, call, f"the MCP server {definition.name} asks for something", asked.message)
-        if not self._desk.is_heard(request):
-            raise NoApprover("nobody is connected who could answer")
+        if not self._desk.is_heard(request, elicitation=True):
+            raise NoApprover(f"no client attends to answer it: {HOW_TO_ATTEND}")
         return await self._elicitations.ask(asked, call)
 
     async def _sample(self, definition: ServerDefinition, call: CallContext, asked: Sampling) -> Sampled:

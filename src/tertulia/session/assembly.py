@@ -168,6 +168,7 @@ def _notary(
         mcp=servers,
         skip_conflicts=settings.on_tool_conflict == "skip",
         backends=backends.can_ask,
+        sandboxes=backends.sandboxes,
     )
 
 

@@ -1,4 +1,4 @@
-"""Who could answer an approval: whoever follows the events that it shows in, here or at the other end of a wire."""
+"""The clients that said that they answer approvals, for as long as they listen to the events in which those show."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ from tertulia.protocol.ids import ConversationId
 
 
 class Attendance:
-    """Who follows the events sees a request and can answer it. Who only sends messages, or follows others, cannot.
+    """Only a client that declares it attends. To follow events is to look on, and counts for nothing.
 
     A request shows in its own conversation and in those that wait for it, the root of its chain among them.
     """
 
     def __init__(self) -> None:
-        self._following: WeakKeyDictionary[Subscription, ConversationId | None] = WeakKeyDictionary()
+        self._attending: WeakKeyDictionary[Subscription, tuple[ConversationId | None, bool]] = WeakKeyDictionary()
 
-    def add(self, subscription: Subscription, conversation: ConversationId | None) -> None:
-        """It counts until it is closed, or nobody holds it any more. None: it follows every conversation."""
-        self._following[subscription] = conversation
+    def add(
+        self, subscription: Subscription, conversation: ConversationId | None, *, elicitations: bool = True
+    ) -> None:
+        """The client of this subscription attends until it is closed or collected. None: in every conversation.
 
-    def sees(self, request: Request) -> bool:
-        """Whether anybody would hear of this request."""
+        `elicitations`: whether it answers as well what MCP servers ask a person.
+        """
+        self._attending[subscription] = (conversation, elicitations)
+
+    def sees(self, request: Request, elicitation: bool = False) -> bool:
+        """Whether a client attends that hears of this request and can answer such a one."""
         shown = (None, request.conversation_id, *request.chain)
-        return any(news.is_open and where in shown for news, where in list(self._following.items()))
+        attending = [(news, *where) for news, where in self._attending.items()]
+        return any(news.is_open and where in shown and (e or not elicitation) for news, where, e in attending)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from functools import partial
 
@@ -20,6 +20,7 @@ from tertulia.executors.continuity_settings import continuity_from
 from tertulia.executors.definition import RESERVED, ExecutorDefinition, OutputFormat
 from tertulia.executors.plain_text import PlainText
 from tertulia.executors.presets import executors_from_wire
+from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.acp_backends import AcpBackends
@@ -45,12 +46,15 @@ class Backends:
         """Where agents find the tools of the conversation that they work for."""
         self.can_ask: dict[str, bool] = {NATIVE: True}
         """By name; in the order in which they are listed."""
+        self.sandboxes: dict[str, Collection[SandboxMode]] = {}
+        """By name: the sandbox modes that its definition says how to hold it to."""
         self._makers: dict[str, MakeBackend] = {}
         self._made: dict[str, Backend] = {}
 
-    def add(self, name: str, make: MakeBackend, *, can_ask: bool) -> None:
+    def add(self, name: str, make: MakeBackend, *, can_ask: bool, sandboxes: Collection[SandboxMode]) -> None:
         """One more."""
         self.can_ask[name] = can_ask
+        self.sandboxes[name] = sandboxes
         self._makers[name] = make
 
     def find(self, talk: Talk) -> Backend:
@@ -92,14 +96,15 @@ def backends_for(settings: Settings, environment: Environment, workshop: Worksho
         )
 
     for name, definition in executors_from_wire(settings.executors).items():
-        backends.add(name, lambda name=name, definition=definition: agent(name, definition), can_ask=definition.can_ask)
+        make = partial(agent, name, definition)
+        backends.add(name, make, can_ask=definition.can_ask, sandboxes=definition.sandbox)
     acp = AcpBackends(workshop, nursery, continuity, backends.door)
 
     def guest(name: str, described: AcpDefinition) -> Backend:
         return acp.make(name, described, child_environment(described.program, environment.variables), _additions)
 
     for name, described in acp_agents_from_wire(settings.acp).items():
-        backends.add(name, partial(guest, name, described), can_ask=True)
+        backends.add(name, partial(guest, name, described), can_ask=True, sandboxes=described.sandbox)
     return backends
 
 

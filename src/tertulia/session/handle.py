@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any, Literal
 
 import msgspec
@@ -72,12 +72,14 @@ class Conversation:
         output_schema: dict[str, Any] | None = None,
         task_type: Literal["code", "chat"] | None = None,
         previous_result: Any = None,
+        base_instructions_override: str | None = None,
     ) -> Reply:
         """Say something and wait for the answer. A failed task is an answer: look at `Reply.status`.
 
         Cancelling the wait stops the task. The same `message_id` again gives the same answer, not a second run.
         `task_type` and `previous_result` are for conversations that another agent works for: how much it is told of
-        earlier messages, and what the step before this one of a pipeline came to.
+        earlier messages, and what the step before this one of a pipeline came to. `base_instructions_override` stands
+        in place of the conversation's base instructions for this task only, its continuations included.
         """
         asked = self._asked(
             content,
@@ -87,6 +89,7 @@ class Conversation:
             output_schema=output_schema,
             task_type=task_type,
             previous_result=previous_result,
+            base_instructions_override=base_instructions_override,
         )
         scheduler = self._parts.scheduler
         chain = submission.submit(scheduler, self._parts.conversations.find(self.id), asked)
@@ -102,10 +105,13 @@ class Conversation:
         output_schema: dict[str, Any] | None = None,
         task_type: Literal["code", "chat"] | None = None,
         previous_result: Any = None,
+        base_instructions_override: str | None = None,
+        approver: bool = False,
     ) -> AsyncGenerator[Event, None]:
         """Say something and get every event of the answer as it comes. Leaving the loop early stops the task.
 
-        Whoever follows it can answer an `approval_request`: see `Session.approvals`.
+        `approver`: the loop answers each `approval_request` with `Session.approvals.resolve`. Without it what has to be
+        asked is refused at once, unless another client or function attends.
         """
         asked = self._asked(
             content,
@@ -115,12 +121,14 @@ class Conversation:
             output_schema=output_schema,
             task_type=task_type,
             previous_result=previous_result,
+            base_instructions_override=base_instructions_override,
         )
         parts = self._parts
         talk = parts.conversations.find(self.id)
         following = aclosing(submission.follow(parts.scheduler, parts.bus, talk, asked))
+        attending = parts.workshop.desk.attended(talk.id) if approver else nullcontext()
         async with following as events:
-            with parts.workshop.desk.attended(talk.id):
+            with attending:
                 async for event in events:
                     yield event
 

@@ -5,7 +5,7 @@ Decides and makes; it knows no conversation by id, and changes none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 from msgspec import UNSET
@@ -19,6 +19,7 @@ from tertulia.conversation.toolbox import Toolbox
 from tertulia.mcp.view import Changed, McpManager, McpView
 from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import Rights
+from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import NewConversation, SetContext
 from tertulia.session.wires import WireShelf
@@ -58,6 +59,7 @@ class Notary:
         mcp: McpManager,
         skip_conflicts: bool,
         backends: Mapping[str, bool],
+        sandboxes: Mapping[str, Collection[SandboxMode]],
     ) -> None:
         self._default = default
         self.ceiling = ceiling
@@ -66,6 +68,7 @@ class Notary:
         self._mcp = mcp
         self._skip_conflicts = skip_conflicts
         self._backends = backends
+        self._sandboxes = sandboxes
         self._steps: dict[tuple[int, int, int], tuple[McpView, McpView]] = {}
         """Both views are held, so that no id in a key becomes another's."""
 
@@ -166,7 +169,7 @@ class Notary:
         return replace(_with_view(terms, seen), agent=arrival.agent)
 
     def _ground(self, default: Terms, ceiling: Rights, because: str) -> Ground:
-        return Ground(default, ceiling, because, self._wires.find, self._backends, mcp=self._mcp)
+        return Ground(default, ceiling, because, self._wires.find, self._backends, self._sandboxes, self._mcp)
 
     def _check_tools(self, settled: Settled) -> Settled:
         """Two tools under one name are an error, or, where so configured, a warning."""

@@ -261,6 +261,7 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
+NO_OWN_SESSION = "session_id is missing: there is no session of the connection's own that could be meant"
 _WITHOUT_SESSION = frozenset({"session/start", "session/resume", "session/list"})
 _EVEN_CLOSED = _WITHOUT_SESSION | {"session/close"}
 
@@ -279,7 +280,7 @@ async def call(host: Host, own: Session | None, name: str, params: Mapping[str, 
         return Done(a.ClosedAnswer(closed=True, already_closed=True, forced=False))
     session = own if session_id is None else host.find(session_id)
     if session is None and name not in _WITHOUT_SESSION:
-        raise InvalidParams("session_id is missing")
+        raise InvalidParams(NO_OWN_SESSION)
     if session is not None and session.closed and name not in _EVEN_CLOSED:
         raise Closed(f"session {session.id} is closed; name another one, or start one")
     answer = await _run(operation, host, cast(Session, session), parse(operation.kind, fields))

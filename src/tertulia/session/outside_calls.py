@@ -82,4 +82,5 @@ def _checked(
 ) -> list[Checked]:
     offered = parts.toolbox.offered(talk.terms, context(call).rights, delegating=False)
     reachable = {spec.name for spec in offered.specs if spec.source in sources}
-    return check_calls([call], parts.toolbox.reach(offered, talk.id), reachable, context)[0]
+    reach = parts.toolbox.reach(offered, talk.id, talk.terms.context.mcp_view)
+    return check_calls([call], reach, reachable, context)[0]

@@ -17,6 +17,7 @@ from tertulia.protocol.inputs import MetricsOf, NewConversation, OfConversation,
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
 from tertulia.session.agreements import workspace_then
+from tertulia.session.answering import Handler, checked_handler
 from tertulia.session.answers import ClosedAnswer, MetricsAnswer, SessionInfo
 from tertulia.session.approvals import Approvals
 from tertulia.session.assembly import assemble
@@ -44,6 +45,7 @@ class Session:
         resumed: str | None = None,
         swept: bool = False,
         basement: Basement | None = None,
+        on_approval: Handler | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -54,25 +56,43 @@ class Session:
         """Somebody else sees to it that no session keeps what has expired."""
         self._basement = basement
         """Where MCP servers live that sessions share; None: in its own, closed with it."""
+        self._on_approval = on_approval
         self._parts: Parts | None = None
         self._closer = Nursery()
         self._closed: asyncio.Task[bool] | None = None
 
     @classmethod
     def start(
-        cls, settings: Settings | None = None, *, clock: Clock | None = None, journal: Journal | None = None
+        cls,
+        settings: Settings | None = None,
+        *,
+        clock: Clock | None = None,
+        journal: Journal | None = None,
+        on_approval: Handler | None = None,
     ) -> Session:
-        """A session to be entered. Nothing runs before that."""
-        return cls(settings or Settings(), clock=clock, journal=journal)
+        """A session to be entered. Nothing runs before that.
+
+        `on_approval` answers what has to be asked, as `Approvals.answer_with` does, from the first request on.
+        """
+        return cls(settings or Settings(), clock=clock, journal=journal, on_approval=checked_handler(on_approval))
 
     @classmethod
-    def resume(cls, id: str, settings: Settings | None = None, *, clock: Clock | None = None) -> Session:
+    def resume(
+        cls,
+        id: str,
+        settings: Settings | None = None,
+        *,
+        clock: Clock | None = None,
+        on_approval: Handler | None = None,
+    ) -> Session:
         """A session of the past, to be entered: all its conversations as they were, and nothing running.
 
         Entering raises NotFound, Busy where another process has it open, or StorageError. Rights are those of then,
-        within what the settings allow now; the model is that of then unless the settings name one.
+        within what the settings allow now; the model is that of then unless the settings name one. `on_approval` as
+        in `start`.
         """
-        return cls(settings or Settings(), clock=clock, resumed=str(id))
+        on_approval = checked_handler(on_approval)
+        return cls(settings or Settings(), clock=clock, resumed=str(id), on_approval=on_approval)
 
     async def __aenter__(self) -> Session:
         if self._closed is not None:
@@ -80,6 +100,8 @@ class Session:
         if self._parts is None:
             self._parts = await self._assembled()
             try:
+                if self._on_approval is not None:
+                    self.approvals.answer_with(self._on_approval)
                 await self._parts.bus.flush()
                 await self._parts.servers.require()
                 await self._parts.agency.come_back(self._parts.conversations)
@@ -177,16 +199,19 @@ class Session:
         """All open ones, root first, then by creation."""
         return [Conversation(self.parts, talk.id) for talk in self.parts.conversations]
 
-    def events(self, after: int | None = None, conversation: str | None = None) -> Subscription:
+    def events(
+        self, after: int | None = None, conversation: str | None = None, *, attend: bool = False
+    ) -> Subscription:
         """Every event from this call on, or from the one after number `after` on; ends when the session closes.
 
-        Iterate with `async for`. One that is no longer held is cleaned up; `async with` does it at once. While one is
-        open somebody is there who can answer an `approval_request`: see `approvals`.
+        Iterate with `async for`. One that is no longer held is cleaned up; `async with` does it at once. With `attend`
+        its reader answers each `approval_request` that shows in it, see `approvals`; without it the reader looks on.
         """
         asked = parse(Subscribe, {"after_seq": after, "conversation_id": conversation})
         wanted = None if asked.conversation_id is None else self.parts.conversations.find(asked.conversation_id).id
         subscription = self.parts.bus.subscribe(after=asked.after_seq, conversation=wanted)
-        self.parts.workshop.attendance.add(subscription, wanted)
+        if attend:
+            self.parts.workshop.attendance.add(subscription, wanted)
         return subscription
 
     @property

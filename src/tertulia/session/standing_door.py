@@ -14,13 +14,13 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from tertulia.conversation.floor import Floor
-from tertulia.errors import McpError, NotRunning
-from tertulia.mcp.broker import Broker, load_sdk
+from tertulia.errors import NotRunning
+from tertulia.mcp.broker import Broker
 from tertulia.mcp.server import Answer
 from tertulia.mcp.serving import ServedCall, ServedTool
 from tertulia.protocol.ids import ConversationId
 from tertulia.session import agent_relay
-from tertulia.session.agent_door import INSTRUCTIONS, MAX_LINE, AgentTools, Clients
+from tertulia.session.agent_door import INSTRUCTIONS, MAX_LINE, AgentTools, Clients, mcp_is_there
 from tertulia.session.parts import Parts
 
 
@@ -56,10 +56,7 @@ class StandingDoor:
     async def _room(self, parts: Parts, floor: Floor) -> _Room | None:
         conversation = floor.talk.id
         if conversation not in self._rooms:
-            try:
-                await asyncio.to_thread(load_sdk)
-            except McpError:
-                # Without that extra there are no servers either, and nothing to serve.
+            if not await mcp_is_there():
                 return None
             self._rooms[conversation] = await _Room.make(parts, floor)
         return self._rooms[conversation]

@@ -27,12 +27,16 @@ def submit(scheduler: Scheduler, talk: Talk, message: Message) -> Chain:
     message_id = message.message_id
     if message_id is not None and not 0 < len(check_text(message_id, "message_id")) <= MAX_MESSAGE_ID:
         raise InvalidParams(f"message_id must have 1 to {MAX_MESSAGE_ID} characters")
+    override = message.base_instructions_override
+    if override is not None:
+        check_text(override, "base_instructions_override")
     said = to_message(message.text, message.items, cwd=talk.terms.cwd, sender=message.sender)
     schema = None if message.output_schema is None else _as_text(message.output_schema)
     plan = TaskPlan(
         talk.id,
         "user",
         (said,),
+        base_instructions_override=override,
         output_schema=schema,
         task_type=message.task_type,
         previous_result=message.previous_result,

@@ -15,9 +15,9 @@ from tertulia.session.operations import OPERATIONS, Operation
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_CONNECTION: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
-    "initialize": (inputs.Initialize, answers.Initialized),
-    "events/subscribe": (inputs.Subscribe, answers.Subscribed),
+_CONNECTION: dict[str, tuple[type[msgspec.Struct], tuple[type[msgspec.Struct], ...]]] = {
+    "initialize": (inputs.Initialize, (answers.Initialized, answers.Observing)),
+    "events/subscribe": (inputs.Subscribe, (answers.Subscribed,)),
 }
 """What a connection adds to the operation set."""
 
@@ -31,8 +31,7 @@ _SESSION_ID = {
 
 def document() -> dict[str, Any]:
     """Everything: `operations` with `params` and `result`, `events` with their `data`, and `$defs` for all of them."""
-    page = {name: (kind, (result,)) for name, (kind, result) in _CONNECTION.items()}
-    page |= {name: (operation.kind, answer_types(operation)) for name, operation in OPERATIONS.items()}
+    page = _CONNECTION | {name: (operation.kind, answer_types(operation)) for name, operation in OPERATIONS.items()}
     kinds = [each for kind, results in page.values() for each in (kind, *results)]
     every = list(dict.fromkeys([Event, *kinds, *event_types().values()]))
     references, definitions = msgspec.json.schema_components(every, ref_template="#/$defs/{name}")

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.errors import AgentError, Internal, InvalidParams, Limit, NotFound
+from tertulia.errors import AgentError, Internal, InvalidParams, Limit
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import ToolCall
 from tertulia.protocol.tool_names import canonical
@@ -103,9 +103,12 @@ def _check(call: ToolCall, tools: Reach, offered: Container[str], context_for: C
     tool = tools.get(call.name)
     try:
         if tool is None or canonical(call.name) not in offered or tool.spec.kind == "hosted":
-            raise NotFound(f"there is no tool {call.name[:80]!r} here")
-        arguments = _read_arguments(call, tool, tools)
+            raise tools.absence(call.name)
+        arguments, added = _read_arguments(call, tool, tools)
         tool.check(arguments, context_for(call))
+        if added:
+            # What is told and recorded of the call is what is done. The model's own words stay in its answer.
+            call = replace(call, arguments=msgspec.json.encode(arguments).decode())
     except AgentError as error:
         return Checked(call, tool, None, refusal(error))
     except Exception as error:
@@ -113,11 +116,12 @@ def _check(call: ToolCall, tools: Reach, offered: Container[str], context_for: C
     return Checked(call, tool, arguments, None)
 
 
-def _read_arguments(call: ToolCall, tool: Tool, tools: Reach) -> Any:
+def _read_arguments(call: ToolCall, tool: Tool, tools: Reach) -> tuple[Any, bool]:
+    """(The arguments as they are used, whether defaults were added to what the model wrote.)"""
     if len(call.arguments) > MAX_ARGUMENTS:
         raise InvalidParams(f"the arguments are longer than {MAX_ARGUMENTS:,} characters")
     if tool.spec.kind == call.kind == "custom":
-        return call.arguments
+        return call.arguments, False
     if call.arguments.count("[") + call.arguments.count("{") > MAX_BRACKETS:
         raise InvalidParams(f"the arguments have more than {MAX_BRACKETS:,} lists and objects")
     try:
@@ -128,9 +132,11 @@ def _read_arguments(call: ToolCall, tool: Tool, tools: Reach) -> Any:
     if not is_object(arguments):
         raise InvalidParams("the arguments are not a JSON object")
     if tool.spec.kind == "custom":
-        return _custom_input(arguments)
-    tools.schema(tool.spec).validate(arguments)
-    return arguments
+        return _custom_input(arguments), False
+    schema = tools.schema(tool.spec)
+    whole = schema.filled(arguments)
+    schema.validate(whole)
+    return whole, whole is not arguments
 
 
 def _custom_input(arguments: dict[str, Any]) -> str:

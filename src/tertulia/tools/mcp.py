@@ -14,9 +14,9 @@ from tertulia.mcp.view import allows
 from tertulia.policy.approvals import ApprovalDesk
 from tertulia.policy.turnstile import Turnstile
 from tertulia.protocol.events import BackgroundEvent
-from tertulia.protocol.tool_events import Decider, McpToolCallBegin, McpToolCallEnd
+from tertulia.protocol.tool_events import Decider, McpToolCallBegin, McpToolCallEnd, McpToolsChanged
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.tools.remote import Asker, Current, Servers
+from tertulia.tools.remote import Asker, Current, Servers, withheld
 from tertulia.tools.remote_answer import result_of
 from tertulia.tools.remote_consent import consent, only_reads
 from tertulia.tools.remote_progress import ProgressReport
@@ -92,7 +92,9 @@ class McpTool:
         if not definition.enabled or not definition.offers(current.tool.name):
             raise McpError(f"{spec.name} is disabled in the configuration of the MCP server {definition.name}")
         if current.digest != spec.digest:
-            raise McpError(f"{spec.name} is withheld: its definition changed; call set_context with refresh_mcp_view")
+            # Whoever follows the session hears of it now: the view itself is not looked at before the next task.
+            call.publish(McpToolsChanged([], [], [spec.name]))
+            raise withheld(spec.name)
         return current
 
     async def _call(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Protocol
 
-from tertulia.errors import InvalidParams, ToolConflict
+from tertulia.errors import AgentError, InvalidParams, NotFound, ToolConflict
 from tertulia.protocol.tool_names import canonical, is_legal
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.schema.schema import Schema
@@ -26,6 +26,10 @@ class Reach(Protocol):
 
     def schema(self, spec: ToolSpec) -> Schema:
         """The compiled schema of a definition; InvalidParams when its author made one that cannot be used."""
+        ...
+
+    def absence(self, name: str) -> AgentError:
+        """Why a call of a tool that is not offered is refused."""
         ...
 
 
@@ -78,6 +82,10 @@ class ToolRegistry:
     def schema(self, spec: ToolSpec) -> Schema:
         """The compiled schema of what a tool takes; InvalidParams when its author made one that cannot be used."""
         return _compiled(spec.accepts or spec.schema)
+
+    def absence(self, name: str) -> AgentError:
+        """There is no such tool, as far as is known here."""
+        return NotFound(f"there is no tool {name[:80]!r} here")
 
     def _changed(self) -> None:
         self.revision += 1

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from tertulia.errors import McpError
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.server import Answer, Caller, OnProgress, RemoteTool
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.tools.tool import CallContext
+
+
+def withheld(name: str) -> McpError:
+    """Why a call is refused whose tool is not what was shown."""
+    return McpError(f"{name} is withheld: its definition changed; call set_context with refresh_mcp_view")
 
 
 class Current(Protocol):

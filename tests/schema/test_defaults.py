@@ -1,0 +1,81 @@
+"""Defaults of required properties: filled where left out, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tertulia.errors import InvalidParams
+from tertulia.schema.defaults import has_defaults
+from tertulia.schema.schema import Schema
+
+LIMIT = {"type": "object", "properties": {"n": {"type": "integer", "default": 5}}, "required": ["n"]}
+
+
+def compiled(document: Any) -> Schema:
+    return Schema.compile(msgspec.json.encode(document).decode())
+
+
+@pytest.mark.parametrize(
+    ("document", "given", "whole"),
+    [
+        (LIMIT, {}, {"n": 5}),
+        (LIMIT, {"n": 7, "x": 1}, {"n": 7, "x": 1}),
+        # What was given is never changed: the check says what is wrong with it.
+        (LIMIT, {"n": None}, {"n": None}),
+        (LIMIT, [], []),
+        # Left out and not required: the server's own business.
+        ({"properties": {"n": {"default": 5}}}, {}, {}),
+        ({"properties": {"n": {}}, "required": ["n", "m"]}, {}, {}),
+        ({"properties": {"n": {"default": None}}, "required": ["n"]}, {}, {"n": None}),
+        ({"properties": {"a": LIMIT}}, {"a": {}}, {"a": {"n": 5}}),
+        ({"properties": {"a": LIMIT}}, {}, {}),
+        ({"properties": {"a": {"items": LIMIT}}}, {"a": [{}, {"n": 1}, 3]}, {"a": [{"n": 5}, {"n": 1}, 3]}),
+        ({"$ref": "#/$defs/limit", "$defs": {"limit": LIMIT}}, {}, {"n": 5}),
+        ({"allOf": [LIMIT, {"properties": {"m": {"default": 1}}, "required": ["m"]}]}, {}, {"n": 5, "m": 1}),
+        # Which alternative is meant is not known yet.
+        ({"anyOf": [LIMIT, {"type": "null"}]}, {}, {}),
+        ({"properties": {"a": {"default": {}, **LIMIT}}, "required": ["a"]}, {}, {"a": {}}),
+        ({"properties": {"a": True}, "required": ["a"]}, {}, {}),
+        ({"properties": {"a": {"items": [LIMIT]}, "b": LIMIT}}, {"a": [{}]}, {"a": [{}]}),
+    ],
+)
+def test_only_what_is_required_has_a_default_and_was_left_out_is_filled(document: Any, given: Any, whole: Any) -> None:
+    """Issue 17, item 11."""
+    before = msgspec.json.encode(given)
+    filled = compiled(document).filled(given)
+    assert filled == whole
+    assert msgspec.json.encode(given) == before
+    assert (filled is given) == (whole == given)
+
+
+def test_each_value_has_a_default_of_its_own() -> None:
+    schema = compiled({"properties": {"a": {"default": []}}, "required": ["a"]})
+    schema.filled({})["a"].append(1)
+    assert schema.filled({}) == {"a": []}
+
+
+def test_a_schema_without_such_defaults_costs_nothing() -> None:
+    assert not has_defaults({"properties": {"a": {"default": 1}}, "required": "a"})
+    assert not has_defaults(True)
+    given = {"a": [{}] * 100_000}
+    assert compiled({"properties": {"a": {"items": {}}}}).filled(given) is given
+
+
+def test_a_schema_that_contains_itself_ends() -> None:
+    tree = {"properties": {"next": {"$ref": "#", "default": {}}}, "required": ["next"]}
+    assert compiled(tree).filled({}) == {"next": {}}
+    deep: Any = {}
+    for _ in range(300):
+        deep = {"next": deep}
+    with pytest.raises(InvalidParams, match="too deep"):
+        compiled(tree).filled(deep)
+
+
+def test_what_a_default_adds_is_bounded_however_often_it_is_asked_for() -> None:
+    """The server's words, times the model's: 200 KB in each of 50,000 items would be 10 GB."""
+    big = {"properties": {"a": {"default": "x" * 200_000}}, "required": ["a"]}
+    with pytest.raises(InvalidParams, match="too large"):
+        compiled({"items": big}).filled([{}] * 40_000)
