@@ -44,7 +44,7 @@ async def refusal(server: Server) -> dict[str, Any]:
 
 def stored(folder: Path) -> set[str]:
     """The sessions on the disk."""
-    return {path.name for path in folder.rglob("sessions/*") if path.suffix == ".db"}
+    return {path.name for path in (folder / "home").rglob("sessions/*.db")}
 
 
 # ── over JSON-RPC ────────────────────────────────────────────────────────────────────────────────────────────

@@ -373,7 +373,7 @@ async def test_elicitation_over_http_reaches_the_right_one_of_two_sessions() -> 
         try:
             houses = [await host.start() for _ in range(2)]
             async with contextlib.AsyncExitStack() as stack:
-                news = [await stack.enter_async_context(house.events()) for house in houses]
+                news = [await stack.enter_async_context(house.events(attend=True)) for house in houses]
                 asked = []
                 for number, house in enumerate(houses):
                     await soon(house.root.message("hello"))
@@ -398,7 +398,7 @@ async def test_on_an_old_connection_that_is_shared_a_question_never_reaches_a_st
         one, two = await host.start(), await host.start()
         for house in (one, two):
             await soon(house.root.message("hello"))
-        async with one.events() as first, two.events() as second:
+        async with one.events(attend=True) as first, two.events(attend=True) as second:
             voice.calls("a__ask", question="Of one?")
             asked = asyncio.ensure_future(one.root.message("go"))
             question = await until(first, "elicitation_request")

@@ -94,7 +94,7 @@ class Life:
         self._told.add(json.dumps(what))
 
     async def listen(self, session: tertulia.Session) -> None:
-        async for event in session.events(after=0):
+        async for event in session.events(after=0, attend=True):
             if event.seq is not None:
                 self.tell(event=msgspec.to_builtins(event))
             if event.type == "approval_request":

@@ -465,7 +465,7 @@ async def test_approvals_are_listed_answered_and_taken_back(tmp_path: Path) -> N
     touch = tool_call("shell", {"command": ["touch", "made"]})
     async with desk(touch, "Done.", cwd=str(tmp_path), approval_policy="untrusted") as on:
         (await on("conversation/message", conversation_id="root", text="go", detach=True))["task_id"]
-        news = on.session.events(after=0)
+        news = on.session.events(after=0, attend=True)
         event = await anext(event async for event in news if event.type == "approval_request")
         (waiting,) = (await on("approval/list"))["approvals"]
         assert waiting == msgspec.to_builtins(event.data)
