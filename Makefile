@@ -18,17 +18,20 @@ NODE_HOME := .venv/node
 AGENTS_HOME := .venv/agents
 MORE_AGENTS_HOME := .venv/more-agents
 READY := .venv/.ready
-GATES := gate-types gate-architecture gate-imports gate-dependencies gate-lint gate-format
+GATES := gate-types gate-collection gate-architecture gate-imports gate-dependencies gate-lint gate-format
+
+# Every process of a run reads the same 1,200 files of Python: they are compiled once.
+unexport PYTHONDONTWRITEBYTECODE
 
 comma := ,
 empty :=
 space := $(empty) $(empty)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test demo local-model node-tools agents more-agents conformance fuzz bench lock format clean packages $(GATES)
+.PHONY: help setup check test torture coverage demo local-model node-tools agents more-agents conformance fuzz bench lock format clean packages fetched $(GATES)
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(READY) ## create .venv from the pinned requirements and install tertulia into it
 
@@ -43,7 +46,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-check: setup ## format, lint, types, imports, dependencies, architecture (under half a minute)
+check: setup ## format, lint, types, imports, dependencies, architecture (half a minute)
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) $(GATES)
 
 # $(call gate,name,command): one line when it passes, everything it said when it does not.
@@ -53,6 +56,10 @@ endef
 
 gate-types:
 	$(call gate,types,$(BIN)/basedpyright)
+
+# Every test file can be imported; and what was compiled for that is there for `make test`.
+gate-collection:
+	$(call gate,collection,$(BIN)/pytest --collect-only -qq --no-header -p no:cacheprovider)
 
 gate-architecture:
 	$(call gate,architecture,$(BIN)/pytest -q --no-header -p no:cacheprovider tests/test_architecture.py)
@@ -69,13 +76,21 @@ gate-lint:
 gate-format:
 	$(call gate,format,$(BIN)/ruff format --diff .)
 
-test: setup packages ## every test on every processor, with coverage, and every example
-	@timeout 180 $(MAKE) --no-print-directory --keep-going --jobs=3 local-model node-tools agents \
-		|| echo "Not everything could be fetched (the embedded model, MCP servers, other agents): those tests are skipped and listed at the end."
+test: setup packages fetched ## every test on every processor, and every example; some stages with coverage
 	@export TERTULIA_TEST_HOME=$(MODEL_HOME); \
-		$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --cov --cov-report=term \
+		$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --cov --cov-report= \
 		|| { [ $$? = 1 ] && $(BIN)/python -m tests.second_look; }
 	@$(BIN)/coverage report --fail-under=100 --include='$(subst $(space),$(comma),$(FULLY_COVERED:%=src/tertulia/%/*))'
+
+torture: setup packages fetched ## the storms, all examples of every law, every agent, FUZZ_S seconds of each fuzzer (hours)
+	@TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/python -m tests.torture $(WORKERS) $(FUZZ_S)
+
+coverage: setup packages fetched ## which lines all tests together take, of every stage
+	@TERTULIA_COVERAGE=1 TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --cov --cov-report=term
+
+fetched: setup
+	@timeout 180 $(MAKE) --no-print-directory --keep-going --jobs=3 local-model node-tools agents \
+		|| echo "Not everything could be fetched (the embedded model, MCP servers, other agents): those tests are skipped and listed at the end."
 
 packages:
 ifneq ($(strip $(DEB_PACKAGES)),)

@@ -1,51 +1,92 @@
 """What every test starts from."""
 
+import contextlib
 import gc
+import os
+import pkgutil
 import sys
+import threading
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import count
 
 import pytest
 from hypothesis import settings
 
 from tests.guards import no_lock_over_an_await
+from tests.thorough import THOROUGH, grows, times
 
 # A slow machine is not a failing test: the deadline is pytest-timeout's, for the whole test.
-settings.register_profile("tertulia", deadline=None, print_blob=True)
+# `make test` always tries the same examples; `make torture` throws dice, and more often.
+settings.register_profile(
+    "tertulia", deadline=None, print_blob=True, max_examples=times(1_000, 50), derandomize=not THOROUGH
+)
 settings.load_profile("tertulia")
 
+COUNTED = ("policy", "scheduler", "history", "rollout")
+"""Stages whose every branch is taken by their own tests."""
+EVERYTHING_COUNTS = bool(os.environ.get("TERTULIA_COVERAGE"))
+"""`make coverage` sets it: what all tests together take, of all stages."""
 
-_FROM_OUTSIDE = frozenset(("agents", "brokered", "conformance", "contract", "docs", "durability", "privacy"))
 
-
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Side by side, the longest begin first, so that none of them is waited for at the end."""
+    if THOROUGH:
+        left_out = [item for item in items if not grows(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if grows(item)]
     if hasattr(config, "workerinput"):
         items.sort(key=_patience, reverse=True)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Chance, long loops and the whole seen from outside count for no coverage: what they take today may not be taken
-    tomorrow, and it doubles what they cost. (pytest-cov's own `no_cover` has no effect in a process of a parallel run.)
+def pytest_collection() -> Iterator[None]:
+    """What counts is imported while it is measured; all the rest, which takes much longer, is not."""
+    for stage in COUNTED:
+        for module in pkgutil.iter_modules(import_module(f"tertulia.{stage}").__path__):
+            import_module(f"tertulia.{stage}.{module.name}")
+    with unmeasured():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Only the tests of a stage that is held to full coverage are measured, and of these neither chance nor long loops:
+    what they take today may not be taken tomorrow. Being measured doubles what a test costs.
+    (pytest-cov's own `no_cover` has no effect in a process of a parallel run.)
     """
+    by_chance = item.get_closest_marker("hypothesis") or item.get_closest_marker("slow")
+    if EVERYTHING_COUNTS or (item.path.parent.name in COUNTED and not by_chance):
+        return (yield)
+    with unmeasured():
+        return (yield)
+
+
+@contextlib.contextmanager
+def unmeasured() -> Iterator[None]:
+    """Without coverage's tracer, in this thread and in those that are started meanwhile."""
     tracer = sys.gettrace()
-    aside = (
-        item.get_closest_marker("hypothesis")
-        or item.get_closest_marker("slow")
-        or item.path.parent.name in _FROM_OUTSIDE
-    )
-    if not aside or not type(tracer).__module__.startswith("coverage"):
-        return (yield)
+    if EVERYTHING_COUNTS or not type(tracer).__module__.startswith("coverage"):
+        yield
+        return
+    of_threads = threading.gettrace()
     sys.settrace(None)
+    threading.settrace(None)
     try:
-        return (yield)
+        yield
     finally:
+        threading.settrace(of_threads)
         sys.settrace(tracer)
 
 
-def pytest_collection_finish() -> None:
-    """What was imported stays: whoever collects garbage in a test, or is collected for, need not walk it again."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """What is there before a test stays out of its collections of garbage.
+
+    Many tests collect, to see that nothing is left, and would walk all that hundreds of tests before them imported and
+    cached: it was half of the time of a whole run.
+    """
     gc.collect()
     gc.freeze()
 

@@ -1,6 +1,6 @@
-"""Every test here is watched for what it leaves behind. By day a few of each agent are run, at night all of them.
+"""Every test here is watched for what it leaves behind. `make test` runs a few of each agent, `make torture` all.
 
-A run of somebody else's program takes seconds, and there are five programs. What is left out by day is marked nightly.
+A run of another agent's program takes seconds, and there are five programs.
 """
 
 from __future__ import annotations
@@ -8,11 +8,10 @@ from __future__ import annotations
 import pytest
 
 from tests.guards import watch_sessions
-from tests.thorough import THOROUGH
 
 __all__ = ["watch_sessions"]
 
-_BY_DAY = (
+_IN_MAKE_TEST = (
     "test_broker_in_hosts.py::test_codex_and_claude_code_share_one_process",
     "test_codex_",
     "test_real_acp_agents.py::test_three_follow_ups_a_kill_and_a_restart[codex]",
@@ -39,5 +38,5 @@ _BY_DAY = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Before anything is left out by its marks."""
     for item in items:
-        if "tests/agents/" in item.nodeid and not THOROUGH and not any(name in item.nodeid for name in _BY_DAY):
-            item.add_marker(pytest.mark.nightly)
+        if "tests/agents/" in item.nodeid and not any(name in item.nodeid for name in _IN_MAKE_TEST):
+            item.add_marker(pytest.mark.torture)

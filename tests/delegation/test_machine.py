@@ -289,4 +289,4 @@ def machine(examples: int) -> Any:
 
 TestAnyTree = pytest.mark.timeout(120)(machine(500))
 
-TestTenThousandTrees = pytest.mark.nightly(pytest.mark.timeout(1800)(machine(10_000)))
+TestTenThousandTrees = pytest.mark.torture(pytest.mark.timeout(1800)(machine(10_000)))

@@ -16,10 +16,10 @@ from tests.rollout.faults import ROOT
 MIB = 1024 * 1024
 
 
-NIGHTLY = [pytest.mark.nightly, pytest.mark.timeout(600)]
+TORTURE = [pytest.mark.torture, pytest.mark.timeout(600)]
 
 
-HOW_MANY = pytest.mark.parametrize("cycles", [pytest.param(200), pytest.param(1_000, marks=NIGHTLY)])
+HOW_MANY = pytest.mark.parametrize("cycles", [pytest.param(200), pytest.param(1_000, marks=TORTURE)])
 
 
 def ran(room: Path, *arguments: str) -> tuple[dict[str, Any], dict[str, Any]]:

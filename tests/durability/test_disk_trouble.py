@@ -47,7 +47,7 @@ def test_a_call_that_fails_costs_one_clear_error_and_nothing_that_was_acknowledg
     fail_at(families, room, (name, error, ever_after), stride)
 
 
-@pytest.mark.nightly
+@pytest.mark.torture
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("ever_after", ["", "+"])
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO", "EDQUOT"])

@@ -43,7 +43,7 @@ async def test_answers_among_foreign_and_repeated_ids_reach_who_asked() -> None:
     assert await _cross(hostile("wrong-ids"), 20, 10) == 200
 
 
-@pytest.mark.nightly
+@pytest.mark.torture
 @pytest.mark.timeout(3600)
 async def test_a_million_answers_reach_who_asked() -> None:
     """HARDENING C8: no cross delivery over 1 M calls; CROSSINGS asks for fewer."""

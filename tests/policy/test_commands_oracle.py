@@ -197,7 +197,7 @@ def test_nothing_that_is_judged_safe_starts_a_program_that_is_not_on_the_list(wo
     check_generated(workplace, seed)
 
 
-@pytest.mark.nightly
+@pytest.mark.torture
 @pytest.mark.parametrize("seed", range(3, 100))
 def test_nothing_that_is_judged_safe_starts_another_program_in_a_long_run(workplace: Workplace, seed: int) -> None:
     """B1, with more seeds."""

@@ -143,7 +143,7 @@ def test_a_wrong_byte_never_comes_back_as_a_sound_record(files: SessionFiles, ro
     assert _corrupt(files, room, name, sorted(dice.sample(range(size), 250))) > 10
 
 
-@pytest.mark.nightly
+@pytest.mark.torture
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", ["db", "wal"])
 def test_no_wrong_byte_at_all_comes_back_as_a_sound_record(files: SessionFiles, room: Path, name: str) -> None:
@@ -152,7 +152,7 @@ def test_no_wrong_byte_at_all_comes_back_as_a_sound_record(files: SessionFiles, 
     _corrupt(files, room, name, range(size))
 
 
-@pytest.mark.nightly
+@pytest.mark.torture
 @pytest.mark.timeout(1800)
 def test_torn_at_every_offset(files: SessionFiles, room: Path) -> None:
     """F3: every offset."""

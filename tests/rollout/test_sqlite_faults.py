@@ -138,7 +138,7 @@ def test_fifty_random_kills_lose_nothing(zygote: Zygote, room: Path) -> None:
     _kill_at_random(zygote, room, 50)
 
 
-@pytest.mark.nightly
+@pytest.mark.torture
 @pytest.mark.timeout(900)
 def test_a_thousand_random_kills_lose_nothing(zygote: Zygote, room: Path) -> None:
     """F2, target 3."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 import tertulia
+from tertulia.errors import UnsupportedByBackend
 from tertulia.protocol.inputs import NewConversation, TextInput
+from tertulia.scheduler.interrupts import Interrupts
 from tertulia.testing import ScriptedModel, assert_order, call, fail, say
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, TargetResult
 from tests.session.staging import Ask, Stage, heard, stage, ticks
@@ -404,6 +407,16 @@ async def refused(on: Stage, caller: tertulia.Conversation) -> dict[str, Any]:
     (output,) = on.outputs(caller)
     assert not output.success
     return heard(output)
+
+
+def test_a_conversation_of_another_backend_cannot_hand_over() -> None:
+    """DESIGN, Delegation: an agent of its own has no turn of ours to come back to. Nothing is counted first."""
+    floor = SimpleNamespace(talk=SimpleNamespace(terms=SimpleNamespace(backend="claude")))
+    nothing_is_touched: Any = None
+    with pytest.raises(UnsupportedByBackend, match="claude cannot hand over"):
+        Interrupts(nothing_is_touched, nothing_is_touched, nothing_is_touched).admit(
+            nothing_is_touched, cast(Any, floor), nothing_is_touched
+        )
 
 
 async def test_a_conversation_cannot_ask_itself(plot: Plot) -> None:
