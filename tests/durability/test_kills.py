@@ -75,7 +75,7 @@ def test_killed_at_every_storage_call_of_a_turn_nothing_acknowledged_is_lost(
 
 
 @needs_strace
-@pytest.mark.nightly
+@pytest.mark.torture
 @pytest.mark.timeout(1200)
 def test_killed_at_every_storage_call_of_a_whole_session_nothing_acknowledged_is_lost(
     families: SimpleQueue[Children], room: Path
