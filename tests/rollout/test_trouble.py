@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 from pathlib import Path
 
@@ -45,3 +46,20 @@ def test_what_went_wrong_is_said_in_one_sentence(error: Exception, kind: str, ad
     assert explained.detail == {"file": "/home/sessions/x.db", "kind": kind}
     assert explained.message.startswith("/home/sessions/x.db: ")
     assert advice in explained.message
+
+
+def test_a_file_that_could_not_grow_is_a_full_disk_only_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L7: an injected EIO was told as "the disk is full"."""
+    error = sqlite_error(sqlite3.SQLITE_IOERR_SHMSIZE)
+    assert explain(error, tmp_path / "x.db").detail["kind"] == "io"
+    assert explain(error, tmp_path / "missing" / "x.db").detail["kind"] == "io"
+    # A disk that is really full would be full for every other test, too.
+    real = os.statvfs(tmp_path)
+    full = os.statvfs_result([0 if n == 4 else value for n, value in enumerate(real)])
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    assert full.f_bavail == 0
+    assert explain(error, tmp_path / "x.db").detail["kind"] == "full"
+    assert explain(sqlite_error(sqlite3.SQLITE_IOERR_WRITE), tmp_path / "x.db").detail["kind"] == "io"
+    assert explain(OSError(errno.EIO, "Input/output error"), tmp_path / "x.db").detail["kind"] == "io"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 from pathlib import Path
 
@@ -28,7 +29,6 @@ _BY_CODE = {
     sqlite3.SQLITE_FULL: "full",
     sqlite3.SQLITE_IOERR_FSYNC: "flush",
     sqlite3.SQLITE_IOERR_DIR_FSYNC: "flush",
-    sqlite3.SQLITE_IOERR_SHMSIZE: "full",
     sqlite3.SQLITE_IOERR_NOMEM: "memory",
     sqlite3.SQLITE_READONLY: "read_only",
     sqlite3.SQLITE_BUSY: "busy",
@@ -57,6 +57,9 @@ _BY_ERRNO = {
 def explain(error: Exception, file: Path) -> StorageError:
     """The same as a StorageError, whose detail has a `kind`: one of the words above."""
     kind = kind_of(error)
+    if _code(error) == sqlite3.SQLITE_IOERR_SHMSIZE and _is_full(file):
+        # SQLite does not tell why it could not lengthen the file beside it: a full disk is only one of the reasons.
+        kind = "full"
     # What SQLite and the system say names no text of anybody: values are bound, never spelled.
     return StorageError(f"{file}: {_IN_WORDS[kind]} ({str(error) or type(error).__name__})", file=str(file), kind=kind)
 
@@ -69,5 +72,16 @@ def kind_of(error: Exception) -> str:
         return "flush"
     if isinstance(error, OSError):
         return _BY_ERRNO.get(error.errno or 0, "io")
-    code = getattr(error, "sqlite_errorcode", 0)
+    code = _code(error)
     return _BY_CODE.get(code) or _BY_CODE.get(code & 0xFF, "io")
+
+
+def _code(error: Exception) -> int:
+    return getattr(error, "sqlite_errorcode", 0)
+
+
+def _is_full(file: Path) -> bool:
+    try:
+        return os.statvfs(file.parent).f_bavail == 0
+    except OSError:
+        return False
