@@ -28,6 +28,7 @@ from tertulia.policy.redaction import for_the_log
 from tertulia.protocol.inputs import Initialize, Subscribe
 from tertulia.protocol.storage import Full, StoragePolicy, strictest
 from tertulia.scheduler.nursery import Nursery
+from tertulia.server.counted_log import CountedLog
 from tertulia.server.envelopes import Refused, Request, answer, batch, read_request, refusal
 from tertulia.server.feed import Sink
 from tertulia.server.following import Following
@@ -84,6 +85,7 @@ class Connection:
         self._all_answered = asyncio.Event()
         self._all_answered.set()
         self._request_bytes = 0
+        self._warnings = CountedLog(_log)
 
     # ── lines come in ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -191,7 +193,8 @@ class Connection:
         # Nobody else will hear of it. Its name and the message may be the client's own words.
         told = isinstance(_policy(self._host), Full)
         words = f"{request.method!r:.66}: {error.message}" if told else "its text may not be stored"
-        _log.warning("a notification was not carried out: %s: %s", error.code, words)
+        kind = f"{error.code} {request.method[:64]}" if told else error.code
+        self._warnings.tell(kind, f"a notification was not carried out: {error.code}: {words}")
         return None
 
     async def _answer(self, request: Request) -> bytes | None:

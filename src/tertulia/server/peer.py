@@ -28,6 +28,7 @@ from tertulia.errors import (
     ParseError,
 )
 from tertulia.scheduler.nursery import Nursery
+from tertulia.server.counted_log import CountedLog
 from tertulia.server.envelopes import Refused, Request, RequestId, answer, read_request, refusal
 from tertulia.server.feed import Sink
 from tertulia.server.long_json import decoded
@@ -98,6 +99,7 @@ class Peer:
         self._deaf = False
         """It answers nothing any more."""
         self._gone = False
+        self._warnings = CountedLog(_log)
 
     # ── the client speaks ────────────────────────────────────────────────────────────────────────────────────
 
@@ -223,7 +225,7 @@ class Peer:
     def _send(self, line: bytes) -> None:
         if self._bare and line.startswith(_TO_NOBODY):
             # Whoever speaks so knows no answer without an id. What was wrong with it may be the client's own words.
-            _log.warning("a message could not be read, and nobody was answered")
+            self._warnings.tell("unreadable", "a message could not be read, and nobody was answered")
         elif not self._gone:
             self._sink.send((bare(line) if self._bare else line,))
 
