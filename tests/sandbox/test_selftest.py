@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from tertulia.errors import SandboxError, SandboxUnavailable
+from tertulia.events.clock import SystemClock
+from tertulia.sandbox.bubblewrap import Bubblewrap
 from tertulia.sandbox.runner import Command, Finished, Output
+from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.selftest import ATTEMPTS, try_to_escape
 from tertulia.sandbox.unconfined import Unconfined
+from tests.sandbox.confined import need
 
 HELD = b'{"succeeded": [false, false, false, false, false, false]}'
 
@@ -67,6 +76,52 @@ async def test_a_workspace_that_cannot_be_written_is_no_workspace() -> None:
 
     with pytest.raises(SandboxUnavailable, match="does not let a command write to its workspace"):
         await try_to_escape(Unconfined(), run)
+
+
+@pytest.fixture
+def own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """With a short name, as an address of a socket must be."""
+    with tempfile.TemporaryDirectory(prefix="l7") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("passes", range(6))
+async def test_l7_a_stop_during_it_leaves_no_scene(own_folder: Path, passes: int) -> None:
+    """L7: whenever it comes, also before the command was started."""
+    need("bubblewrap")
+    sandbox = Sandbox(tier=Bubblewrap(), clock=SystemClock())
+    task = asyncio.create_task(sandbox.check())
+    while passes and not task.done():
+        await asyncio.sleep(0)
+        passes -= bool(list(own_folder.iterdir())) or passes > 3
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    await sandbox.close()
+    # A thread that would still make one has ended with this.
+    await asyncio.to_thread(lambda: None)
+    assert list(own_folder.iterdir()) == []
+
+
+async def test_l7_a_scene_that_cannot_be_made_is_not_left(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L7: a refusal leaves nothing behind."""
+    monkeypatch.setattr(socket.socket, "listen", lambda self: (_ for _ in ()).throw(OSError(98, "in use")))
+    with pytest.raises(SandboxUnavailable, match=r"cannot be set up in .*in use"):
+        await judge(HELD)
+    assert list(own_folder.iterdir()) == []
+
+
+async def test_l7_what_a_killed_process_left_goes_with_the_next_self_test(own_folder: Path) -> None:
+    """L7: and nothing of a process that still runs, nor anything of other names."""
+    with subprocess.Popen(["true"]) as dead:
+        pass
+    (own_folder / f"tertulia-try-{dead.pid}-abc" / "workspace").mkdir(parents=True)
+    stays = {f"tertulia-try-{os.getppid()}-abc", f"tertulia-{dead.pid}-abc", "tertulia-try-x"}
+    for name in stays:
+        (own_folder / name).mkdir()
+    assert await judge(HELD) == ATTEMPTS
+    assert {path.name for path in own_folder.iterdir()} == stays
 
 
 async def test_a_sandbox_that_does_not_start_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ What counts is judged from outside where that can be seen, and by the program's 
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import shutil
@@ -59,6 +58,8 @@ print(json.dumps({"succeeded": [attempt(act) for act in (
 )]}))
 """
 
+_PREFIX = "tertulia-try-"
+
 Run = Callable[[Command], Coroutine[Any, Any, Finished]]
 
 
@@ -68,7 +69,12 @@ class _Answer(msgspec.Struct):
 
 async def try_to_escape(tier: Tier, run: Run) -> tuple[str, ...]:
     """What was tried and held; SandboxUnavailable names what did not, or why nothing could be tried."""
-    scene = await asyncio.to_thread(_Scene)
+    # Not in a thread, which would go on making it when this is cancelled: a few directories and sockets.
+    try:
+        scene = _Scene()
+    except OSError as error:
+        place = tempfile.gettempdir()
+        raise SandboxUnavailable(f"the self-test of the sandbox cannot be set up in {place}: {error}") from None
     try:
         finished = await run(scene.command())
         return _judge(tier, scene, finished)
@@ -82,16 +88,24 @@ class _Scene:
     """A workspace, and things around it that must stay untouched."""
 
     def __init__(self) -> None:
-        self.folder = os.path.realpath(tempfile.mkdtemp(prefix="tertulia-"))
-        self.workspace = os.path.join(self.folder, "workspace")
-        os.mkdir(self.workspace)
+        _remove_left_ones()
+        self.folder = os.path.realpath(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+        self.tcp, self.unix = socket.socket(), socket.socket(socket.AF_UNIX)
         # Where we are installed is seen inside, wherever that is.
         self.outside = os.path.join(os.path.dirname(__file__), f".probe-{secrets.token_hex(8)}")
-        self.tcp = socket.create_server(("127.0.0.1", 0))
-        self.unix = socket.socket(socket.AF_UNIX)
-        self.unix.bind(os.path.join(self.workspace, "socket"))
-        self.unix.listen()
+        try:
+            self._make()
+        except BaseException:
+            self.close()
+            raise
+
+    def _make(self) -> None:
+        self.workspace = os.path.join(self.folder, "workspace")
+        os.mkdir(self.workspace)
+        self.tcp.bind(("127.0.0.1", 0))
+        self.unix.bind(os.path.join(self.workspace, "s"))
         for listener in (self.tcp, self.unix):
+            listener.listen()
             listener.setblocking(False)
 
     def command(self) -> Command:
@@ -120,6 +134,16 @@ class _Scene:
         if os.path.exists(self.outside):
             os.unlink(self.outside)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _remove_left_ones() -> None:
+    """Those of processes that were killed before they could."""
+    folder = tempfile.gettempdir()
+    for name in os.listdir(folder):
+        number = name.removeprefix(_PREFIX).partition("-")[0]
+        if name.startswith(_PREFIX) and number.isdigit() and not os.path.exists(f"/proc/{number}"):
+            # Another user's is not ours to remove, and a link is refused.
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
 def _judge(tier: Tier, scene: _Scene, finished: Finished) -> tuple[str, ...]:
