@@ -131,5 +131,13 @@ def test_mcp_servers_are_shown_and_not_started(shell: Shell, tmp_path) -> None:
     assert not record.exists()
 
 
+@pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
+def test_l5_what_may_remain_is_said_in_either_tier(shell: Shell, tier: str) -> None:
+    """L5"""
+    need(tier)
+    out = shell.run("doctor", "-c", f'sandbox_tier="{tier}"').out
+    assert out.count("are all killed at the same moment") == 1
+
+
 def test_without_servers_nothing_is_said_of_them(shell: Shell) -> None:
     assert "MCP servers" not in shell.run("doctor").out

@@ -21,6 +21,7 @@ from tertulia.policy.narrowing import to_wire
 from tertulia.sandbox.masks import GuardedPaths
 from tertulia.sandbox.runner import TierChoice, TierReport
 from tertulia.sandbox.sandbox import Sandbox
+from tertulia.sandbox.unconfined import MAY_REMAIN
 from tertulia.session.guarded_home import check_workspace, guarded_of
 from tertulia.session.project_file import find_project_files
 from tertulia.session.server_list import ServerList
@@ -94,6 +95,8 @@ def _sandbox(loaded: Loaded, out: Terminal) -> None:
         out.line(f"  {'chosen by auto':32} ", (note, "yellow"))
     for gap in report.not_covered:
         out.line(f"  {'not covered':32} ", (gap, "yellow"))
+    if MAY_REMAIN not in report.not_covered:
+        out.line(f"  {'programs outside it':32} {MAY_REMAIN}")
 
 
 async def _try_out(tier: TierChoice, note: Callable[[str], object]) -> TierReport:

@@ -21,6 +21,7 @@ from tertulia.sandbox.rlimits import limit_met, rlimits
 from tertulia.sandbox.runner import Command, Output, TierName
 from tertulia.sandbox.seccomp import current_machine, filter_program
 from tertulia.sandbox.tier import Ended, Ending, Spawned, Streams
+from tertulia.sandbox.unconfined import MAY_REMAIN
 
 _PREFIX = "tertulia-"
 NOT_COVERED = (
@@ -34,6 +35,7 @@ NOT_COVERED = (
     "System V IPC and POSIX message queues are refused, and so are affinity and priority of a thread named by number",
     "what a process that switches core dumps off writes to disks is counted only when it has ended",
     "the network, where it is off, is off altogether: not even a loopback of the command's own",
+    MAY_REMAIN,
 )
 
 
@@ -129,9 +131,10 @@ def _temporary_folder() -> str:
 def _shown(command: Command, temporary: str) -> set[str]:
     """What is seen although it lies where everything is hidden, as in the other tier.
 
-    Beginning in another command's temporary directory shows nothing of it.
+    Beginning in another command's temporary directory shows nothing of it. The home is shown too: to git and others a
+    file of settings that is not there is fine, and one that may not be read is the end.
     """
-    places = {*own_places(), *SEEN_OF_RUN, *command.confinement.writable_roots}
+    places = {*own_places(), *SEEN_OF_RUN, *command.confinement.writable_roots, command.environment.get("HOME", "/")}
     if not command.cwd.startswith(temporary):
         places.add(command.cwd)
     real = {os.path.realpath(place) for place in places}
