@@ -110,7 +110,7 @@ def test_s1_what_is_guarded_from_commands_takes_a_yes_of_an_agent_too(doing: str
     confinement = Confinement(
         mode="workspace_write",
         writable_roots=("/home/ana",),
-        masked=("/home/ana/.config/tertulia/",),
+        masked=("/home/ana/.config/tertulia",),
         protected_paths=("/home/ana/.bashrc",),
     )
     assert kind_of(question(doing, path), confinement, "/home/ana") == kind

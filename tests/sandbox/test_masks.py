@@ -77,21 +77,24 @@ def test_what_is_not_masked_by_itself_cannot_be_unmasked(name: str, said: str) -
 
 
 def test_what_is_missing_is_handed_on_only_where_it_must_not_come_into_being(tmp_path: Path) -> None:
-    """S1: missing directories say that they are some."""
+    """S1: and which of them would be files is told too."""
     (tmp_path / ".mozilla").mkdir()
     (tmp_path / ".config" / "i3").mkdir(parents=True)
     guarded = of(str(tmp_path))
     masked, protected = set(guarded.masked_paths()), set(guarded.protected_paths([str(tmp_path)]))
-    assert {f"{tmp_path}/.mozilla", f"{tmp_path}/.ssh/", f"{tmp_path}/.netrc", "/data/tertulia/"} <= masked
-    assert not {f"{tmp_path}/.librewolf", f"{tmp_path}/.librewolf/"} & masked
-    assert {f"{tmp_path}/.config/i3", f"{tmp_path}/.bashrc", f"{tmp_path}/.vim/"} <= protected
-    assert not {f"{tmp_path}/.config/sway", f"{tmp_path}/.config/sway/"} & protected
+    assert {f"{tmp_path}/.mozilla", f"{tmp_path}/.ssh", f"{tmp_path}/.netrc", "/data/tertulia"} <= masked
+    assert f"{tmp_path}/.librewolf" not in masked
+    assert {f"{tmp_path}/.config/i3", f"{tmp_path}/.bashrc", f"{tmp_path}/.vim"} <= protected
+    assert f"{tmp_path}/.config/sway" not in protected
+    files = set(guarded.missing_files())
+    assert {f"{tmp_path}/.netrc", f"{tmp_path}/.bashrc"} <= files
+    assert not {f"{tmp_path}/.ssh", f"{tmp_path}/.vim", "/data/tertulia"} & files
 
 
 def test_a_root_inside_a_protected_folder_was_chosen_by_the_user() -> None:
     guarded = of()
-    assert "/home/ana/.config/nvim/" not in guarded.protected_paths(["/home/ana/.config/nvim/lua"])
-    assert "/home/ana/.config/nvim/" in guarded.protected_paths(["/home/ana"])
+    assert "/home/ana/.config/nvim" not in guarded.protected_paths(["/home/ana/.config/nvim/lua"])
+    assert "/home/ana/.config/nvim" in guarded.protected_paths(["/home/ana"])
     assert guarded.protection_over("/home/ana/.config/nvim/init.lua", ["/home/ana/.config/nvim"]) is None
     assert guarded.protection_over("/home/ana/.config/nvim/init.lua", ["/home/ana"]) is not None
 

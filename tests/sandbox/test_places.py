@@ -121,7 +121,7 @@ def test_what_comes_and_goes_refuses_the_command(place: Place, monkeypatch: pyte
     collected = Places({str(place.root): root}, stubs)
     try:
         (place.root / "file").touch()
-        monkeypatch.setattr(places, "hold", lambda *arguments: None)
+        monkeypatch.setattr(places, "hold", lambda *arguments, **options: None)
         monkeypatch.setattr(os.path, "lexists", lambda path: True)
         with pytest.raises(SandboxError, match="changed while the command was started"):
             collected.protect(f"{place.root}/missing")

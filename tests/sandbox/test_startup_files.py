@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from tertulia.sandbox import startup_files
+from tertulia.sandbox.confine import confine
+from tertulia.sandbox.masks import guarded_paths
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.startup_files import BELOW_HOME, STARTUP_NAMES
+from tertulia.session.settings import Settings
 from tests.sandbox.confined import DEADLINE_S, Place
 
 
@@ -57,3 +60,18 @@ async def test_s1_what_exists_anywhere_in_a_root_can_be_read_and_not_changed(pla
         assert (place.root / name).read_text() == "mine\n"
     assert (place.root / ".npmrc").read_text() == "registry\nmore\n"
     assert (place.root / "new" / ".zshrc").read_text() == "own\nown\n"
+
+
+async def test_s1_a_home_without_settings_does_not_stop_programs(place: Place, sandbox: Sandbox) -> None:
+    """S1: where a file must not be made an empty one stands, and no directory that git would stumble over."""
+    guarded = guarded_paths([str(place.root)], [])
+    confinement = confine(Settings().rights(), str(place.root), guarded=guarded)
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(place.root)}
+    script = (
+        "mkdir work && git init -q work && git -C work status && bash -ic 'echo shell' && echo x > top && cat .netrc"
+    )
+    command = place.command("sh", "-c", script, confinement=confinement, environment=environment)
+    ran = await sandbox.run(command, timeout_s=DEADLINE_S)
+    assert ran.exit_code == 0, ran.output.text()
+    assert "directory" not in ran.output.text().replace("working directory", "")
+    assert sorted(path.name for path in place.root.iterdir()) == ["top", "work"]

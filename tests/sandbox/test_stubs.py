@@ -12,7 +12,7 @@ import pytest
 
 from tertulia.errors import SandboxError
 from tertulia.sandbox import stubs
-from tertulia.sandbox.stubs import hold, is_stub, sweep
+from tertulia.sandbox.stubs import hold, is_stub, sweep, sweep_paths
 from tests.sandbox.confined import ROOT
 
 
@@ -159,3 +159,70 @@ def test_a_full_disk_refuses_the_command(parent: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "mkdir", full)
     with pytest.raises(SandboxError, match="No space left"):
         hold(parent, ".idea")
+
+
+# ---- files
+
+
+def test_s1_a_missing_file_is_an_empty_file_while_it_is_held(tmp_path: Path, parent: int) -> None:
+    """S1: programs that look for their settings there find none; the last of several removes it."""
+    first, second = hold(parent, ".gitconfig", is_file=True), hold(parent, ".gitconfig", is_file=True)
+    assert first is not None
+    assert second is not None
+    assert (tmp_path / ".gitconfig").read_bytes() == b""
+    assert is_stub(tmp_path / ".gitconfig")
+    first.release()
+    assert (tmp_path / ".gitconfig").exists()
+    second.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("held_as_file", [True, False])
+def test_s1_either_kind_of_stub_is_taken_over(tmp_path: Path, parent: int, held_as_file: bool) -> None:
+    """S1: two commands may know a path by different lists."""
+    first = hold(parent, ".npmrc", is_file=held_as_file)
+    second = hold(parent, ".npmrc", is_file=not held_as_file)
+    assert first is not None
+    assert second is not None
+    first.release()
+    second.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", ["replaced", "written"])
+def test_s1_what_the_user_puts_there_meanwhile_is_kept(tmp_path: Path, parent: int, how: str) -> None:
+    """S1: a stub is removed, a person's file never."""
+    stub = hold(parent, ".bashrc", is_file=True)
+    assert stub is not None
+    if how == "replaced":
+        (tmp_path / "new").write_text("mine")
+        (tmp_path / "new").replace(tmp_path / ".bashrc")
+    else:
+        (tmp_path / ".bashrc").chmod(0o600)
+        (tmp_path / ".bashrc").write_text("mine")
+        (tmp_path / ".bashrc").chmod(0o1444)
+    stub.release()
+    assert (tmp_path / ".bashrc").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == [".bashrc"]
+
+
+def test_s1_a_users_own_file_is_nothing_to_hold(tmp_path: Path, parent: int) -> None:
+    (tmp_path / ".bashrc").touch()
+    os.mkfifo(tmp_path / "pipe")
+    assert hold(parent, ".bashrc", is_file=True) is None
+    assert hold(parent, "pipe", is_file=True) is None
+
+
+def test_s1_what_a_killed_process_left_on_the_way_to_a_path_is_removed(tmp_path: Path) -> None:
+    """S1: files and directories, at any depth; what is no stub stays."""
+    (tmp_path / ".config").mkdir()
+    (tmp_path / ".config" / "nvim").mkdir(mode=0o1555)
+    (tmp_path / ".local").mkdir(mode=0o1555)
+    (tmp_path / ".bashrc").touch()
+    (tmp_path / ".zshrc").touch()
+    (tmp_path / ".zshrc").chmod(0o1444)
+    names = (".config/nvim", ".local/share/tertulia", ".bashrc", ".zshrc", ".config/git")
+    swept = sweep_paths(str(tmp_path), [str(tmp_path / name) for name in names])
+    assert sorted(os.path.relpath(path, tmp_path) for path in swept) == [".config/nvim", ".local", ".zshrc"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".bashrc", ".config"]
+    assert sweep_paths("/elsewhere", [str(tmp_path / ".bashrc")]) == []

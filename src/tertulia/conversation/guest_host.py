@@ -189,7 +189,7 @@ def _within(paths: tuple[str, ...], confinement: Confinement, cwd: str) -> bool:
 
 def _meets(paths: tuple[str, ...], guarded: tuple[str, ...], cwd: str) -> bool:
     """Whether one of the paths lies in one of these places, or has one inside; by their names, or where links lead."""
-    places = {place for path in guarded for place in (path.rstrip("/"), os.path.realpath(path))}
+    places = {place for path in guarded for place in (path, os.path.realpath(path))}
     named = [os.path.normpath(os.path.join(cwd, path)) for path in paths if "\0" not in path]
     spelled = {each for path in named for each in (path, os.path.realpath(path))}
     return any(is_in(path, place) or is_in(place, path) for path in spelled for place in places)

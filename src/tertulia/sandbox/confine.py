@@ -24,5 +24,6 @@ def confine(
         network=rights.network,
         masked=guarded.masked_paths(),
         protected_paths=guarded.protected_paths(roots),
+        missing_files=guarded.missing_files(),
         limits=limits,
     )

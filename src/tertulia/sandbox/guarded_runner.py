@@ -49,5 +49,6 @@ class GuardedRunner:
             confinement,
             masked=(*confinement.masked, *self._guarded.masked_paths()),
             protected_paths=(*confinement.protected_paths, *protected),
+            missing_files=(*confinement.missing_files, *self._guarded.missing_files()),
         )
         return replace(command, confinement=confinement)

@@ -64,8 +64,14 @@ class GuardedPaths(msgspec.Struct, frozen=True):
     protected: tuple[ProtectedPath, ...] = ()
 
     def masked_paths(self) -> tuple[str, ...]:
-        """Those that are there, and those that must not come into being. A missing directory ends in a slash."""
+        """Those that are there, and those that must not come into being."""
         return tuple(_for_mounts(self.masks))
+
+    def missing_files(self) -> tuple[str, ...]:
+        """What would be a file, of masks and of protected paths; others would be directories."""
+        return tuple(
+            each.path for each in (*self.masks, *self.protected) if each.also_missing and not each.is_directory
+        )
 
     def protected_paths(self, roots: Iterable[str]) -> tuple[str, ...]:
         """The same. A root inside one was named by the user, who means to have it written."""
@@ -156,10 +162,8 @@ def _without(name: str, usual: list[Mask], ours: Iterable[Mask], home: str) -> l
 
 def _for_mounts(places: Iterable[Mask | ProtectedPath]) -> Iterator[str]:
     for place in places:
-        if os.path.lexists(place.path):
+        if place.also_missing or os.path.lexists(place.path):
             yield place.path
-        elif place.also_missing:
-            yield place.path + "/" * place.is_directory
 
 
 def _lies_in(path: str, real: str, place: str) -> bool:

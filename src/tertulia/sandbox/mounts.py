@@ -135,7 +135,7 @@ class Mounts:
         if not self._began:
             self._began = True
             self._nested.began(self._roots)
-        places = Places(self._roots, self._stubs)
+        places = Places(self._roots, self._stubs, frozenset(confinement.missing_files))
         try:
             for path in self._protected(confinement, [found.path for found in nested]):
                 places.protect(path)

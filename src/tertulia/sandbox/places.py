@@ -2,14 +2,14 @@
 
 The way to each is gone step by step, by descriptors. What lies on it inside a writable root becomes a mount point: a
 directory can then be neither renamed nor replaced, a symbolic link neither, and where something is missing an empty
-directory stands while a command runs.
+directory or file stands while a command runs.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from tertulia.errors import SandboxError
 from tertulia.sandbox.mount_entries import Entry, Kind
@@ -23,11 +23,15 @@ _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class Places:
     """Entries for the mount helper, collected for one command. Each directory is opened once."""
 
-    def __init__(self, roots: Mapping[str, int], stubs: dict[str, Stub]) -> None:
-        """`roots`: what can be written, each with its descriptor. `stubs`: those that the command holds already."""
+    def __init__(self, roots: Mapping[str, int], stubs: dict[str, Stub], files: Container[str] = ()) -> None:
+        """`roots`: what can be written, each with its descriptor. `stubs`: those that the command holds already.
+
+        `files`: paths that would be files where they are missing; anything else would be a directory.
+        """
         self.entries: list[Entry] = []
         self._roots = roots
         self._stubs = stubs
+        self._files = files
         self._open: dict[str, int] = {}
 
     def close(self) -> None:
@@ -53,7 +57,7 @@ class Places:
                 at = os.path.dirname(at).rstrip("/") if name == ".." else at
                 continue
             here = f"{at}/{name}"
-            status = self._status(at, name)
+            status = self._status(at, name, is_file=not left and path in self._files)
             if status is None:
                 return
             if stat.S_ISLNK(status.st_mode):
@@ -81,7 +85,7 @@ class Places:
         except OSError:
             raise _changed(here) from None
 
-    def _status(self, at: str, name: str) -> os.stat_result | None:
+    def _status(self, at: str, name: str, *, is_file: bool) -> os.stat_result | None:
         """What stands there; None where the way ends, because nothing does."""
         here = f"{at}/{name}"
         for _ in range(_ATTEMPTS):
@@ -91,7 +95,7 @@ class Places:
                 status = None
             if not self._is_writable(here) or not (status is None or marks_stub(status)):
                 return status
-            stub = self._stub(here, at, name, status)
+            stub = self._stub(here, at, name, status, is_file=is_file)
             if stub is not None:
                 self._add(here, "read_only", os.fstat(stub.fd))
                 return None
@@ -100,13 +104,13 @@ class Places:
                 return None
         raise _changed(here)
 
-    def _stub(self, here: str, at: str, name: str, status: os.stat_result | None) -> Stub | None:
+    def _stub(self, here: str, at: str, name: str, status: os.stat_result | None, *, is_file: bool) -> Stub | None:
         known = self._stubs.get(here)
         if known is not None:
             if status is not None and os.path.samestat(status, os.fstat(known.fd)):
                 return known
             self._stubs.pop(here).release()
-        stub = hold(self._folder(at), name)
+        stub = hold(self._folder(at), name, is_file=is_file)
         if stub is not None:
             self._stubs[here] = stub
         return stub

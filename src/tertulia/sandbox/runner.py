@@ -61,7 +61,9 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """Files and directories that read as empty, whether inside a root or outside; see `masks.default_masks`."""
     protected: tuple[str, ...] = PROTECTED_NAMES
     protected_paths: tuple[str, ...] = ()
-    """Absolute: read-only inside a writable root, also where they do not exist yet (a directory then ends in `/`)."""
+    """Absolute: read-only inside a writable root, also where they do not exist yet."""
+    missing_files: tuple[str, ...] = ()
+    """Those of both that would be files: while a command runs, an empty file stands where one is missing."""
     limits: CommandLimits = CommandLimits()
 
 

@@ -16,7 +16,7 @@ from tertulia.protocol.events import EventData, Warning
 from tertulia.protocol.ids import ConversationId
 from tertulia.sandbox.runner import PROTECTED_NAMES, Runner
 from tertulia.sandbox.sandbox import Sandbox
-from tertulia.sandbox.stubs import sweep
+from tertulia.sandbox.stubs import sweep, sweep_paths
 from tertulia.session.attendance import Attendance
 from tertulia.session.elicitations import Elicitations
 from tertulia.session.environment import Environment
@@ -67,15 +67,16 @@ def open_workshop(settings: Settings, environment: Environment, clock: Clock, bu
     )
     sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock, on_lesser=_warner(bus))
     policy = shell_environment_from_wire(settings.shell_environment)
-    root = workspace_of(settings)
+    root, guarded = workspace_of(settings), guarded_of(settings, environment)
     for writable in (root, *(settings.writable_roots or ())):
         # What a process that was killed could not take away itself.
         sweep(writable, PROTECTED_NAMES)
+        sweep_paths(writable, (*guarded.masked_paths(), *guarded.protected_paths([writable])))
     place = Workplace(
         runner=sandbox,
         desk=desk,
         root=root,
-        guarded=guarded_of(settings, environment),
+        guarded=guarded,
         environment=policy.build(environment.variables),
         environment_policy=described_environment(policy),
         timeout_s=settings.tool_timeout_s,
