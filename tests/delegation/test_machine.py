@@ -23,6 +23,7 @@ from tertulia.policy.narrowing import leq
 from tertulia.protocol.events import Event
 from tertulia.protocol.items import ToolCall, ToolOutput
 from tertulia.testing import ScriptedModel, ScriptedReply, call, check_invariants, fail, say
+from tests.thorough import times
 
 PLAIN = ("say", "silent", "fail", "cut", "slow", "look", "list", "odd")
 HANDING = ("create", "create two", "create and look", "send", "send two", "fork", "destroy", "leave")
@@ -287,6 +288,6 @@ def machine(examples: int) -> Any:
     return case
 
 
-TestAnyTree = pytest.mark.timeout(120)(machine(500))
+TestAnyTree = pytest.mark.timeout(120)(machine(times(500, 100)))
 
 TestTenThousandTrees = pytest.mark.torture(pytest.mark.timeout(1800)(machine(10_000)))

@@ -29,10 +29,10 @@ from tests.rollout.faults import needs_strace
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("kills"), needs_strace]
 
 FAULTS = (
-    ("pwrite64", "ENOSPC", "", 1),
-    ("pwrite64", "EIO", "", 4),
-    ("pwrite64", "ENOSPC", "+", 5),
-    ("fdatasync", "EIO", "", 1),
+    ("pwrite64", "ENOSPC", "", 4),
+    ("pwrite64", "EIO", "", 9),
+    ("pwrite64", "ENOSPC", "+", 9),
+    ("fdatasync", "EIO", "", 3),
     ("ftruncate", "EIO", "", 1),
     ("openat", "EMFILE", "", 4),
 )

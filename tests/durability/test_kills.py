@@ -19,6 +19,7 @@ import pytest
 from tests.durability.children import Children
 from tests.durability.families import Point, judged, on_all, points_of
 from tests.rollout.faults import needs_strace
+from tests.thorough import sample
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("kills")]
 
@@ -67,11 +68,11 @@ def kill_at(families: SimpleQueue[Children], room: Path, part: str, points: Sequ
 
 
 @needs_strace
-def test_killed_at_every_storage_call_of_a_turn_nothing_acknowledged_is_lost(
+def test_killed_at_any_storage_call_of_a_turn_nothing_acknowledged_is_lost(
     families: SimpleQueue[Children], room: Path
 ) -> None:
-    """F1, F10, F13, target 3: tools with effects and a delegation, at every call."""
-    kill_at(families, room, "turn", points_of(families, room, "turn"))
+    """F1, F10, F13, target 3: tools with effects and a delegation, at every call in `make torture`."""
+    kill_at(families, room, "turn", sample(points_of(families, room, "turn"), 30))
 
 
 @needs_strace

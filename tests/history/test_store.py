@@ -15,6 +15,7 @@ from tertulia.history.store import Cut, HistoryLimits, HistoryStore
 from tertulia.protocol.ids import CallId, ItemId, new_item_id
 from tertulia.protocol.items import Item, Reasoning, Summary, ToolCall, UserMessage, text_parts
 from tests.history.saying import UNLIMITED, CountingEncoder, call, model, output, rounds, seed, store_of, thought, user
+from tests.thorough import times
 
 
 def state(store: HistoryStore) -> tuple[object, ...]:
@@ -432,12 +433,12 @@ def test_forking_where_nothing_is_says_so() -> None:
 # ---- memory
 
 
-def test_a_hundred_thousand_items_under_limits_stay_within_them() -> None:
-    """S002-28"""
+def test_any_number_of_items_under_limits_stays_within_them() -> None:
+    """S002-28: a hundred thousand in `make torture`."""
     encoder = CountingEncoder()
     store = store_of(seeds=[seed()], limits=HistoryLimits(max_items=500, max_tokens=20_000))
     blocks: list[int] = []
-    for number in range(25_000):
+    for number in range(times(25_000, 8_000)):
         name = f"c{number}"
         store.append([user(f"request {number}")])
         store.append([call(name), output(name, "x" * 200), model("y" * 50)])
@@ -448,7 +449,7 @@ def test_a_hundred_thousand_items_under_limits_stay_within_them() -> None:
             blocks.append(sys.getallocatedblocks())
     assert store.item_count <= 500
     assert sum(map(len, chunks)) < 200_000
-    assert len(blocks) > 100
+    assert len(blocks) > 30
     assert max(blocks[10:]) < blocks[10] + 5_000
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from tertulia.server.openapi import document
 from tests.server.served import TOKEN, Place, served, status
+from tests.thorough import times
 
 TOOLS = ("conversation_open", "conversation_list", "conversation_history", "conversation_close", "conversation_tools")
 ARGUMENTS = {
@@ -68,7 +69,7 @@ async def schemathesis(
             f"--exclude-checks={','.join((*WITHOUT, *without))}",
             "--request-timeout=10",
             "--seed=1",
-            "--max-examples=30",
+            f"--max-examples={times(30, 8)}",
             *options,
         ),
         cwd=room,

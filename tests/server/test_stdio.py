@@ -24,6 +24,7 @@ from tertulia.server.stdio import serve
 from tertulia.session.settings import Settings
 from tests.guards import SessionWatch
 from tests.server.client import DEADLINE_S, Message, is_event, model, ticks
+from tests.thorough import sample
 
 Done = tuple[int, bytes, bytes]
 """Exit code, standard output, standard error."""
@@ -340,7 +341,7 @@ async def served(data: bytes, take: int | None = None) -> bytes:
 @pytest.mark.slow
 async def test_input_that_ends_at_any_byte_ends_the_server_and_leaves_nothing(watch: SessionWatch) -> None:
     """D12."""
-    for offset in range(0, len(TALK) + 1, 3):
+    for offset in sample(range(len(TALK) + 1), 40):
         said = [json.loads(text) for text in (await served(TALK[:offset])).splitlines()]
         answers = [m for m in said if not is_event(m)]
         whole = TALK[:offset].count(b"\n")
@@ -352,7 +353,7 @@ async def test_input_that_ends_at_any_byte_ends_the_server_and_leaves_nothing(wa
 async def test_a_client_that_leaves_at_any_byte_of_the_output_ends_the_server(watch: SessionWatch) -> None:
     """D12."""
     length = len(await served(TALK))
-    offsets = range(0, length, 41)
+    offsets = sample(range(0, length, 41), 25)
     # How much there is to take depends on how far the last message came before the input ended.
     taken = [len(await served(TALK, offset)) for offset in offsets]
     assert all(took <= offset for took, offset in zip(taken, offsets, strict=True))
