@@ -358,13 +358,14 @@ async def test_what_it_is_told_is_a_file_that_only_it_can_see(tmp_path: Path) ->
     told = "a secret\n" + "x" * 200_000
     definition = fake("reads", system=("{file}",))
     async with crew(tmp_path) as made:
+        await made.ending(definition, additions=(told,))
         open_before = len(os.listdir("/proc/self/fd"))
         ending = await made.ending(definition, additions=(told, "\ud800"))
         answer = json.loads(ending.text)
         assert answer["read"] == f"{told}\n\n?"
         assert "secret" not in answer["line"]
         assert not Path(answer["path"]).exists()
-        assert len(os.listdir("/proc/self/fd")) <= open_before + 1
+        assert len(os.listdir("/proc/self/fd")) == open_before
 
 
 async def test_no_room_for_a_home_is_a_failure_and_nothing_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -343,9 +343,9 @@ async def test_what_was_said_is_in_no_log(
 
 async def test_without_the_sdk_it_is_said_what_to_install(reach: Reach, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
-        raise ImportError("No module named 'mcp'")
+        raise ModuleNotFoundError("No module named 'mcp'", name="mcp")
 
-    monkeypatch.setattr(connection, "import_module", missing)
+    monkeypatch.setattr("tertulia.package_loading.import_module", missing)
     with pytest.raises(McpError, match=r"pip install 'tertulia\[mcp\]'"):
         await reach(by_stdio(bare()))
 

@@ -288,7 +288,7 @@ async def test_a_page_in_place_of_json_is_no_server(reach: Reach) -> None:
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ("deep", "it has nested deeper than 200 levels"),
+        ("deep", "it has nested deeper than 500 levels"),
         ("parts", "it has more than 200,000 parts"),
         ("list", "it is not what JSON-RPC calls an answer"),
         ("bytes", "it is not UTF-8"),

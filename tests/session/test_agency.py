@@ -72,7 +72,7 @@ async def test_without_agent_nothing_is_injected_and_a_history_is_the_same_to_th
     """DESIGN, Agent instance; issue 9, item 2: whether or not the session has providers, and agents."""
     histories: list[Any] = []
     for providers in ([], [Porter(text="psst", tools=[bell()], servers=[clock_server("echo")])]):
-        async with stage("hi", providers=providers, cwd="/") as acting:
+        async with stage("hi", providers=providers, cwd="/usr") as acting:
             if providers:
                 await acting.session.open(agent=EMPLOYEE)
             plain = await acting.session.open(user_instructions="Be kind.", agent=None)
@@ -90,7 +90,7 @@ async def test_without_agent_nothing_is_injected_and_a_history_is_the_same_to_th
 async def test_texts_of_the_application_come_after_ours() -> None:
     """S001-36: whoever starts the session only lists providers; it holds no text of theirs."""
     porters = [Porter("first", text="one"), Porter("second", text="two"), Porter("core-identity", text="mine")]
-    async with stage(providers=porters, cwd="/") as acting:
+    async with stage(providers=porters, cwd="/usr") as acting:
         agent = await acting.session.open(agent={"name": "eva"})
         assert providers_of((await agent.context()).additions) == ["core-identity", "workspace", "first", "second"]
         assert "mine" in told(acting, agent)[0]
@@ -304,7 +304,7 @@ async def test_camel_case_describes_an_agent_too() -> None:
 
 async def test_both_events_tell_whose_context_is_made() -> None:
     """S001-24, S001-25, S001-26."""
-    async with stage(providers=[Porter(text="hi", servers=[clock_server("echo")])], cwd="/") as acting:
+    async with stage(providers=[Porter(text="hi", servers=[clock_server("echo")])], cwd="/usr") as acting:
         await acting.session.open(agent=EMPLOYEE)
         told = {event.type: event.data for event in acting.events.drain() if event.type.startswith("session:")}
         preparing, ready = told["session:preparing"], told["session:context-ready"]
@@ -378,7 +378,7 @@ async def test_a_package_whose_provider_cannot_be_loaded_is_named_once(monkeypat
 
     found = [("the entry point lobby", lambda: Porter("lobby", text="Welcome.")), ("the entry point bad", broken)]
     monkeypatch.setattr("tertulia.session.members.installed_providers", lambda: found)
-    async with stage(cwd="/") as acting:
+    async with stage(cwd="/usr") as acting:
         assert "lobby" not in acting.parts.agency._injector.list_providers()
         for name in ("ada", "eva"):
             agent = await acting.session.open(agent={"name": name})

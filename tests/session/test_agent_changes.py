@@ -26,7 +26,7 @@ def updates(acting: Stage, agent: Any) -> list[str]:
 async def test_what_a_provider_says_anew_is_told_once_before_the_next_task() -> None:
     """Issue 9, item 1: dynamic refresh. The history is added to, never rewritten."""
     porter = Porter(text="## Weather\n\nIt rains.\n\n## Lunch\n\nSoup.")
-    async with stage("one", "two", "three", providers=[porter], cwd="/") as acting:
+    async with stage("one", "two", "three", providers=[porter], cwd="/usr") as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
         before = told(acting, agent)
         await agent.message("go")
@@ -43,7 +43,7 @@ async def test_what_a_provider_says_anew_is_told_once_before_the_next_task() -> 
 
 async def test_what_is_said_no_longer_is_taken_back_and_can_be_said_again() -> None:
     porter = Porter(text="It rains.")
-    async with stage("one", "two", "three", providers=[porter], cwd="/") as acting:
+    async with stage("one", "two", "three", providers=[porter], cwd="/usr") as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
         porter.text = None
         await agent.message("go")
@@ -77,7 +77,7 @@ async def test_inside_a_task_nothing_changes() -> None:
         porter.text, porter.tools = "two", [bell()]
         return call("update_plan", {"plan": []})
 
-    async with stage(change, "done", "again", providers=[porter], cwd="/") as acting:
+    async with stage(change, "done", "again", providers=[porter], cwd="/usr") as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
         await agent.message("go")
         first, second = acting.model.requests
@@ -122,7 +122,7 @@ async def test_a_provider_that_fails_later_takes_nothing_back() -> None:
     def fail() -> None:
         raise OSError("no weather")
 
-    async with stage("one", "two", providers=[porter], cwd="/") as acting:
+    async with stage("one", "two", providers=[porter], cwd="/usr") as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
         porter.before = fail
         assert (await agent.message("go")).status == "completed"
@@ -154,7 +154,7 @@ async def test_one_that_closes_while_its_providers_are_asked_ends_well() -> None
 
 async def test_what_was_cut_is_said_when_it_is_opened() -> None:
     """Issue 9, bad input: 10 MB of context; and in the warnings of the answer."""
-    async with stage("hi", providers=[Porter("talker", text="word " * 2_000_000, priority=1)], cwd="/") as acting:
+    async with stage("hi", providers=[Porter("talker", text="word " * 2_000_000, priority=1)], cwd="/usr") as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
         (warning,) = agent.warnings
         assert warning.startswith("the context of 'talker' was cut from 2,500,000 to ")
@@ -165,7 +165,7 @@ async def test_what_was_cut_is_said_when_it_is_opened() -> None:
 
 
 async def test_what_was_cut_is_said_over_the_wire_too() -> None:
-    async with stage(providers=[Porter("talker", text="word " * 100_000)], cwd="/") as acting:
+    async with stage(providers=[Porter("talker", text="word " * 100_000)], cwd="/usr") as acting:
         host = Host(acting.session._settings)
         done = await operate(host, acting.session, "conversation/open", {"agent": EMPLOYEE})
         answer = getattr(done, "answer", done)
@@ -190,7 +190,7 @@ async def test_a_provider_that_fails_is_left_out_and_named(how: str) -> None:
         porter.tools, porter.text = ["no tool"], "fine"
     if how == "scope":
         porter.tools = [{"name": "x", "scope": "galaxy", "description": "", "rpc_method": "x"}]
-    async with stage("hi", providers=[porter, Porter("good", text="still here")], cwd="/") as acting:
+    async with stage("hi", providers=[porter, Porter("good", text="still here")], cwd="/usr") as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
         assert len(agent.warnings) == 1
         assert "'bad'" in agent.warnings[0]
@@ -203,7 +203,7 @@ async def test_a_provider_that_hangs_is_not_waited_for(monkeypatch: pytest.Monke
     """S001-27: within its bound, here shortened; those after it are asked all the same."""
     never = asyncio.Event()
     porter = Porter("slow", text="x", before=never.wait)
-    async with stage("hi", providers=[porter, Porter("good", text="still here")], cwd="/") as acting:
+    async with stage("hi", providers=[porter, Porter("good", text="still here")], cwd="/usr") as acting:
         monkeypatch.setattr(acting.parts.agency._injector, "_timeout_s", 0.05)
         async with asyncio.timeout(5):
             agent = await acting.session.open(agent=EMPLOYEE)
@@ -235,7 +235,7 @@ async def test_what_changes_while_it_waits_for_another_is_told_after_the_answer(
         return "answered"
 
     replies = [call("conv_create", {"user_instruction": "hello"}), change, "done", "and then"]
-    async with stage(*replies, providers=[porter], cwd="/") as acting:
+    async with stage(*replies, providers=[porter], cwd="/usr") as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
         assert (await agent.message("go")).text == "done"
         assert (await agent.message("go")).text == "and then"

@@ -49,7 +49,7 @@ def canvas(session: Session, conversation: str) -> Canvas | None:
 async def test_an_agent_comes_back_with_its_tools_its_canvas_and_what_it_was_told_once(lives: Lives, end: str) -> None:
     """Issue 9, items 2 and 7: a new token, the same additions, the same page; nothing is said twice."""
     porter = Porter(text="It rains.", tools=[bell()])
-    async with lives.start(DRAW, "drawn", providers=[porter], cwd="/") as session:
+    async with lives.start(DRAW, "drawn", providers=[porter], cwd="/usr") as session:
         agent = await session.open(agent=EMPLOYEE)
         plain = await session.open()
         await agent.message("go")
@@ -59,7 +59,7 @@ async def test_an_agent_comes_back_with_its_tools_its_canvas_and_what_it_was_tol
             await session.close()
         else:
             lives.die()
-        async with lives.resumed(session.id, "again", call("ring", {}), "rung", providers=[porter], cwd="/") as second:
+        async with lives.resumed(session.id, "again", call("ring", {}), "rung", providers=[porter], cwd="/usr") as second:
             back = second.conversation(agent.id)
             agency = second.parts.agency
             assert told(second, agent.id) == before
@@ -77,12 +77,12 @@ async def test_an_agent_comes_back_with_its_tools_its_canvas_and_what_it_was_tol
 
 
 async def test_what_providers_say_differently_in_the_next_life_is_told_then(lives: Lives) -> None:
-    async with lives.start("hi", providers=[Porter(text="It rains.")], cwd="/") as session:
+    async with lives.start("hi", providers=[Porter(text="It rains.")], cwd="/usr") as session:
         agent = await session.open(agent=EMPLOYEE)
-    async with lives.resumed(session.id, "hi", providers=[Porter(text="It snows.")], cwd="/") as second:
+    async with lives.resumed(session.id, "hi", providers=[Porter(text="It snows.")], cwd="/usr") as second:
         *_, news = told(second, agent.id)
         assert news == "<context_update>\n\nIt snows.\n\n</context_update>"
-    async with lives.resumed(session.id, "hi", providers=[Porter(text="It snows.")], cwd="/") as third:
+    async with lives.resumed(session.id, "hi", providers=[Porter(text="It snows.")], cwd="/usr") as third:
         assert [text for text in told(third, agent.id) if "snows" in text] == [news]
 
 
@@ -133,7 +133,7 @@ async def session_of_secrets(lives: Lives, policy: Any, **settings: Any) -> tupl
     """Everything that is said about an agent and by it is a secret."""
     page = call("canvas_update", {"html": "<p>kaleidoscope</p>", "title": "headline"})
     porter = Porter(text="petrichor")
-    async with lives.start(page, "done", providers=[porter], cwd="/", **settings) as session:
+    async with lives.start(page, "done", providers=[porter], cwd="/usr", **settings) as session:
         agent = await session.open(
             agent={"name": "zebulon", "backend_type": "wizardry", "archetype": "service"}, **policy
         )

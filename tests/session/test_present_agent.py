@@ -36,7 +36,7 @@ def test_where_somebody_did_not_answer_nobody_has_taken_anything_back() -> None:
 async def test_of_several_updates_the_last_is_enough() -> None:
     """Trimming may leave the first message and the last update: together they say what holds."""
     porters = [Porter("weather", text="Rain."), Porter("lunch", text="Soup.")]
-    async with stage("1", "2", "3", providers=porters, cwd="/") as acting:
+    async with stage("1", "2", "3", providers=porters, cwd="/usr") as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
         talk = acting.parts.conversations.find(agent.id)
         porters[0].text = "Sun."
@@ -52,7 +52,7 @@ async def test_of_several_updates_the_last_is_enough() -> None:
 
 
 async def test_what_is_said_already_is_not_said_again() -> None:
-    async with stage(cwd="/") as acting:
+    async with stage(cwd="/usr") as acting:
         talk = acting.parts.conversations.root
         before = injected(talk)
         tell_news(talk, ["one"], ["one"])

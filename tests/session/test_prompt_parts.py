@@ -9,7 +9,7 @@ from tests.session.staging import stage
 
 async def test_parts_are_those_of_a_request_in_its_order() -> None:
     """Issue 9, item 8: what is shown is what is sent."""
-    async with stage("hi", providers=[Porter(text="It rains.", tools=[bell()])], cwd="/") as acting:
+    async with stage("hi", providers=[Porter(text="It rains.", tools=[bell()])], cwd="/usr") as acting:
         agent = await acting.session.open(agent=EMPLOYEE, base_instructions="Be brief.", user_instructions="In French.")
         parts = prompt_parts(acting.parts, acting.parts.conversations.find(agent.id))
         first, *rest = parts
@@ -31,7 +31,7 @@ async def test_parts_are_those_of_a_request_in_its_order() -> None:
 
 
 async def test_what_was_said_since_is_shown_too() -> None:
-    async with stage("hello", cwd="/") as acting:
+    async with stage("hello", cwd="/usr") as acting:
         await acting.root.message("hi")
         parts = prompt_parts(acting.parts, acting.parts.conversations.root)
         said = [part.text for part in parts if part.source == "history"]

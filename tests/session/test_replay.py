@@ -55,7 +55,7 @@ async def test_every_prompt_of_a_long_life_comes_out_as_it_was_sent() -> None:
         await session.root.message("delegate")
         fork = await session.root.fork(at=1)
         await fork.message("from here")
-        await session.root.set_context(base_instructions="In French.", user_instructions="Always.", cwd="/")
+        await session.root.set_context(base_instructions="In French.", user_instructions="Always.", cwd="/usr")
         await session.root.message("and now", output_schema={"type": "object"})
         await session.root.message("again")
         assert (await session.root.compact()).compacted

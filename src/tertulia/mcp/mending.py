@@ -17,8 +17,8 @@ MAX_BLOCKS = 4096
 """Pieces of one answer."""
 MAX_MENDED = 1 << 20
 """Of a longer text it would take too long."""
-MAX_DEPTH = 200
-"""Levels of one message; what is deeper the SDK could not write either."""
+MAX_DEPTH = 500
+"""Levels of one message: as deep as the SDK can write, so that one deep tool costs itself and not the whole list."""
 _LOST = rb"\ufffd"
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)")
