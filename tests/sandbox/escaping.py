@@ -110,7 +110,8 @@ class Scene:
         homes = {"beside": self.folder / "home", "inside": self.workspace / "home", "same": self.workspace}
         for folder in (self.workspace, self.outside, homes[layout]):
             folder.mkdir(exist_ok=True)
-        (self.outside / "file").write_text("untouched")
+        for name in ("file", "quiet"):
+            (self.outside / name).write_text("untouched")
         self.home = Home(homes[layout])
         self.room = self.workspace / "room" if takes_apart else self.workspace
         self.room.mkdir(exist_ok=True)
@@ -261,9 +262,9 @@ def _scheduling_controls(scene: Scene) -> dict[str, tuple[Command, str]]:
     """A program may be as modest as it likes, and pairs of sockets that reach only each other are made."""
     affinity = "import os; os.sched_setaffinity(0, os.sched_getaffinity(0)); print('set')"
     limit = "import os, resource as r; r.setrlimit(4, (0, 0)); print('set' if r.prlimit(os.getpid(), 4) else '')"
-    pairs = "import socket as s; [s.socketpair(type=kind) for kind in (s.SOCK_STREAM, s.SOCK_SEQPACKET)]; print('made')"
+    pairs = "import socket as s; one, other = s.socketpair(); one.send(b'made'); print(other.recv(4).decode())"
     found = {
-        "nice": (scene.command("nice", "-n", "19", "nice"), "19"),
+        "nice": (scene.command("nice", "-n", "19", "nice"), str(min(19, os.nice(0) + 19))),
         "affinity of oneself": (scene.command(sys.executable, "-c", affinity), "set"),
         "limits of oneself": (scene.command(sys.executable, "-c", limit), "set"),
         "stream pairs": (scene.command(sys.executable, "-c", pairs), "made"),

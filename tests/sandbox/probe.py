@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import json
 import mmap
 import os
@@ -51,6 +52,7 @@ KNOWN = {  # name: (x86_64, aarch64)
     "kexec_load": (246, 104),
     "init_module": (175, 105),
     "seccomp": (317, 277),
+    "setpriority": (141, 140),
     "ioprio_set": (251, 30),
     "ioprio_get": (252, 31),
     "mq_open": (240, 180),
@@ -295,13 +297,18 @@ ATTEMPTS["S6 scheduling attributes of the parent"] = lambda at: _attributes_of(a
 ATTEMPTS["S6 disk priority of the parent"] = lambda at: syscall(
     "ioprio_set", 1, at["parent"], syscall("ioprio_get", 1, at["parent"])
 )
+ATTEMPTS["S6 a lease that keeps writers out"] = lambda at: fcntl.fcntl(
+    os.open(f"{at['outside']}/quiet", os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK
+)
 ATTEMPTS["S6 shared memory of the host"] = lambda at: _function("shmat")(at["shared_memory"], None, 0)
 ATTEMPTS["S6 take away the host's shared memory"] = lambda at: _function("shmctl")(at["shared_memory"], 0, None)
 ATTEMPTS["S6 message queue of the host"] = lambda at: _function("msgsnd")(
     at["messages"], struct.pack("l", 1) + b"x", 1, 0o4000
 )
 ATTEMPTS["S6 semaphore of the host"] = lambda at: _function("semctl")(at["semaphores"], 0, 16, 7)
-ATTEMPTS["S6 POSIX message queue of the host"] = lambda at: syscall("mq_open", at["mqueue"].encode(), os.O_WRONLY)
+ATTEMPTS["S6 POSIX message queue of the host"] = lambda at: syscall(
+    "mq_open", at["mqueue"].encode(), os.O_WRONLY, 0, None
+)
 
 
 def _function(name: str) -> Callable[..., int]:
@@ -362,7 +369,7 @@ def _(at: Any) -> None:
 # ---- A12, A13: the kernel
 
 
-def _refused_by_policy(name: str, *arguments: object) -> None:
+def _refused_by_policy(name: str, *arguments: object, called: str | None = None) -> None:
     """Whether it was the filter: what is refused for other reasons would prove nothing."""
 
     def act(at: Any) -> bool:
@@ -372,7 +379,7 @@ def _refused_by_policy(name: str, *arguments: object) -> None:
             return error.errno not in (errno.EPERM, errno.ENOSYS)
         return True
 
-    ATTEMPTS[f"A12 {name}"] = act
+    ATTEMPTS[called or f"A12 {name}"] = act
 
 
 _refused_by_policy("mount", b"none", b"/", b"tmpfs", 0, None)
@@ -398,6 +405,13 @@ _refused_by_policy("process_mrelease", 0, 0)
 _refused_by_policy("kcmp", 1, 1, 0, 0, 0)
 _refused_by_policy("migrate_pages", 0, 0, None, None)
 _refused_by_policy("move_pages", 0, 0, None, None, None, 0)
+
+
+# S6: of a group and of a user that nobody is in. Of real ones, each would get the priority of the first.
+_refused_by_policy("setpriority", 1, 0x3FFFFFF0, 19, called="A12 nice of a group")
+_refused_by_policy("setpriority", 2, 0x3FFFFFF0, 19, called="A12 nice of a user")
+_refused_by_policy("ioprio_set", 2, 0x3FFFFFF0, 3 << 13, called="A12 disk priority of a group")
+_refused_by_policy("ioprio_set", 3, 0x3FFFFFF0, 3 << 13, called="A12 disk priority of a user")
 
 
 @attempt("A12 clone into a user namespace")

@@ -25,7 +25,7 @@ from tertulia.sandbox.syscalls import LAST_KNOWN, MACHINES, NUMBERS, Machine
 from tests.sandbox.bpf import verdict
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_ALG, AF_VSOCK = 1, 2, 10, 16, 17, 38, 40
-STREAM, DGRAM, RAW, SEQPACKET, CLOEXEC = 1, 2, 3, 5, 0o2000000
+STREAM, DGRAM, RAW, CLOEXEC = 1, 2, 3, 0o2000000
 O_CREAT, O_TMPFILE = 0o100, 0o20000000
 
 
@@ -103,13 +103,13 @@ def test_a9_a10_sockets_are_made_by_family(machine: Machine, internet: bool, rou
 
 
 @pytest.mark.parametrize("namespaces", [False, True])
-def test_s5_only_pairs_that_reach_each_other_and_nobody_else_are_made(machine: Machine, namespaces: bool) -> None:
+def test_s5_only_pairs_of_streams_are_made(machine: Machine, namespaces: bool) -> None:
     """S5: a datagram socket of a pair sends to any name, and a raw UNIX socket is one under another number."""
     program = filter_program(machine, internet=True, namespaces=namespaces)
     number = machine.number("socketpair")
     assert number is not None
     for kind in range(16):
-        expected = ALLOW if kind in (STREAM, SEQPACKET) else REFUSE
+        expected = ALLOW if kind == STREAM else REFUSE
         for flags in (0, CLOEXEC, CLOEXEC | 0o4000):
             assert verdict(program, machine.audit_arch, number, [AF_UNIX, kind | flags]) == expected
 
@@ -137,6 +137,36 @@ def test_s6_in_namespaces_of_its_own_only_their_first_process_is_not_a_commands(
         assert number is not None
         answers = [verdict(program, machine.audit_arch, number, [pid, 0, 8]) for pid in (0, 1, 2)]
         assert answers == [ALLOW, REFUSE, ALLOW]
+    for name, by_process in (("setpriority", 0), ("ioprio_set", 1)):
+        number = machine.number(name)
+        assert number is not None
+        answers = [verdict(program, machine.audit_arch, number, [by_process, pid, 9]) for pid in (0, 1, 2)]
+        assert answers == [ALLOW, REFUSE, ALLOW]
+        # Of the group and of the user the first process is one.
+        for which in {0, 1, 2, 3} - {by_process}:
+            assert verdict(program, machine.audit_arch, number, [which, 0, 9]) == REFUSE
+
+
+@pytest.mark.parametrize("namespaces", [False, True])
+def test_s6_a_command_keeps_nobody_from_writing_what_it_may_only_read(machine: Machine, namespaces: bool) -> None:
+    """S6: by a lease; locks, duplicates and flags are a program's own affair."""
+    program = filter_program(machine, internet=True, namespaces=namespaces)
+    number = machine.number("fcntl")
+    assert number is not None
+    for act, expected in (
+        (1024, REFUSE),
+        (1 << 32 | 1024, REFUSE),
+        (1025, ALLOW),
+        (6, ALLOW),
+        (1030, ALLOW),
+        (2, ALLOW),
+    ):
+        assert verdict(program, machine.audit_arch, number, [3, act, 0]) == expected
+
+
+def test_s8_no_memory_is_made_that_nobody_else_can_see(machine: Machine) -> None:
+    """S8: of secret memory no number tells how much of it there is."""
+    assert ask(machine, "memfd_secret") == UNKNOWN
 
 
 BY_KEY = (

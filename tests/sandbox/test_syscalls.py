@@ -12,6 +12,7 @@ from tertulia.sandbox.syscalls import LAST_KNOWN, MACHINES, NUMBERS
 
 HEADERS = {"x86_64": ("asm/unistd_64.h", []), "aarch64": ("asm-generic/unistd.h", ["-D__BITS_PER_LONG=64"])}
 WANTED = ["-D__ARCH_WANT_SYS_CLONE3", "-D__ARCH_WANT_NEW_STAT", "-D__ARCH_WANT_RENAMEAT"]
+WANTED += ["-D__ARCH_WANT_MEMFD_SECRET"]
 
 
 @pytest.mark.parametrize("name", sorted(MACHINES))
@@ -23,7 +24,10 @@ def test_every_number_is_that_of_the_header(name: str) -> None:
     read = subprocess.run(line, input=f"#include <{header}>", text=True, capture_output=True, timeout=30, check=False)
     if read.returncode != 0:
         pytest.skip(f"no header {header} here")
-    there = {found[1]: int(found[2]) for found in re.finditer(r"#define __NR_(\w+) (\d+)$", read.stdout, re.MULTILINE)}
+    there = {
+        found[1]: int(found[2])
+        for found in re.finditer(r"#define __NR(?:3264)?_(\w+) (\d+)$", read.stdout, re.MULTILINE)
+    }
     machine = MACHINES[name]
     ours = {call: number for call in NUMBERS if (number := machine.number(call)) is not None}
     # Those that are newer than the header cannot be looked up in it.

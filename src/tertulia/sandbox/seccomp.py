@@ -31,22 +31,23 @@ _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 _X32_BIT = 0x40000000
 
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
-_SOCK_STREAM, _SOCK_DGRAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 2, 5, 0xF
+_SOCK_STREAM, _SOCK_DGRAM, _SOCK_TYPE_MASK = 1, 2, 0xF
 _NEW_NAMESPACES = 0x7E020000
 _CREATES = 0o100 | 0o20000000
 _TAKES_ON_RIGHTS = 0o6000
 _TERMINAL_INJECTION = (0x5412, 0x541C)
 _FREES_BLOCKS = 0x02 | 0x08
+_SET_LEASE = 1024
 _LARGEST_SEGMENT = 64 << 10
 """Of System V shared memory: it outlives its process, so that no watcher of processes sees it. 4,096 are 256 MiB."""
 _FIRST_PROCESS = 1
 
 _WITH_ARGUMENTS = {
     *("clone", "socket", "socketpair", "ioctl", "chmod", "fchmod", "fchmodat", "fchmodat2", "open", "openat"),
-    *("creat", "mknod", "mknodat", "prlimit64", "fallocate"),
+    *("creat", "fcntl", "mknod", "mknodat", "prlimit64", "fallocate"),
 }
-_NOT_THERE = {"clone3", "openat2"}
-"""Their arguments lie in memory, where a filter cannot look."""
+_NOT_THERE = {"clone3", "openat2", "memfd_secret"}
+"""Their arguments lie in memory, where a filter cannot look; or what they make does, where no watcher can."""
 _BY_PROCESS = {
     *("sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler", "setpriority", "ioprio_set"),
 }
@@ -78,7 +79,7 @@ def filter_program(machine: Machine, *, internet: bool, routes: bool = False, na
 
     `internet` lets sockets of IPv4 and IPv6 be made: where the network is allowed, and where it is a namespace of the
     command's own, in which it reaches only itself. `routes` lets it ask which addresses there are. UNIX sockets by
-    name are never made: a mount does not stop a connection to one. Pairs are, of the kinds that reach nobody but each
+    name are never made: a mount does not stop a connection to one. Pairs of streams are, which reach nobody but each
     other: a datagram socket of a pair sends to any name. `namespaces` says that processes, System V IPC and message
     queues are the command's own; without them it may change only itself, and share memory only by inheritance.
     """
@@ -97,6 +98,8 @@ def filter_program(machine: Machine, *, internet: bool, routes: bool = False, na
     for name, block in _others_of_the_user(namespaces):
         code += _on(machine, name, block)
     code += _on(machine, "ioctl", _one_of(1, _TERMINAL_INJECTION, REFUSE, ALLOW))
+    # A lease on a file that is only read keeps everybody else from writing it, for most of a minute each time.
+    code += _on(machine, "fcntl", _one_of(1, [_SET_LEASE], REFUSE, ALLOW))
     code += _on(machine, "clone", _bits(0, _NEW_NAMESPACES))
     for name, argument in (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)):
         code += _on(machine, name, _bits(argument, _TAKES_ON_RIGHTS))
@@ -147,6 +150,7 @@ def _others_of_the_user(namespaces: bool) -> Iterator[tuple[str, Code]]:
         # The first process of the namespace is ours: it ends the others.
         for name in ("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"):
             yield name, _one_of(0, [_FIRST_PROCESS], REFUSE, ALLOW)
+        yield from _priorities([_FIRST_PROCESS], REFUSE, ALLOW)
         small = [*_argument(1), (_JUMP_ABOVE, 0, 1, _LARGEST_SEGMENT), *_answer(REFUSE), *_answer(ALLOW)]
         yield "shmget", _upper_half_is_nothing(1, small)
         return
@@ -155,11 +159,16 @@ def _others_of_the_user(namespaces: bool) -> Iterator[tuple[str, Code]]:
     yield "prlimit64", [*_argument(0), (_JUMP_EQUAL, 0, 1, 0), *_answer(ALLOW), *only_reads]
     for name in ("sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"):
         yield name, _one_of(0, [0], ALLOW, REFUSE)
-    for name, process in (("setpriority", 0), ("ioprio_set", 1)):
-        itself = _one_of(1, [0], ALLOW, REFUSE)
-        yield name, [*_argument(0), (_JUMP_EQUAL, 0, len(itself), process), *itself, *_answer(REFUSE)]
+    yield from _priorities([0], ALLOW, REFUSE)
     for name in _BY_KEY:
         yield name, _answer(REFUSE)
+
+
+def _priorities(processes: Iterable[int], then: int, otherwise: int) -> Iterator[tuple[str, Code]]:
+    """By the process that is named; never a group or all of a user, which may have one of ours in it."""
+    for name, by_process in (("setpriority", 0), ("ioprio_set", 1)):
+        named = _one_of(1, processes, then, otherwise)
+        yield name, [*_argument(0), (_JUMP_EQUAL, 0, len(named), by_process), *named, *_answer(REFUSE)]
 
 
 def _upper_half_is_nothing(argument: int, block: Code) -> Code:
@@ -171,8 +180,7 @@ def _pair() -> Code:
     kinds = [
         *_argument(1),
         (_AND, 0, 0, _SOCK_TYPE_MASK),
-        (_JUMP_EQUAL, 1, 0, _SOCK_STREAM),
-        (_JUMP_EQUAL, 0, 1, _SOCK_SEQPACKET),
+        (_JUMP_EQUAL, 0, 1, _SOCK_STREAM),
         *_answer(ALLOW),
         *_answer(REFUSE),
     ]
