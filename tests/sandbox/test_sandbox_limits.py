@@ -67,6 +67,24 @@ for _ in range(40):
 signal.sigtimedwait([], 0.3)
 print("done")
 """
+UNBURIED = """
+import os, signal, time
+# The kernel buries them, and forgets what they wrote.
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for number in range(6):
+    child = os.fork()
+    if child == 0:
+        with open(f"part{number}", "wb") as file:
+            for _ in range(20):
+                file.write(os.urandom(1 << 20))
+        os._exit(0)
+    try:
+        os.waitpid(child, 0)
+    except ChildProcessError:
+        pass
+print("wrote", flush=True)
+signal.sigtimedwait([], float(os.environ["STAYS"]))
+"""
 WRITE = """
 import os, sys
 for number in range(int(sys.argv[1])):
@@ -170,6 +188,33 @@ async def test_s8_what_a_command_writes_to_disks_is_bounded(place: Place, tried:
     assert (finished.limit, finished.sampled) == ("written_bytes", True)
     assert finished.written > 64 << 20
     assert place.survivors() == []
+
+
+@pytest.mark.parametrize("folder", [None, "/dev/shm"])
+@pytest.mark.parametrize("stays", ["20", "0"])
+async def test_s8_what_nobody_counted_counts_by_what_is_there(
+    tmp_path: Path, tried: Sandbox, folder: str | None, stays: str
+) -> None:
+    """S8: of writers whom nobody waits for, and in a workspace that is memory; while it runs, and at its end."""
+    with tempfile.TemporaryDirectory(dir=folder or tmp_path) as above:
+        place = Place(Path(above))
+        environment = {"PATH": "/usr/bin:/bin", "STAYS": stays}
+        command = place.python(UNBURIED, limits=WRITTEN, environment=environment, account="one")
+        finished = await tried.run(command, timeout_s=DEADLINE_S)
+        assert finished.written > 64 << 20
+        assert stays == "0" or finished.limit == "written_bytes"
+        with pytest.raises(SandboxError, match=r"that written_bytes allows; nothing was run"):
+            await tried.run(command)
+
+
+async def test_s8_a_workspace_in_memory_counts_as_memory(tried: Sandbox) -> None:
+    """S8: a file system in memory that is not the command's own."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as above:
+        place = Place(Path(above))
+        command = place.python(WRITE, "300", "a", place.tag, limits=SHARED, keep_stdin=True)
+        finished = await (await tried.start(command)).wait(DEADLINE_S)
+        assert finished is not None, "it was not ended"
+        assert (finished.limit, finished.sampled) == ("memory_bytes", True)
 
 
 async def test_s8_the_commands_of_a_task_share_what_they_may_write(place: Place, tried: Sandbox) -> None:

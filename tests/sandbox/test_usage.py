@@ -23,6 +23,15 @@ CASES = {
     "filled by a child that has ended": (
         "import mmap, os; m = mmap.mmap(-1, SIZE)\nif os.fork() == 0: m.write(b'x' * SIZE); os._exit(0)\nos.wait()"
     ),
+    "of a process whose first thread has ended": (
+        "import ctypes, mmap, threading\n"
+        "def fill():\n  m = mmap.mmap(-1, SIZE); m.write(b'x' * SIZE); print('up', flush=True); input()\n"
+        "threading.Thread(target=fill).start(); ctypes.CDLL(None).pthread_exit(None)"
+    ),
+    "on its way through a socket": (
+        "import os, socket; fd = os.memfd_create('m'); os.write(fd, b'x' * SIZE); pair = socket.socketpair()\n"
+        "socket.send_fds(pair[0], [b'x'], [fd]); os.close(fd)"
+    ),
     "shared by ten": (
         "import mmap, os, signal; m = mmap.mmap(-1, SIZE); m.write(b'x' * SIZE)\n"
         "for _ in range(9):\n  if os.fork() == 0: m.find(b'y'); signal.pause()"
@@ -54,8 +63,26 @@ def test_s8_shared_memory_counts_once_wherever_it_is(name: str) -> None:
         for limit, expected in ((SIZE // 2, "memory_bytes"), (3 * SIZE, None)):
             meter = Meter(root, processes=None, memory=limit, written=None)
             # As if all that the machine shares had come since then: others of this machine come and go meanwhile.
-            meter._shmem_before = 0
+            meter._shmem_before = 0 if name != "on its way through a socket" else usage._machine_shmem() - SIZE
             assert meter.look() == expected
+
+
+def test_s8_what_only_a_descriptor_holds_is_seen_once() -> None:
+    """S8: a thread may have a table of its own, so all of them are looked at."""
+    held = usage._Held([os.getpid()])
+    fd = os.memfd_create("m")
+    try:
+        os.write(fd, b"x" * MEGABYTE)
+        assert usage._Held([os.getpid()]).in_memory - held.in_memory >= MEGABYTE
+    finally:
+        os.close(fd)
+
+
+def test_s8_more_descriptors_than_can_be_looked_at_may_hide_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S8: fail closed, in bounded time."""
+    assert not usage._Held([os.getpid()]).hides
+    monkeypatch.setattr(usage, "_MOST_DESCRIPTORS", 1)
+    assert usage._Held([os.getpid()]).hides
 
 
 def test_s8_files_in_memory_of_the_command_count(tmp_path: Path) -> None:

@@ -56,7 +56,9 @@ class Bubblewrapped:
     """Implements `Spawned`."""
 
     def __init__(self, start: Start, mounts: Mounts, cgroup: Cgroup | None, ended: Ended) -> None:
-        self._limits = start.command.confinement.limits
+        confinement = start.command.confinement
+        self._limits = confinement.limits
+        self._writable = confinement.writable_roots if confinement.mode == "workspace_write" else ()
         self._filter = start.filter
         self._mounts, self._cgroup, self._ended = mounts, cgroup, ended
         self._loop = asyncio.get_running_loop()
@@ -205,6 +207,7 @@ class Bubblewrapped:
             written=self._limits.written_bytes,
             # One that is a link here was not mounted there.
             places=[f"/proc/{pid}/root{place}" for place in HIDDEN if os.path.realpath(place) == place],
+            roots=self._writable,
         )
         self._watch = ProcessWatch(self._meter, self._exceeds)
 
@@ -250,10 +253,17 @@ class Bubblewrapped:
             limit = self._cgroup.limit_met() or limit
             self._cgroup.remove()
         # Removing directories can wait for a disk, and nobody else shall.
-        removed = self._loop.run_in_executor(None, self._mounts.close)
-        sampled, written = self._limit is not None, 0 if self._meter is None else self._meter.written
-        ending = replace(self._ending(limit), sampled=sampled, written=written)
-        removed.add_done_callback(lambda _: self._ended(ending))
+        ending = replace(self._ending(limit), sampled=self._limit is not None)
+        concluded = self._loop.run_in_executor(None, self._conclude)
+        concluded.add_done_callback(lambda written: self._ended(replace(ending, written=written.result())))
+
+    def _conclude(self) -> int:
+        """What it wrote in all."""
+        self._mounts.close()
+        if self._meter is None:
+            return 0
+        self._meter.conclude()
+        return self._meter.written
 
     def _ending(self, limit: LimitName | None) -> Ending:
         code = self._outer.returncode

@@ -159,13 +159,14 @@ def _keep(lines: _Lines, confines: bool) -> None:
     request = _read(written)
     if not request["session"]:
         os.write(control, json.dumps({"leader": child}).encode() + b"\n")
-    meter = Meter(os.getpid(), **request["limits"]) if any(request["limits"].values()) else None
+    roots = request["restrict"]["writable"] if request["restrict"] else ()
+    meter = Meter(os.getpid(), **request["limits"], roots=roots) if any(request["limits"].values()) else None
     watch = _Watch(child, control, lines, meter)
     limit = watch.run()
     code = os.waitstatus_to_exitcode(_end_all(child, watch.status))
     _remove(request["temporary"])
     if meter is not None:
-        meter.count_written()
+        meter.conclude()
     report = {
         "exit_code": 128 - code if code < 0 else code,
         "limit": limit,

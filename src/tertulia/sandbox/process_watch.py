@@ -1,4 +1,4 @@
-"""Holding a command to limits that the kernel does not hold for us, on the loop: by looking from time to time."""
+"""Holding a command to limits that the kernel does not hold for us: by looking from time to time, beside the loop."""
 
 from __future__ import annotations
 
@@ -13,20 +13,29 @@ from tertulia.sandbox.usage import Meter
 class ProcessWatch:
     """Calls back once, with the limit that was exceeded."""
 
-    __slots__ = ("_exceeded", "_meter", "_timer")
+    __slots__ = ("_exceeded", "_loop", "_meter", "_stopped", "_timer")
 
     def __init__(self, meter: Meter, exceeded: Callable[[LimitName], None]) -> None:
         self._meter = meter
         self._exceeded = exceeded
-        self._timer = asyncio.get_running_loop().call_later(meter.pause_s, self._look)
+        self._loop = asyncio.get_running_loop()
+        self._stopped = False
+        self._timer = self._loop.call_later(meter.pause_s, self._look)
 
     def stop(self) -> None:
         """Again is nothing."""
+        self._stopped = True
         self._timer.cancel()
 
     def _look(self) -> None:
-        limit = self._meter.look()
+        # In a thread: of a command with thousands of processes one look takes longer than others should wait.
+        self._loop.run_in_executor(None, self._meter.look).add_done_callback(self._looked)
+
+    def _looked(self, look: asyncio.Future[str | None]) -> None:
+        if self._stopped or look.cancelled():
+            return
+        limit = look.result()
         if limit is not None:
             self._exceeded(cast(LimitName, limit))
         else:
-            self._timer = asyncio.get_running_loop().call_later(self._meter.pause_s, self._look)
+            self._timer = self._loop.call_later(self._meter.pause_s, self._look)

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 
+from tertulia.sandbox.added import Added
 from tertulia.sandbox.process_tree import descendants
 
 SOONEST_S, LATEST_S = 0.05, 1.0
@@ -17,12 +18,17 @@ _MEMORY_A_SECOND, _WRITTEN_A_SECOND, _TASKS_A_SECOND = 8 << 30, 4 << 30, 20_000
 """As fast as anybody gets near a limit; so long nothing needs to be looked at."""
 
 _ANYTHING = 1 << 62
+_MOST_DESCRIPTORS = 200_000
+_UNSEEN = 64
+"""Of what a command wrote, a part of its limit that is not asked for at its end."""
 _RESIDENT = re.compile(rb"^(RssAnon|RssShmem|VmSwap):\s+(\d+)", re.MULTILINE)
 _PROPORTIONAL = re.compile(rb"^(Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+)", re.MULTILINE)
 _SHMEM = re.compile(rb"^Shmem:\s+(\d+)", re.MULTILINE)
 _SHARED_MAPPING = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) ..\Ss \S+ (\S+ \d+) +(?:/dev/zero|/memfd:|/SYSV|/dev/shm/)", re.MULTILINE
 )
+_PENDING = re.compile(rb"^scm_fds:\s+[1-9]", re.MULTILINE)
+_DELETED_MAPPING = re.compile(rb"^\S+ \S+ \S+ \S+ [1-9]\d* +/(?!dev/zero|memfd:|SYSV).* \(deleted\)$", re.MULTILINE)
 _WRITTEN = re.compile(rb"^write_bytes: (\d+)\ncancelled_write_bytes: (\d+)", re.MULTILINE)
 
 
@@ -30,10 +36,18 @@ class Meter:
     """One command's use, against its limits; None limits nothing. `root` is the process above all of it."""
 
     def __init__(
-        self, root: int, *, processes: int | None, memory: int | None, written: int | None, places: Sequence[str] = ()
+        self,
+        root: int,
+        *,
+        processes: int | None,
+        memory: int | None,
+        written: int | None,
+        places: Sequence[str] = (),
+        roots: Sequence[str] = (),
     ) -> None:
-        """`places` are file systems in memory that are the command's alone."""
+        """`places` are file systems in memory that are the command's alone, `roots` directories that it writes to."""
         self._root = root
+        self._added = Added(roots)
         self._limits = {"processes": processes, "memory_bytes": memory, "written_bytes": written}
         self._places = places
         self._shmem_before = _machine_shmem()
@@ -50,6 +64,7 @@ class Meter:
         if self._limits["memory_bytes"] is not None:
             memory = self._memory(pids, self._limits["memory_bytes"])
         self.count_written(pids)
+        self._count_added(pids)
         self.pause_s = self._pause(tasks, memory)
         used = {"processes": tasks, "memory_bytes": memory, "written_bytes": self.written}
         return next((name for name, limit in self._limits.items() if limit is not None and used[name] > limit), None)
@@ -57,6 +72,21 @@ class Meter:
     def count_written(self, pids: Iterable[int] = ()) -> None:
         """Bring `written` up to date; who has ended and been buried counts with the process that buried it."""
         self.written = max(self.written, written_by([self._root, *pids]) - self._written_before)
+
+    def conclude(self) -> None:
+        """When all of it has ended: bring `written` up to date by what is there. May take long."""
+        limit = self._limits["written_bytes"]
+        self.count_written()
+        if limit is not None and self._added.grown() - self.written > limit // _UNSEEN:
+            self.written = max(self.written, self._added.found(self.written))
+
+    def _count_added(self, pids: list[int]) -> None:
+        limit = self._limits["written_bytes"]
+        if limit is not None and self._added.grown() > limit:
+            held = _Held(pids)
+            hides = held.hides or held.only_mapped
+            found = self._added.grown() if hides else self._added.found(limit, held=held.files)
+            self.written = max(self.written, found)
 
     def _pause(self, tasks: int, memory: int) -> float:
         rates = {"processes": _TASKS_A_SECOND, "memory_bytes": _MEMORY_A_SECOND, "written_bytes": _WRITTEN_A_SECOND}
@@ -73,9 +103,13 @@ class Meter:
         elsewhere = self._in_places()
         grown = _machine_shmem() - self._shmem_before
         if private + max(shared + elsewhere, grown) <= limit:
-            return private + shared + elsewhere
+            return private + max(shared + elsewhere, grown)
         private, shared = _sum(pids, "smaps_rollup", _PROPORTIONAL)
-        return private + max(shared, elsewhere + _held_in_descriptors(pids), min(grown, _shared_mappings(pids)))
+        held = _Held(pids)
+        if held.hides or (held.only_mapped and self._added.in_memory):
+            return private + max(shared, grown)
+        in_memory = self._added.found(limit - private, self._added.in_memory, held.files)
+        return private + max(shared, elsewhere + in_memory + held.in_memory, min(grown, _shared_mappings(pids)))
 
     def _in_places(self) -> int:
         used = 0
@@ -102,7 +136,7 @@ def _sum(pids: Iterable[int], file: str, pattern: re.Pattern[bytes]) -> tuple[in
     """(private, shared) bytes. One that lets nobody look at its mappings counts with all that it has."""
     private = shared = 0
     for pid in pids:
-        for name, kilobytes in pattern.findall(_read(pid, file)) or _RESIDENT.findall(_read(pid, "status")):
+        for name, kilobytes in pattern.findall(_read_of(pid, file)) or _RESIDENT.findall(_read_of(pid, "status")):
             if name in (b"RssShmem", b"Pss_Shmem"):
                 shared += int(kilobytes) << 10
             else:
@@ -110,27 +144,62 @@ def _sum(pids: Iterable[int], file: str, pattern: re.Pattern[bytes]) -> tuple[in
     return private, shared
 
 
-def _held_in_descriptors(pids: Iterable[int]) -> int:
-    """Files in memory that have no name and may be mapped by nobody."""
-    found: dict[int, int] = {}
-    for pid in pids:
+class _Held:
+    """Files without a name that these have open, in any thread."""
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self.files: list[os.stat_result] = []
+        self.in_memory = 0
+        """Bytes of those that no file system has."""
+        self.hides = False
+        """Some may be where nobody can look, on their way through a socket; or they are too many."""
+        self.only_mapped = False
+        """Some of a file system are mapped, and need not be open."""
+        self._seen: set[tuple[int, int]] = set()
+        self._room = _MOST_DESCRIPTORS
+        for pid in pids:
+            self.only_mapped = self.only_mapped or _DELETED_MAPPING.search(_read_of(pid, "maps")) is not None
+            for thread in _threads(pid):
+                self._look(f"/proc/{pid}/task/{thread}")
+
+    def _look(self, thread: str) -> None:
         try:
-            for fd in os.listdir(f"/proc/{pid}/fd"):
-                path = f"/proc/{pid}/fd/{fd}"
-                if os.readlink(path).startswith(("/memfd:", "/dev/zero")):
-                    status = os.stat(path)
-                    found[status.st_ino] = status.st_blocks * 512
+            numbers = os.listdir(f"{thread}/fd")
         except OSError:
-            continue
-    return sum(found.values())
+            return
+        self._room -= len(numbers)
+        self.hides = self.hides or self._room < 0
+        for number in numbers:
+            if self.hides:
+                return
+            try:
+                self._add(os.readlink(f"{thread}/fd/{number}"), thread, number)
+            except OSError:
+                continue
+
+    def _add(self, name: str, thread: str, number: str) -> None:
+        if name.startswith("socket:"):
+            self.hides = _PENDING.search(_read(thread[len("/proc/") :], "fdinfo", number)) is not None
+            return
+        without_a_file_system = name.startswith(("/memfd:", "/dev/zero"))
+        if not (without_a_file_system or name.endswith(" (deleted)")):
+            return
+        status = os.stat(f"{thread}/fd/{number}")
+        if (status.st_dev, status.st_ino) in self._seen:
+            return
+        self._seen.add((status.st_dev, status.st_ino))
+        if without_a_file_system:
+            self.in_memory += status.st_blocks * 512
+        else:
+            self.files.append(status)
 
 
 def _shared_mappings(pids: Iterable[int]) -> int:
     """How large they are, filled or not: who filled one may have ended, and then no process shows it."""
     found: dict[bytes, int] = {}
     for pid in pids:
-        mappings, here = _read(pid, "maps"), dict[bytes, int]()
-        if not mappings and _RESIDENT.search(_read(pid, "status")):
+        mappings, here = _read_of(pid, "maps"), dict[bytes, int]()
+        if not mappings and _RESIDENT.search(_read_of(pid, "status")):
             # It lets nobody look: then all that the machine has more of may be its.
             return _ANYTHING
         for begin, end, inode in _SHARED_MAPPING.findall(mappings):
@@ -142,6 +211,22 @@ def _shared_mappings(pids: Iterable[int]) -> int:
 def _machine_shmem() -> int:
     found = _SHMEM.search(_read("meminfo"))
     return 0 if found is None else int(found[1]) << 10
+
+
+def _read_of(pid: int, file: str) -> bytes:
+    """What its memory is; from another thread where the first has ended, which then shows none."""
+    text = _read(pid, file)
+    if text and (file != "status" or _RESIDENT.search(text)):
+        return text
+    others = (_read(pid, "task", thread, file) for thread in _threads(pid) if thread != str(pid))
+    return next((found for found in others if found and (file != "status" or _RESIDENT.search(found))), text)
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
 
 
 def _read(*parts: object) -> bytes:
