@@ -71,7 +71,7 @@ UNBURIED = """
 import os, signal, time
 # The kernel buries them, and forgets what they wrote.
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-for number in range(6):
+for number in range(int(os.environ["PARTS"])):
     child = os.fork()
     if child == 0:
         with open(f"part{number}", "wb") as file:
@@ -190,19 +190,18 @@ async def test_s8_what_a_command_writes_to_disks_is_bounded(place: Place, tried:
     assert place.survivors() == []
 
 
-@pytest.mark.parametrize("folder", [None, "/dev/shm"])
-@pytest.mark.parametrize("stays", ["20", "0"])
-async def test_s8_what_nobody_counted_counts_by_what_is_there(
-    tmp_path: Path, tried: Sandbox, folder: str | None, stays: str
-) -> None:
-    """S8: of writers whom nobody waits for, and in a workspace that is memory; while it runs, and at its end."""
-    with tempfile.TemporaryDirectory(dir=folder or tmp_path) as above:
+async def test_s8_what_nobody_counted_counts_by_what_is_there(tried: Sandbox) -> None:
+    """S8: of writers whom nobody waits for, in a workspace that is memory; while it runs, and at its end.
+
+    Not on a disk, which others of this machine fill and empty meanwhile.
+    """
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as above:
         place = Place(Path(above))
-        environment = {"PATH": "/usr/bin:/bin", "STAYS": stays}
-        command = place.python(UNBURIED, limits=WRITTEN, environment=environment, account="one")
-        finished = await tried.run(command, timeout_s=DEADLINE_S)
-        assert finished.written > 64 << 20
-        assert stays == "0" or finished.limit == "written_bytes"
+        for parts, stays, limit in (("2", "0", None), ("6", "20", "written_bytes")):
+            environment = {"PATH": "/usr/bin:/bin", "PARTS": parts, "STAYS": stays}
+            command = place.python(UNBURIED, limits=WRITTEN, environment=environment, account="one")
+            finished = await tried.run(command, timeout_s=DEADLINE_S)
+            assert (finished.limit, finished.written >= 35 << 20) == (limit, limit is None)
         with pytest.raises(SandboxError, match=r"that written_bytes allows; nothing was run"):
             await tried.run(command)
 
