@@ -109,7 +109,7 @@ def test_a_closed_input_is_seen_although_the_output_is_not_read(shell: Shell, tm
             cleanup.callback(process.kill)
             clients[name] = Client(process)
         for name, (_, begin) in PROGRAMS.items():
-            begin(clients[name].ask, tmp_path)
+            begin(clients[name].ask, shell.folder)
         for name, client in clients.items():
             until((tmp_path / name).exists, f"{name}: the command did not start")
             client.fill_and_hang_up()

@@ -148,11 +148,22 @@ async def test_a_conversation_of_a_session_is_answered_by_it(monkeypatch: pytest
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(HOME), "TERTULIA_HOME": str(HOME), "LANG": "C.UTF-8"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(HOME / "user"),
+        "TERTULIA_HOME": str(HOME),
+        "LANG": "C.UTF-8",
+    }
     environment["PYTHONPATH"] = str(Path(tertulia.__file__).parents[1])
     command = [sys.executable, *arguments]
     return subprocess.run(
-        command, cwd=HOME, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        command,
+        cwd=Path(__file__).parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
 
 

@@ -68,13 +68,14 @@ async def test_the_settings_hold(tmp_path: Path) -> None:
 
 
 def test_the_python_example_runs(tmp_path: Path) -> None:
-    program = tmp_path / "example.py"
+    program = tmp_path / "work" / "example.py"
+    program.parent.mkdir()
     body = textwrap.indent(PYTHON, "    ")
     program.write_text(f"import asyncio\n\nasync def main():\n{body}\nasyncio.run(main())\n")
     subprocess.run(
         [sys.executable, str(program)],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT / "src"), "HOME": str(tmp_path)},
+        cwd=program.parent,
+        env={"PYTHONPATH": str(ROOT / "src"), "HOME": str(tmp_path / "home")},
         check=True,
         timeout=30,
     )

@@ -29,7 +29,7 @@ COMMANDS = (
 
 def run(folder: Path, session_id: str) -> None:
     """All of it, one after the other."""
-    for name, value in {"TERTULIA_HOME": "home", "HOME": "user", "TMPDIR": "tmp"}.items():
+    for name, value in {"TERTULIA_HOME": "home", "HOME": "home-of-user", "TMPDIR": "tmp"}.items():
         os.environ[name] = str(folder / value)
     os.chdir(folder / "user")
     for number, command in enumerate(COMMANDS):

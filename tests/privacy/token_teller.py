@@ -119,7 +119,7 @@ async def tell(end: str) -> None:
         model=model, providers=[porter], sandbox="danger-full-access", approval_policy="untrusted", network=True
     )
     async with Session.start(settings) as session:
-        events = session.events(after=0)
+        events = session.events(after=0, attend=True)
         agent = await session.open(agent=EMPLOYEE, title="an agent")
         mouth.token = str(session.parts.agency.token(agent.id))
         sys.stdout.write(f"{mouth.token}\n{session.id}\n")

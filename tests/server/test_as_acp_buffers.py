@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -215,16 +217,17 @@ async def test_what_no_patch_may_change_the_editor_does_not_change_either(tmp_pa
 async def test_a_file_that_the_sandbox_could_not_write_is_not_written_by_the_editor(tmp_path: Path) -> None:
     """Issue 10 (4): the check is the sandbox's own, made after the person's yes."""
     roots = tmp_path / "roots"
-    cwd = tmp_path / "workspace"
     roots.mkdir()
-    cwd.mkdir()
     script = call("apply_patch", PATCH, "c1")
-    async with editor(cwd, script, writable_roots=[str(roots)]) as at:
-        _, status, output = await heard(at, "c1", "once")
-        assert (status, len(at.editor.asked)) == ("failed", 1)
-        assert "cannot be changed" in output
-        assert not [file for file in at.editor.files if file[0] == "write"]
-        assert (cwd / "a.py").read_text() == "saved\n"
+    # Below a temporary directory, which does not last, it is refused unasked.
+    with TemporaryDirectory(dir=pwd.getpwuid(os.getuid()).pw_dir) as lasting:
+        cwd = Path(lasting)
+        async with editor(cwd, script, writable_roots=[str(roots)]) as at:
+            _, status, output = await heard(at, "c1", "once")
+            assert (status, len(at.editor.asked)) == ("failed", 1)
+            assert "cannot be changed" in output
+            assert not [file for file in at.editor.files if file[0] == "write"]
+            assert (cwd / "a.py").read_text() == "saved\n"
 
 
 # ── an editor that fails, hangs or lies ──────────────────────────────────────────────────────────────────────

@@ -59,7 +59,9 @@ async def test_an_agent_comes_back_with_its_tools_its_canvas_and_what_it_was_tol
             await session.close()
         else:
             lives.die()
-        async with lives.resumed(session.id, "again", call("ring", {}), "rung", providers=[porter], cwd="/usr") as second:
+        async with lives.resumed(
+            session.id, "again", call("ring", {}), "rung", providers=[porter], cwd="/usr"
+        ) as second:
             back = second.conversation(agent.id)
             agency = second.parts.agency
             assert told(second, agent.id) == before
