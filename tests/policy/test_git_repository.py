@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from tertulia.policy.commands import only_reads_in, read_command
-from tertulia.policy.git_repository import MAX_CONFIG_BYTES, MAX_DIRECTORIES, git_starts_nothing
+from tertulia.policy.git_repository import (
+    MAX_CONFIG_BYTES,
+    MAX_DIRECTORIES,
+    git_starts_nothing,
+    settings_that_may_start,
+)
 from tertulia.policy.safe_environment import safe_environment
 
 ENVIRONMENT = {
@@ -308,3 +313,22 @@ def test_an_index_that_cannot_be_read_is_asked_about(scene: Scene) -> None:
     assert not scene.is_safe("status")
     index.write_bytes(head + b"\x01" * 20 + b"\x00\x00\xe0\x00" * 30)
     assert not scene.is_safe("status")
+
+
+@pytest.mark.parametrize(
+    ("config", "lines"),
+    [
+        (b"", []),
+        (b"\xef\xbb\xbf[core]\r\n\tbare = false\r\n# x\n", []),
+        (b'[branch "b"]\nmerge = refs/heads/b\n[remote "o"]\nurl = u\n', []),
+        (b"[core]\nfsmonitor = evil\nbare = true\nhooksPath = x\n", [b"fsmonitor = evil", b"hooksPath = x"]),
+        (b"[gpg]\nprogram = evil\n", [b"program = evil"]),
+        (b'[remote "o"]\nuploadpack = evil\n', [b"uploadpack = evil"]),
+        (b"[include]\npath = evil\n", [b"path = evil"]),
+        (b"[core] fsmonitor = evil\nbare = true\n", [b"[core] fsmonitor = evil", b"bare = true"]),
+        (b"[core]\nbare = \\\nfsmonitor = x\n", [b"bare = \\", b"fsmonitor = x"]),
+    ],
+)
+def test_s2_the_lines_of_a_configuration_that_may_start_a_program(config: bytes, lines: list[bytes]) -> None:
+    """S2: what a command may not leave in a repository's configuration"""
+    assert [line for _, line in settings_that_may_start(config)] == lines

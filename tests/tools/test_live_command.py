@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tertulia.errors import SandboxError
-from tertulia.protocol.events import EventData
+from tertulia.events.clock import SystemClock
+from tertulia.protocol.events import EventData, Warning
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import Decider, ExecCommandOutputDelta
+from tertulia.sandbox.masks import GuardedPaths
 from tertulia.sandbox.runner import Command, Finished, Output
+from tertulia.sandbox.sandbox import Sandbox
+from tertulia.tools.clearance import Order
 from tertulia.tools.live_command import LiveCommand
+from tertulia.tools.shell_command import run_order
+from tests.sandbox.confined import need
 from tests.tools.calling import call, context
 from tests.tools.workbench import Workbench, workbench
 
@@ -100,3 +109,26 @@ async def test_what_could_not_be_confined_is_an_error_and_has_no_exit_code(tmp_p
         with pytest.raises(SandboxError, match="no namespace"):
             await live.see_through(1)
         assert bench.events[-1]["exit_code"] is None
+
+
+@pytest.mark.parametrize(("policy", "copies"), [(Full(), 1), (HeadersOnly(), 0), (NoStorage(), 0), (Ttl(60), 0)])
+async def test_a_protected_file_that_changed_is_told_to_everybody_and_to_the_model(
+    tmp_path: Path, policy: StoragePolicy, copies: int
+) -> None:
+    """S2: an event with its code and paths, a line of the output, and a copy only where everything may be kept"""
+    need("landlock")
+    sandbox = Sandbox(tier="landlock", clock=SystemClock())
+    bench = Workbench(tmp_path, sandbox, None, GuardedPaths())
+    place = replace(bench.place, copies=str(tmp_path / "c"))
+    bench.with_rights("on-request", storage_policy=policy)
+    hooks = bench.root / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    order = Order(argv=("sh", "-c", "echo evil > .git/hooks/pre-commit"), cwd=str(bench.root))
+    result = await run_order(place, order, 20, bench.context(call("shell")))
+    await sandbox.close()
+    assert f"{hooks}/pre-commit (made; put back" in result.text
+    (warning,) = [event for event in bench.events if isinstance(event, Warning)]
+    assert (warning.code, warning.paths) == ("protected_changed", [f"{hooks}/pre-commit"])
+    assert warning.message in result.text
+    assert os.listdir(hooks) == []
+    assert len(list((tmp_path / "c").glob("*"))) == copies

@@ -13,8 +13,9 @@ from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.stop_signals import on_stop_signal
 from tertulia.events.clock import SystemClock
 from tertulia.policy.shell_environment import shell_environment_from_wire
+from tertulia.protocol.storage import Full
 from tertulia.sandbox.confine import confine
-from tertulia.sandbox.runner import Command, Finished
+from tertulia.sandbox.runner import Command, Finished, Watch
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.session.guarded_home import check_workspace, guarded_of
 from tertulia.session.settings import Loaded
@@ -64,6 +65,7 @@ def _command(loaded: Loaded, argv: Sequence[str]) -> Command:
         confinement=confine(settings.rights(), workspace, guarded=guarded_of(settings, environment)),
         environment=shell_environment_from_wire(settings.shell_environment).build(environment.variables),
         inherit_stdio=True,
+        watch=Watch(str(environment.home / "changed-files") if settings.rights().storage_policy == Full() else None),
     )
 
 
@@ -78,6 +80,8 @@ async def _run(command: Command, loaded: Loaded) -> int:
     finally:
         await sandbox.close()
     assert finished is not None
+    if (changes := finished.changes_text()) is not None:
+        click.echo(f"tertulia: {changes}", err=True)
     if stopped:
         return INTERRUPTED
     code = _exit_code(finished, command)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 MAX_CONFIG_BYTES = 256 * 1024
 MAX_INDEX_BYTES = 128 * 1024 * 1024
@@ -109,6 +109,25 @@ def git_starts_nothing(directories: Iterable[str], roots: Sequence[str]) -> bool
         return False
 
 
+def settings_that_may_start(config: bytes) -> tuple[tuple[str, bytes], ...]:
+    """The lines of a configuration, each with its section, that may have git start a program or read other files.
+
+    Here what is `FORCED` counts too. Of a section that is not plain every line does.
+    """
+    found: list[tuple[str, bytes]] = []
+    section, subsection = "", None
+    for line in config.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        line = line.removesuffix(b"\r")
+        if _EMPTY.fullmatch(line):
+            continue
+        if (header := _SECTION.fullmatch(line)) is not None:
+            section, subsection = header[1].decode().lower(), header[2]
+        elif not _starts_nothing(section, subsection, line, forced=()):
+            found.append((f"{section}.{subsection!r}", line))
+            section = "" if line.lstrip().startswith(b"[") else section
+    return tuple(found)
+
+
 def _is_plain(directory: str) -> bool:
     """Every repository is looked at that git could find from here, though it takes only the nearest one."""
     found = False
@@ -179,7 +198,9 @@ def _is_plain_config(path: str) -> bool:
     return True
 
 
-def _starts_nothing(section: str, subsection: bytes | None, line: bytes) -> bool:
+def _starts_nothing(
+    section: str, subsection: bytes | None, line: bytes, forced: Container[str] = FORCED.keys()
+) -> bool:
     setting = _SETTING.fullmatch(line)
     if setting is None or line.endswith(b"\\"):
         return False
@@ -187,8 +208,8 @@ def _starts_nothing(section: str, subsection: bytes | None, line: bytes) -> bool
     known = _KNOWN.get(section, frozenset[str]())
     if subsection is not None:
         name = f"{section}.{subsection.decode('latin-1')}.{key}"
-        return name in FORCED or (section in _PLAIN_SUBSECTIONS and (key in known or _ANY in known))
-    return f"{section}.{key}" in FORCED or key in known or _ANY in known
+        return name in forced or (section in _PLAIN_SUBSECTIONS and (key in known or _ANY in known))
+    return f"{section}.{key}" in forced or key in known or _ANY in known
 
 
 def _has_no_submodule(path: str) -> bool:

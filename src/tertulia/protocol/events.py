@@ -235,6 +235,8 @@ class Warning(EventData, frozen=True, gc=False, omit_defaults=True):
     type: ClassVar[str] = "warning"
     message: str
     code: str | None = None
+    paths: list[str] | None = None
+    """The files that it is about."""
 
 
 class Error(EventData, frozen=True, gc=False):

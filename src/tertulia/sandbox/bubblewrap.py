@@ -102,9 +102,9 @@ class Bubblewrap:
             return replace(ending, limit=ending.limit or limit_met(ending.exit_code, output))
         said = output.head + output.tail
         if found := _NOT_EXECUTED.fullmatch(said):
-            return Ending(NO_SUCH_PROGRAM if b"No such file" in found[1] else NOT_EXECUTABLE)
+            return Ending(NO_SUCH_PROGRAM if b"No such file" in found[1] else NOT_EXECUTABLE, changes=ending.changes)
         reason = ending.reason or said[-500:].decode("utf-8", "replace").strip() or f"bwrap ended ({ending.exit_code})"
-        return Ending(ending.exit_code, began=False, reason=reason)
+        return Ending(ending.exit_code, began=False, reason=reason, changes=ending.changes)
 
     def close(self) -> None:
         """Nothing is held any longer."""

@@ -255,7 +255,9 @@ class Bubblewrapped:
         # Removing directories can wait for a disk, and nobody else shall.
         ending = replace(self._ending(limit), sampled=self._limit is not None)
         concluded = self._loop.run_in_executor(None, self._conclude)
-        concluded.add_done_callback(lambda written: self._ended(replace(ending, written=written.result())))
+        concluded.add_done_callback(
+            lambda written: self._ended(replace(ending, written=written.result(), changes=self._mounts.changes))
+        )
 
     def _conclude(self) -> int:
         """What it wrote in all."""

@@ -9,27 +9,33 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
 
 from tertulia.errors import SandboxError, SandboxUnavailable
 from tertulia.sandbox import landlock
+from tertulia.sandbox.late_start import LateStart
 from tertulia.sandbox.launched import Launcher
 from tertulia.sandbox.mounts import HIDDEN, SEEN_OF_RUN, own_places
+from tertulia.sandbox.nested import Nested
 from tertulia.sandbox.rlimits import limit_met, rlimits
-from tertulia.sandbox.runner import Command, Output, TierName
+from tertulia.sandbox.runner import Change, Command, Output, TierName, Watch
 from tertulia.sandbox.seccomp import current_machine, filter_program
 from tertulia.sandbox.tier import Ended, Ending, Spawned, Streams
 from tertulia.sandbox.unconfined import MAY_REMAIN
+from tertulia.sandbox.vigil import Vigil
 
 _PREFIX = "tertulia-"
 NOT_COVERED = (
-    "protected names (`.git`, `.mcp.json` and the like) and our own Python can be changed inside a writable root",
+    "protected names (`.git`, `.mcp.json`) can be changed in a root; what starts programs is put back after a command",
+    "what an MCP server or another agent changes among them is not put back",
+    "our own Python can be changed inside a writable root",
     "metadata: mode, owner, times and attributes of the user's own files outside can be changed",
     "the names of masked files can be listed",
     "where a masked or protected path lies in a writable root (your home), nothing new can be made beside it",
-    "startup files of others deeper in a root (`dotfiles/.bashrc`) can be changed",
+    "startup files of others deeper in a root (`dotfiles/.bashrc`) can be changed, and are put back likewise",
     "other processes can be seen, though neither signalled, read, limited nor given another priority",
     "/tmp and /dev/shm are neither writable nor readable, TMPDIR is instead; so named semaphores do not work",
     "System V IPC and POSIX message queues are refused, and so are affinity and priority of a thread named by number",
@@ -47,6 +53,7 @@ class Landlocked:
 
     def __init__(self) -> None:
         self._launcher = Launcher(confines=True)
+        self._nested = Nested()
 
     def identity(self) -> tuple[object, ...]:
         """The kernel stays the same as long as we live."""
@@ -65,11 +72,25 @@ class Landlocked:
 
     def spawn(self, command: Command, streams: Streams, ended: Ended) -> Spawned:
         """With a temporary directory of its own, that goes with it."""
-        confinement, machine = command.confinement, current_machine()
+        confinement = command.confinement
         roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
         for root in roots:
             if os.path.realpath(root) != root or not os.path.isdir(root):
                 raise SandboxError(f"the writable root {root} is no longer the directory that it was; nothing was run")
+        if command.watch is None or not roots:
+            return self._launch(command, roots, (), streams, ended)
+        watched = _Watched(command, command.watch, roots, self._nested)
+
+        def start(streams: Streams, ended: Ended) -> Spawned:
+            return self._launch(command, roots, watched.unkept, streams, ended)
+
+        return LateStart(watched, start, streams, ended)
+
+    def _launch(
+        self, command: Command, roots: Sequence[str], unkept: Sequence[str], streams: Streams, ended: Ended
+    ) -> Spawned:
+        """`unkept`: what must not be changed in the roots because it could not be put back."""
+        confinement, machine = command.confinement, current_machine()
         folder = _temporary_folder()
         temporary = tempfile.mkdtemp(prefix=_PREFIX, dir=folder)
         program = filter_program(machine, internet=confinement.network, routes=confinement.network)
@@ -86,7 +107,7 @@ class Landlocked:
             "restrict": {
                 "writable": [*roots, temporary],
                 "masked": list(confinement.masked),
-                "protected": list(confinement.protected_paths),
+                "protected": [*confinement.protected_paths, *unkept],
                 "names": list(confinement.protected),
                 "hidden": [*HIDDEN, folder],
                 "shown": sorted(_shown(command, os.path.join(folder, _PREFIX))),
@@ -110,7 +131,31 @@ class Landlocked:
 
     def close(self) -> None:
         """The launcher goes."""
+        self._nested.close()
         self._launcher.close()
+
+
+class _Watched:
+    """Implements `Around`: what no rule can protect is looked at before the command, and put back after it."""
+
+    def __init__(self, command: Command, watch: Watch, roots: Sequence[str], nested: Nested) -> None:
+        self.unkept: list[str] = []
+        self._command, self._watch, self._roots, self._nested = command, watch, roots, nested
+        self._vigil: Vigil | None = None
+
+    def before(self) -> None:
+        """Look for what is the user's, everywhere in the roots."""
+        found = [each.path for root in self._roots for each in self._nested.before(root)]
+        self._vigil = Vigil(self._watch, self._roots, self._command.confinement, found)
+        self._nested.began(self._roots)
+        self.unkept = self._vigil.unkept
+
+    def after(self) -> tuple[Change, ...]:
+        """What has changed."""
+        if self._vigil is None:
+            return ()
+        self._nested.ended(self._roots)
+        return self._vigil.end(held=False)
 
 
 def _temporary_folder() -> str:

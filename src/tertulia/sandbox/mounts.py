@@ -19,8 +19,9 @@ from tertulia.sandbox.mount_entries import Entry, encode
 from tertulia.sandbox.mount_server import STAGING
 from tertulia.sandbox.nested import Nested
 from tertulia.sandbox.places import Places
-from tertulia.sandbox.runner import Command, Confinement
+from tertulia.sandbox.runner import Change, Command, Confinement
 from tertulia.sandbox.stubs import Stub
+from tertulia.sandbox.vigil import Vigil
 
 HIDDEN = ("/tmp", "/var/tmp", "/run", "/dev/shm")
 """Empty and private: sockets, pipes and half-written files of others."""
@@ -39,6 +40,9 @@ class Mounts:
     def __init__(self, command: Command, nested: Nested) -> None:
         """`nested`: what is known of roots from command to command."""
         self.fds: list[int] = []
+        self.changes: tuple[Change, ...] = ()
+        """Protected files that changed, once it is closed."""
+        self._vigil: Vigil | None = None
         self._command = command
         self._nested = nested
         self._roots: dict[str, int] = {}
@@ -82,6 +86,8 @@ class Mounts:
             if self._began:
                 self._began = False
                 self._nested.ended(self._roots)
+            if self._vigil is not None:
+                self.changes += self._vigil.end(held=True)
             while self._stubs:
                 self._stubs.popitem()[1].release()
             while self._roots:
@@ -135,6 +141,8 @@ class Mounts:
         if not self._began:
             self._began = True
             self._nested.began(self._roots)
+            if self._command.watch is not None and self._roots:
+                self._vigil = Vigil(self._command.watch, self._roots, confinement, [found.path for found in nested])
         places = Places(self._roots, self._stubs, frozenset(confinement.missing_files))
         try:
             for path in self._protected(confinement, [found.path for found in nested]):

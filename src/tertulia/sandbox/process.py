@@ -236,5 +236,6 @@ class Process:
             sampled=ending.sampled,
             written=ending.written,
             reason=ending.reason,
+            changes=ending.changes,
         )
         self._gone.set()

@@ -29,6 +29,9 @@ MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 """The kernel's own limit: no program can be started with a longer word."""
 
 
+_MOST_TOLD = 20
+
+
 class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What a command and its children may use; None bounds nothing."""
 
@@ -67,6 +70,30 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     limits: CommandLimits = CommandLimits()
 
 
+class Watch(msgspec.Struct, frozen=True):
+    """That files which start programs are looked at before a command and after it; see `vigil`."""
+
+    copies: str | None = None
+    """The directory in which a copy of what was written to them is kept; None keeps none."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A protected file that is no longer what it was when the command began."""
+
+    path: str
+    how: Literal["made", "changed", "removed"]
+    left: str | None = None
+    """Why it was left so; None: it was put back."""
+    copy: str | None = None
+    """Where what stood there afterwards is kept."""
+
+    def text(self) -> str:
+        """In words."""
+        kept = "" if self.copy is None else f", copy in {self.copy}"
+        done = "put back" if self.left is None else f"left as it is: {self.left}"
+        return f"{self.path} ({self.how}; {done}{kept})"
+
+
 class TerminalSize(msgspec.Struct, frozen=True):
     """Of a pseudo-terminal."""
 
@@ -96,6 +123,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Outside any sandbox: a directory that is the command's alone and is removed with it, even if we are killed."""
     account: str | None = None
     """Commands with the same one share `written_bytes`: those of a task. Without one it is the command's alone."""
+    watch: Watch | None = None
+    """Counts where something can be written, in a sandbox."""
     inherit_stdio: bool = False
     """For a program that a person started: our own 0, 1 and 2, and no output is kept."""
 
@@ -140,6 +169,17 @@ class Finished(msgspec.Struct, frozen=True):
     """Bytes that it wrote to disks."""
     reason: str | None = None
     """Why it never ran."""
+    changes: tuple[Change, ...] = ()
+    """Protected files that changed while it ran."""
+
+    def changes_text(self) -> str | None:
+        """Which protected files changed, for whoever reads the output."""
+        if not self.changes:
+            return None
+        shown = [change.text() for change in self.changes[:_MOST_TOLD]]
+        rest = len(self.changes) - len(shown)
+        more = [f"and {rest:,} more"] if rest else []
+        return f"Protected files changed while it ran: {'; '.join([*shown, *more])}"
 
     def limit_text(self) -> str | None:
         """Which limit ended it, for whoever reads the output."""

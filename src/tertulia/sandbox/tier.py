@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from tertulia.sandbox.runner import Command, LimitName, Output, TierName
+from tertulia.sandbox.runner import Change, Command, LimitName, Output, TierName
 
 
 class Streams(msgspec.Struct, frozen=True):
@@ -32,6 +32,8 @@ class Ending(msgspec.Struct, frozen=True):
     """The limit was seen by looking from time to time."""
     written: int = 0
     """Bytes that it wrote to disks."""
+    changes: tuple[Change, ...] = ()
+    """Protected files that changed while it ran."""
 
 
 Ended = Callable[[Ending], None]

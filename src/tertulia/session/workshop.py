@@ -80,6 +80,7 @@ def open_workshop(settings: Settings, environment: Environment, clock: Clock, bu
         environment=policy.build(environment.variables),
         environment_policy=described_environment(policy),
         timeout_s=settings.tool_timeout_s,
+        copies=str(environment.home / "changed-files"),
     )
     elicitations = Elicitations(timeout_s=settings.approval_timeout_s)
     return Workshop(sandbox, desk, elicitations, attendance, Terminals(_teller(bus)), place, Guests())

@@ -157,6 +157,7 @@ def _command(place: Workplace, order: Order, confinement: Confinement, call: Cal
         environment=place.environment,
         terminal=order.terminal,
         account=call.task_id,
+        watch=place.watch(call.rights),
     )
 
 

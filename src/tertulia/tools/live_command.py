@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import SandboxError
 from tertulia.policy.sandbox_mode import sandbox_to_wire
-from tertulia.protocol.events import EventData
+from tertulia.protocol.events import EventData, Warning
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.protocol.tool_events import Decider, ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from tertulia.sandbox.runner import Command, Finished, Runner, Running
@@ -19,6 +19,8 @@ from tertulia.tools.tool import CallContext
 MAX_TOLD = 1024 * 1024
 """Characters of output that are passed on as they come. The end has the beginning and the end of all of it."""
 TIMEOUT_EXIT_CODE = 124
+PROTECTED_CHANGED = "protected_changed"
+"""The code of the warning that a protected file changed while a command ran."""
 
 Publish = Callable[[EventData], object]
 
@@ -104,6 +106,8 @@ class LiveCommand:
                 duration_ms=round(finished.duration_s * 1000),
             )
         )
+        if (message := finished.changes_text()) is not None:
+            self._publish(Warning(message, PROTECTED_CHANGED, [change.path for change in finished.changes]))
 
     def _hear(self, data: bytes) -> None:
         if self._publish is None or (piece := self._telling.piece(data)) is None:

@@ -54,6 +54,8 @@ def told(finished: Finished, timeout_s: float, hint: str | None = None) -> Resul
         lines.append(f"It could not be started: {finished.reason}")
     if (limit := finished.limit_text()) is not None:
         lines.append(limit)
+    if (changes := finished.changes_text()) is not None:
+        lines.append(changes)
     if hint is not None:
         lines.append(hint)
     if finished.output.truncated:

@@ -200,6 +200,8 @@ def _told(
             lines.append(f"It could not be started: {finished.reason}")
         if (limit := finished.limit_text()) is not None:
             lines.append(limit)
+        if (changes := finished.changes_text()) is not None:
+            lines.append(changes)
     lines += [] if hint is None else [hint]
     truncated = said.truncated or text.truncated
     if truncated:

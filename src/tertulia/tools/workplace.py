@@ -17,12 +17,13 @@ from tertulia.policy.approvals import ApprovalDesk
 from tertulia.policy.narrowing import Rights
 from tertulia.policy.sandbox_mode import sandbox_to_wire
 from tertulia.policy.shell_environment import ShellEnvironment
+from tertulia.protocol.storage import Full
 from tertulia.protocol.tool_events import ApprovalFile, Decider
 from tertulia.sandbox.confine import confine
 from tertulia.sandbox.masks import GuardedPaths, is_in
 from tertulia.sandbox.mounts import HIDDEN
 from tertulia.sandbox.nested import protected_part
-from tertulia.sandbox.runner import Command, Confinement, Finished, Runner
+from tertulia.sandbox.runner import Command, Confinement, Finished, Runner, Watch
 from tertulia.sandbox.startup_files import STARTUP_NAMES
 from tertulia.tools.tool import CallContext
 
@@ -45,6 +46,8 @@ class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """How that was made, in one spelling: a grant is bound to it."""
     timeout_s: float
     """How long one command may take at most, where somebody waits for it."""
+    copies: str | None = None
+    """Where copies are kept of what was written to protected files, by commands of which everything may be kept."""
 
     def confinement(self, rights: Rights) -> Confinement:
         """What a command with these rights may touch."""
@@ -54,6 +57,10 @@ class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def masked(self) -> tuple[str, ...]:
         """Every place that commands do not see, whether or not it is there."""
         return tuple(mask.path for mask in self.guarded.masks)
+
+    def watch(self, rights: Rights) -> Watch:
+        """How protected files are watched while a command with these rights runs."""
+        return Watch(self.copies if isinstance(rights.storage_policy, Full) else None)
 
     def directory(self, workdir: str | None, call: CallContext) -> str:
         """Where a command begins. Being there gives no right to write there."""

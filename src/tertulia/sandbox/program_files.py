@@ -1,0 +1,232 @@
+"""The files below protected names that programs obey or start: hooks, configuration, settings of editors and agents.
+
+Read by descriptors that follow no link, because another command may replace any part of a path meanwhile. Of a
+repository only these are read; its objects are never looked at, and of its references and index only the state.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Literal, NamedTuple
+
+from tertulia.sandbox.root_look import LONGEST_PATH, kernel_time
+from tertulia.sandbox.stubs import marks_stub
+
+MAX_FILE_BYTES = 256 * 1024
+MAX_BYTES = 16 * 1024 * 1024
+MAX_FILES = 5_000
+"""Of one place. What has more is not kept, and must be read-only instead."""
+
+Role = Literal["store", "tree"]
+"""`store`: a repository's own directory. `tree`: any other, of which every file counts."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_RECENT_NS = 20_000_000
+"""Two changes can have one time where the clock of a file system is coarse."""
+_OF_STORE = ("config", "config.worktree", "commondir", "info/attributes")
+_STATE_OF_STORE = ("HEAD", "index", "packed-refs")
+
+
+class Kept(NamedTuple):
+    """A file as it was."""
+
+    state: tuple[int, ...] | None
+    """Changes with the file; None where it may have been too recent for that."""
+    mode: int
+    content: bytes | None
+    """Of a link where it leads; None where that is not kept."""
+    starts: bool
+    """Whether it can have a program started."""
+
+    def same_as(self, other: Kept | None) -> bool:
+        """Whether nothing has changed."""
+        if other is None or self.mode != other.mode:
+            return False
+        if self.state is not None and self.state == other.state:
+            return True
+        return self.content is not None and self.content == other.content
+
+
+class PlaceLook:
+    """One protected place in a root, looked at once."""
+
+    def __init__(self, root: int, place: str, role: Role, known: Mapping[str, Kept], *, bounded: bool = True) -> None:
+        """`root`: open on the root that `place` is a path from. `known`: what need not be read again.
+
+        Not bounded: every file is found, however many a command has made; their contents are bounded all the same.
+        """
+        self.files: dict[str, Kept] = {}
+        """By their paths from the root. The place itself is among them, if it is there."""
+        self.complete = True
+        """Whether all of it could be read, and kept."""
+        self._root, self._known, self._room = root, known, MAX_BYTES
+        self._most = MAX_FILES if bounded else None
+        if _status(root, place or ".") is None:
+            # Most of them are missing, and that is known by one call.
+            return
+        self._settled = kernel_time() - _RECENT_NS
+        above, _, name = place.rpartition("/")
+        with opened(root, above) as folder:
+            status = None if folder is None else _status(folder, name or ".")
+            if folder is None or status is None or marks_stub(status):
+                return
+            if not stat.S_ISDIR(status.st_mode):
+                self._file(folder, name, place)
+                return
+        self.files[place] = Kept((status.st_dev, status.st_ino), stat.S_IFMT(status.st_mode), None, starts=False)
+        if role == "store":
+            self._store(place)
+        else:
+            self._tree(place)
+
+    def _store(self, place: str) -> None:
+        stores = [place]
+        for store in stores:
+            for path in _OF_STORE:
+                self._named(_join(store, path), starts=True)
+            self._tree(_join(store, "hooks"), leave=".sample")
+            stores += self._inner_stores(_join(store, "modules"))
+            stores += self._children(_join(store, "worktrees"))
+        for path in _STATE_OF_STORE:
+            self._named(_join(place, path), starts=False)
+        folders = [_join(place, "refs")]
+        for folder in folders:
+            self._named(folder, starts=False)
+            folders += self._children(folder)
+
+    def _inner_stores(self, path: str) -> Iterator[str]:
+        """Submodules, whose names may have slashes in them."""
+        waiting = [path]
+        for each in waiting:
+            for child in self._children(each):
+                with opened(self._root, child) as folder:
+                    is_store = folder is not None and _status(folder, "HEAD") is not None
+                if is_store:
+                    yield child
+                else:
+                    waiting.append(child)
+
+    def _children(self, path: str) -> list[str]:
+        if _status(self._root, path) is None:
+            return []
+        with opened(self._root, path) as folder:
+            if folder is None:
+                return []
+            with os.scandir(folder) as entries:
+                return [_join(path, each.name) for each in entries if each.is_dir(follow_symlinks=False)]
+
+    def _tree(self, path: str, leave: str = "\0") -> None:
+        waiting = [path]
+        for each in waiting:
+            with opened(self._root, each) as folder:
+                if folder is None:
+                    self._cannot(each)
+                    continue
+                with os.scandir(folder) as entries:
+                    names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+                for name, is_folder in names:
+                    if is_folder:
+                        waiting.append(_join(each, name))
+                    elif not name.endswith(leave):
+                        self._file(folder, name, _join(each, name))
+
+    def _cannot(self, path: str) -> None:
+        """A directory that is there and cannot be read; or, in the place of one, a link."""
+        above, _, name = path.rpartition("/")
+        with opened(self._root, above) as folder:
+            status = None if folder is None else _status(folder, name)
+            if folder is None or status is None:
+                return
+            if stat.S_ISDIR(status.st_mode):
+                self.complete = False
+            else:
+                self._file(folder, name, path)
+
+    def _named(self, path: str, *, starts: bool) -> None:
+        if _status(self._root, path) is None:
+            return
+        above, _, name = path.rpartition("/")
+        with opened(self._root, above) as folder:
+            if folder is not None:
+                self._file(folder, name, path, starts=starts)
+
+    def _file(self, folder: int, name: str, path: str, *, starts: bool = True) -> None:
+        status = _status(folder, name)
+        if status is None or (starts and stat.S_ISDIR(status.st_mode)):
+            return
+        if len(self.files) == self._most:
+            self.complete = False
+            return
+        state = _state(status) if status.st_ctime_ns < self._settled or not starts else None
+        known = self._known.get(path)
+        if known is not None and state is not None and known.state == state:
+            self.files[path] = known
+            self._room -= len(known.content or b"")
+            return
+        content = self._content(folder, name, status) if starts else None
+        self.files[path] = Kept(state, status.st_mode, content, starts)
+
+    def _content(self, folder: int, name: str, status: os.stat_result) -> bytes | None:
+        content: bytes | None = None
+        try:
+            if stat.S_ISLNK(status.st_mode):
+                content = os.fsencode(os.readlink(name, dir_fd=folder))
+            elif stat.S_ISREG(status.st_mode) and status.st_size <= MAX_FILE_BYTES:
+                content = _read(folder, name)
+        except OSError:
+            content = None
+        if content is None or len(content) > self._room:
+            self.complete = False
+            return None
+        self._room -= len(content)
+        return content
+
+
+@contextmanager
+def opened(root: int, path: str) -> Generator[int | None]:
+    """For a while, a directory below another one that is open; None where no real directories lead there."""
+    folder: int | None = os.open(".", _DIRECTORY, dir_fd=root)
+    for part in path.split("/") if len(path) < LONGEST_PATH else ["\0"]:
+        if part and folder is not None:
+            folder = _entered(folder, part)
+    try:
+        yield folder
+    finally:
+        if folder is not None:
+            os.close(folder)
+
+
+def _entered(folder: int, name: str) -> int | None:
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=folder)
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.close(folder)
+
+
+def _status(folder: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return None
+
+
+def _read(folder: int, name: str) -> bytes | None:
+    with open(os.open(name, _FILE, dir_fd=folder), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return None
+        content = file.read(MAX_FILE_BYTES + 1)
+    return content if len(content) <= MAX_FILE_BYTES else None
+
+
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name
