@@ -151,3 +151,15 @@ async def test_a_temporary_folder_of_somebody_else_refuses_the_command(
 
 def test_nothing_is_kept_where_nothing_was_started() -> None:
     Landlocked().close()
+
+
+@pytest.mark.parametrize("root", ["/", "/proc", "/sys/kernel", "/dev"])
+async def test_a_part_of_the_system_is_no_writable_root(place: Place, root: str) -> None:
+    """S1: `/` as a workspace, also where it is allowed; as in the other tier"""
+    need("landlock")
+    command = place.command("true")
+    command = replace(command, confinement=replace(command.confinement, writable_roots=(root,)))
+    sandbox = Sandbox(tier="landlock", clock=SystemClock())
+    with pytest.raises(SandboxError, match="part of the system itself"):
+        await sandbox.run(command, timeout_s=DEADLINE_S)
+    await sandbox.close()

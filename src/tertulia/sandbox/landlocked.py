@@ -18,7 +18,7 @@ from tertulia.errors import SandboxError, SandboxUnavailable
 from tertulia.sandbox import landlock
 from tertulia.sandbox.late_start import LateStart
 from tertulia.sandbox.launched import Launcher
-from tertulia.sandbox.mounts import HIDDEN, SEEN_OF_RUN, own_places
+from tertulia.sandbox.mounts import HIDDEN, SEEN_OF_RUN, check_root, own_places
 from tertulia.sandbox.nested import Nested
 from tertulia.sandbox.rlimits import limit_met, rlimits
 from tertulia.sandbox.runner import Change, Command, Output, TierName, Watch
@@ -75,6 +75,7 @@ class Landlocked:
         confinement = command.confinement
         roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
         for root in roots:
+            check_root(root)
             if os.path.realpath(root) != root or not os.path.isdir(root):
                 raise SandboxError(f"the writable root {root} is no longer the directory that it was; nothing was run")
         if command.watch is None or not roots:

@@ -121,9 +121,7 @@ class Mounts:
         yield from (how, str(fd), f"/{STAGING}/{number}")
 
     def _open_root(self, root: str) -> int:
-        system = any(_is_in(root, place) for place in _NEVER_WRITABLE) and not _is_below(root, "/dev/shm")
-        if root == "/" or system:
-            raise SandboxError(f"{root} cannot be a writable root: it is part of the system itself")
+        check_root(root)
         try:
             fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
@@ -168,6 +166,13 @@ class Mounts:
             yield from named_stores(path)
             if os.path.islink(path):
                 yield path
+
+
+def check_root(root: str) -> None:
+    """Refuse one that can be none in any tier."""
+    system = any(_is_in(root, place) for place in _NEVER_WRITABLE) and not _is_below(root, "/dev/shm")
+    if root == "/" or system:
+        raise SandboxError(f"{root} cannot be a writable root: it is part of the system itself")
 
 
 def own_python() -> Iterator[str]:
