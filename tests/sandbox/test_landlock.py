@@ -73,3 +73,16 @@ def test_a_process_that_confines_itself_stays_confined(tmp_path: Path, program: 
     assert ran.returncode == code
     assert (tmp_path / "workspace" / "inside").exists() is (code == 0)
     assert not (tmp_path / "outside").exists()
+
+
+def test_s1_beside_a_closed_path_what_exists_is_allowed_one_by_one(tmp_path: Path) -> None:
+    """S1: never the root itself, nothing that leads there, no link on the way, and no protected name at the top"""
+    home, other = tmp_path / "home", tmp_path / "other"
+    for name in (".config/tertulia", ".config/app", "work", ".git", "dots/shell"):
+        (home / name).mkdir(parents=True)
+    other.mkdir()
+    (home / ".bashrc").symlink_to("dots/shell/rc")
+    closed = [str(home / ".config" / "tertulia"), str(home / ".bashrc"), str(home / "missing" / "x")]
+    places = set(landlock.writable_places([str(home), str(other)], closed, [".git"]))
+    assert places == {str(other), str(home / ".config" / "app"), str(home / "work")}
+    assert set(landlock.writable_places([str(home)], [str(other)], [".git"])) == {str(home)}

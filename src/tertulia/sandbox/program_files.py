@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from tertulia.sandbox.root_look import LONGEST_PATH, kernel_time
 from tertulia.sandbox.stubs import marks_stub
 
-MAX_FILE_BYTES = 256 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 MAX_BYTES = 16 * 1024 * 1024
 MAX_FILES = 5_000
 """Of one place. What has more is not kept, and must be read-only instead."""
