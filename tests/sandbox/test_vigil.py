@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tertulia.sandbox import program_files, users_git
 from tertulia.sandbox.runner import Change, Confinement, Watch
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.vigil import Vigil
-from tests.sandbox.confined import DEADLINE_S, Place, need
+from tests.sandbox.confined import DEADLINE_S, NOBODY, Place, need
 
 PLAIN = "[core]\n\tbare = false\n"
 EVIL = PLAIN + "\tfsmonitor = evil\n"
@@ -56,6 +57,23 @@ class Scene:
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
+
+
+@pytest.fixture
+def person() -> Iterator[Scene]:
+    """A scene of an ordinary user, whom we are meanwhile."""
+    folder = Path(tempfile.mkdtemp())
+    if (is_root := os.geteuid() == 0) is True:
+        os.chown(folder, NOBODY, NOBODY)
+        os.setegid(NOBODY)
+        os.seteuid(NOBODY)
+    try:
+        yield Scene(folder)
+    finally:
+        if is_root:
+            os.seteuid(0)
+            os.setegid(0)
+        shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("store", [".git", "vendor/lib/.git"])
@@ -324,10 +342,59 @@ def test_what_is_masked_or_protected_by_its_path_is_not_read(scene: Scene) -> No
     assert vigil.end(held=False) == ()
 
 
-def test_a_root_that_is_gone_is_told_and_one_that_cannot_be_opened_refuses(scene: Scene) -> None:
-    assert "could not be looked at" in str(scene.after(lambda: scene.root.rename(scene.folder / "r"))["."].left)
+def test_a_root_that_is_moved_is_put_back_where_it_is_and_one_that_is_gone_refuses(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def command() -> None:
+        (scene.git / "config").write_text(EVIL)
+        scene.root.rename(scene.folder / "moved")
+
+    assert scene.after(command)[".git/config"].left is None
+    assert (scene.folder / "moved" / ".git" / "config").read_text() == PLAIN
     with pytest.raises(SandboxError, match="nothing was run"):
         scene.begin()
+    (scene.folder / "moved").rename(scene.root)
+    vigil = scene.begin()
+    monkeypatch.setattr(os, "scandir", lambda _: os.stat("/nonexistent"))
+    assert all("could not be looked at" in str(change.left) for change in vigil.end(held=False))
+
+
+@pytest.mark.parametrize("taken", ["", ".git", ".git/hooks", "vendor/lib", "vendor"])
+def test_a_command_hides_nothing_by_taking_the_right_to_look(person: Scene, taken: str) -> None:
+    """S3: an ordinary user's directories, and the one that the root lies in"""
+
+    def command() -> None:
+        for git in (person.git, person.deep):
+            (git / "config").write_text(EVIL)
+            (git / "hooks" / "pre-commit").write_text("evil")
+        (person.root / taken).chmod(0)
+        person.folder.chmod(0)
+
+    try:
+        changes = person.begin()
+        command()
+        assert [change.left for change in changes.end(held=False)] == [None] * 4
+    finally:
+        person.folder.chmod(0o700)
+    for git in (person.git, person.deep):
+        assert (git / "config").read_text() == PLAIN
+        assert not (git / "hooks" / "pre-commit").exists()
+
+
+def test_a_directory_that_may_not_be_written_is_changed_all_the_same_and_stays_so(person: Scene) -> None:
+    hooks = person.git / "hooks"
+    hooks.chmod(0o500)
+
+    def command() -> None:
+        hooks.chmod(0o700)
+        (hooks / "pre-commit").write_text("evil")
+        (hooks / "pre-push").unlink()
+        hooks.chmod(0o500)
+
+    assert {change.left for change in person.after(command).values()} == {None}
+    assert os.listdir(hooks) == ["pre-push"]
+    assert hooks.stat().st_mode & 0o777 == 0o500
+    hooks.chmod(0o700)
 
 
 async def test_in_landlock_a_planted_hook_is_gone_when_the_command_is(place: Place, tmp_path: Path) -> None:

@@ -57,7 +57,8 @@ class PlaceLook:
     def __init__(self, root: int, place: str, role: Role, known: Mapping[str, Kept], *, bounded: bool = True) -> None:
         """`root`: open on the root that `place` is a path from. `known`: what need not be read again.
 
-        Not bounded: every file is found, however many a command has made; their contents are bounded all the same.
+        Not bounded: every file is found, however many a command has made, and whatever rights to look it has taken
+        from us; their contents are bounded all the same.
         """
         self.files: dict[str, Kept] = {}
         """By their paths from the root. The place itself is among them, if it is there."""
@@ -65,12 +66,14 @@ class PlaceLook:
         """Whether all of it could be read, and kept."""
         self._root, self._known, self._room = root, known, MAX_BYTES
         self._most = MAX_FILES if bounded else None
-        if _status(root, place or ".") is None:
+        self._force = not bounded
+        if _is_missing(root, place or "."):
             # Most of them are missing, and that is known by one call.
             return
         self._settled = kernel_time() - _RECENT_NS
         above, _, name = place.rpartition("/")
-        with opened(root, above) as folder:
+        with opened(root, above, force=self._force) as folder:
+            self.complete = folder is not None
             status = None if folder is None else _status(folder, name or ".")
             if folder is None or status is None or marks_stub(status):
                 return
@@ -103,7 +106,7 @@ class PlaceLook:
         waiting = [path]
         for each in waiting:
             for child in self._children(each):
-                with opened(self._root, child) as folder:
+                with opened(self._root, child, force=self._force) as folder:
                     is_store = folder is not None and _status(folder, "HEAD") is not None
                 if is_store:
                     yield child
@@ -111,9 +114,9 @@ class PlaceLook:
                     waiting.append(child)
 
     def _children(self, path: str) -> list[str]:
-        if _status(self._root, path) is None:
+        if _is_missing(self._root, path):
             return []
-        with opened(self._root, path) as folder:
+        with opened(self._root, path, force=self._force) as folder:
             if folder is None:
                 return []
             with os.scandir(folder) as entries:
@@ -122,7 +125,7 @@ class PlaceLook:
     def _tree(self, path: str, leave: str = "\0") -> None:
         waiting = [path]
         for each in waiting:
-            with opened(self._root, each) as folder:
+            with opened(self._root, each, force=self._force) as folder:
                 if folder is None:
                     self._cannot(each)
                     continue
@@ -137,7 +140,7 @@ class PlaceLook:
     def _cannot(self, path: str) -> None:
         """A directory that is there and cannot be read; or, in the place of one, a link."""
         above, _, name = path.rpartition("/")
-        with opened(self._root, above) as folder:
+        with opened(self._root, above, force=self._force) as folder:
             status = None if folder is None else _status(folder, name)
             if folder is None or status is None:
                 return
@@ -147,10 +150,10 @@ class PlaceLook:
                 self._file(folder, name, path)
 
     def _named(self, path: str, *, starts: bool) -> None:
-        if _status(self._root, path) is None:
+        if _is_missing(self._root, path):
             return
         above, _, name = path.rpartition("/")
-        with opened(self._root, above) as folder:
+        with opened(self._root, above, force=self._force) as folder:
             if folder is not None:
                 self._file(folder, name, path, starts=starts)
 
@@ -187,12 +190,21 @@ class PlaceLook:
 
 
 @contextmanager
-def opened(root: int, path: str) -> Generator[int | None]:
-    """For a while, a directory below another one that is open; None where no real directories lead there."""
-    folder: int | None = os.open(".", _DIRECTORY, dir_fd=root)
+def opened(root: int, path: str, *, force: bool = False) -> Generator[int | None]:
+    """For a while, a directory below another one that is open; None where no real directories lead there.
+
+    By force: our own directories that we may not look into get that right. A command can take it away.
+    """
+    try:
+        folder: int | None = os.open(".", _DIRECTORY, dir_fd=root)
+    except PermissionError:
+        if not force:
+            raise
+        _give_right(root)
+        folder = os.open(".", _DIRECTORY, dir_fd=root)
     for part in path.split("/") if len(path) < LONGEST_PATH else ["\0"]:
         if part and folder is not None:
-            folder = _entered(folder, part)
+            folder = _entered(folder, part, force=force)
     try:
         yield folder
     finally:
@@ -200,13 +212,39 @@ def opened(root: int, path: str) -> Generator[int | None]:
             os.close(folder)
 
 
-def _entered(folder: int, name: str) -> int | None:
+def _entered(folder: int, name: str, *, force: bool) -> int | None:
     try:
+        try:
+            return os.open(name, _DIRECTORY, dir_fd=folder)
+        except PermissionError:
+            if not force:
+                return None
+        named = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            _give_right(named)
+        finally:
+            os.close(named)
         return os.open(name, _DIRECTORY, dir_fd=folder)
     except (OSError, ValueError):
         return None
     finally:
         os.close(folder)
+
+
+def _give_right(folder: int) -> None:
+    # By way of /proc, because a descriptor that only names a directory cannot be used for it.
+    os.chmod(f"/proc/self/fd/{folder}", stat.S_IMODE(os.fstat(folder).st_mode) | stat.S_IRWXU)
+
+
+def _is_missing(root: int, path: str) -> bool:
+    """Certainly: where nobody may look there may be something."""
+    try:
+        os.stat(path, dir_fd=root, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _status(folder: int, name: str) -> os.stat_result | None:

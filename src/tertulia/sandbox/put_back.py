@@ -10,6 +10,8 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from tertulia.sandbox.program_files import Kept, opened
 from tertulia.sandbox.root_look import kernel_time
@@ -27,10 +29,11 @@ def put_back(root: int, place: str, path: str, kept: Kept | None) -> None:
         return
     if path != place:
         _make_way(root, place, above)
-    with opened(root, above) as folder:
+    with opened(root, above, force=True) as folder:
         if folder is None:
             raise OSError(f"{above} was replaced")
-        _write(folder, name, kept)
+        with _writable(folder):
+            _write(folder, name, kept)
 
 
 def remove_empty(root: int, place: str, path: str) -> None:
@@ -38,7 +41,7 @@ def remove_empty(root: int, place: str, path: str) -> None:
     while path != place and path:
         path, _, _ = path.rpartition("/")
         above, _, name = path.rpartition("/")
-        with opened(root, above) as folder:
+        with opened(root, above, force=True) as folder:
             try:
                 os.rmdir(name, dir_fd=folder)
             except OSError:
@@ -72,10 +75,25 @@ def _prune(folder: str) -> None:
 
 
 def _take_away(root: int, above: str, name: str) -> None:
-    with opened(root, above) as folder:
+    with opened(root, above, force=True) as folder:
         if folder is None:
             raise OSError(f"{above} was replaced")
-        os.unlink(name, dir_fd=folder)
+        with _writable(folder):
+            os.unlink(name, dir_fd=folder)
+
+
+@contextmanager
+def _writable(folder: int) -> Generator[None]:
+    """For a while, if it is ours: a command can have taken that right away."""
+    mode = stat.S_IMODE(os.fstat(folder).st_mode)
+    changed = os.fstat(folder).st_uid == os.geteuid() and mode & stat.S_IRWXU != stat.S_IRWXU
+    if changed:
+        os.fchmod(folder, mode | stat.S_IRWXU)
+    try:
+        yield
+    finally:
+        if changed:
+            os.fchmod(folder, mode)
 
 
 def _make_way(root: int, place: str, above: str) -> None:
@@ -83,10 +101,11 @@ def _make_way(root: int, place: str, above: str) -> None:
     inside = above.removeprefix(place).strip("/")
     path = place
     for part in inside.split("/") if inside else ():
-        with opened(root, path) as folder:
+        with opened(root, path, force=True) as folder:
             if folder is None:
                 raise OSError(f"{path} was replaced")
-            _make_directory(folder, part)
+            with _writable(folder):
+                _make_directory(folder, part)
         path = f"{path}/{part}" if path else part
 
 

@@ -60,6 +60,8 @@ class _Root:
         self.path = path
         self.lock = threading.Lock()
         self.commands = 0
+        self._fd = -1
+        """Open on it while there are any."""
         self.places: list[_Place] = []
 
     def begin(self, wanted: Mapping[str, Role]) -> None:
@@ -71,23 +73,23 @@ class _Root:
             root = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 self.places = [_Place(root, path, role, known) for path, role in wanted.items()]
-            finally:
+            except BaseException:
                 os.close(root)
-            self.commands = 1
+                raise
+            # Held until the last command has ended: one can take the right to come here by the path.
+            self._fd, self.commands = root, 1
 
     def end(self, watch: Watch, *, held: bool) -> list[Change]:
         with self.lock:
-            self.commands -= 1
             changes: list[Change] = []
             try:
-                root = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-                try:
-                    for place in self.places:
-                        changes += self._settle(root, place, watch, held=held)
-                finally:
-                    os.close(root)
+                for place in self.places:
+                    changes += self._settle(self._fd, place, watch, held=held)
             except OSError as error:
                 changes.append(Change(self.path, "changed", f"it could not be looked at: {error.strerror or error}"))
+            self.commands -= 1
+            if not self.commands:
+                os.close(self._fd)
             return changes
 
     def _settle(self, root: int, place: _Place, watch: Watch, *, held: bool) -> Iterator[Change]:
