@@ -21,6 +21,7 @@ from tertulia.executors.host import Consent, Question
 from tertulia.policy.approval_parts import Parts, command_text, in_line, labelled
 from tertulia.policy.approval_request import ApprovalKind, Request
 from tertulia.policy.commands import only_reads_in, read_command
+from tertulia.policy.named_files import WORDS_ALONE, Named
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.protocol.tool_events import ApprovalFile
 from tertulia.sandbox.masks import is_in
@@ -63,6 +64,8 @@ class GuestHost:
             parts=Parts(
                 command=question.words if question.doing == "execute" else (), cwd=cwd, sandbox=subject.sandbox
             ),
+            # The agent starts it itself, in an environment of its own and whenever it likes.
+            named=Named(known=False) if question.doing == "execute" else WORDS_ALONE,
         )
         looks = question.doing in _LOOKING and kind == "tool"
         # Without roots: the agent runs it in an environment of its own, which may have git start anything.

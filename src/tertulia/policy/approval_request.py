@@ -9,9 +9,10 @@ from typing import Literal
 
 import msgspec
 
-from tertulia.policy.approval_parts import PartName, Parts, event_texts, whole_texts
+from tertulia.policy.approval_parts import PartName, Parts, event_texts, in_line, labelled, whole_texts
 from tertulia.policy.approval_policy import ApprovalPolicy, approval_to_wire
 from tertulia.policy.commands import CommandKey
+from tertulia.policy.named_files import WORDS_ALONE, Named
 from tertulia.policy.shell_words import Words
 from tertulia.policy.shown import in_words, sha256, shown, visible
 from tertulia.protocol.ids import CallId, ConversationId
@@ -22,6 +23,8 @@ Scope = Literal["once", "conversation", "session"]
 SCOPES: tuple[Scope, ...] = ("once", "conversation", "session")
 
 _MAX_TITLE = 200
+MAX_CHANGED = 64
+"""Files that an event lists as changed; `detail` has all."""
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -57,6 +60,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     subject: Subject
     parts: Parts = Parts()
     scopes: tuple[Scope, ...] = SCOPES
+    named: Named = WORDS_ALONE
+    """The scripts and programs that a grant will be bound to as well. Where they are not known it holds once."""
+    changed: tuple[str, ...] = ()
+    """Those that are not what they were when the same words were last allowed for longer."""
 
     def key(self, conversation: ConversationId | None, expires_at: float | None = None) -> CommandKey:
         """What a grant of this request is found by; None: in every conversation of the session."""
@@ -75,12 +82,26 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             f"directory: {subject.cwd}",
             f"environment: {subject.environment}",
             f"sandbox: {subject.sandbox}",
+            *(f"file: {file.path}, sha256 of path and content {file.digest}" for file in self.named.contents),
             *least,
         ]
 
+    @property
+    def offered(self) -> tuple[Scope, ...]:
+        """How far a yes may reach, as far as what it would cover is known."""
+        return self.scopes if self.named.known else ("once",)
+
+    @property
+    def whole_detail(self) -> str:
+        """With what has changed said first."""
+        if not self.changed:
+            return self.detail
+        label = f"CHANGED since this was last allowed for longer ({len(self.changed)})"
+        return f"{labelled(label, chr(10).join(map(in_line, self.changed)))}\n{self.detail}"
+
     def texts(self, policy: ApprovalPolicy) -> dict[PartName, str]:
         """Every text of it, whole and fit to be shown."""
-        return whole_texts(self.detail, self.matches(policy), self.parts)
+        return whole_texts(self.whole_detail, self.matches(policy), self.parts)
 
     def as_event(
         self, approval_id: str, policy: ApprovalPolicy | None = None, *, asked_at: str | None = None,
@@ -90,8 +111,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
         A grant that outlives the moment is offered only where all that it will match can be seen.
         """
-        parts, detail = self.parts, visible(self.detail, lines=True)
-        texts = event_texts(self.detail, self.matches(policy), parts)
+        parts, detail = self.parts, visible(self.whole_detail, lines=True)
+        texts = event_texts(self.whole_detail, self.matches(policy), parts)
         return ApprovalRequest(
             approval_id=approval_id,
             kind=self.kind,
@@ -100,7 +121,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             title=shown(self.title, max_characters=_MAX_TITLE).text,
             detail=texts.detail,
             matches=texts.matches,
-            scopes=[scope for scope in self.scopes if texts.whole or scope == "once"],
+            scopes=[scope for scope in self.offered if texts.whole or scope == "once"],
             call_id=self.call_id,
             asked_at=asked_at,
             expires_at=expires_at,
@@ -113,6 +134,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             tool=None if parts.tool is None else visible(parts.tool),
             arguments=texts.arguments,
             justification=texts.justification,
+            changed=tuple(map(visible, self.changed[:MAX_CHANGED])),
             size=len(detail),
             digest=sha256(detail),
             hidden=texts.hidden,

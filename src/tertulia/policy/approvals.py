@@ -164,6 +164,7 @@ class ApprovalDesk:
         if (grant := self._grants.find(request, policy)) is not None:
             return Granted(Decider("grant", grant_id=grant.grant_id), grant.scope)
         self._check_that_it_can_be_asked(request)
+        request = msgspec.structs.replace(request, changed=self._grants.changed(request))
         answer = await self._answer(request, policy, publish)
         if answer.decision == "deny":
             raise ApprovalDenied(self._refusal(answer))

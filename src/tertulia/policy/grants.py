@@ -11,6 +11,7 @@ from tertulia.events.clock import Clock
 from tertulia.policy.approval_policy import APPROVAL_ORDER, ApprovalPolicy
 from tertulia.policy.approval_request import ApprovalKind, Request, Scope
 from tertulia.policy.commands import CommandKey
+from tertulia.policy.named_files import Named
 from tertulia.protocol.by_name import ByName
 from tertulia.protocol.ids import ConversationId
 
@@ -58,6 +59,8 @@ class _Entry(msgspec.Struct, frozen=True):
     grant: Grant
     policy: ApprovalPolicy
     """Under which it was given: where less is allowed, it does not hold."""
+    named: Named
+    """What the files were then."""
 
 
 class Grants:
@@ -86,7 +89,7 @@ class Grants:
         scope: Scope = "session" if conversation is None else "conversation"
         matches = request.as_event("", policy).matches
         grant = Grant(self._ids.next(), request.kind, scope, conversation, matches, ttl_s)
-        self._by_key[key] = _Entry(key, grant, policy)
+        self._by_key[key] = _Entry(key, grant, policy, request.named)
         self._keys[grant.grant_id] = key
         return grant
 
@@ -95,15 +98,15 @@ class Grants:
 
         `policy` is the strictest of the chain. A conversation that was asked by a stricter one cannot lend it a grant.
         """
-        for conversation in (request.conversation_id, None):
-            entry = self._by_key.get(request.key(conversation))
-            if entry is None:
-                continue
-            if self._is_over(entry):
-                self._drop(entry.key)
-            elif APPROVAL_ORDER.meet(entry.policy, policy) == entry.policy:
+        for entry in self._for_the_words(request):
+            holds = APPROVAL_ORDER.meet(entry.policy, policy) == entry.policy
+            if holds and request.named.known and request.named == entry.named:
                 return entry.grant
         return None
+
+    def changed(self, request: Request) -> tuple[str, ...]:
+        """Files that keep a grant for the same words from covering this request, because they are others now."""
+        return next((request.named.changed_since(entry.named) for entry in self._for_the_words(request)), ())
 
     def sweep(self) -> int:
         """Forget what is over; how many there were."""
@@ -138,6 +141,16 @@ class Grants:
         """A conversation was closed; nothing of it stays allowed."""
         for key in [key for key in self._by_key if key.conversation == conversation]:
             self._drop(key)
+
+    def _for_the_words(self, request: Request) -> list[_Entry]:
+        found: list[_Entry] = []
+        for conversation in (request.conversation_id, None):
+            entry = self._by_key.get(request.key(conversation))
+            if entry is not None and self._is_over(entry):
+                self._drop(entry.key)
+            elif entry is not None:
+                found.append(entry)
+        return found
 
     def _drop(self, key: CommandKey) -> None:
         entry = self._by_key.pop(key, None)

@@ -20,6 +20,11 @@ class GuardedRunner:
         """That of the other one."""
         return self._runner.not_covered
 
+    @property
+    def is_writing(self) -> bool:
+        """That of the other one."""
+        return self._runner.is_writing
+
     async def check(self) -> TierReport:
         """That of the other one."""
         return await self._runner.check()

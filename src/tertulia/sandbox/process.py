@@ -38,6 +38,7 @@ class Process:
     ) -> None:
         self.finished: Finished | None = None
         self.account = command.account
+        self.writes = command.confinement.mode != "read_only"
         self.tier: TierName = tier.name
         self._tier = tier
         self._clock = clock

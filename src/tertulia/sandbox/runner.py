@@ -258,6 +258,11 @@ class Runner(Protocol):
         """What that tier cannot hold, in words for people."""
         ...
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a command runs now that may write files of a root."""
+        ...
+
     async def check(self) -> TierReport:
         """The self-test, once; SandboxUnavailable names the reason and what to install."""
         ...

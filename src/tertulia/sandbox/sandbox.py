@@ -57,6 +57,11 @@ class Sandbox:
         """What the tier cannot hold."""
         return self._tier.not_covered
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether one of its commands runs now that may write."""
+        return any(process.finished is None and process.writes for process in self._running)
+
     async def check(self) -> TierReport:
         """Try the tier out, until it succeeds, and when it has been replaced; who asks meanwhile waits as well."""
         while self._report is None or self._tested != self._tier.identity():

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from tertulia.errors import ApprovalDenied, InvalidParams
 from tertulia.policy.approval_parts import Parts, command_text, in_line, labelled
-from tertulia.policy.approval_request import ApprovalKind, Request, may_retry_outside
+from tertulia.policy.approval_request import ApprovalKind, Request, may_retry_outside, verdict
 from tertulia.policy.approvals import Granted
 from tertulia.policy.commands import Reading, only_reads_in, read_command
+from tertulia.policy.named_files import WORDS_ALONE, Named, named_files
 from tertulia.policy.safe_environment import safe_environment
 from tertulia.protocol.tool_events import Decider
 from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, Confinement, Finished, TerminalSize
@@ -22,6 +23,11 @@ from tertulia.tools.shell_request import Wish
 from tertulia.tools.threads import in_thread
 from tertulia.tools.tool import CallContext
 from tertulia.tools.workplace import Workplace, described
+
+_TRIES = 3
+_ONLY_ONCE = (
+    "What it would run cannot be told from its words, or another command could change it meanwhile: a yes holds once."
+)
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +101,8 @@ async def clear_typing(place: Workplace, command: Command, chars: str, call: Cal
     within = place.confinement(call.rights)
     beyond = command.confinement != within
     words = (*command.argv, "<", chars)
+    # What a program makes of words that are typed into it nobody can tell.
+    named = Named(known=False) if _is_free(command.confinement) else WORDS_ALONE
     request = Request(
         kind="escalation" if beyond else "exec",
         conversation_id=call.conversation_id,
@@ -105,6 +113,7 @@ async def clear_typing(place: Workplace, command: Command, chars: str, call: Cal
             (labelled("The model would type", chars), "into a command that runs:", command_text(command.argv))
         ),
         subject=place.subject(words, command.cwd, within, outside=beyond),
+        named=named,
         parts=Parts(command=command.argv, cwd=command.cwd, sandbox=described(command.confinement)),
     )
     with call.unhurried():
@@ -114,9 +123,44 @@ async def clear_typing(place: Workplace, command: Command, chars: str, call: Cal
 async def _ask(
     place: Workplace, order: Order, call: CallContext, reading: Reading, kind: ApprovalKind, why: str
 ) -> Granted:
+    """Ask, and again where a file that it names became another one before it could be started."""
+    confinement = place.confinement(call.rights)
+    policy, safe = call.rights.approval_policy, reading.known_safe
+    if safe and policy.auto_run == "trusted":
+        safe = await in_thread(only_reads_in, reading, order.cwd, (place.root, *confinement.writable_roots))
+    if verdict(policy, kind, known_safe=safe) == "ask" and (kind == "escalation" or _is_free(confinement)):
+        named = await _named(place, order, confinement)
+    else:
+        named = WORDS_ALONE
+    for _ in range(_TRIES):
+        request = _request(place, order, call, reading.canonical, kind, _and_why_once(why, named))
+        with call.unhurried():
+            granted = await place.desk.ask(replace(request, named=named), policy, call.publish, known_safe=safe)
+        now = named if named is WORDS_ALONE else await _named(place, order, confinement)
+        # A command that was started meanwhile may write between this look and the start.
+        if now.files == named.files and (now.known or granted.decider.kind != "grant"):
+            return granted
+        named = now
+    raise ApprovalDenied("files that this command names changed each time it was allowed, so it was not run")
+
+
+async def _named(place: Workplace, order: Order, confinement: Confinement) -> Named:
+    roots = (place.root, *confinement.writable_roots)
+    named = await in_thread(named_files, order.argv, order.cwd, place.environment, roots)
+    # Who writes beside it could put another file in place after we looked.
+    return replace(named, known=named.known and not (named.contents and place.runner.is_writing))
+
+
+def _and_why_once(why: str, named: Named) -> str:
+    return why if named.known else "\n".join(part for part in (why, _ONLY_ONCE) if part)
+
+
+def _request(
+    place: Workplace, order: Order, call: CallContext, words: tuple[str, ...], kind: ApprovalKind, why: str
+) -> Request:
     line, outside, confinement = shlex.join(order.argv), kind == "escalation", place.confinement(call.rights)
-    subject = place.subject(reading.canonical, order.cwd, confinement, outside=outside)
-    request = Request(
+    subject = place.subject(words, order.cwd, confinement, outside=outside)
+    return Request(
         kind=kind,
         conversation_id=call.conversation_id,
         chain=call.chain.callers,
@@ -130,11 +174,6 @@ async def _ask(
         subject=subject,
         parts=Parts(command=order.argv, cwd=order.cwd, sandbox=subject.sandbox, justification=order.wish.justification),
     )
-    policy, safe = call.rights.approval_policy, reading.known_safe
-    if safe and policy.auto_run == "trusted":
-        safe = await in_thread(only_reads_in, reading, order.cwd, (place.root, *confinement.writable_roots))
-    with call.unhurried():
-        return await place.desk.ask(request, policy, call.publish, known_safe=safe)
 
 
 def _reason(wish: Wish) -> str:
@@ -159,6 +198,10 @@ def _command(place: Workplace, order: Order, confinement: Confinement, call: Cal
         account=call.task_id,
         watch=place.watch(call.rights),
     )
+
+
+def _is_free(confinement: Confinement) -> bool:
+    return confinement.mode == "danger_full_access"
 
 
 def _freed(confinement: Confinement) -> Confinement:
