@@ -17,6 +17,7 @@ from tertulia.policy.approval_policy import (
     ApprovalPolicy,
 )
 from tertulia.policy.approval_request import ApprovalKind, may_retry_outside, verdict
+from tertulia.policy.named_files import Named, NamedFile
 from tests.policy.asking import ROOT, A, B, request, subject
 
 POLICIES = st.builds(
@@ -137,3 +138,16 @@ def test_what_is_too_long_to_be_seen_whole_can_only_be_allowed_once() -> None:
     assert sum(map(len, [event.title, event.detail, *event.matches])) < 20_000
     assert (event.size, event.hidden) == (1_000_000, 988_000)
     assert "988,000 characters are not shown here" in event.detail
+
+
+def test_files_that_changed_are_told_first_and_every_file_that_counts_is_matched() -> None:
+    """A3: the names are as fit to be shown as all else."""
+    named = Named((NamedFile("/bin/sh", None), NamedFile("/w/a\u202e.sh", "1234")))
+    event = request(A, named=named, changed=("/w/a\u202e\nb.sh",)).as_event("1")
+    assert event.detail == "CHANGED since this was last allowed for longer (1):\n│ /w/a⟨U+202E⟩\\nb.sh\nmake test"
+    assert event.changed == ("/w/a⟨U+202E⟩⟨U+000A⟩b.sh",)
+    assert [line for line in event.matches if line.startswith("file:")] == [
+        "file: /w/a⟨U+202E⟩.sh, sha256 of path and content 1234"
+    ]
+    assert event.scopes == ["once", "conversation", "session"]
+    assert request(A, named=Named(known=False)).as_event("1").scopes == ["once"]

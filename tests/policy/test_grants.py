@@ -7,6 +7,7 @@ import pytest
 from tertulia.errors import NotFound
 from tertulia.policy.approval_policy import ON_FAILURE, ON_REQUEST, UNTRUSTED, ApprovalPolicy
 from tertulia.policy.grants import Grants, Numbers
+from tertulia.policy.named_files import Named, NamedFile
 from tests.policy.asking import A, B, HandClock, request, subject
 
 
@@ -172,3 +173,17 @@ def test_a_grant_does_not_hold_where_less_is_allowed(given: ApprovalPolicy, now:
     # Said again where less is allowed, it holds in both.
     again = grants.add(request(A), now, A, None)
     assert grants.find(request(A), now) == again
+
+
+def test_a_grant_is_bound_to_the_files_that_were_named() -> None:
+    """A3: other content, another file and one that nobody knows are asked about, and what changed is told."""
+    grants = Grants(HandClock())
+    before = Named((NamedFile("/w/run.sh", "1"),))
+    grant = grants.add(request(A, named=before), UNTRUSTED, None, None)
+    assert grants.find(request(A, named=before), UNTRUSTED) == grant
+    assert grants.changed(request(A, named=before)) == ()
+    other = request(A, named=Named((NamedFile("/w/run.sh", "2"),)))
+    assert (grants.find(other, UNTRUSTED), grants.changed(other)) == (None, ("/w/run.sh",))
+    unknown = request(A, named=Named(before.files, known=False))
+    assert (grants.find(unknown, UNTRUSTED), grants.changed(unknown)) == (None, ())
+    assert grants.changed(request(A, subject=subject("other"))) == ()

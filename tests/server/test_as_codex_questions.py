@@ -165,3 +165,17 @@ async def test_what_a_client_is_not_shown_is_said_before_it_can_say_yes(tmp_path
         assert asked["reason"].startswith("NOT ALL IS SHOWN: 88,")
         assert asked["availableDecisions"] == ["accept", "decline", "cancel"]
         assert (tmp_path / "mark").exists()
+
+
+async def test_what_hides_in_a_command_is_seen_before_anybody_can_say_yes(tmp_path: Path) -> None:
+    """A6: in the question itself, whatever part of it the client shows."""
+    evil = {"command": ["touch", "a\u202eb\x1b[2J\u200b"]}
+    async with desk(asking(call("shell", evil, "c1"), "ok"), tmp_path) as at:
+        at.client.decisions = [{"decision": "decline"}]
+        await at.client.turn(await at.client.start(), "do it")
+        (asked,) = at.client.all(COMMAND)
+        shown = "a⟨U+202E⟩b⟨U+001B⟩[2J⟨U+200B⟩"
+        assert shown in asked["command"]
+        assert shown in asked["commandActions"][0]["command"]
+        assert shown in asked["reason"]
+        assert not any(sign in str(asked) for sign in "\u202e\x1b\u200b")

@@ -179,6 +179,30 @@ async def test_a_message_is_shown_escaped_and_bounded() -> None:
     await asking
 
 
+async def test_a_form_is_shown_with_nothing_in_it_that_hides() -> None:
+    """A6: titles and descriptions are marked; what an answer repeats has to be seen as it is, or is refused."""
+    office = Office()
+    evil = "a\u202eb\x1b"
+    title = {"type": "string", "title": evil, "description": evil, "enum": ["x", "é"], "enumNames": [evil, "y"]}
+    form: dict[str, Any] = {
+        "type": "object",
+        "title": evil,
+        "properties": {"title": title, "age": {"type": "integer", "minimum": 1}},
+    }
+    asking = office.start(Elicitation("fs", "Who?", form))
+    [event] = await office.asked()
+    shown = "a⟨U+202E⟩b⟨U+001B⟩"
+    fit = {**title, "title": shown, "description": shown, "enumNames": [shown, "y"]}
+    assert event.schema == {**form, "title": shown, "properties": {**form["properties"], "title": fit}}
+    assert office.desk.resolve(event.elicitation_id, "allow", {"title": "é"})
+    assert (await asking).content == {"title": "é"}
+    for hidden in ({"enum": ["yes", "yes\u200b"]}, {"default": evil}):
+        with pytest.raises(InvalidParams, match="nobody would see"):
+            await office.start(Elicitation("fs", "Who?", {"type": "object", "properties": {"a": hidden}}))
+    with pytest.raises(InvalidParams, match="nobody would see"):
+        await office.start(Elicitation("fs", "Who?", {"type": "object", "properties": {"a\u2066": {}}}))
+
+
 async def test_only_so_many_wait_of_one_conversation_and_in_all() -> None:
     """B12."""
     office = Office()

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import force_setattr
 
 from tertulia.protocol.tool_events import ApprovalRequest, ExecCommandBegin
-from tests.tools.workbench import Workbench, code, workbench
+from tests.tools.workbench import Workbench, code, deny, workbench
 
 OUT = {"sandbox_permissions": "require_escalated", "justification": "the test wants it"}
 
@@ -53,7 +53,7 @@ async def test_a_script_that_was_rewritten_is_asked_about_again(
         assert [decider.kind for decider in begun if decider] == ["client", "grant"]
 
         write(bench, "run.sh", "evil")
-        bench.answer = lambda request: {"decision": "deny"}
+        bench.answer = deny
         assert code(await bench.call(tool, arguments)) == "approval_denied"
         again = bench.asked[1]
         assert again.changed == (f"{bench.root}/run.sh",)

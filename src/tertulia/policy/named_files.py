@@ -31,6 +31,10 @@ _SYSTEM = ("/bin", "/lib", "/lib64", "/nix", "/opt", "/sbin", "/snap", "/usr")
 """Where nobody but an administrator changes a file, unless a root lies there. Of these only the path counts."""
 _SHELLS = frozenset({"bash", "dash", "sh"})
 _SCRIPT_FLAGS = frozenset({"-c", "-lc"})
+_WRITING_TO = re.compile(
+    r"""('[^']*+'|"[^"]*+")|(?<![^ \t;|])[012&]?>{1,2}[ \t]*+(?:&[12]|[A-Za-z0-9_./,:@%+=-]++)(?=[ \t;|]|\Z)"""
+)
+"""Quotes, and outside of them output that goes to a file with a plain name: nothing is run by that."""
 _SHELL_OPTION = re.compile(r"-[aefhuvxCET]+|--noprofile|--norc|--posix")
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
 _PYTHON_OPTION = re.compile(r"-[BEIOPsSuq]+")
@@ -167,7 +171,7 @@ class _Search:
     def _shell(self, arguments: Words) -> bool:
         match arguments:
             case (flag, text) if flag in _SCRIPT_FLAGS:
-                script = read_script(text)
+                script = read_script(_WRITING_TO.sub(_without, text))
                 # Each of them is looked at, also after one of which not all is known: so what changed can be told.
                 seen = [] if script is None else [self.look(each, in_shell=True) for each in script.commands]
                 return script is not None and all(seen)
@@ -270,6 +274,10 @@ class _Search:
 
     def _can_change(self, path: str) -> bool:
         return self._is_own(path) or not is_below(path, _SYSTEM)
+
+
+def _without(found: re.Match[str]) -> str:
+    return found[1] or " "
 
 
 def _after_options(arguments: Words, option: re.Pattern[str]) -> str | None:

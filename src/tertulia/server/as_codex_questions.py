@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from tertulia.errors import AgentError
 from tertulia.policy.approval_parts import unseen
+from tertulia.policy.shown import visible
 from tertulia.protocol.events import Event
 from tertulia.protocol.tool_events import (
     ApprovalRequest,
@@ -74,7 +75,7 @@ class Questions:
             method, asked = _CHANGE, {**asked, "reason": _reason(request), "grantRoot": None}
         else:
             method = _COMMAND
-            shown = {name: item[name] for name in ("command", "cwd", "commandActions") if name in item}
+            shown = {name: _fit(item[name]) for name in ("command", "cwd", "commandActions") if name in item}
             choices = ["accept", *(["acceptForSession"] if _longest(request) != "once" else []), "decline", "cancel"]
             asked |= {**shown, "kind": "command", "reason": _reason(request), "availableDecisions": choices}
         decision = ((await self._peer.ask(method, asked, number)) or {}).get("decision")
@@ -131,6 +132,19 @@ class Questions:
         if asking is not None:
             told = {"threadId": self._moment.thread_id, "requestId": asking[0]}
             self._peer.notify("serverRequest/resolved", told)
+
+
+def _fit(value: Any) -> Any:
+    """What a person decides by, with nothing in it that hides or moves."""
+    match value:
+        case str():
+            return visible(value, lines=True)
+        case list():
+            return [_fit(each) for each in cast("list[Any]", value)]
+        case dict():
+            return {name: _fit(each) for name, each in cast("dict[str, Any]", value).items()}
+        case _:
+            return value
 
 
 def _longest(request: ApprovalRequest) -> str:

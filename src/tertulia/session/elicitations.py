@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
 from tertulia.errors import Busy, Closed, InvalidParams, NotFound
 from tertulia.mcp.server import Elicitation, Elicited
 from tertulia.policy.grants import Numbers
-from tertulia.policy.shown import shown
+from tertulia.policy.shown import printable, shown, visible
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ElicitationRequest, ElicitationResolved
@@ -29,6 +29,7 @@ MAX_PENDING_OF_ONE = 8
 MAX_SCHEMA_BYTES = 64 * 1024
 MAX_CONTENT_BYTES = 64 * 1024
 MAX_URL = 2_048
+_FOR_PEOPLE = frozenset({"description", "enumNames", "title"})
 
 
 class _Waiting(msgspec.Struct, frozen=True, eq=False):
@@ -65,7 +66,7 @@ class Elicitations:
             elicitation_id=elicitation_id,
             server=asked.server,
             message=shown(asked.message, lines=True).text,
-            schema=asked.schema,
+            schema=_shown_schema(asked.schema),
             url=_shown_url(asked.url),
             chain=call.chain.callers,
         )
@@ -148,6 +149,37 @@ def _compiled(asked: Elicitation) -> Schema | None:
     if len(text) > MAX_SCHEMA_BYTES:
         raise InvalidParams(f"the schema of the answer is longer than {MAX_SCHEMA_BYTES:,} bytes")
     return Schema.compile(text)
+
+
+def _shown_schema(value: Any) -> Any:
+    """With the texts that are for people fit to be shown. InvalidParams where a name, or a value to be chosen, is not:
+    an answer has to repeat it as it is."""
+    match value:
+        case dict():
+            members = cast("dict[str, Any]", value)
+            return {
+                _seen(name): _fit_text(each) if name in _FOR_PEOPLE else _shown_schema(each)
+                for name, each in members.items()
+            }
+        case list():
+            return [_shown_schema(each) for each in cast("list[Any]", value)]
+        case str():
+            return _seen(value)
+        case _:
+            return value
+
+
+def _seen(text: str) -> str:
+    if printable(text) != text:
+        raise InvalidParams("the server asks for names or values with characters in them that nobody would see")
+    return text
+
+
+def _fit_text(value: Any) -> Any:
+    """A text; also a property may be called like one, and then it is a schema."""
+    if isinstance(value, list):
+        return [_fit_text(each) for each in cast("list[Any]", value)]
+    return visible(value, lines=True) if isinstance(value, str) else _shown_schema(value)
 
 
 def _shown_url(url: str | None) -> str | None:
