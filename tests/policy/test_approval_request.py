@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tertulia.policy.approval_parts import MAX_EVENT_BYTES
 from tertulia.policy.approval_policy import (
     APPROVAL_ORDER,
     NEVER,
@@ -151,3 +153,14 @@ def test_files_that_changed_are_told_first_and_every_file_that_counts_is_matched
     ]
     assert event.scopes == ["once", "conversation", "session"]
     assert request(A, named=Named(known=False)).as_event("1").scopes == ["once"]
+
+
+def test_an_event_stays_small_however_many_files_count() -> None:
+    """A3, B10: what does not fit can only be allowed once, and is read with `approval/get`."""
+    files = tuple(NamedFile(f"/{number}{'x' * 2_000}", "1") for number in range(256))
+    asked = request(A, named=Named(files), changed=tuple(file.path for file in files))
+    event = asked.as_event("1")
+    assert len(msgspec.json.encode(event)) < 2 * MAX_EVENT_BYTES
+    assert event.scopes == ["once"]
+    assert event.hidden
+    assert asked.texts(UNTRUSTED)["detail"].count("\n") == 257

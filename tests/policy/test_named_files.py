@@ -84,7 +84,9 @@ def test_a_script_that_words_name_is_bound_by_what_is_in_it(scene: Scene, argv: 
         ("make",), ("make", "test"), ("npm", "run", "x"), ("cargo", "build"), ("go", "build"), ("git", "status"),
         ("python3", "-m", "http.server"), ("python3", "-c", "import x"), ("python3", "package"), ("python3",),
         ("python3", "-X", "dev", "x.py"), ("bash",), ("bash", "-s"), ("bash", "-i", "run.sh"), ("bash", "missing.sh"),
-        ("bash", "-c", "cd sub && ./run.sh"), ("bash", "-c", "echo $(./run.sh)"), ("bash", "-c", "source run.sh"),
+        ("bash", "-c", "cd sub && ./run.sh"), ("bash", "-c", "test -v 'a[$(./run.sh)]'"),
+        ("bash", "-c", "printf -v 'a[$(./run.sh)]' x"), ("bash", "-c", "echo $(./run.sh)"),
+        ("bash", "-c", "source run.sh"),
         ("bash", "-c", "source"), ("bash", "-c", "bash < run.sh"),
         ("bash", "-c", "> a'./run.sh' make"), ("bash", "-c", "'./run.sh > b' x"), ("bash", "-c", "echo >(./run.sh)"),
         ("bash", "-c", "echo x >$(./run.sh)"), ("bash", "-c", "eval ./run.sh"), ("bash", "-c", "exec ./run.sh"),
@@ -204,7 +206,9 @@ def test_a_link_is_bound_to_where_it_leads(scene: Scene) -> None:
     [
         ("LD_PRELOAD", "evil.so", False), ("LD_PRELOAD", "{root}/evil.so", False), ("PYTHONPATH", "{root}", False),
         ("PYTHONPATH", "/usr/lib:", False), ("BASH_ENV", "{root}/rc", False), ("BASH_FUNC_ls%%", "() { :; }", False),
-        ("ENV", "{root}/rc", False), ("HOME", "{root}/home", False), ("LD_LIBRARY_PATH", "/usr/lib", True),
+        ("ENV", "{root}/rc", False), ("OPENSSL_CONF", "{root}/x", False), ("XDG_CONFIG_HOME", "{root}/c", False),
+        ("RIPGREP_CONFIG_PATH", "{root}/x", False), ("HOME", "{root}/home", False),
+        ("LD_LIBRARY_PATH", "/usr/lib", True),
         ("PYTHONUNBUFFERED", "1", True), ("PYTHONPATH", "", True), ("EDITOR", "vi", True),
     ],
 )  # fmt: skip
@@ -228,3 +232,10 @@ def test_what_is_gone_counts_as_changed() -> None:
     before = Named((NamedFile("/a", "1"), NamedFile("/b", "2")))
     assert Named((NamedFile("/a", "1"),)).changed_since(before) == ("/b",)
     assert before.changed_since(before) == ()
+
+
+def test_a_program_that_is_called_like_the_change_of_directory_changes_nothing(scene: Scene) -> None:
+    """A3: some systems have one in `/usr/bin`, and the shell's own comes first."""
+    scene.write("../bin/cd", "", 0o755)
+    scene.environment["PATH"] = f"{PATH}:{scene.root.parent / 'bin'}"
+    assert not scene.named("bash", "-c", "cd sub && bash run.sh").known

@@ -109,7 +109,8 @@ def event_texts(detail: str, matches: Sequence[str], parts: Parts) -> EventTexts
     kept, lines = dict(texts), [visible(match) for match in matches]
     if not whole:
         # The detail says all that the others say: so it is the last to be cut.
-        lines, files = [shown(match, max_characters=_CUT_PART).text for match in matches], files[:_CUT_FILES]
+        lines = [shown(match, max_characters=_CUT_PART).text for match in matches[:_CUT_FILES]]
+        files = files[:_CUT_FILES]
         for name in ("command", "script", "arguments", "justification"):
             if name in kept:
                 kept[name] = _cut(kept[name], _CUT_PART)

@@ -23,8 +23,9 @@ Scope = Literal["once", "conversation", "session"]
 SCOPES: tuple[Scope, ...] = ("once", "conversation", "session")
 
 _MAX_TITLE = 200
-MAX_CHANGED = 64
-"""Files that an event lists as changed; `detail` has all."""
+_MAX_CHANGED = 16
+"""Files that an event lists as changed, each by so many characters; `detail` has all of them whole."""
+_MAX_CHANGED_PATH = 500
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -134,7 +135,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             tool=None if parts.tool is None else visible(parts.tool),
             arguments=texts.arguments,
             justification=texts.justification,
-            changed=tuple(map(visible, self.changed[:MAX_CHANGED])),
+            changed=tuple(shown(path, max_characters=_MAX_CHANGED_PATH).text for path in self.changed[:_MAX_CHANGED]),
             size=len(detail),
             digest=sha256(detail),
             hidden=texts.hidden,

@@ -39,8 +39,9 @@ _SHELL_OPTION = re.compile(r"-[aefhuvxCET]+|--noprofile|--norc|--posix")
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
 _PYTHON_OPTION = re.compile(r"-[BEIOPsSuq]+")
 _IMPORTED = (".py", ".pyc", ".so")
-_BUILTINS = frozenset({":", "[", "echo", "false", "printf", "pwd", "test", "true"})
-_CHANGING = words("chgrp chmod chown cp kill ln mkdir mv ping printf rm rmdir sleep sync tee test touch truncate")
+_BUILTINS = frozenset({":", "echo", "false", "pwd", "true"})
+"""Not `printf` and `test`: bash's own evaluate what they are given, and that can run anything."""
+_CHANGING = words("chgrp chmod chown cp kill ln mkdir mv ping rm rmdir sleep sync tee touch truncate")
 """Beside the programs that only read: these start nothing, with whatever options."""
 _CURL_LOADS = re.compile(r"--(?:config|engine|cert|key|proxy-cert|proxy-key)|-[^-]*[KE]")
 _PASSING_ON = frozenset({"cp", "ln", "mv"})
@@ -48,8 +49,9 @@ _PASSING_ON = frozenset({"cp", "ln", "mv"})
 _CODE = (".bash", ".cjs", ".js", ".lua", ".mjs", ".mk", ".php", ".pl", ".py", ".rb", ".sh", ".so", ".ts", ".zsh")
 _NAME = re.compile(r"[\w.@%+,~/-]+")
 
-_LOADING = frozenset({"CDPATH", "CURL_HOME", "ENV", "GCONV_PATH", "IFS", "LOCPATH", "SHELLOPTS"})
-_LOADING_BEGINNINGS = ("BASH", "LD_", "PYTHON")
+_LOADING = frozenset({"CDPATH", "CURL_HOME", "ENV", "GCONV_PATH", "IFS", "LOCPATH", "RIPGREP_CONFIG_PATH", "SHELLOPTS"})
+_LOADING_BEGINNINGS = ("BASH", "LD_", "OPENSSL_", "PYTHON")
+_HOMES = ("HOME", "XDG_CONFIG_HOME")
 _HARMLESS = frozenset(
     {"PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "PYTHONUTF8"}
 )
@@ -117,7 +119,8 @@ class _Search:
 
     def is_plain(self) -> bool:
         """No variable has programs load what somebody here could change."""
-        if is_below(os.path.realpath(self._environment.get("HOME", "/nonexistent")), self._roots):
+        homes = [os.path.realpath(self._environment.get(name, "/nonexistent")) for name in _HOMES]
+        if any(map(self._is_own, homes)):
             return False
         return all(
             all(piece.startswith("/") and not self._can_change(os.path.realpath(piece)) for piece in value.split(":"))
@@ -134,7 +137,8 @@ class _Search:
         if in_shell and first in (".", "source"):
             return bool(arguments) and "/" in arguments[0] and self._script(arguments[0])
         path = self._program(first)
-        if path is None:
+        # After a `cd` a name means another file, wherever there is a program called so as well.
+        if path is None or first == "cd":
             return False
         real = self._note(path)
         if self._is_own(path):
