@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from tertulia.conversation.guest_host import GuestHost, kind_of
 from tertulia.errors import InvalidParams, NotFound
 from tertulia.executors.host import Question
+from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.sandbox.runner import Confinement
 from tests.session.staging import stage
 
@@ -129,3 +131,25 @@ async def test_s9_files_through_us_obey_the_masks(tmp_path: Path) -> None:
         with pytest.raises(InvalidParams, match="would not last"):
             await host.write("/var/tmp/tertulia-s10/x", "x")
     assert [path.name for path in (tmp_path / "keys").iterdir()] == ["id"]
+
+
+async def test_a_command_that_an_agent_runs_itself_is_allowed_once_at_a_time(tmp_path: Path) -> None:
+    """A3: what it would run, and when, is the agent's to say; a change of files may be allowed for longer."""
+    async with stage(cwd=str(tmp_path), approval_policy="untrusted") as acting:
+        place, told = acting.parts.workshop.place, list[Any]()
+        floor = _floor(acting)
+
+        def hear(event: Any) -> None:
+            told.append(event)
+            if isinstance(event, ApprovalRequest):
+                asyncio.get_running_loop().call_soon(
+                    lambda: place.desk.resolve(event.approval_id, "allow", scope="session")
+                )
+
+        floor.publish = hear
+        host = GuestHost(floor, place, "acp:x")
+        with place.desk.attended():
+            consents = [await host.permit(question(doing, "x")) for doing in ("execute", "execute", "edit", "edit")]
+        assert [consent.lasting for consent in consents] == [False, False, True, True]
+        scopes = [event.scopes for event in told if isinstance(event, ApprovalRequest)]
+        assert scopes == [["once"], ["once"], ["once", "conversation", "session"]]
