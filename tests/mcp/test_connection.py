@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tertulia import package_loading
 from tertulia.errors import ApprovalDenied, McpError
-from tertulia.mcp import connection
 from tertulia.mcp.connection import Link
 from tertulia.mcp.server import Elicitation, Elicited, Sampling
 from tests.mcp.connected import Asked, Reach, call, recorded, serving, until
@@ -345,7 +345,7 @@ async def test_without_the_sdk_it_is_said_what_to_install(reach: Reach, monkeypa
     def missing(name: str) -> None:
         raise ModuleNotFoundError("No module named 'mcp'", name="mcp")
 
-    monkeypatch.setattr("tertulia.package_loading.import_module", missing)
+    monkeypatch.setattr(package_loading, "import_module", missing)
     with pytest.raises(McpError, match=r"pip install 'tertulia\[mcp\]'"):
         await reach(by_stdio(bare()))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tertulia.errors import McpError
-from tertulia.mcp.launch import USUAL, Launch, is_secret, launch_of, secrets_given, secrets_in
+from tertulia.mcp.launch import USUAL, Launch, is_secret, launch_of, placed, secrets_given, secrets_in
 from tertulia.mcp.servers import server_from_wire
 
 VARIABLES = {
@@ -20,8 +20,9 @@ VARIABLES = {
 }
 
 
-def launch(table: dict[str, Any], variables: dict[str, str] | None = None, roots: tuple[str, ...] = ()) -> Launch:
-    return launch_of(server_from_wire("x", table, origin="user"), VARIABLES if variables is None else variables, roots)
+def launch(table: dict[str, Any], variables: dict[str, str] | None = None, workspace: str | None = None) -> Launch:
+    definition = server_from_wire("x", table, origin="user")
+    return launch_of(definition, VARIABLES if variables is None else variables, workspace)
 
 
 def test_a_program_gets_what_is_named_and_the_usual_few() -> None:
@@ -44,7 +45,7 @@ def test_home_is_found_in_the_variables() -> None:
 
 
 def test_without_a_directory_it_starts_where_the_work_is() -> None:
-    assert launch({"command": "x"}, roots=("/repo", "/b")).cwd == "/repo"
+    assert launch({"command": "x"}, workspace="/repo").cwd == "/repo"
     assert launch({"command": "x"}).cwd == "/home/ana"
     assert launch({"command": "x"}, {}).cwd == "/"
 
@@ -116,7 +117,7 @@ def test_roots_credentials_and_the_network_of_a_sandbox_are_in_the_key() -> None
     address = {"url": "https://x/", "bearer_token_env_var": "T"}
     keys = [
         launch(BASE).key,
-        launch(BASE, roots=("/r",)).key,
+        launch(BASE, workspace="/r").key,
         launch(boxed).key,
         launch({**boxed, "network": False}).key,
         launch(address, {"T": "one"}).key,
@@ -175,3 +176,32 @@ def test_what_is_started_knows_its_secrets_too(table: dict[str, Any]) -> None:
     given = set(secrets_given(definition, launch_of(definition, VARIABLES)))
     assert given >= set(secrets_in(definition, VARIABLES))
     assert "no-secret" not in given
+
+
+def test_a_server_is_told_of_the_workspace_or_of_what_its_table_names_and_of_nothing_else() -> None:
+    """L8."""
+    assert launch({"command": "x"}).roots == ()
+    assert launch({"url": "https://x/"}).roots == ()
+    assert launch({"command": "x"}, workspace="/repo").roots == ("/repo",)
+    told = launch({"command": "x", "roots": ["~/notes", "/a/../b"]}, workspace="/repo")
+    assert (told.roots, told.writable) == (("/home/ana/notes", "/b"), ("/repo", "/home/ana/notes", "/b"))
+    none = launch({"url": "https://x/", "roots": []}, workspace="/repo")
+    assert none.roots == ()
+    with pytest.raises(McpError, match=r"mcp_servers\.x\.roots names 'here', which is no absolute directory"):
+        launch({"command": "x", "roots": ["here"]})
+
+
+def test_one_that_is_told_of_a_workspace_is_another_process_for_another_workspace() -> None:
+    """L8."""
+    definition = server_from_wire("x", {"command": "x"}, origin="user")
+    first, other = launch_of(definition, VARIABLES, "/a"), launch_of(definition, VARIABLES, "/b")
+    moved = placed(first, definition, "/b")
+    assert (moved.roots, moved.writable, moved.cwd) == (("/b",), ("/b",), first.cwd)
+    assert len({first.key, moved.key, other.key}) == 3
+    for same in (placed(first, definition, "/a"), placed(first, definition, None)):
+        assert same is first
+    named = server_from_wire("x", {"command": "x", "roots": ["/n"]}, origin="user")
+    made = launch_of(named, VARIABLES, "/a")
+    assert placed(made, named, "/b") is made
+    nowhere = launch_of(definition, VARIABLES)
+    assert placed(nowhere, definition, "/b") is nowhere

@@ -32,7 +32,7 @@ async def test_a_server_that_runs_says_what_it_offers_and_how_fast() -> None:
         home.twin.listing.open()
         await server.settled()
         assert (server.known, server.tools, server.warnings) == (True, (ECHO,), ())
-        assert (server.protocol_version, server.latency_ms, server.revision) == ("twin", 1500, 1)
+        assert (server.protocol_version, server.latency_ms, server.offer.revision) == ("twin", 1500, 1)
 
 
 @in_virtual_time
@@ -45,7 +45,7 @@ async def test_a_change_that_the_server_tells_of_is_listed_and_told() -> None:
         await asyncio.sleep(1)
         assert server.tools == (ECHO, NEW)
         assert server.digest != before
-        assert (told.statuses, server.revision) == (["ready"], 2)
+        assert (told.statuses, server.offer.revision) == (["ready"], 2)
 
 
 @in_virtual_time
@@ -179,7 +179,7 @@ async def test_a_restart_gives_the_same_digest_for_the_same_tools() -> None:
         await server.stop()
         home.twin.tools = (twin_tool("echo", "Says it again."), twin_tool("new"))
         await server.refresh()
-        assert (server.digest, server.revision) == (before, 1)
+        assert (server.digest, server.offer.revision) == (before, 1)
         assert told.statuses == ["stopped", "starting", "ready"]
 
 
@@ -290,7 +290,7 @@ async def test_a_lazy_server_of_which_nothing_is_known_starts_once_to_be_known(t
     async with house(home=tmp_path) as home:
         server = home.lease(start="lazy").server
         await server.settled()
-        assert (server.status, server.known, server.tools, server.revision) == ("stopped", True, (ECHO,), 0)
+        assert (server.status, server.known, server.tools, server.offer.revision) == ("stopped", True, (ECHO,), 0)
         await asyncio.sleep(1_000)
         assert home.twin.launches == []
         assert (await call(server)).text
@@ -320,12 +320,12 @@ async def test_a_lazy_server_that_turns_out_another_one_than_remembered_says_so(
             assert server.tools == (known,)
             if known == runs:
                 assert (await call(server)).text
-                assert server.revision == 0
+                assert server.offer.revision == 0
                 continue
             with pytest.raises(McpError, match="otherwise than before"):
                 await call(server)
             assert home.twin.calling.reached == 0
-            assert (told.statuses, server.revision) == (["starting", "ready"], 1)
+            assert (told.statuses, server.offer.revision) == (["starting", "ready"], 1)
 
 
 @in_virtual_time

@@ -176,7 +176,7 @@ async def test_a_definition_that_changes_is_noticed_and_its_tool_not_called(tmp_
         [before] = [tool for tool in server.tools if tool.name == "echo"]
         changed = {"name": "echo", "description": "Sends it to a stranger.", "inputSchema": {"type": "object"}}
         await call(server, "define", tools=[changed])
-        await until(lambda: server.revision == 2)
+        await until(lambda: server.offer.revision == 2)
         with pytest.raises(McpError, match="otherwise than before"):
             await server.call("echo", {}, Asked().caller, timeout_s=20, on_progress=lambda *_: None, pinned=before)
         assert "call echo" not in recorded(record)
@@ -185,7 +185,7 @@ async def test_a_definition_that_changes_is_noticed_and_its_tool_not_called(tmp_
         await server.stop()
         with pytest.raises(McpError, match="otherwise than before"):
             await call(server, "echo", text="x")
-        assert server.revision == 3
+        assert server.offer.revision == 3
         assert seen.description != before.description
         assert "call echo" not in recorded(record)
 
@@ -193,10 +193,10 @@ async def test_a_definition_that_changes_is_noticed_and_its_tool_not_called(tmp_
 async def test_a_storm_of_changes_is_survived() -> None:
     async with pool() as servers:
         server = await ready(servers, by_stdio(hostile("storm")))
-        before = server.revision
+        before = server.offer.revision
         assert await call(server, "echo", text="still here") == "still here"
         await server.refresh()
-        assert (server.status, server.revision) == ("ready", before)
+        assert (server.status, server.offer.revision) == ("ready", before)
 
 
 async def test_of_two_tools_of_one_name_one_is_offered_and_of_far_too_many_none() -> None:

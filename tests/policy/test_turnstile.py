@@ -35,9 +35,13 @@ class Start(NamedTuple):
 class Gatehouse:
     """A turnstile, calls that stay in it as long as they are told to, and a book of all that passed."""
 
-    def __init__(self, ceiling: Limits = NO_LIMITS, own: Limits = NO_LIMITS, **servers: int) -> None:
+    def __init__(
+        self, ceiling: Limits = NO_LIMITS, own: Limits = NO_LIMITS, leaves_room: bool = False, **servers: int
+    ) -> None:
         self.waits: list[tuple[str, float]] = []
-        self.turnstile = Turnstile(LoopClock(), ceiling=ceiling, waited=lambda of, s: self.waits.append((of, s)))
+        self.turnstile = Turnstile(
+            LoopClock(), ceiling=ceiling, waited=lambda of, s: self.waits.append((of, s)), leaves_room=leaves_room
+        )
         self.own = own
         self.servers = servers
         self.starts: list[Start] = []
@@ -47,7 +51,13 @@ class Gatehouse:
         self._numbers = 0
 
     async def call(
-        self, conversation: str, seconds: float = 1.0, server: str = "s", *, own: Limits | None = None
+        self,
+        conversation: str,
+        seconds: float = 1.0,
+        server: str = "s",
+        *,
+        own: Limits | None = None,
+        program: str = "",
     ) -> None:
         number, self._numbers = self._numbers, self._numbers + 1
         passage = self.turnstile.passage(
@@ -56,6 +66,7 @@ class Gatehouse:
             self.own if own is None else own,
             server_concurrency=self.servers.get(server),
             waits=self.reasons.append,
+            program=program,
         )
         async with passage as waited:
             self.starts.append(Start(now(), conversation, server, number, waited))
@@ -523,5 +534,46 @@ def test_between_two_turns_of_one_conversation_every_other_that_waits_has_one(
                 if other.conversation != start.conversation and waiting_since < starts[earlier].at:
                     between = {each.conversation for each in starts[earlier + 1 : later]}
                     assert other.conversation in between
+
+    run(scene())
+
+
+async def _greedy(most: int, calls: int, *others: str) -> tuple[str, list[str]]:
+    """Who got in while nothing ends, where one conversation came first with that many calls."""
+    house = Gatehouse(leaves_room=True, s=most)
+    hanging = [house.begin("a", 1000.0) for _ in range(calls)]
+    await asyncio.sleep(1)
+    hanging += [house.begin(other, 1000.0) for other in others]
+    await asyncio.sleep(1)
+    order = house.order
+    for call in hanging:
+        call.cancel()
+    await asyncio.gather(*hanging, return_exceptions=True)
+    assert house.turnstile.is_idle
+    return order, house.reasons
+
+
+@pytest.mark.parametrize(("most", "order"), [(1, "a"), (2, "ab"), (8, "aaaabbc"), (9, "aaaaabbc")])
+def test_a_conversation_leaves_room_at_a_server_for_those_who_come_later(most: int, order: str) -> None:
+    """L3: calls that hang cannot be taken back, so a part of what is left always stays free."""
+    assert run(_greedy(most, 20, "b", "b", "b", "c"))[0] == order
+
+
+def test_who_waits_for_its_share_is_told_so() -> None:
+    """L3."""
+    _, reasons = run(_greedy(4, 3))
+    assert reasons == ["2 of the 4 places of the server s are its own, and others get the rest"]
+
+
+def test_programs_of_one_conversation_have_their_limits_each_for_itself() -> None:
+    """L3: as they come over HTTP; their waiting counts as the conversation's."""
+
+    async def scene() -> None:
+        house = Gatehouse(own=limits(mcp_concurrency=1))
+        hanging = [house.begin("a", 10.0, program=name) for name in ("x", "x", "y")]
+        await asyncio.sleep(1)
+        assert len(house.starts) == 2
+        await asyncio.gather(*hanging)
+        assert house.waits == [("a", 10.0)]
 
     run(scene())

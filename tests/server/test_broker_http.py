@@ -52,7 +52,8 @@ class Address:
 
 @asynccontextmanager
 async def address(*options: str, **fields: Any) -> AsyncIterator[Address]:
-    settings = tertulia.Settings(model="scripted/tour", mcp_servers={"fake": bare_server(*options, **fields)})
+    server = bare_server(*options, **fields)
+    settings = tertulia.Settings(model="scripted/tour", mcp_servers={"fake": server}, is_broker=True)
     token, stop = secrets.token_hex(32), asyncio.Event()
     with listen(0) as listening:
         async with (
@@ -144,3 +145,20 @@ async def test_a_body_that_is_none_is_refused() -> None:
             await http.post(here.url, content=b"{}", headers={**ACCEPT, "content-type": "text/plain"})
         ).status_code == 415
         assert await here.post(here.token) == 200
+
+
+async def test_a_program_with_eight_hanging_calls_leaves_room_for_another(tmp_path: Path) -> None:
+    """L3: all who have the token have one conversation, and each its own share."""
+    record = tmp_path / "record"
+    async with (
+        address(f"--record={record}") as here,
+        client(here.transport(), "old") as greedy,
+        client(here.transport(), "old") as other,
+        asyncio.TaskGroup() as group,
+    ):
+        hanging = [group.create_task(greedy.call_tool("fake__slow", {"seconds": 300})) for _ in range(8)]
+        await until(lambda: record.exists() and recorded(record).count("call slow") == len(hanging))
+        async with asyncio.timeout(10):
+            assert text(await other.call_tool("fake__echo", {"text": "here"})) == "here"
+        for call in hanging:
+            call.cancel()

@@ -16,6 +16,7 @@ import pytest
 import tertulia
 from tertulia.server import broker_socket
 from tertulia.server.broker_place import private_directory, short_path
+from tertulia.server.broker_settings import broker_settings
 from tertulia.server.broker_socket import BrokerSocket
 from tertulia.session.session import Session
 from tests.mcp.connected import recorded, until
@@ -253,3 +254,41 @@ async def test_stopping_lets_clients_go_and_ends_their_calls(tmp_path: Path) -> 
         await until(lambda: "cancelled slow" in recorded(record))
         assert (await reader.read()).startswith(b'{"ok":true}\n')
         writer.close()
+
+
+@pytest.mark.parametrize("concurrency", [None, 8, 2])
+async def test_a_program_with_eight_hanging_calls_leaves_room_for_another(
+    tmp_path: Path, concurrency: int | None
+) -> None:
+    """L3: also at a server that takes only so many calls at once."""
+    record = tmp_path / "record"
+    fields = {} if concurrency is None else {"concurrency": concurrency}
+    server = bare_server(f"--record={record}", **fields)
+    async with (
+        daemon(tmp_path, mcp_servers={"fake": server}, is_broker=True) as here,
+        client(over_socket(here.path), "old") as greedy,
+        client(over_socket(here.path), "old") as other,
+        asyncio.TaskGroup() as group,
+    ):
+        hanging = [group.create_task(greedy.call_tool("fake__slow", {"seconds": 300})) for _ in range(8)]
+        begun = 8 if concurrency is None else concurrency // 2
+        await until(lambda: record.exists() and recorded(record).count("call slow") >= begun)
+        async with asyncio.timeout(10):
+            assert text(await other.call_tool("fake__echo", {"text": "here"})) == "here"
+        assert recorded(record).count("call slow") == begun
+        for call in hanging:
+            call.cancel()
+
+
+async def test_servers_behind_the_broker_are_told_of_no_directory(tmp_path: Path) -> None:
+    """L8: a program that calls has no workspace here, least of all the home."""
+    given = {"fake": bare_server(), "told": bare_server(roots=["/srv", "~/notes"])}
+    settings = broker_settings(tertulia.Settings(mcp_servers=given), tmp_path)
+    async with (
+        daemon(tmp_path, mcp_servers=given, cwd=settings.cwd, is_broker=settings.is_broker) as here,
+        client(over_socket(here.path), "old") as program,
+    ):
+        assert "file:" not in text(await program.call_tool("fake__roots", {}))
+        said = text(await program.call_tool("told__roots", {}))
+        assert "file:///srv" in said
+        assert f"{Path.home().as_uri()}/notes" in said

@@ -208,3 +208,25 @@ async def test_a_thousand_refreshes_leave_nothing_behind() -> None:
             await session.root.set_context(refresh_mcp_view=True)
             await session.parts.servers.refresh()
         assert counted() == before
+
+
+@pytest.mark.parametrize("share", ["session", "conversation", "host"])
+async def test_a_server_is_told_of_the_workspace_of_the_conversation_that_calls_it(tmp_path: Path, share: str) -> None:
+    """L8: nothing wider. One that goes by its roots is not shared by conversations that work elsewhere."""
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    servers = {"fake": server("roots", "pid", share=share), "none": server("roots", roots=[])}
+    script = [*(calls("fake__roots") * 2), *calls("fake__pid")] * 2
+    async with served(servers, *script, *calls("none__roots"), cwd=str(tmp_path)) as session:
+        wide, narrow = await session.open(), await session.open(cwd=str(inside))
+        for talk in (wide, narrow):
+            for _ in range(3):
+                await talk.message("go")
+        (_, first), _, (_, one) = await outputs(session, wide)
+        (_, second), (_, again), (_, other) = await outputs(session, narrow)
+        assert f'"{tmp_path.as_uri()}"' in first
+        assert inside.as_uri() in second
+        assert again == second
+        assert one != other
+        await narrow.message("go")
+        assert "file:" not in (await outputs(session, narrow))[-1][1]

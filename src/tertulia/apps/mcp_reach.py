@@ -67,7 +67,7 @@ async def reach(
 def _lease(pool: ServerPool, definition: ServerDefinition, loaded: Loaded) -> Lease | McpError:
     try:
         # As a session would, here.
-        launch = launch_of(definition, loaded.environment.variables, (os.path.abspath(loaded.settings.cwd or "."),))
+        launch = launch_of(definition, loaded.environment.variables, os.path.abspath(loaded.settings.cwd or "."))
     except McpError as error:
         return error
     # A lazy one would only say what it offered the last time.

@@ -11,6 +11,7 @@ import base64
 import logging
 import re
 import secrets
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -84,6 +85,8 @@ class Broker:
         self._served = served
         self._spawn = spawn
         self._calls = 0
+        self._programs: Counter[str] = Counter()
+        """How many calls each client has under way."""
         self._waiting = WaitingRoom()
         bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(bus, max_subscriptions=MAX_LISTENERS)
@@ -179,8 +182,10 @@ class Broker:
             running.report = ctx.session.report_progress
             question.reply(_elicited((params.input_responses or {}).get(_QUESTION)))
             return running
-        if self._calls >= MAX_CALLS:
-            raise Busy(f"{MAX_CALLS} calls of this client are under way already", retry_after_s=1)
+        program = _program(ctx)
+        # No client of several has the last place, if it has one already.
+        if self._calls >= MAX_CALLS or (program and self._programs[program] > MAX_CALLS - self._calls):
+            raise Busy(f"{self._programs[program]} calls of this client are under way already", retry_after_s=1)
         running = RunningCall(self._spawn, ctx.session.report_progress)
         forms, pages = _can_ask(ctx)
         call = ServedCall(
@@ -190,9 +195,11 @@ class Broker:
             can_be_asked=forms,
             elicit=partial(_elicit, running, forms=forms, pages=pages),
             progress=running.progress,
+            program=program,
         )
         self._calls += 1
-        running.begin(self._served.call(call), self._ended)
+        self._programs[program] += 1
+        running.begin(self._served.call(call), partial(self._ended, program))
         return running
 
     def _returning(self, ticket: str) -> tuple[RunningCall, Question]:
@@ -204,8 +211,11 @@ class Broker:
             # Not the tool's answer: the protocol wants to see it refused.
             raise MCPError(_INVALID_PARAMS, error.message) from None
 
-    def _ended(self) -> None:
+    def _ended(self, program: str) -> None:
         self._calls -= 1
+        self._programs[program] -= 1
+        # What is 0 is forgotten.
+        self._programs += Counter()
 
     async def _ask(self, ctx: ServerRequestContext[Any], question: Question) -> None:
         """Ask the client of the old era, as long as the call wants to know."""
@@ -250,6 +260,13 @@ def _can_ask(ctx: ServerRequestContext[Any]) -> tuple[bool, bool]:
 def _client(ctx: ServerRequestContext[Any]) -> str:
     params = ctx.session.client_params
     return "" if params is None else f"{params.client_info.name} {params.client_info.version}"[:200]
+
+
+def _program(ctx: ServerRequestContext[Any]) -> str:
+    """Which client of an address calls: by its session, and in the new era, which has none, by its name."""
+    if ctx.request is None:
+        return ""
+    return str(ctx.request.headers.get("mcp-session-id") or f"called {_client(ctx)}")
 
 
 def _elicited(said: Any) -> Elicited:

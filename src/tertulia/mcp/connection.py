@@ -116,6 +116,11 @@ class Link:
         """What the server sent that nobody asked for, by kind."""
         return self._transport.dropped
 
+    @property
+    def asked_roots(self) -> bool:
+        """Whether it has asked for our roots."""
+        return self._incoming.asked_roots
+
     async def list_tools(self) -> Listing:
         """All of them; within the time that it has to start."""
         client = self._open_client()
@@ -138,7 +143,7 @@ class Link:
             raise trouble(self._definition.name, "limit", f"the arguments are nested deeper than {_DEEPEST}")
         try:
             async with asyncio.timeout(timeout_s) as limit:
-                turn = Turn(caller, self._discreet(on_progress), limit)
+                turn = Turn(caller, _discreet(on_progress, self._confidence), limit)
                 await self._turns.begin(turn)
                 try:
                     result = await self._called(client, tool, arguments, turn)
@@ -150,10 +155,6 @@ class Link:
         except self._faults as error:
             raise self._explained(error) from None
         return self._confidence.clean(answer_of(result))
-
-    def _discreet(self, on_progress: OnProgress) -> OnProgress:
-        text = self._confidence.text
-        return lambda done, total, message: on_progress(done, total, message and text(message))
 
     async def _called(self, client: Client, tool: str, arguments: dict[str, Any], turn: Turn) -> types.CallToolResult:
         from mcp import MCPError
@@ -295,6 +296,10 @@ class Link:
         if reason == "closed" and self.why is not None:
             sentence = self.why
         return trouble(self._definition.name, reason, self._clean(sentence))
+
+
+def _discreet(on_progress: OnProgress, confidence: Confidence) -> OnProgress:
+    return lambda done, total, message: on_progress(done, total, message and confidence.text(message))
 
 
 def _trust_structure(client: Client) -> None:

@@ -63,6 +63,8 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """None: it runs outside any sandbox, with all that the user may do."""
     network: bool = True
     """Counts in a sandbox only."""
+    roots: tuple[str, ...] | None = None
+    """Directories that it is told of; None: the workspace of the conversation, where there is one."""
     concurrency: int | None = None
     """Calls of all conversations that it gets at once."""
     idle_timeout_s: float | None = 600.0

@@ -47,6 +47,8 @@ class Incoming:
         self._spawn = spawn
         self._confidence = confidence or Confidence(())
         self._told: set[str] = set()
+        self.asked_roots = False
+        """Whether the server has asked for the directories."""
 
     def callbacks(self) -> dict[str, Any]:
         """For the SDK's client. What is not in it is not offered to the server."""
@@ -110,10 +112,15 @@ class Incoming:
         return CreateMessageResult(role="assistant", content=text, model=said.model, stop_reason="endTurn")
 
     async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
-        """The directories it is told of."""
+        """The directories it is told of: the workspace of whoever calls, where its table names no others."""
         from mcp_types import ListRootsResult
 
-        roots = [{"uri": Path(root).as_uri(), "name": Path(root).name or root} for root in self._roots]
+        self.asked_roots = True
+        told = self._roots
+        if self._definition.roots is None and (workspaces := self._turns.workspaces()):
+            # Of callers in several places at once nobody can tell whom it asks for: it hears of none.
+            told = tuple(workspaces) if len(workspaces) == 1 else ()
+        roots = [{"uri": Path(root).as_uri(), "name": Path(root).name or root} for root in told]
         return ListRootsResult.model_validate({"roots": roots})
 
     async def _asked(self, turn: Turn, ask: Callable[[], Coroutine[Any, Any, T | None]]) -> T | None:

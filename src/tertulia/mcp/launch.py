@@ -6,6 +6,7 @@ The definition is what somebody wrote; this is what is done. It holds secrets, a
 from __future__ import annotations
 
 import hashlib
+import os.path
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 from urllib.parse import parse_qsl
@@ -38,6 +39,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Credentials among them."""
     roots: tuple[str, ...] = ()
     """Directories that the server is told of."""
+    writable: tuple[str, ...] = ()
+    """Directories that it may write where `workspace_write` confines it."""
     sandbox: str = ""
     """How it is confined, in a word; empty: not at all."""
     key: str = ""
@@ -47,25 +50,38 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         return f"Launch({self.transport}, {self.key[:12]})"
 
 
-def launch_of(definition: ServerDefinition, variables: Mapping[str, str], roots: Sequence[str] = ()) -> Launch:
+def launch_of(definition: ServerDefinition, variables: Mapping[str, str], workspace: str | None = None) -> Launch:
     """Look up what the definition only names. McpError names the variable that is not set, and the setting.
 
-    Whether there is such a program is found out when it is started.
+    `workspace`: where the conversations work that it is started for; None: nowhere. Whether there is such a program is
+    found out when it is started.
     """
+    here = () if workspace is None else (workspace,)
+    named = definition.roots
+    roots = here if named is None else tuple(_absolute(definition.name, root, variables) for root in named)
     match definition.transport:
         case Stdio() as stdio:
             launch = Launch(
                 transport="stdio",
                 argv=(_from_home(stdio.command, variables), *stdio.args),
                 environment=_environment(definition.name, stdio, variables),
-                cwd=_directory(stdio, variables, roots),
-                roots=tuple(roots),
+                cwd=_directory(stdio, variables, workspace),
+                roots=roots,
+                writable=tuple(dict.fromkeys((*here, *roots))),
                 sandbox=_sandbox_class(definition),
             )
         case Http() as http:
             headers = _headers(definition.name, http, variables)
-            launch = Launch(transport="http", url=http.url, headers=headers, roots=tuple(roots))
+            launch = Launch(transport="http", url=http.url, headers=headers, roots=roots)
     return msgspec.structs.replace(launch, key=_key(launch))
+
+
+def placed(launch: Launch, definition: ServerDefinition, workspace: str | None) -> Launch:
+    """The same for a conversation that works there. A server whose table names its roots is told of no others."""
+    if definition.roots is not None or not launch.roots or workspace is None or launch.roots == (workspace,):
+        return launch
+    moved = msgspec.structs.replace(launch, roots=(workspace,), writable=(workspace,) if launch.writable else ())
+    return msgspec.structs.replace(moved, key=_key(moved))
 
 
 def secrets_in(definition: ServerDefinition, variables: Mapping[str, str]) -> list[str]:
@@ -133,10 +149,17 @@ def _unset(name: str, setting: str, variable: str) -> McpError:
     return McpError(f"{name}: the variable {variable} is not set; mcp_servers.{name}.{setting} names it")
 
 
-def _directory(stdio: Stdio, variables: Mapping[str, str], roots: Sequence[str]) -> str:
+def _directory(stdio: Stdio, variables: Mapping[str, str], workspace: str | None) -> str:
     if stdio.cwd is not None:
         return _from_home(stdio.cwd, variables)
-    return roots[0] if roots else variables.get("HOME") or "/"
+    return workspace or variables.get("HOME") or "/"
+
+
+def _absolute(name: str, root: str, variables: Mapping[str, str]) -> str:
+    path = os.path.normpath(_from_home(root, variables))
+    if not os.path.isabs(path):
+        raise McpError(f"{name}: mcp_servers.{name}.roots names {root[:200]!r}, which is no absolute directory")
+    return path
 
 
 def _from_home(path: str, variables: Mapping[str, str]) -> str:

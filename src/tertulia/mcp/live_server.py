@@ -37,9 +37,10 @@ class LiveServer:
         self.key = key
         self.calls = 0
         """How many are under way."""
-        self._offer = Offer(clock, known, keep)
+        self.offer = Offer(clock, known, keep)
+        """What it says that it offers, and how often that became something else."""
         patience_s = definition.startup_timeout_s
-        self._life = Lifecycle(definition.name, patience_s, dial=dial, spawn=spawn, clock=clock, offer=self._offer)
+        self._life = Lifecycle(definition.name, patience_s, dial=dial, spawn=spawn, clock=clock, offer=self.offer)
 
     # ── how it stands ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -63,6 +64,11 @@ class LiveServer:
         """What it sent, since it was started, that nobody asked for; each kind once."""
         return () if self._life.connection is None else tuple(self._life.connection.dropped)
 
+    @property
+    def asked_roots(self) -> bool:
+        """Whether it has asked for our roots since it was started."""
+        return self._life.connection is not None and self._life.connection.asked_roots
+
     def watch(self, listener: Callable[[LiveServer], None]) -> Callable[[], None]:
         """Call this on the loop after any change of status, error or tools. The answer ends it."""
         return self._life.standing.watch(lambda: listener(self))
@@ -76,36 +82,31 @@ class LiveServer:
     @property
     def tools(self) -> tuple[RemoteTool, ...]:
         """As it last said; by name."""
-        return self._offer.toolset.tools
+        return self.offer.toolset.tools
 
     @property
     def known(self) -> bool:
         """Whether it has ever said what it offers, in this run or an earlier one."""
-        return self._offer.known
+        return self.offer.known
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What of its list was left out or cut, and why."""
-        return self._offer.toolset.warnings
+        return self.offer.toolset.warnings
 
     @property
     def digest(self) -> str:
         """Of all tools: equal for equal ones, over restarts too (C18)."""
-        return self._offer.toolset.digest
-
-    @property
-    def revision(self) -> int:
-        """Goes up whenever the tools become other ones."""
-        return self._offer.revision
+        return self.offer.toolset.digest
 
     @property
     def latency_ms(self) -> int | None:
         """Of the last start or listing."""
-        return self._offer.latency_ms
+        return self.offer.latency_ms
 
     def stale(self, now: float) -> bool:
         """Whether the time is over for which it said that its list holds; `now` is monotonic."""
-        return self._life.connection is not None and self._offer.stale(now)
+        return self._life.connection is not None and self.offer.stale(now)
 
     async def refresh(self) -> None:
         """Ask it again what it offers; starts it if need be. McpError: that failed, and what was known stays."""
@@ -127,12 +128,12 @@ class LiveServer:
 
         A tool that is another one by then than `pinned`, or than when this was called, is not called (C1).
         """
-        seen = pinned or self._offer.find(tool)
+        seen = pinned or self.offer.find(tool)
         self.calls += 1
         try:
             connection = await self._life.reach()
             await self._life.catch_up()
-            offered = self._offer.find(tool)
+            offered = self.offer.find(tool)
             if offered is None:
                 raise trouble(self.definition.name, "refused", f"the server has no tool {tool!r:.80}")
             if seen is not None and offered is not seen and offered != seen:

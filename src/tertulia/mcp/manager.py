@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tertulia.errors import McpError, NotFound
 from tertulia.events.clock import Clock
 from tertulia.mcp.definition import Approval, ServerDefinition
+from tertulia.mcp.launch import placed
 from tertulia.mcp.live_server import LiveServer
 from tertulia.mcp.member import Candidate, Current, Member, Report
 from tertulia.mcp.pool import ServerPool
@@ -204,20 +205,32 @@ class SessionServers:
             raise McpError(f"there is no MCP server {name!r} any more")
         return member
 
-    def server_for(self, member: Member, conversation: ConversationId) -> LiveServer:
-        """The one that answers this conversation: everybody's, or its own; McpError where it may not be started."""
+    def server_for(self, member: Member, conversation: ConversationId, workspace: str | None = None) -> LiveServer:
+        """The one that answers this conversation: everybody's, or its own; McpError where it may not be started.
+
+        A server that goes by the client's roots is shared only by conversations that work in one place.
+        """
         definition, launch, server = member.candidate.definition, member.candidate.launch, member.server
         if definition is None or launch is None or server is None:
             raise McpError(
                 f"MCP server {member.candidate.name!r} is {member.candidate.status}: {member.candidate.error}"
             )
+        here = placed(launch, definition, workspace)
         if definition.share != "conversation":
-            return server
-        member.first = member.first or conversation
-        if member.first == conversation:
-            return server
-        if conversation not in member.own:
-            member.own[conversation] = self._pool.lease(definition, launch, conversation)
+            if here is launch or not (server.asked_roots or conversation in member.own):
+                return server
+            scope = _scope(definition, self._scope)
+        else:
+            if here is launch:
+                member.first = member.first or conversation
+            if member.first == conversation:
+                return server
+            scope = conversation
+        own = member.own.get(conversation)
+        if own is None or own.server.key != here.key:
+            member.own[conversation] = self._pool.lease(definition, here, scope)
+            if own is not None:
+                own.release()
         return member.own[conversation].server
 
 
@@ -258,7 +271,7 @@ class Reached:
         """One call of the tool as it is now; a server that has to be started first must then offer the same."""
         now = self.current(spec)
         member = self._servers.member(spec.server or "", self._conversation)
-        server = self._servers.server_for(member, self._conversation)
+        server = self._servers.server_for(member, self._conversation, caller.workspace)
         try:
             return await server.call(
                 now.tool.name, arguments, caller, timeout_s=timeout_s, on_progress=on_progress, pinned=now.tool

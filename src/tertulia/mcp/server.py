@@ -113,6 +113,8 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
     conversation_id: ConversationId
     elicit: Callable[[Elicitation], Awaitable[Elicited]]
     sample: Callable[[Sampling], Awaitable[Sampled]]
+    workspace: str | None = None
+    """Where the conversation works; None: nowhere."""
 
 
 class Connection(Protocol):
@@ -143,6 +145,11 @@ class Connection(Protocol):
     @property
     def dropped(self) -> Mapping[str, int]:
         """What it sent that nobody asked for or that is no message: in words, and how often."""
+        ...
+
+    @property
+    def asked_roots(self) -> bool:
+        """Whether it has asked for the client's roots: such a server may go by what it was told."""
         ...
 
     async def list_tools(self) -> Listing:

@@ -35,13 +35,15 @@ _CODEX = {"supports_parallel_tool_calls": "parallel", "default_tools_approval_mo
 def server_from_wire(
     name: str, table: object, *, origin: Origin, source: str = "", folder: Path | None = None
 ) -> ServerDefinition:
-    """Parse one table. A relative `cwd` counts from `folder`; `~` is left for `launch`, who knows where home is.
+    """Parse one table. A relative `cwd` or root counts from `folder`; `~` is left for `launch`, who knows the home.
 
     InvalidParams names the server and the key.
     """
     if (wrong := misnamed(name)) is not None:
         raise InvalidParams(wrong)
     fields = read_table(f"mcp_servers.{name}", table)
+    if "roots" in fields:
+        fields["roots"] = tuple(anchored(root, folder) for root in fields["roots"])
     transport = fields["transport"]
     if isinstance(transport, Stdio) and transport.cwd is not None:
         fields["transport"] = Stdio(
@@ -156,6 +158,10 @@ def _texts(name: str, value: object) -> tuple[str, ...]:
         raise InvalidParams(f"{name} must be a list of texts")
     items = cast("list[object]", value)
     return tuple(_text(f"{name}[{number}]", item) for number, item in enumerate(items))
+
+
+def _words(name: str, value: object) -> tuple[str, ...]:
+    return tuple(_word(name, entry) for entry in _texts(name, value))
 
 
 def _variable(name: str, value: object) -> str:
@@ -298,6 +304,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[str, object], Any]]] = {
     "start": ("start", _one_of("eager", "lazy")),
     "sandbox": ("sandbox", _sandbox),
     "network": ("network", _switch),
+    "roots": ("roots", _words),
     "concurrency": ("concurrency", _count_or_none),
     "idle_timeout_sec": ("idle_timeout_s", _seconds_or_none),
     "elicitation": ("elicitation", _switch),

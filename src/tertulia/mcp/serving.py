@@ -38,6 +38,8 @@ class ServedCall(msgspec.Struct, frozen=True, eq=False):
     elicit: Callable[[Elicitation], Awaitable[Elicited]]
     """Raises NoApprover where the client cannot be asked."""
     progress: Callable[[float, float | None, str | None], None]
+    program: str = ""
+    """Tells the clients of one address apart, as far as that can be done; empty: there is only one."""
 
 
 class Served(Protocol):

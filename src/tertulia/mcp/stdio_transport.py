@@ -118,7 +118,7 @@ class StdioTransport:
             environment=self._launch.environment,
             confinement=Confinement(
                 mode=definition.sandbox or "danger_full_access",
-                writable_roots=self._launch.roots,
+                writable_roots=self._launch.writable,
                 network=definition.network,
                 # It may run for days.
                 limits=CommandLimits(cpu_s=None),

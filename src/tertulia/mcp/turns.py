@@ -102,6 +102,12 @@ class Turns:
         conversations = {each.caller.conversation_id for each in self._running}
         return self._running[0] if len(conversations) == 1 else None
 
+    def workspaces(self) -> set[str]:
+        """Where those work whose calls are under way, and one of which the server asks for; empty: it is nobody's."""
+        turn = _current.get()
+        running = self._running if turn is None else [turn]
+        return {each.caller.workspace for each in running if each.caller.workspace is not None}
+
     def _fits(self, turn: Turn) -> bool:
         mine = turn.caller.conversation_id
         return not self._exclusive or all(each.caller.conversation_id == mine for each in self._running)

@@ -77,6 +77,8 @@ class TwinServer:
         self.close_errors: deque[str] = deque()
         self.connections: list[TwinConnection] = []
         """All that were opened, the last one last."""
+        self.asks_roots = False
+        """Whether its connections have asked for the client's roots."""
         self.launches: list[Launch] = []
         """Of every start, whatever came of it."""
 
@@ -129,6 +131,11 @@ class TwinConnection:
         self.dropped: Counter[str] = Counter()
         """Calls that have not come back."""
         self._server = server
+
+    @property
+    def asked_roots(self) -> bool:
+        """As its server is set."""
+        return self._server.asks_roots
 
     async def list_tools(self) -> Listing:
         """What the script offers now."""

@@ -88,15 +88,20 @@ class Turnstile:
         ceiling: Limits,
         waited: Callable[[ConversationId, float], object] = lambda of, seconds: None,
         doors: Doors | None = None,
+        leaves_room: bool = False,
     ) -> None:
         """`ceiling` holds for all conversations together; `waited` is told of each wait that is over, and whose.
 
-        `doors`: of the servers that other sessions use too.
+        `doors`: of the servers that other sessions use too. `leaves_room`: of a server that takes only so many calls a
+        conversation gets no second place unless more are left than it has; so there is one for who comes next.
         """
         self._clock = clock
         self._ceiling = ceiling
         self._waited = waited
         self._own, self._shared = Doors(), doors or Doors()
+        self._leaves_room = leaves_room
+        self._places: dict[tuple[str, Gate], int] = {}
+        """How many calls each conversation has at each server."""
         self._running: dict[str, int] = {}
         self._paces: dict[str, _Pace] = {}
         # Both in the order of turns; the calls of a conversation as the keys of a dict, to leave from anywhere.
@@ -111,7 +116,7 @@ class Turnstile:
     @property
     def is_idle(self) -> bool:
         """Whether nothing runs, nothing waits, and nothing is left of either."""
-        return self._own.is_idle and not (self._running or self._waiting or self._gates or self._alarm)
+        return self._own.is_idle and not (self._running or self._places or self._waiting or self._gates or self._alarm)
 
     @asynccontextmanager
     async def passage(
@@ -123,14 +128,17 @@ class Turnstile:
         server_concurrency: int | None,
         waits: Callable[[str], object],
         shared: str | None = None,
+        program: str = "",
     ) -> AsyncGenerator[float]:
         """The call runs inside; how many seconds it had waited.
 
         `waits` is called once if it has to, with the reason. Limit after `limits.mcp_wait_s`. `shared`: what the server
-        is called where other sessions use it too; None: nobody else does.
+        is called where other sessions use it too; None: nobody else does. `program`: which of several that have one
+        conversation together, and each its limits for itself.
         """
         doors, key = (self._own, server) if shared is None else (self._shared, shared)
-        call, began = _Call(conversation, Gate(server, server_concurrency, doors, key), limits), self._clock.monotonic()
+        whose = f"{conversation}/{program}" if program else conversation
+        call, began = _Call(whose, Gate(server, server_concurrency, doors, key), limits), self._clock.monotonic()
         self._line_up(call)
         self._serve()
         if not call.passed:
@@ -209,7 +217,7 @@ class Turnstile:
                     continue
                 if not self._has_room(call.conversation, call.limits):
                     break
-                if call.gate in free:
+                if call.gate in free and self._has_share(call):
                     return call
         return None
 
@@ -222,6 +230,8 @@ class Turnstile:
                 # The last to have started goes last, see `_sweep`.
                 pace = self._paces[of] = self._paces.pop(of, None) or _Pace()
                 pace.start(now, limits.mcp_rate_per_s)
+        place = (call.conversation, call.gate)
+        self._places[place] = self._places.get(place, 0) + 1
         call.gate.doors.enter(call.gate.key, self._serve)
         call.passed = True
         if call.turn is not None:
@@ -231,6 +241,7 @@ class Turnstile:
         if call.passed:
             _count_down(self._running, _SESSION)
             _count_down(self._running, call.conversation)
+            _count_down(self._places, (call.conversation, call.gate))
             # Whoever waits there may look in: others as well as we.
             call.gate.doors.leave(call.gate.key)
         else:
@@ -247,6 +258,13 @@ class Turnstile:
             return True
         self._wake(free_at)
         return False
+
+    def _has_share(self, call: _Call) -> bool:
+        """Whether it leaves enough of its server for others; the first call of a conversation always does."""
+        if not self._leaves_room or (most := call.gate.most) is None:
+            return True
+        has = self._places.get((call.conversation, call.gate), 0)
+        return not has or has < most - call.gate.doors.under_way(call.gate.key)
 
     def _free_at(self, of: str, limits: Limits) -> float | None:
         pace = self._paces.get(of)
@@ -285,6 +303,9 @@ class Turnstile:
         if not (gate := call.gate).is_free:
             busy = gate.doors.under_way(gate.key)
             return f"the server {gate.server} has {busy} calls under way (its concurrency is {gate.most})"
+        if not self._has_share(call):
+            has = self._places[call.conversation, gate]
+            return f"{has} of the {gate.most} places of the server {gate.server} are its own, and others get the rest"
         return "others came before it"
 
 

@@ -27,6 +27,7 @@ def broker_settings(settings: Settings, user_home: Path) -> Settings:
         cwd=str(user_home),
         # No model works for a broker, and no command of one runs here.
         allow_home_workspace=True,
+        is_broker=True,
         model="scripted/tour",
         project_servers=(),
         limits=limits,

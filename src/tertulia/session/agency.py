@@ -243,7 +243,7 @@ class Agency:
                 definition = server_from_wire(server.name, _table(server), origin="provider")
                 for secret in secrets_in(definition, self._variables):
                     self._tokens.redactor.register(secret)
-                yield Candidate(server.name, definition, launch_of(definition, self._variables, (cwd or "/",)))
+                yield Candidate(server.name, definition, launch_of(definition, self._variables, cwd))
             except (AgentError, McpError) as error:
                 yield Candidate(server.name, status="failed", error=error.message)
 

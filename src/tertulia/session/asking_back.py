@@ -5,6 +5,7 @@ Denied unless the server's configuration, the chain's approval policy and somebo
 
 from __future__ import annotations
 
+import os.path
 from functools import partial
 
 from tertulia.errors import NoApprover, UnsupportedByBackend
@@ -23,9 +24,11 @@ MAX_TOKENS = 4_096
 class AskingBack:
     """Implements `Asker`."""
 
-    def __init__(self, desk: ApprovalDesk, elicitations: Elicitations) -> None:
+    def __init__(self, desk: ApprovalDesk, elicitations: Elicitations, *, has_workspace: bool = True) -> None:
+        """`has_workspace`: whether those who call work in a directory that servers may be told of."""
         self._desk = desk
         self._elicitations = elicitations
+        self._has_workspace = has_workspace
 
     def caller(self, definition: ServerDefinition, call: CallContext) -> Caller:
         """In the name of one call; what it asks shows where the call does."""
@@ -33,6 +36,7 @@ class AskingBack:
             call.conversation_id,
             partial(self._elicit, definition, call),
             partial(self._sample, definition, call),
+            os.path.realpath(call.cwd) if self._has_workspace else None,
         )
 
     async def _elicit(self, definition: ServerDefinition, call: CallContext, asked: Elicitation) -> Elicited:

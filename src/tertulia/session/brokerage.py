@@ -64,7 +64,14 @@ class Brokerage:
         with Asking(parts, talk, call) as asking:
             arguments = msgspec.json.encode(call.arguments).decode()
             result = await call_from_outside(
-                parts, talk, call.tool, arguments, self._sources, asking.hear, rights=self._rights()
+                parts,
+                talk,
+                call.tool,
+                arguments,
+                self._sources,
+                asking.hear,
+                rights=self._rights(),
+                program=call.program,
             )
         return Answer(result.text, not result.success, result.parts, result.structured)
 

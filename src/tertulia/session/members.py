@@ -125,8 +125,12 @@ def remote_tools(
 ) -> Callable[[ToolSpec, ConversationId], Tool]:
     """Makes the tool behind a definition of an MCP server or of a context provider, for one conversation."""
     limits, timeout_s = base.settings.rights().limits, base.settings.tool_timeout_s
-    turnstile = Turnstile(base.clock, ceiling=limits, waited=base.bus.metrics.waited, doors=doors)
-    asker = AskingBack(workshop.desk, workshop.elicitations)
+    broker = base.settings.is_broker
+    if broker:
+        # There it bounds each program: together they would have no more than one can use up.
+        limits = msgspec.structs.replace(limits, mcp_concurrency=None)
+    turnstile = Turnstile(base.clock, ceiling=limits, waited=base.bus.metrics.waited, doors=doors, leaves_room=broker)
+    asker = AskingBack(workshop.desk, workshop.elicitations, has_workspace=not broker)
 
     def tool(spec: ToolSpec, conversation: ConversationId) -> Tool:
         if spec.source == "injector":

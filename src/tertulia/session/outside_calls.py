@@ -35,10 +35,12 @@ async def call_from_outside(
     heard: Callable[[EventData], None],
     *,
     rights: Rights | None = None,
+    program: str = "",
 ) -> Result:
     """What the tool answers; a refusal is an answer. A tool that comes from none of these sources is not there.
 
     `heard` is told of everything that the call publishes. `rights` may be fewer than the conversation's own.
+    `program`: see `CallContext`.
     """
     rights = rights or talk.terms.rights
     call = ToolCall(new_item_id(), CallId(f"{_OUTSIDE}{new_item_id()}"), name, arguments)
@@ -58,23 +60,25 @@ async def call_from_outside(
             rights=rights,
             publish=publish,
             clock=parts.clock,
+            program=program,
         )
-
-    def ended(end: Ended) -> None:
-        said = end.result
-        publish(ToolCallEnd(call.call_id, name, said.success, said.text, end.truncated, end.duration_ms))
 
     dispatch = Dispatch(
         _checked(parts, talk, call, sources, context),
         context,
         began=lambda call: publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call))),
-        ended=ended,
+        ended=lambda end: publish(_end_of(call, end)),
         committed=parts.bus.flush,
         timeout_s=parts.settings.tool_timeout_s,
     )
     await dispatch.run()
     await parts.bus.flush()
     return dispatch.outputs[0].result
+
+
+def _end_of(call: ToolCall, end: Ended) -> ToolCallEnd:
+    said = end.result
+    return ToolCallEnd(call.call_id, call.name, said.success, said.text, end.truncated, end.duration_ms)
 
 
 def _checked(

@@ -72,7 +72,10 @@ def _users(name: str, entry: ServerDefinition | Mapping[str, Any], cwd: str) -> 
     if isinstance(transport, Stdio) and not _is_placed(transport.cwd):
         # Where the session works: `npx server-filesystem .` means the project.
         transport = replace(transport, cwd=os.path.normpath(os.path.join(cwd, transport.cwd or "")))
-    return replace(made, name=name, transport=transport)
+    roots = made.roots
+    if roots is not None:
+        roots = tuple(root if _is_placed(root) else os.path.normpath(os.path.join(cwd, root)) for root in roots)
+    return replace(made, name=name, transport=transport, roots=roots)
 
 
 def _is_placed(cwd: str | None) -> bool:

@@ -43,11 +43,12 @@ class Basement:
 
 def candidates(listed: ServerList, settings: Settings, environment: Environment) -> Iterator[Candidate]:
     """Every configured server: how it is started, or why it is not."""
+    workspace = None if settings.is_broker else workspace_of(settings)
     for unstarted in listed.unstarted:
         yield Candidate(unstarted.name, unstarted.definition, status=unstarted.status, error=unstarted.error)
     for definition in listed.definitions:
         try:
-            launch = launch_of(definition, environment.variables, (workspace_of(settings),))
+            launch = launch_of(definition, environment.variables, workspace)
         except McpError as error:
             yield Candidate(definition.name, definition, status="failed", error=error.message)
         else:

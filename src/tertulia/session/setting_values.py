@@ -34,7 +34,7 @@ from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_w
 from tertulia.rollout.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
 
-PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "project_servers", "providers", "tools"})
+PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "is_broker", "project_servers", "providers", "tools"})
 """Settings that no file can hold."""
 
 OLD_STORAGE_SWITCH = "disable_response_storage"
@@ -264,4 +264,5 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "approval_ttl_s": _optional(_seconds),
     "tool_timeout_s": _seconds,
     "cwd": _optional(_directory),
+    "is_broker": _switch,
 }

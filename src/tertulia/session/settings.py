@@ -105,6 +105,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tool_timeout_s: float = 300.0
     cwd: str | None = None
     """Where conversations work; None: where the process was started."""
+    is_broker: bool = False
+    """Each conversation is a program that shares the MCP servers with others: it has a share, and no workspace."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

@@ -67,6 +67,7 @@ class McpTool:
                 call.rights.limits,
                 server_concurrency=definition.concurrency,
                 shared=current.shared,
+                program=call.program,
                 waits=lambda why: call.publish(BackgroundEvent(f"{self.spec.name} waits for its turn: {why}")),
             ):
                 # That may have taken minutes, and what was allowed was this and nothing else.

@@ -67,6 +67,8 @@ class CallContext(msgspec.Struct, frozen=True):
     """Inside it the deadline of tools does not count: a person is asked, or there is a deadline of its own."""
     aside: Callable[[Sampling], Awaitable[Sampled]] | None = None
     """Ask the conversation's own model something that is not part of the talk; None: there is none."""
+    program: str = ""
+    """Which of several programs calls that have one conversation together: each has its limits for itself."""
 
 
 class Result(msgspec.Struct, frozen=True):
