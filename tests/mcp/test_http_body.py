@@ -138,7 +138,7 @@ def refusal(came: bytes) -> dict[str, Any]:
 async def test_an_event_that_is_too_long_is_an_error_as_soon_as_that_is_certain() -> None:
     """L1, L4, HARDENING C10: also where it never ends."""
     came, _ = await read(Pieces(*[b"data: " + b"x" * (1 << 20)] * 20))
-    assert refusal(came)["message"] == f"Unreadable: it has more than {MAX_BODY:,} bytes"
+    assert refusal(came)["message"] == f"Unreadable: it has more than {MAX_BODY:,} bytes or 20,000 lines"
     after = b'\n\ndata: {"id":1,"result":{}}\n\n'
     came, _ = await read(Pieces(*[b"data: " + b"x" * (1 << 20)] * 20, after))
     assert came.endswith(after[2:]), "the next event is read again"
@@ -194,3 +194,23 @@ async def test_a_long_line_in_small_pieces_costs_as_much_as_it_is_long() -> None
 
     # Sixteen times the bytes; with a copy of the line for each piece it would be 256 times the work.
     assert await spent(MAX_MENDED) < 64 * await spent(MAX_MENDED // 16)
+
+
+@pytest.mark.parametrize(
+    ("hostile", "heard"),
+    [
+        (b"data: ab\n" * 40_000 + b"\n", 1),
+        (b"\n" * 200_000, 0),
+        (b":\n\n" * 70_000, 0),
+        (b"data: 1\n\n" * 9_000, 9_000),
+    ],
+    ids=["lines", "blank", "comments", "events"],
+)
+async def test_lines_and_events_without_number_hold_the_loop_never_for_long(hostile: bytes, heard: int) -> None:
+    """L1: each step is short, of what says nothing a few are enough, and too many lines are an error."""
+    pieces = [hostile[start : start + 65_536] for start in range(0, len(hostile), 65_536)]
+    async with loop_steps() as steps:
+        passed = [some async for some in Events(Pieces(*pieces), 1, lambda: None)]
+    assert b"".join(passed).count(b"data:") == heard
+    assert len(max(passed, key=len)) < 4096
+    assert steps.longest_s < MOST_S

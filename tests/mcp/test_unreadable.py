@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -65,3 +66,13 @@ def test_any_bytes_can_be_looked_at(data: bytes) -> None:
 def test_of_json_it_is_the_id_that_a_decoder_finds(message: dict[str, Any]) -> None:
     found = answered_id(json.dumps(message).encode())
     assert found == message.get("id")
+
+
+def test_of_a_long_message_only_the_ends_are_looked_at() -> None:
+    """L1: to read all of 32 MB for an id would hold the loop."""
+    content = b"[" + b"{}," * 5_000_000 + b"{}]"
+    first = b'{"jsonrpc":"2.0","id":7,"result":' + content + b"}"
+    last = b'{"jsonrpc":"2.0","result":' + content + b',"id":8}'
+    before = time.thread_time()
+    assert (answered_id(first), answered_id(last)) == (7, 8)
+    assert time.thread_time() - before < 0.02

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -132,3 +133,18 @@ def test_a_long_line_in_many_pieces_is_joined_once() -> None:
     for byte in stream:
         splitter.feed(bytes([byte]))
     assert splitter.feed(b"\n\n") == [b"x" * 1_000_000]
+
+
+def test_an_event_of_very_many_lines_takes_little_more_memory_than_it_has_bytes() -> None:
+    """L1: at most four times the message."""
+    chunk = b"data: ab\n" * 7_000
+    splitter = EventSplitter()
+    tracemalloc.start()
+    try:
+        for _ in range(40):
+            splitter.feed(chunk)
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert held < 4 * 40 * len(chunk)
+    assert splitter.feed(b"\n") == [b"\n".join([b"ab"] * 280_000)]

@@ -93,3 +93,10 @@ def test_nothing_is_built_of_a_text_with_too_many_parts() -> None:
         assert tracemalloc.get_traced_memory()[1] < 4_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_numbers_of_too_many_digits_in_all_are_told_and_digits_in_strings_are_not() -> None:
+    """L1: 16 MB of them hold the loop for a quarter of a second, and are few parts."""
+    numbers = b"[" + b",".join([b"9" * 900] * 5_000) + b"]"
+    assert excess(numbers) == "numbers of more than 4,000,000 digits"
+    assert excess(b'"' + b"9" * 4_500_000 + b'"') is None

@@ -159,3 +159,11 @@ async def test_a_text_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(long_json, "MAX_CPU_S", 0.01)
     with pytest.raises(ParseError, match="it takes more than"):
         await decoded(b"[" + b"1," * 150_000 + b"1]")
+
+
+async def test_a_string_longer_than_any_text_is_refused_before_it_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """L1: one sign outside of ASCII makes it four times as long, in one step."""
+    monkeypatch.setattr(long_json, "MAX_CHARACTERS", 1_000_000)
+    assert len(await decoded(b'"' + b"x" * 1_000_000 + b'"')) == 1_000_000
+    with pytest.raises(ParseError, match="a string of more than 1,000,000 characters"):
+        await decoded(b'["' + b"x" * 1_000_001 + b'"]')

@@ -5,6 +5,7 @@ Imports the SDK's HTTP library, so it is itself imported late.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import NamedTuple
 
@@ -18,10 +19,15 @@ from tertulia.protocol.json_scan import MAX_PARTS, excess_in_steps
 
 MAX_BODY = 16 << 20
 """Of an answer that is not a stream of events, and of one event."""
+MAX_LINES = 20_000
+"""Of one event: whoever reads it takes its time over each."""
+_AT_ONCE = 32
+"""Events that are handed on in one step of the loop: the SDK takes its time over each of them, too."""
 _DATA = b"data:"
 _ENDS = (b"\n", b"\r")
 _NOTHING = b":\n\n"
 """A comment: it keeps the stream alive, and says nothing."""
+_QUIET_AT_ONCE = 1024
 
 
 class _Envelope(msgspec.Struct):
@@ -88,7 +94,22 @@ class Events(httpx2.AsyncByteStream):
         cut = EventCut()
         try:
             async for piece in self._stream:
-                passed = [await self._looked_at(event) for event in cut.feed(piece)]
+                passed: list[bytes] = []
+                quiet = 0
+                for event in cut.feed(piece):
+                    if event is not None and _DATA not in event:
+                        # Comments and the like: of any number a few are enough.
+                        quiet += 1
+                        if quiet <= _AT_ONCE:
+                            passed.append(event)
+                        elif quiet % _QUIET_AT_ONCE == 0:
+                            await asyncio.sleep(0)
+                        continue
+                    passed.append(await self._looked_at(event))
+                    if len(passed) >= _AT_ONCE:
+                        yield b"".join(passed)
+                        passed.clear()
+                        await asyncio.sleep(0)
                 if passed:
                     yield b"".join(passed)
         except httpx2.TransportError:
@@ -101,7 +122,7 @@ class Events(httpx2.AsyncByteStream):
 
     async def _looked_at(self, event: bytes | None) -> bytes:
         if event is None:
-            return self._refused(b"", f"it has more than {MAX_BODY:,} bytes")
+            return self._refused(b"", f"it has more than {MAX_BODY:,} bytes or {MAX_LINES:,} lines")
         data = _data_of(event)
         if (too_much := await excess_in_steps(data, MAX_PARTS, MAX_DEPTH)) is not None:
             return self._refused(data, f"it has {too_much}")
@@ -134,7 +155,10 @@ class EventCut:
 
     def __init__(self, limit: int = MAX_BODY) -> None:
         self._limit = limit
-        self._lines: list[bytes] = []
+        self._event = bytearray()
+        """The whole lines of an event that has not ended."""
+        self._lines = 0
+        """How many they are."""
         # In pieces: a long line would be copied again with each of them.
         self._line: list[bytes] = []
         self._size = 0
@@ -145,8 +169,8 @@ class EventCut:
         if self._after_cr and piece.startswith(b"\n"):
             # It belongs to the line that has ended already, and that may have ended its event.
             piece = piece[1:]
-            if self._lines:
-                self._lines[-1] += b"\n"
+            if self._event:
+                self._event += b"\n"
             elif not self._skipping:
                 yield b"\n"
         self._after_cr = piece.endswith(b"\r")
@@ -154,28 +178,30 @@ class EventCut:
         self._size += len(piece)
         if any(end in piece for end in _ENDS):
             yield from self._cut(b"".join(self._line).splitlines(keepends=True))
-        if self._size > self._limit:
+        if self._size > self._limit or self._lines > MAX_LINES:
             if not self._skipping:
                 yield None
             self._skipping = True
             # Something of the line, so that its end is not taken for an empty line.
-            self._lines, self._line, self._size = [], [b":"] if self._line else [], 0
+            self._event, self._lines = bytearray(), 0
+            self._line, self._size = [b":"] if self._line else [], 0
 
     def rest(self) -> bytes:
         """What was begun when the stream ended."""
-        return b"" if self._skipping else b"".join((*self._lines, *self._line))
+        return b"" if self._skipping else b"".join((bytes(self._event), *self._line))
 
     def _cut(self, lines: list[bytes]) -> Iterator[bytes | None]:
         rest = lines.pop() if not lines[-1].endswith(_ENDS) else b""
         self._line = [rest] if rest else []
         for line in lines:
-            self._lines.append(line)
+            self._event += line
+            self._lines += 1
             if not line.strip(b"\r\n"):
-                event = b"".join(self._lines)
                 if not self._skipping:
-                    yield event if len(event) <= self._limit else None
-                self._lines, self._skipping = [], False
-        self._size = len(rest) + sum(map(len, self._lines))
+                    fits = len(self._event) <= self._limit and self._lines <= MAX_LINES
+                    yield bytes(self._event) if fits else None
+                self._event, self._lines, self._skipping = bytearray(), 0, False
+        self._size = len(rest) + len(self._event)
 
 
 def _data_of(event: bytes) -> bytes:

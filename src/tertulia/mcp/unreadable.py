@@ -17,6 +17,8 @@ PREFIX = "Unreadable: "
 """How the message of that error begins."""
 
 _LOOKED_AT = 1024
+_READ_WHOLE = 1 << 20
+"""Of a longer message only the two ends are looked at: all of it would take too long."""
 _VALUE = rb'"(?:[^"\\]|\\.){0,256}"|-?[0-9]{1,19}|true|false|null'
 _FIRST = re.compile(rb'\s*[{,]\s*"([^"\\]{0,64})"\s*:\s*(?:(' + _VALUE + rb")\s*(?=[,}]))?", re.DOTALL)
 """A member, and (its value) if that is short and plain."""
@@ -42,6 +44,8 @@ def is_asking(message: bytes) -> bool:
 
 def _members(message: bytes) -> dict[bytes, bytes]:
     """Its id and its method, as far as they are found."""
+    if len(message) > _READ_WHOLE:
+        return _looked_up(message)
     try:
         whole = msgspec.json.decode(message, type=_Members)
     except (ValueError, RecursionError):

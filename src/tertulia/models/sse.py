@@ -28,10 +28,11 @@ class EventSplitter:
     def __init__(self) -> None:
         self._begun = False
         self._after_cr = False
-        # Both are kept in pieces: joining them anew with each chunk would cost the square of their length.
+        # In pieces: joining them anew with each chunk would cost the square of their length.
         self._line: list[bytes] = []
         self._line_size = 0
-        self._data: list[bytes] = []
+        # In one piece: an event may have millions of lines, and each would cost several times its bytes.
+        self._data: bytearray | None = None
         self._data_size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -61,13 +62,17 @@ class EventSplitter:
         events: list[bytes] = []
         for line in lines:
             if line.startswith(b"data:") or line == b"data":
-                self._data.append(line[6:] if line.startswith(b" ", 5) else line[5:])
+                if self._data is None:
+                    self._data = bytearray()
+                else:
+                    self._data += b"\n"
+                self._data += line[6:] if line.startswith(b" ", 5) else line[5:]
                 self._data_size += len(line)
                 self._check()
-            elif not line and self._data:
-                if data := b"\n".join(self._data):
-                    events.append(data)
-                self._data.clear()
+            elif not line and self._data is not None:
+                if self._data:
+                    events.append(bytes(self._data))
+                self._data = None
                 self._data_size = 0
         return events
 

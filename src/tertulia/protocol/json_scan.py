@@ -14,6 +14,8 @@ MAX_PARTS = 200_000
 """Of one message. Some 16 MB of memory at most, and a few hundredths of a second for a decoder."""
 MAX_DEPTH = 128
 """Deeper than any sane document, and shallow enough for every recursion further in."""
+MAX_DIGITS = 4_000_000
+"""Of all numbers of one message. Digits cost a decoder many times what other bytes do."""
 SCANNED_FROM_BYTES = 128 * 1024
 """A shorter text cannot have parts enough to matter."""
 
@@ -21,6 +23,7 @@ _PIECE = 64 * 1024
 _STEP = 512 * 1024
 _MARKS = b"{[,:}]"
 _OTHERS = bytes(set(range(256)) - set(_MARKS))
+_NO_DIGITS = bytes(set(range(256)) - set(b"0123456789"))
 _STEPS = [(byte in b"{[") - (byte in b"}]") for byte in range(256)]
 
 
@@ -31,7 +34,7 @@ class JsonScan:
     outside of strings. There are never more values and names than parts, but for one.
     """
 
-    __slots__ = ("_backslash", "_in_string", "_level", "deepest", "max_depth", "max_parts", "parts")
+    __slots__ = ("_backslash", "_in_string", "_level", "deepest", "digits", "max_depth", "max_parts", "parts")
 
     def __init__(self, max_parts: int = MAX_PARTS, max_depth: int = MAX_DEPTH) -> None:
         self.max_parts = max_parts
@@ -39,6 +42,8 @@ class JsonScan:
         self.parts = 0
         self.deepest = 0
         """Exact as long as it is within the limit."""
+        self.digits = 0
+        """Of numbers."""
         self._level = 0
         self._in_string = False
         self._backslash = False
@@ -57,6 +62,8 @@ class JsonScan:
         """What there is too much of, in words; None: it is within the limits."""
         if self.parts > self.max_parts:
             return f"more than {self.max_parts:,} parts"
+        if self.digits > MAX_DIGITS:
+            return f"numbers of more than {MAX_DIGITS:,} digits"
         return f"nested deeper than {self.max_depth} levels" if self.deepest > self.max_depth else None
 
     def _take(self, piece: bytes) -> None:
@@ -70,7 +77,9 @@ class JsonScan:
         between = piece.split(b'"')
         outside = between[1::2] if self._in_string else between[::2]
         self._in_string ^= len(between) % 2 == 0
-        marks = b"".join(outside).translate(None, _OTHERS)
+        text = b"".join(outside)
+        self.digits += len(text.translate(None, _NO_DIGITS))
+        marks = text.translate(None, _OTHERS)
         if marks:
             self._count(marks)
 

@@ -19,6 +19,8 @@ from tertulia.server.strict_json import decode, decoder, object_of
 
 AT_ONCE_BYTES = 128 * 1024
 """A longer text is read in steps."""
+MAX_CHARACTERS = 32 * 1024 * 1024
+"""Of one string: twice what is accepted as a text. Python joins a longer one in a step that takes too long."""
 MAX_CPU_S = 20.0
 """For one message. The longest that can be valid takes a tenth of that on a slow machine."""
 
@@ -151,10 +153,13 @@ class _Text:
         if token[2] is not None:
             return _text(token[2], self._at)
         pieces: list[str] = []
-        done = False
+        done, length = False, 0
         while not done:
             piece, done = self._piece()
             pieces.append(_unescaped(piece, self._at) if piece else "")
+            length += len(pieces[-1])
+            if length > MAX_CHARACTERS:
+                raise ParseError(f"a string of more than {MAX_CHARACTERS:,} characters")
             self._at += len(piece) + done
             yield
         return "".join(pieces)

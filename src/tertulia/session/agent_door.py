@@ -192,7 +192,7 @@ async def _read(
     with suppress(BrokenResourceError, OSError, ValueError):
         async with to_us:
             while line := await reader.readline():
-                message = lines.read(line)
+                message = await lines.read_in_steps(line)
                 if message is not None:
                     await to_us.send(SessionMessage(message))
 
