@@ -42,11 +42,16 @@ def truncate(name: str, left: float) -> Harm:
     return act
 
 
-def overwrite(files: SessionFiles) -> None:
+def overwrite(name: str) -> Harm:
     """The same size, and nothing of what was there: as a copy of another file over it leaves it."""
-    size = files.db.stat().st_size
-    os.truncate(files.db, 0)
-    os.truncate(files.db, size)
+
+    def act(files: SessionFiles) -> None:
+        path: Path = getattr(files, name)
+        size = path.stat().st_size
+        os.truncate(path, 0)
+        os.truncate(path, size)
+
+    return act
 
 
 def _delete_folder(files: SessionFiles) -> None:
@@ -77,11 +82,12 @@ HARMS: dict[str, Harm] = {
     "db replaced": replace("db"),
     "db emptied": truncate("db", 0),
     "db cut": truncate("db", 0.5),
-    "db overwritten": overwrite,
+    "db overwritten": overwrite("db"),
     "journal deleted": delete("wal"),
     "journal replaced": replace("wal"),
     "journal emptied": truncate("wal", 0),
     "journal cut": truncate("wal", 0.9),
+    "journal overwritten": overwrite("wal"),
     "lock deleted": delete("lock"),
     "lock replaced": replace("lock"),
     "folder deleted": _delete_folder,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import logging
 import shutil
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
 import tertulia
+from tertulia.errors import StorageError
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.files import SessionFiles, session_files
 from tertulia.rollout.index import NAME, list_sessions
@@ -142,6 +144,47 @@ async def test_what_was_moved_away_and_put_back_can_be_resumed(room: Path, monke
         assert [entry.text for entry in await again.root.history()] == ["first", "one"]
         assert (await again.root.message("first", message_id="first")).text == "one"
         assert (await again.root.message("third")).status == "completed"
+
+
+CHANGES: dict[str, Callable[[tertulia.Conversation], Awaitable[object]]] = {
+    "fork": lambda there: there.fork(),
+    "set_context": lambda there: there.set_context(base_instructions="Be brief."),
+    "stricter": lambda there: there.set_context(storage_policy=tertulia.HeadersOnly()),
+    "close": lambda there: there.close(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_nothing_else_is_answered_as_if_it_had_been_written_down(
+    room: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """R1: not a message alone; whatever is acknowledged was written."""
+    for number, harm in enumerate(("db deleted", "journal overwritten", "folder moved")):
+        home = placed(room, monkeypatch, number)
+        async with tertulia.Session.start(tertulia.Settings(model=ScriptedModel(["yes"]))) as session:
+            made = await session.open(title="made")
+            HARMS[harm](session_files(home, session.id))
+            with pytest.raises(StorageError, match="while the session was running"):
+                await CHANGES[change](made)
+            assert (await session.close()).forced
+
+
+async def test_a_compaction_that_was_not_written_down_is_none(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R1: the store goes while the model writes the notes."""
+    home = placed(room, monkeypatch, 0)
+
+    def respond(asked: Asked) -> str:
+        if len(model.requests) > 3:
+            shutil.rmtree(home / "sessions")
+        return "yes"
+
+    model = ScriptedModel([respond], repeat=True)
+    async with tertulia.Session.start(tertulia.Settings(model=model)) as session:
+        for number in range(3):
+            await session.root.message(f"number {number}")
+        answer = await session.root.compact()
+    assert not answer.compacted
+    assert "was deleted or moved away" in (answer.reason or "")
 
 
 async def test_the_index_may_be_deleted_replaced_or_cut_and_nothing_is_lost(

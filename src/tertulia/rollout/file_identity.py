@@ -66,7 +66,8 @@ class FileIdentity:
                 raise lost(self._files, path, "replaced")
             if known is self._db and now.st_size < known.st_size:
                 raise lost(self._files, path, "changed")
-            if now.st_size != known.st_size or (known is self._db and now.st_mtime_ns != known.st_mtime_ns):
+            if (now.st_size, now.st_mtime_ns) != (known.st_size, known.st_mtime_ns):
+                # Only the owner writes to either of them, and he has looked since.
                 self._read_again(connection, path)
         if _id(self._found(self._lock)) != self._lock_id:
             raise lost(self._files, self._lock, "replaced")
@@ -74,7 +75,8 @@ class FileIdentity:
     def _read_again(self, connection: sqlite3.Connection, path: str) -> None:
         """Another program touched it. Moving a journal into its database is no harm: what counts is what is found.
 
-        Pages that only the journal still has are written into the database at once.
+        Pages that only the journal still has are written into the database at once: a journal in which a byte is
+        wrong is read by its owner, and ends there for everybody who opens it later.
         """
         try:
             fresh = connect_reader(self._files.db)
@@ -83,7 +85,7 @@ class FileIdentity:
                 sound = sound and last_record(fresh) == last_record(connection)
             finally:
                 fresh.close()
-            if sound and path == self._paths[0]:
+            if sound:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             self.note_checkpoint()
         except (*TROUBLE, StorageError):

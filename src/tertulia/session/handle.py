@@ -156,7 +156,7 @@ class Conversation:
         scheduler = self._parts.scheduler
         chain = scheduler.submit(TaskPlan(talk.id, "user", work=work, sub_id=submission.new_sub_id()))
         reply = await submission.answer(scheduler, chain)
-        if results:
+        if results and reply.status == "completed":
             done = results[0]
             return Compacted(done.compacted, done.before_tokens, done.after_tokens, done.reason)
         tokens = talk.history.approx_tokens
