@@ -175,6 +175,24 @@ async def test_instructions_for_one_task_take_the_place_of_the_conversations() -
     assert second[2].endswith("{}")
 
 
+async def test_an_agent_remembers_nothing_of_instructions_that_were_for_one_task() -> None:
+    """Issue 17, item 15: for that task only. It begins anew, and the next task does; both are told the transcript."""
+    journal = KeepingJournal()
+    stands = Standing(talk(terms(rights=RIGHTS), journal=journal))
+    actor = Actor(answer("a"), answer("b", "t-2"), answer("c", "t-3"), answer("d", "t-3"))
+    doing = agent(actor)
+    await ask(doing, stands)
+    await ask(doing, stands, "again", base_instructions_override="in verse")
+    assert stands.talk.bond is None
+    notes = [record for record in journal.kept if isinstance(record, Noted)]
+    assert [note.value is None for note in notes] == [False, True], "nor is it known to a later life of the session"
+    await ask(doing, stands, "and again")
+    await ask(doing, stands, "once more")
+    assert [assignment.resume for assignment in actor.assignments] == [None, None, None, "t-3"]
+    assert all("Assistant: a" in assignment.prompt for assignment in actor.assignments[1:3])
+    assert "warning" not in stands.types()
+
+
 async def test_messages_that_wait_go_along_with_the_next_one() -> None:
     stands = calm()
     actor = Actor(answer("a"))

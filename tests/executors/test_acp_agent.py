@@ -64,6 +64,18 @@ async def test_another_directory_is_another_program(tmp_path: Path) -> None:
         await executor.close()
 
 
+async def test_one_whose_variable_says_something_else_begins_no_session(tmp_path: Path) -> None:
+    """Issue 17, item 15: what stands there counts for every session that begins in that program."""
+    async with acp_crew(tmp_path) as crew:
+        executor = crew.executor(below=PRESETS["codex"])
+        told = [("usual",), ("usual",), ("for now",)]
+        answers = [answer(await crew.run(executor, "go", additions=additions)) for additions in told]
+        assert [each["heard"] for each in answers] == [["go"]] * 3
+        first, again, other = (each["pid"] for each in answers)
+        assert first == again != other
+        await executor.close()
+
+
 async def test_one_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     """HARDENING C11: hangs in initialize; the error says so and nothing runs any more."""
     async with acp_crew(tmp_path) as crew:

@@ -180,6 +180,20 @@ async def test_what_it_should_know_is_told_before_its_first_prompt_and_again_whe
         assert newest.endswith("\n\nthree")
 
 
+async def test_instructions_of_one_task_are_in_no_memory_of_another() -> None:
+    """Issue 17, item 15: what stood before a prompt an agent remembers, so each begins with a talk of its own."""
+    async with guests() as acting:
+        conversation = await acting.session.open(backend="acp:fake")
+        pid = (await told(conversation, "one"))["pid"]
+        (prompt,) = (await told(conversation, "two", base_instructions_override="In verse."))["heard"]
+        assert prompt.startswith("In verse.\n\n## Conversation History")
+        answer = await told(conversation, "three")
+        (prompt,) = answer["heard"]
+        assert prompt.startswith("## Conversation History")
+        assert answer["pid"] == pid, "the program is the same"
+        assert len((await told(conversation, "four"))["heard"]) == 2
+
+
 async def test_one_that_reads_meta_is_told_there(home: Path) -> None:
     """X-50: whichever way the agent really reads; with other members of its `_meta`, and never twice."""
     table = {"meta": {"systemPrompt": {"append": "{text}"}, "other": 1}}

@@ -129,7 +129,7 @@ class ForeignAgent:
         message = _GAP.join(item.text for item in asked)
         bond, talk.bond = talk.bond, None
         earlier, floor.last_text = floor.last_text, None
-        if bond is not None and self._may_resume(floor, telling):
+        if bond is not None and self._may_resume(floor, telling) and not assignment.passing:
             why = self._mismatch(talk, bond, asked)
             if why is None:
                 prompt = telling.prompt((), message, previous)
@@ -171,6 +171,7 @@ class ForeignAgent:
             prompt="",
             cwd=talk.terms.cwd,
             additions=tuple(text for text in told if text),
+            passing=override is not None,
             rights=floor.rights(),
             roots=self._roots(floor.rights()),
             private=_is_private(floor),
@@ -217,7 +218,8 @@ class ForeignAgent:
         finally:
             lasting = isinstance(ending, Finished) or self._resuming.retry == "resume"
             # One that was stopped before it said anything may never have read its prompt.
-            kept = knew and heard and lasting and telling.mode == "full" and not assignment.private
+            private = assignment.private or assignment.passing
+            kept = knew and heard and lasting and telling.mode == "full" and not private
             _remember(talk, bond, kept, former)
         progress.close()
         floor.check_wanted()

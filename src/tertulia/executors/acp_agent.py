@@ -34,9 +34,10 @@ class _Seat(msgspec.Struct, frozen=True, eq=False):
     in_variable: str | None
     home: TemporaryHome | None = None
 
-    def fits(self, assignment: Assignment, hold: Hold) -> bool:
-        """Whether it can be given this, or another has to be started."""
-        return self.process.is_alive and (self.cwd, self.hold.meta) == (assignment.cwd, hold.meta)
+    def fits(self, assignment: Assignment, hold: Hold, in_variable: str | None) -> bool:
+        """Whether it can be given this, or another has to be started: sessions begin with what its variable says."""
+        begins_alike = assignment.resume is not None or self.in_variable == in_variable
+        return self.process.is_alive and (self.cwd, self.hold.meta) == (assignment.cwd, hold.meta) and begins_alike
 
 
 class AcpExecutor:
@@ -149,12 +150,12 @@ class AcpExecutor:
     async def _seat(self, assignment: Assignment, hold: Hold) -> _Seat:
         """The agent of this conversation, started if it has to be."""
         seat = self._seats.pop(assignment.conversation, None)
+        variables, in_variable = variables_of(self._definition, assignment)
         if seat is not None:
-            if seat.fits(assignment, hold) and not assignment.private:
+            if seat.fits(assignment, hold, in_variable) and not assignment.private:
                 return seat
             await self._dismiss(seat, self._grace_s)
         home = TemporaryHome() if assignment.private or self._others(assignment.cwd) else None
-        variables, in_variable = variables_of(self._definition, assignment)
         process = AcpProcess(self.name, self._runner, self._spawn, start_s=self._start_s)
         seat = _Seat(process, assignment.cwd, hold, in_variable, home)
         await self._start(seat, assignment, variables)

@@ -208,6 +208,9 @@ class Assignment(msgspec.Struct, frozen=True):
     """The digest of the additions in the last run of that talk."""
     additions: tuple[str, ...] = ()
     """What the agent is told beside the prompt, each run."""
+    passing: bool = False
+    """They hold for this task only, so what it remembers of the run is gone on with by none: many agents keep what
+    they were told in their own talk."""
     rights: Rights = TOP
     """What it may do at most; an executor that has no way to hold to that refuses."""
     roots: tuple[str, ...] = ()
