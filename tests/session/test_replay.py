@@ -156,6 +156,38 @@ async def test_a_secret_that_was_redacted_makes_a_prompt_unknown() -> None:
     assert (verdict.outcome, verdict.because) == ("unknown", "secrets were redacted")
 
 
+async def test_a_secret_in_instructions_makes_a_prompt_unknown_too() -> None:
+    """HARDENING E6; issue 17, item 15: in those of the conversation, and in those of one task."""
+    for given, override in ((f"use {SECRET}", None), ("be brief", f"use {SECRET}")):
+        async with Session.start(settings("fine")) as session:
+            there = await session.open(base_instructions=given)
+            await there.message("hello", base_instructions_override=override)
+        (verdict,) = verify(lines(session.id))
+        assert (verdict.outcome, verdict.because) == ("unknown", "secrets were redacted")
+
+
+async def test_instructions_of_one_task_are_proved_with_it() -> None:
+    """S002-15; issue 17, item 15: through steering and continuations, after a resume, and gone with the task."""
+
+    @tertulia.tool
+    async def look() -> str:
+        """Somebody puts in a word meanwhile."""
+        await session.root.steer("be quick")
+        return "seen"
+
+    child = call("conv_create", {"user_instruction": "Say hello."})
+    model = ScriptedModel([call("look", {}), child, "Hello.", "It said hello.", "later"])
+    async with Session.start(tertulia.Settings(model=model, tools=[look])) as session:
+        assert (await session.root.message("go", base_instructions_override="Only today.")).text == "It said hello."
+        await session.root.message("and now?")
+    assert [asked.instructions == "Only today." for asked in model.requests] == [True, True, False, True, False]
+    async with Session.resume(session.id, tertulia.Settings(model=ScriptedModel(["back", "own"]))) as again:
+        assert "Only today." not in str(await again.root.context())
+        await again.root.message("hi", base_instructions_override="Now.")
+        await again.root.message("bye")
+    assert outcomes(list(verify(lines(session.id)))) == ["same"] * 7
+
+
 async def test_damaged_records_make_what_follows_unknown() -> None:
     session_id = await talked("fine")
 

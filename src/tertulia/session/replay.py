@@ -128,7 +128,7 @@ def _gaps(line: Line, asked: Asked, talk: PastTalk, damaged: int) -> list[str]:
         "the list of tools is not stored": bool(line.missing),
         f"{missing} texts are not stored": missing > 0,
         f"{expired} items have expired": expired > 0,
-        "secrets were redacted": _is_redacted(talk.pieces) or _REDACTED in asked.tools_json,
+        "secrets were redacted": _is_redacted(talk.pieces) or _is_redacted_beside(asked, talk),
         f"{damaged + len(line.damaged)} records are damaged": damaged + len(line.damaged) > 0,
     }
     return [reason for reason, holds in gaps.items() if holds]
@@ -137,6 +137,12 @@ def _gaps(line: Line, asked: Asked, talk: PastTalk, damaged: int) -> list[str]:
 def _expired(asked: Asked, talk: PastTalk) -> int:
     """How many items of the request are gone whole, where its policy lets them go (`ttl_action = "delete"`)."""
     return max(0, asked.items - len(talk.items)) if talk.may_expire else 0
+
+
+def _is_redacted_beside(asked: Asked, talk: PastTalk) -> bool:
+    """In what a request says besides its history."""
+    own = None if talk.agreed is None else talk.agreed.terms.get("base_instructions")
+    return any(_REDACTED in part for part in (asked.tools_json, msgspec.json.encode((asked.override, own))))
 
 
 def _is_redacted(pieces: Sequence[Piece]) -> bool:
