@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import StorageError
-from tertulia.rollout import table
+from tertulia.protocol.storage import Ttl
+from tertulia.rollout import file_identity, owned_file, table
 from tertulia.rollout.files import Ownership, SessionFiles, session_files
 from tertulia.rollout.head import Head
 from tertulia.rollout.owned_file import OwnedFile
@@ -75,6 +77,40 @@ def test_a_file_that_was_only_touched_is_the_same_file(files: SessionFiles, file
     os.utime(files.db)
     file.commit([row(3)])
     assert len(read(files)) == 3
+
+
+def test_what_its_owner_did_and_could_not_end_is_no_loss(files: SessionFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R1: the file was made anew and shorter when the disk was full. Seen by `test_sqlite_faults` at one `openat`."""
+    file = OwnedFile(files, FakeClock(NOW), "full")
+    file.commit([row(n, b"x" * 30_000, policy=Ttl(1)) for n in range(1, 5)])
+
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owned_file, "flush", full)
+        with pytest.raises(StorageError, match="the disk is full"):
+            file.sweep(NOW + 10, "headers_only")
+    file.commit([row(9)])
+    file.close()
+    assert [found.n for found in read(files)] == [1, 2, 3, 4, 9]
+
+
+def test_what_cannot_be_looked_at_now_is_looked_at_again(
+    files: SessionFiles, file: OwnedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R1: too many files are open. Nothing is committed, and nothing is called lost."""
+
+    def crowded(path: Path) -> sqlite3.Connection:
+        raise OSError(errno.EMFILE, "crowded")
+
+    os.utime(files.wal)
+    with monkeypatch.context() as patch:
+        patch.setattr(file_identity, "connect_reader", crowded)
+        with pytest.raises(StorageError, match="too many files are open"):
+            file.commit([row(3)])
+    file.commit([row(4)])
+    assert [found.n for found in read(files)] == [1, 2, 4]
 
 
 def test_what_is_deleted_while_the_disk_takes_its_time_is_noticed_before_the_answer(

@@ -15,7 +15,7 @@ from tertulia.errors import StorageError
 from tertulia.rollout.database import connect_reader
 from tertulia.rollout.files import SessionFiles
 from tertulia.rollout.table import last_record
-from tertulia.rollout.trouble import TROUBLE
+from tertulia.rollout.trouble import TROUBLE, explain, kind_of
 
 Change = Literal["gone", "replaced", "changed"]
 _IN_WORDS: dict[Change, str] = {
@@ -88,7 +88,12 @@ class FileIdentity:
             if sound:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             self.note_checkpoint()
-        except (*TROUBLE, StorageError):
+        except StorageError:
+            sound = False
+        except TROUBLE as error:
+            if kind_of(error) in ("busy", "crowded", "full", "memory"):
+                # Nothing is known, and it is looked at again.
+                raise explain(error, self._files.db) from error
             sound = False
         if not sound:
             raise lost(self._files, path, "changed")

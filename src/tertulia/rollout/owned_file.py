@@ -79,7 +79,8 @@ class OwnedFile:
             self._journal_bytes += table.insert(connection, rows, self._head) + _COMMIT_BYTES
         except TROUBLE as error:
             raise self._explain(error) from error
-        self._look(FileIdentity.note_commit)
+        finally:
+            self._note(FileIdentity.note_commit)
         if self._durable:
             # The disk may have taken its time: what was deleted meanwhile is noticed now.
             self._look(FileIdentity.check, connection)
@@ -114,10 +115,12 @@ class OwnedFile:
             return
         try:
             self._look(FileIdentity.check, self._connection)
-            with self._explained(), _impatient(self._connection):
-                # Readers are not waited for: it will be tried again.
-                _empty_journal(self._connection)
-            self._look(FileIdentity.note_checkpoint)
+            try:
+                with self._explained(), _impatient(self._connection):
+                    # Readers are not waited for: it will be tried again.
+                    _empty_journal(self._connection)
+            finally:
+                self._note(FileIdentity.note_checkpoint)
         except StorageError as error:
             _log.warning("the journal could not be moved into the file: %s", error.message)
         self._journal_bytes = file_size(self._files.wal)
@@ -198,9 +201,15 @@ class OwnedFile:
         try:
             act(self._identity, *given, **named)
         except StorageError as error:
-            self._broken = error
-            self._disconnect()
+            if error.detail["kind"] == "lost":
+                self._broken = error
+                self._disconnect()
             raise
+
+    def _note(self, act: Callable[[FileIdentity], None]) -> None:
+        """Know what we have changed ourselves, also where it failed on the way: it is nobody else's doing."""
+        if self._connection is not None:
+            self._look(act)
 
     def _write_head(self, connection: sqlite3.Connection) -> None:
         """Bring it up to date where the last records ended no task."""
@@ -215,39 +224,42 @@ class OwnedFile:
         connection = self._connected()
         self._look(FileIdentity.check, connection)
         head = self._head
-        with self._explained(), transaction(connection):
-            counted = table.count(connection)
-            touched = act(connection)
-            if touched:
-                # Whoever opens the file next knows by this that there may be remains.
-                table.mark(connection)
-            if table.count(connection) != counted:
-                head = head.rebuilt(connection, counted)
-                head.write(connection)
-                head.add((), written=True)
+        try:
+            with self._explained(), transaction(connection):
+                counted = table.count(connection)
+                touched = act(connection)
+                if touched:
+                    # Whoever opens the file next knows by this that there may be remains.
+                    table.mark(connection)
+                if table.count(connection) != counted:
+                    head = head.rebuilt(connection, counted)
+                    head.write(connection)
+                    head.add((), written=True)
+        finally:
+            self._note(FileIdentity.note_commit)
         self._head = head
         if touched or self._unclean:
             self._unclean = True
             self._tidy(connection)
-        else:
-            self._look(FileIdentity.note_commit)
         return touched
 
     def _tidy(self, connection: sqlite3.Connection) -> None:
         """Empty the journal; after an erasure, first rebuild the file: balancing may have left copies in its pages."""
-        with self._explained():
-            if self._unclean:
-                connection.execute("VACUUM")
-                table.unmark(connection)
-                if _empty_journal(connection):
-                    raise _still_read(self._files.db)
-                if self._durable:
-                    flush(self._files.wal)
-                self._unclean = False
-            else:
-                with _impatient(connection):
-                    _empty_journal(connection)
-        self._look(FileIdentity.note_checkpoint)
+        try:
+            with self._explained():
+                if self._unclean:
+                    connection.execute("VACUUM")
+                    table.unmark(connection)
+                    if _empty_journal(connection):
+                        raise _still_read(self._files.db)
+                    if self._durable:
+                        flush(self._files.wal)
+                    self._unclean = False
+                else:
+                    with _impatient(connection):
+                        _empty_journal(connection)
+        finally:
+            self._note(FileIdentity.note_checkpoint)
 
     # ── what can go wrong ────────────────────────────────────────────────────────────────────────────────────
 
