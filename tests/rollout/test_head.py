@@ -107,7 +107,7 @@ def test_a_head_that_was_removed_or_changed_is_no_proof(files: SessionFiles, sta
     assert missing(files) == -1
     write(files, 3)
     assert proof(files).faults == (
-        "the head of the record had been removed when the session was resumed; what was lost then is not known",
+        "the head of the record was gone, or an older one, when the session was resumed; what was lost is not known",
     )
     assert missing(files) == -1
     file = OwnedFile(files, FakeClock(NOW))

@@ -75,6 +75,7 @@ def test_what_an_entry_tells(home: Path) -> None:
         bodies=4,
         due=NOW + 60,
         due_rows=NOW + 60,
+        reached=entry.reached,
     )
     assert find_session(home, files.session_id) == entry
     assert [path.name for path in files.db.parent.iterdir() if path.name.startswith(files.session_id)] == [

@@ -39,7 +39,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """How many there are, after those of the part before."""
     digest: str
     missing: int = 0
-    """How many of the parts before were gone when it began; -1: the head itself was gone."""
+    """How many of the parts before were gone when it began; -1: the head itself was gone, or an older one."""
 
 
 _decode = msgspec.json.Decoder(list[Part]).decode
@@ -63,15 +63,17 @@ class Head:
         """Whether there are records, or losses, that the row in the file does not know of."""
 
     @classmethod
-    def of(cls, connection: sqlite3.Connection) -> Head:
-        """As the file says. Raises sqlite3.Error."""
+    def of(cls, connection: sqlite3.Connection, is_old: bool = False) -> Head:
+        """As the file says. `is_old`: it is known to have come farther. Raises sqlite3.Error."""
         version = _version_of(connection)
         parts = load(connection) if version >= HEADED else None
         if parts is None or len(parts) > _MOST_PARTS:
             # None yet, none any more, or a very long one: all that there is becomes one part.
-            head = cls([], -1 if parts is None and version >= HEADED else count_missing(connection), version)
+            lost = parts is None and version >= HEADED
+            parts, missing = [], -1 if lost else count_missing(connection)
         else:
-            head = cls(parts, _newly_missing(connection, parts), version)
+            missing = _newly_missing(connection, parts)
+        head = cls(parts, missing or -is_old, version)
         head.add(connection.execute(_PROOFS, (head._n, _LAST)))
         return head
 
@@ -207,7 +209,9 @@ def _link(n: int, proof: object) -> bytes:
 
 def _earlier(missing: int) -> str:
     if missing < 0:
-        return "the head of the record had been removed when the session was resumed; what was lost then is not known"
+        return (
+            "the head of the record was gone, or an older one, when the session was resumed; what was lost is not known"
+        )
     return f"{_records(missing)} missing since before the session was resumed"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from tertulia.rollout.database import connect_passing, connect_reader, leave
 from tertulia.rollout.files import (
     Ownership,
     SessionFiles,
-    create_private,
     is_held,
     is_session_id,
     names_in,
@@ -31,15 +30,15 @@ from tertulia.rollout.files import (
     sessions_folder,
     undisturbed,
 )
+from tertulia.rollout.index_file import NAME, connect_index, forget_marks, put_marks
+from tertulia.rollout.table import reached
 from tertulia.rollout.trouble import TROUBLE, explain, kind_of
 
 Stamp = tuple[int, int, int, int]
 """Time in nanoseconds and size, of the file and of its journal."""
 
-NAME = "index.db"
 _RACY_NS = 2_000_000_000
 _NO_STAMP: Stamp = (0, 0, 0, 0)
-_FORM = 1
 _MAX_NAME = 200
 
 _COUNT = """
@@ -82,6 +81,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Something was being erased when its owner died."""
     trouble: str | None = None
     """Why it cannot be read."""
+    reached: int = 0
+    """The number of its last answer, or beginning."""
 
 
 def list_sessions(home: Path, limit: int | None = None) -> list[Entry]:
@@ -232,6 +233,7 @@ def _summed(connection: sqlite3.Connection, blank: Entry) -> Entry:
         due=due if isinstance(due, float) else None,
         due_rows=due_rows if isinstance(due_rows, float) else None,
         untidy=bool(untidy),
+        reached=reached(connection),
     )
 
 
@@ -262,7 +264,7 @@ _encode = msgspec.json.Encoder().encode
 
 def _load(index: Path) -> dict[str, Entry]:
     try:
-        with closing(_connect(index)) as connection:
+        with closing(connect_index(index)) as connection:
             cells = connection.execute("SELECT entry FROM entry").fetchall()
         return {entry.id: entry for entry in [_decode(cell) for (cell,) in cells]}
     except (*TROUBLE, TypeError) as error:
@@ -273,13 +275,15 @@ def _load(index: Path) -> dict[str, Entry]:
         return {}
 
 
-def _save(index: Path, news: Iterable[Entry], gone: Iterable[str]) -> None:
+def _save(index: Path, news: Collection[Entry], gone: Collection[str]) -> None:
     # Somebody else writes it, the disk is full or cannot be written: then the next one reads more.
-    with suppress(*TROUBLE), closing(_connect(index)) as connection:
+    with suppress(*TROUBLE), closing(connect_index(index)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany("DELETE FROM entry WHERE id = ?", [(name,) for name in gone])
         rows = [(new.id, _encode(_lasting(new))) for new in news]
         connection.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?)", rows)
+        forget_marks(connection, gone)
+        put_marks(connection, [(new.id, new.reached) for new in news])
         connection.execute("COMMIT")
 
 
@@ -287,30 +291,3 @@ def _lasting(entry: Entry) -> Entry:
     """A file that is this young may change again without looking different: it will be read again."""
     young = SystemClock().now() * 1e9 - max(entry.stamp[0], entry.stamp[2]) < _RACY_NS
     return replace(entry, stamp=_NO_STAMP) if young else entry
-
-
-def _connect(index: Path) -> sqlite3.Connection:
-    with suppress(FileExistsError):
-        create_private(index, b"")
-    if index.is_symlink():
-        raise OSError(f"{index} is a link")
-    connection = sqlite3.connect(index, isolation_level=None, timeout=0.2)
-    try:
-        # Nothing in it is worth waiting for the disk, nor a journal that could be left behind.
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute("PRAGMA journal_mode = MEMORY")
-        connection.execute("PRAGMA temp_store = MEMORY")
-        if connection.execute("PRAGMA user_version").fetchone()[0] != _FORM:
-            connection.executescript(
-                f"""
-                BEGIN IMMEDIATE;
-                DROP TABLE IF EXISTS entry;
-                CREATE TABLE entry (id TEXT PRIMARY KEY, entry BLOB) WITHOUT ROWID;
-                PRAGMA user_version = {_FORM};
-                COMMIT;
-                """
-            )
-    except BaseException:
-        connection.close()
-        raise
-    return connection

@@ -26,6 +26,7 @@ from tertulia.rollout.files import (
     opened_by,
 )
 from tertulia.rollout.head import HEADED, Head
+from tertulia.rollout.index_file import mark_of, note_mark
 from tertulia.rollout.schema_versions import PAGE_BYTES, blank
 from tertulia.rollout.store import Row, Swept, TtlAction
 from tertulia.rollout.trouble import TROUBLE, explain
@@ -133,6 +134,7 @@ class OwnedFile:
                 self._look(FileIdentity.check, self._connection)
                 self._write_head(self._connection)
                 self._tidy(self._connection)
+                note_mark(self._files.db, table.reached(self._connection))
             elif self._broken is not None and self._broken.detail["kind"] == "lost":
                 raise self._broken
         finally:
@@ -156,7 +158,7 @@ class OwnedFile:
         with self._explained():
             connection = self._connection = self._open()
             self._identify()
-            self._head = Head.of(connection)
+            self._head = Head.of(connection, table.reached(connection) < mark_of(self._files.db))
             self._unclean = table.is_marked(connection)
         if file_size(self._files.wal) or self._unclean:
             # Left by an owner who died. On a full disk, or while somebody reads, it waits for another occasion.

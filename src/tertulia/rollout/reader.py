@@ -7,11 +7,14 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from tertulia.events.clock import Clock
 from tertulia.rollout.database import connect_reader, leave
 from tertulia.rollout.head import Proof, count_missing, prove
+from tertulia.rollout.index_file import mark_of
 from tertulia.rollout.store import Stored
-from tertulia.rollout.table import FINISHED, OVER, damaged, select, stored
+from tertulia.rollout.table import FINISHED, OVER, damaged, reached, select, stored
 from tertulia.rollout.trouble import TROUBLE, explain
 
 _BATCH_ROWS = 512
@@ -76,16 +79,21 @@ class SqliteReader:
         return {talk: count for talk, count in found if isinstance(talk, int)}
 
     def proof(self) -> Proof:
-        """What the file's head says about its records (R2)."""
+        """What the file's head, and its mark in the index, say about its records (R2)."""
         try:
-            return prove(self._connection)
+            proof, there = prove(self._connection), reached(self._connection)
         except TROUBLE as error:
             raise explain(error, self._file) from error
+        known = mark_of(self._file)
+        if there >= known:
+            return proof
+        told = f"it had come to event {known}, and this comes to {there}: it is an older copy, or its end was cut"
+        return replace(proof, faults=proof.faults or (told,))
 
     def missing(self) -> int:
-        """How many records its head knows of that are not there; -1: it cannot be known."""
+        """How many records its head knows of that are not there; -1: there are some, or it cannot be known."""
         try:
-            return count_missing(self._connection)
+            return count_missing(self._connection) or -(reached(self._connection) < mark_of(self._file))
         except TROUBLE as error:
             raise explain(error, self._file) from error
 

@@ -152,6 +152,13 @@ def last_record(connection: sqlite3.Connection) -> tuple[Any, ...]:
     return connection.execute("SELECT count(*), max(n), header_crc FROM record").fetchone()
 
 
+def reached(connection: sqlite3.Connection) -> int:
+    """The number of the last event whose row stays whatever is erased: it never goes back. 0 for none."""
+    lasting = f"SELECT seq FROM record WHERE type IN {LASTING} AND typeof(seq) = 'integer' ORDER BY n DESC LIMIT 1"
+    found = connection.execute(lasting).fetchone()
+    return 0 if found is None else found[0]
+
+
 def latest_time(connection: sqlite3.Connection, now: float) -> float:
     """`now`, or the time of the newest record if that is later."""
     newest = connection.execute("SELECT max(ts) FROM record").fetchone()[0]

@@ -58,7 +58,7 @@ def close_what_was_open(parts: Parts, past: Recollection, restored: Sequence[Res
 
 def _said_of_holes(missing: int) -> str:
     if missing < 0:
-        what = "the head of this session's record was removed: whether records are missing cannot be known"
+        what = "the head of this session's record was removed, or is an older one: what is missing is not known"
     else:
         records = "1 record of this session is" if missing == 1 else f"{missing:,} records of this session are"
         what = f"{records} missing"
