@@ -157,7 +157,9 @@ class OwnedFile:
     def _reopened(self) -> sqlite3.Connection:
         with self._explained():
             connection = self._connection = self._open()
-            self._identify()
+            # One that was opened anew, after an error, must be the one that we had.
+            former, self._identity = self._identity, FileIdentity(self._files)
+            self._look(FileIdentity.check_former, former)
             self._head = Head.of(connection, table.reached(connection) < mark_of(self._files.db))
             self._unclean = table.is_marked(connection)
         if file_size(self._files.wal) or self._unclean:
@@ -191,11 +193,6 @@ class OwnedFile:
             connection.close()
 
     # ── what happens to files ────────────────────────────────────────────────────────────────────────────────
-
-    def _identify(self) -> None:
-        """Know the files again. One that was opened anew, after an error, must be the one that we had."""
-        former, self._identity = self._identity, FileIdentity(self._files)
-        self._look(FileIdentity.check_former, former)
 
     def _look(self, act: Callable[Concatenate[FileIdentity, P], None], *given: P.args, **named: P.kwargs) -> None:
         """Look at the files. Where they are lost, what is written from now on would be found by no reader."""
