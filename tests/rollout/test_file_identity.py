@@ -83,6 +83,7 @@ def test_what_its_owner_did_and_could_not_end_is_no_loss(files: SessionFiles, mo
     """R1: the file was made anew and shorter when the disk was full. Seen by `test_sqlite_faults` at one `openat`."""
     file = OwnedFile(files, FakeClock(NOW), "full")
     file.commit([row(n, b"x" * 30_000, policy=Ttl(1)) for n in range(1, 5)])
+    file.close()
 
     def full(path: Path) -> None:
         raise OSError(errno.ENOSPC, "full")
