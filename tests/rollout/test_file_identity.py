@@ -114,6 +114,14 @@ def test_what_cannot_be_looked_at_now_is_looked_at_again(
     assert [found.n for found in read(files)] == [1, 2, 4]
 
 
+def test_a_file_that_is_of_another_form_by_now_is_lost(files: SessionFiles, file: OwnedFile) -> None:
+    """R1"""
+    other = f"import sqlite3; sqlite3.connect({str(files.db)!r}).execute('PRAGMA user_version = 99')"
+    subprocess.run([sys.executable, "-c", other], timeout=20, check=True)
+    with pytest.raises(StorageError, match="was cut short or overwritten"):
+        file.commit([row(3)])
+
+
 def test_what_is_deleted_while_the_disk_takes_its_time_is_noticed_before_the_answer(
     files: SessionFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
