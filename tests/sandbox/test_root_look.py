@@ -91,7 +91,7 @@ def test_s3_a_directory_that_cannot_be_read_is_found_as_a_whole(tmp_path: Path) 
     python = ordinary_python()
     if python is None:
         pytest.skip("not root, or no Python that an ordinary user can run: nothing is unreadable for root")
-    for folder in (tmp_path, *tmp_path.parents[:2]):
+    for folder in (tmp_path, *(above for above in tmp_path.parents if "pytest" in str(above))):
         folder.chmod(0o755)
     (tmp_path / "shut" / "mine" / ".git").mkdir(parents=True)
     (tmp_path / "shut").chmod(0o700)

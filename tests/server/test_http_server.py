@@ -82,4 +82,3 @@ async def test_a_failure_of_ours_is_logged(caplog: pytest.LogCaptureFixture) -> 
     assert b"ours" not in answer
     (logged,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert "RuntimeError" in caplog.text, logged
-    assert isinstance(logged.exc_info[1], RuntimeError)

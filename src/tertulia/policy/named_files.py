@@ -39,7 +39,7 @@ _SHELL_OPTION = re.compile(r"-[aefhuvxCET]+|--noprofile|--norc|--posix")
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
 _PYTHON_OPTION = re.compile(r"-[BEIOPsSuq]+")
 _IMPORTED = (".py", ".pyc", ".so")
-_BUILTINS = frozenset({":", "echo", "false", "pwd", "true"})
+_BUILTINS = frozenset({":", "echo", "exit", "false", "pwd", "true"})
 """Not `printf` and `test`: bash's own evaluate what they are given, and that can run anything."""
 _CHANGING = words("chgrp chmod chown cp kill ln mkdir mv ping rm rmdir sleep sync tee touch truncate")
 """Beside the programs that only read: these start nothing, with whatever options."""

@@ -12,6 +12,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -316,6 +317,7 @@ def _watch(outer: subprocess.Popen[bytes], status: int) -> int:
 
 
 def _start(line: list[str], fds: list[int], command: Command, streams: Streams) -> subprocess.Popen[bytes]:
+    _heed_interrupts()
     # From this very thread, which must live on: bubblewrap dies with the thread that started it, not the process.
     return subprocess.Popen(
         line,
@@ -327,3 +329,15 @@ def _start(line: list[str], fds: list[int], command: Command, streams: Streams) 
         pass_fds=fds,
         start_new_session=not command.inherit_stdio,
     )
+
+
+def _heed_interrupts() -> None:
+    """Have commands begin with the usual answer to Ctrl-C, although we were started in the background or by `nohup`.
+
+    What a program ignores its children ignore too, and a shell cannot even trap it. A handler that does nothing is as
+    good for us, and no child inherits it.
+    """
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGQUIT):
+            if signal.getsignal(number) is signal.SIG_IGN:
+                signal.signal(number, lambda number, frame: None)
