@@ -313,6 +313,8 @@ def test_an_index_that_cannot_be_read_is_asked_about(scene: Scene) -> None:
     assert not scene.is_safe("status")
     index.write_bytes(head + b"\x01" * 20 + b"\x00\x00\xe0\x00" * 30)
     assert not scene.is_safe("status")
+    index.write_bytes(head + b"\x01" * 62 + b"\x00" * 10 + b"\x00\x00\xe0\x00" * 30)
+    assert not scene.is_safe("status")
 
 
 @pytest.mark.parametrize(
