@@ -59,14 +59,14 @@ async def test_a_file_is_a_text_at_an_absolute_path(tmp_path: Path) -> None:
     """Issue 11, 4: fs requests; what is refused names the path."""
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     async with stage(cwd=str(tmp_path)) as acting:
-        host = GuestHost(_floor(acting), acting.parts.workshop.place, "acp:x")
+        host = GuestHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
         with pytest.raises(InvalidParams, match="absolute"):
             await host.read("bytes")
         with pytest.raises(InvalidParams, match="UTF-8"):
             await host.read(str(tmp_path / "bytes"))
         with pytest.raises(NotFound):
             await host.read(str(tmp_path / "a" / "b"))
-        await host.write(str(tmp_path / "c" / "d"), "x")
+        await host.write(str(tmp_path / "c" / "d"), "x", "write-1")
         assert await host.read(str(tmp_path / "c" / "d")) == "x"
 
 
@@ -123,13 +123,13 @@ async def test_s9_files_through_us_obey_the_masks(tmp_path: Path) -> None:
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "id").write_text("canary")
     async with stage(cwd=str(tmp_path), masks={"add": [str(tmp_path / "keys")]}) as acting:
-        host = GuestHost(_floor(acting), acting.parts.workshop.place, "acp:x")
+        host = GuestHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
         with pytest.raises(InvalidParams, match=r"masked by the setting masks\.add"):
             await host.read(str(tmp_path / "keys" / "id"))
         with pytest.raises(InvalidParams, match=r"masked by the setting masks\.add"):
-            await host.write(str(tmp_path / "keys" / "new"), "x")
+            await host.write(str(tmp_path / "keys" / "new"), "x", "write-1")
         with pytest.raises(InvalidParams, match="would not last"):
-            await host.write("/var/tmp/tertulia-s10/x", "x")
+            await host.write("/var/tmp/tertulia-s10/x", "x", "write-1")
     assert [path.name for path in (tmp_path / "keys").iterdir()] == ["id"]
 
 
@@ -147,7 +147,7 @@ async def test_a_command_that_an_agent_runs_itself_is_allowed_once_at_a_time(tmp
                 )
 
         floor.publish = hear
-        host = GuestHost(floor, place, "acp:x")
+        host = GuestHost(floor, place, "acp:x", "run")
         with place.desk.attended():
             consents = [await host.permit(question(doing, "x")) for doing in ("execute", "execute", "edit", "edit")]
         assert [consent.lasting for consent in consents] == [False, False, True, True]

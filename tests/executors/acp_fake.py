@@ -124,6 +124,17 @@ def permission(session: str, rest: str) -> None:
     chunk(session, outcome.get("optionId", outcome["outcome"]))
 
 
+def change(session: str, rest: str) -> None:
+    """As Gemini does: the change stands in the call that was told before, and the question names that."""
+    path, _, new = rest.partition(" ")
+    diff = {"type": "diff", "path": path, "oldText": "old\n", "newText": f"{new}\n"}
+    update(session, "tool_call", toolCallId="c1", title="Edit", kind="edit", status="pending", content=[diff])
+    options = [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]
+    said = ask("session/request_permission", sessionId=session, toolCall={"toolCallId": "c1"}, options=options)
+    update(session, "tool_call_update", toolCallId="c1", status="completed")
+    chunk(session, said["outcome"]["outcome"])
+
+
 def read(session: str, rest: str) -> None:
     chunk(session, json.dumps(ask("fs/read_text_file", sessionId=session, path=rest)))
 
@@ -246,9 +257,9 @@ def limit(session: str, rest: str) -> str:
 
 
 ORDERS = {
-    "ask": permission, "call": call, "crash": crash, "daemon": daemon, "environment": environment, "flood": flood,
-    "hang": hang, "hang_hard": hang_hard, "leave": leave, "long": long, "noise": noise, "read": read, "run": run,
-    "start": start, "stop": limit, "stubborn": stubborn, "tools": tools, "write": write,
+    "ask": permission, "call": call, "change": change, "crash": crash, "daemon": daemon, "environment": environment,
+    "flood": flood, "hang": hang, "hang_hard": hang_hard, "leave": leave, "long": long, "noise": noise, "read": read,
+    "run": run, "start": start, "stop": limit, "stubborn": stubborn, "tools": tools, "write": write,
 }  # fmt: skip
 
 

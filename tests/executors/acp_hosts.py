@@ -38,13 +38,13 @@ class House:
             raise NotFound("there is none")
         return self.files[path]
 
-    async def write(self, path: str, text: str) -> None:
+    async def write(self, path: str, text: str, call: str) -> None:
         if path == "/forbidden":
             raise NotFound("not here")
         self.files[path] = text
 
     async def start(
-        self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput
+        self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput, call: str
     ) -> Running:
         assert self._sandbox is not None
         command = Command(

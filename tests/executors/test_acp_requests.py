@@ -10,9 +10,11 @@ import pytest
 from tertulia.errors import InvalidParams, MethodNotFound, NoApprover, NotFound
 from tertulia.executors import acp_requests
 from tertulia.executors.acp_requests import AcpRequests, Terminal, question_of
+from tertulia.executors.acp_task import AcpTask
 from tertulia.executors.executor import Begun, Done, Step
 from tertulia.executors.host import Consent
 from tests.executors.acp_hosts import House, acp_crew
+from tests.loop_steps import MOST_S, loop_steps
 
 YES, NO, ALWAYS = (
     {"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once", "allow_always")
@@ -58,6 +60,64 @@ def test_a_question_holds_all_that_a_grant_is_bound_to() -> None:
     assert question_of({"kind": "read", "rawInput": {"command": "cat a > b"}}).doing == "execute"
     assert question_of({"kind": "execute", "title": "rm x"}).words == ("rm x",)
     assert question_of({"kind": "edit", "locations": [{"path": "/a"}]}).paths == ("/a",)
+
+
+def diff(new: str, old: str = "") -> dict[str, Any]:
+    return {"type": "diff", "path": "/a", "oldText": old, "newText": new}
+
+
+def test_a_question_shows_the_whole_of_a_change() -> None:
+    """A1: a change that an agent tells as a diff was not shown at all, and a yes for one held for any other."""
+    lines = [f"line {number}" for number in range(5_000)]
+    asked = question_of({"kind": "edit", "title": "t", "content": [diff("\n".join(lines))]})
+    assert all(f"+{line}" in asked.detail.splitlines() for line in lines)
+    other = question_of({"kind": "edit", "title": "t", "content": [diff("another")]})
+    assert asked.words != other.words
+    same = "\n".join([*lines[:2_000], "new", *lines[2_001:]])
+    short = question_of({"kind": "edit", "title": "t", "content": [diff(same, "\n".join(lines))]})
+    assert [line for line in short.detail.splitlines() if line.startswith(("+", "-"))][2:] == [
+        "-line 2000",
+        "+new",
+    ]
+    assert question_of({"kind": "read", "title": "t", "content": [diff("x")]}).doing == "edit"
+
+
+def test_a_question_is_cut_nowhere() -> None:
+    """A1: a command in a title was cut at 300 characters, and of paths the first 100 were judged."""
+    command = "echo " + "x" * 1_000
+    assert question_of({"kind": "execute", "title": command}).words == (command,)
+    places = [{"path": f"/work/{number}"} for number in range(150)]
+    asked = question_of(
+        {"kind": "edit", "locations": places, "rawInput": {"path": "/etc/passwd", "note": "n" * 30_000}}
+    )
+    assert len(asked.paths) == 151
+    assert asked.paths[-1] == "/etc/passwd"
+    assert "n" * 30_000 in asked.detail
+    told = question_of({"kind": "execute", "rawInput": {"command": "ls", "workdir": "/etc"}})
+    assert "/etc" in told.detail
+
+
+async def test_a_question_knows_what_was_told_of_its_call_before() -> None:
+    """A1: many agents tell the change first, and then ask by the id of that call."""
+    house = House()
+    task = AcpTask(house)
+    update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "T", "kind": "edit", "content": [diff("new")]}
+    task.hear(update)
+    await task.serve("session/request_permission", {"toolCall": {"toolCallId": "c", "title": None}, "options": []})
+    (asked,) = house.asked
+    assert (asked.call, asked.title, asked.doing, asked.paths) == ("c", "T", "edit", ("/a",))
+    assert "+new" in asked.detail
+
+
+async def test_a_large_change_is_made_ready_beside_the_loop() -> None:
+    """L6, A1: and shown whole."""
+    house = House()
+    asking, _ = requests(house)
+    content = [diff("x\n" * 300_000, "y\n" * 300_000)]
+    async with loop_steps() as steps:
+        await asking.serve("session/request_permission", {"toolCall": {"kind": "edit", "content": content}})
+    assert len(house.asked[0].detail) > 1_800_000
+    assert steps.longest_s < MOST_S
 
 
 async def test_parts_of_files_are_read_by_line() -> None:

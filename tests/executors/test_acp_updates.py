@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+from time import thread_time
 from typing import Any
 
 from hypothesis import given
@@ -160,3 +162,15 @@ def test_no_update_breaks_it(updates: list[tuple[str, Any, dict[str, Any]]]) -> 
     )
     begun = sum(isinstance(step, Begun) for step in told)
     assert 0 <= begun - sum(isinstance(step, Done) for step in told) <= 1
+
+
+def test_a_change_is_shown_in_linear_time_whatever_it_is() -> None:
+    """L6: the finest difference of 250 kB of short lines took the loop half a minute and more."""
+    rows = ["".join(pair) for pair in product("abcdefghijk", repeat=2)]
+    old, new = ("\n".join(rows[number * step % len(rows)] for number in range(42_000)) for step in (7, 12))
+    began = thread_time()
+    shown = shown_diff("/a", old, new)
+    assert thread_time() - began < 0.5
+    assert shown.count("\n-") > 41_000
+    assert shown_diff("/a", "x\r\ny\n", "x\ny\n") == "--- /a\n+++ /a\n@@ -1,2 +1,2 @@\n-x\r\n+x\n y"
+    assert shown_diff("/a", "x", "x\n") == "--- /a\n+++ /a\n@@ -1,1 +1,2 @@\n x\n+"

@@ -591,6 +591,24 @@ async def test_what_it_asks_is_asked_at_our_desk(decision: Any, option: str) -> 
         assert (await task).text == option
 
 
+async def test_a_change_is_shown_whole_and_a_yes_holds_for_that_one_alone(work: Path) -> None:
+    """A1: neither the diff nor the `call_id` of the call was there, and another diff ran by the same grant."""
+    async with guests(approval_policy="untrusted", cwd=str(work)) as acting, acting.session.events(attend=True):
+        conversation = await acting.session.open(backend="acp:fake")
+        for new in ("first", "second"):
+            task = acting.begin(conversation.message(f"change {work}/a.txt {new}"))
+            request = (await acting.until("approval_request")).data
+            assert [line for line in request.detail.splitlines() if line[2:3] in "+-"] == [
+                f"│ --- {work}/a.txt", f"│ +++ {work}/a.txt", "│ -old", f"│ +{new}",
+            ]  # fmt: skip
+            await acting.session.approvals.resolve(request.approval_id, "allow", scope="session")
+            assert (await task).text == "selected"
+            begun = [event.data.call_id for event in acting.events.drain() if event.type == "tool_call_begin"]
+            assert begun[-1] == request.call_id
+        assert await said(conversation, f"change {work}/a.txt first") == "selected"
+        assert kinds(acting).count("approval_request") == 2
+
+
 async def test_a_task_that_is_stopped_asks_no_longer_and_its_agent_stays() -> None:
     """HARDENING I6; ACP: what was asked is answered as cancelled, and nobody is left waiting."""
     async with guests() as acting, acting.session.events(attend=True):

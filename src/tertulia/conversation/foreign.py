@@ -54,8 +54,8 @@ Server = Callable[[Floor], AbstractAsyncContextManager[tuple[str, ...]]]
 """The command of the one MCP server that the agent gets, while it works; empty for none."""
 Variables = Callable[[Talk], Mapping[str, str]]
 """What the agent's environment, and its server's, says besides the usual."""
-Hosts = Callable[[Floor], Host | None]
-"""Whom the agent may ask while it works."""
+Hosts = Callable[[Floor, str], Host | None]
+"""Whom the agent may ask while it works; the text names the run, as its calls do."""
 
 
 def no_server(floor: Floor) -> AbstractAsyncContextManager[tuple[str, ...]]:
@@ -84,7 +84,7 @@ class ForeignAgent:
         system: SystemPart = lambda _: (),
         server: Server = no_server,
         variables: Variables = lambda _: {},
-        host: Hosts = lambda _: None,
+        host: Hosts = lambda _, __: None,
     ) -> None:
         self._executor = executor
         self._continuity = continuity
@@ -178,7 +178,6 @@ class ForeignAgent:
             server=server,
             variables=self._variables(talk),
             conversation=talk.id,
-            host=self._host(floor),
         )
 
     async def _run(
@@ -191,7 +190,9 @@ class ForeignAgent:
         """
         talk, executor = floor.talk, self._executor
         room, clock = assignment.rights.limits.max_output_bytes, floor.around.clock
-        newsroom = Newsroom(executor.name, new_item_id(), assignment.cwd, clock, max_output_bytes=room)
+        run = new_item_id()
+        assignment = replace(assignment, host=self._host(floor, run))
+        newsroom = Newsroom(executor.name, run, assignment.cwd, clock, max_output_bytes=room)
         progress = Progress(floor, newsroom)
         ending: Ending = Interrupted()
         knew = heard = False

@@ -18,6 +18,7 @@ import msgspec
 from tertulia.conversation.floor import Floor
 from tertulia.errors import AgentError, InvalidParams, NotFound, SandboxError
 from tertulia.executors.host import Consent, Question
+from tertulia.executors.news import item_of
 from tertulia.policy.approval_parts import Parts, command_text, in_line, labelled
 from tertulia.policy.approval_request import ApprovalKind, Request
 from tertulia.policy.commands import only_reads_in, read_command
@@ -40,12 +41,13 @@ _CHANGING = ("edit", "delete", "move")
 
 
 class GuestHost:
-    """Implements `Host` for one run. `backend`: what the agent is called."""
+    """Implements `Host` for one run. `backend`: what the agent is called; `run`: what its calls are told under."""
 
-    def __init__(self, floor: Floor, place: Workplace, backend: str) -> None:
+    def __init__(self, floor: Floor, place: Workplace, backend: str, run: str) -> None:
         self._floor = floor
         self._place = place
         self._backend = backend
+        self._run = run
 
     async def permit(self, question: Question) -> Consent:
         """By the policy of the chain, or by a person."""
@@ -58,6 +60,7 @@ class GuestHost:
             kind=kind,
             conversation_id=floor.talk.id,
             chain=floor.chain().callers,
+            call_id=None if question.call is None else CallId(item_of(self._run, question.call)),
             title=f"{self._backend}: {question.title}",
             detail=self._detail(question, cwd),
             subject=subject,
@@ -88,50 +91,52 @@ class GuestHost:
         except UnicodeDecodeError:
             raise InvalidParams(f"{path!r:.200} is not a text in UTF-8") from None
 
-    async def write(self, path: str, text: str) -> None:
+    async def write(self, path: str, text: str, call: str) -> None:
         """As a patch would change it."""
-        call, name = self._at(path)
-        if call.rights.sandbox != "danger_full_access" and (part := protected_part(name)) is not None:
+        context, name = self._at(path, call)
+        if context.rights.sandbox != "danger_full_access" and (part := protected_part(name)) is not None:
             raise InvalidParams(f"{path!r:.200} lies in or is '{part}', which is protected from changes")
-        self._place.check_changeable([name], call)
-        old = await self._content(call, name)
+        self._place.check_changeable([name], context)
+        old = await self._content(context, name)
         file = ApprovalFile(
             path, "add" if old is None else "update", lines_of(text.encode("utf-8", "replace")), lines_of(old)
         )
-        await self._place.approve_patch(f"*** Write File: {path}\n{text}", (file,), call)
+        await self._place.approve_patch(f"*** Write File: {path}\n{text}", (file,), context)
         change = {
             "path": name,
             "old": None if old is None else hashlib.sha256(old).hexdigest(),
             "new": base64.b64encode(text.encode("utf-8", "replace")).decode(),
             "like": None,
         }
-        await self._on_disk({"verb": "apply", "changes": [change]}, call)
+        await self._on_disk({"verb": "apply", "changes": [change]}, context)
 
     async def start(
-        self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput
+        self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput, call: str
     ) -> Running:
         """As the shell tool would run it."""
         # As words of the command: what is asked about, and what counts as harmless, must know of them.
         words = ("env", *(f"{name}={value}" for name, value in variables.items()), *argv) if variables else argv
         check_argv(words)
-        call = self._call(self._floor.talk.terms.cwd)
-        order = Order(argv=words, cwd=self._place.directory(cwd, call))
-        return await self._place.runner.start((await clear(self._place, order, call)).command, heard)
+        context = self._call(self._floor.talk.terms.cwd, call)
+        order = Order(argv=words, cwd=self._place.directory(cwd, context))
+        return await self._place.runner.start((await clear(self._place, order, context)).command, heard)
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _detail(self, question: Question, cwd: str) -> str:
         """What the agent says that it will do, all of it."""
-        if question.doing == "execute":
-            return f"{command_text(question.words)}\nin {in_line(cwd)}"
-        return labelled(f"{question.doing}, in the words of {self._backend}", "\n".join(question.words[1:]))
+        if question.doing != "execute":
+            return labelled(f"{question.doing}, in the words of {self._backend}", question.detail)
+        whole = f"{command_text(question.words)}\nin {in_line(cwd)}, if {self._backend} names no other directory"
+        return f"{whole}\n{labelled(f'What else {self._backend} says', question.detail)}" if question.detail else whole
 
-    def _call(self, cwd: str) -> CallContext:
+    def _call(self, cwd: str, call: str | None = None) -> CallContext:
+        """`call`: the step of the agent that it is made in; None: nobody hears of it."""
         floor = self._floor
         return CallContext(
             conversation_id=floor.talk.id,
             task_id=floor.task_id,
-            call_id=CallId(new_item_id()),
+            call_id=CallId(new_item_id() if call is None else item_of(self._run, call)),
             cwd=cwd,
             rights=floor.rights(),
             publish=floor.publish,
@@ -139,7 +144,7 @@ class GuestHost:
             chain=floor.chain(),
         )
 
-    def _at(self, path: str) -> tuple[CallContext, str]:
+    def _at(self, path: str, call: str | None = None) -> tuple[CallContext, str]:
         """(a call that stands in the nearest directory there is, the rest of the path)."""
         if "\0" in path or not os.path.isabs(path):
             raise InvalidParams(f"{path!r:.200} must be an absolute path")
@@ -147,7 +152,7 @@ class GuestHost:
         while not os.path.isdir(folder):
             folder, above = os.path.split(folder)
             name = os.path.join(above, name)
-        return self._call(os.path.realpath(folder)), name
+        return self._call(os.path.realpath(folder), call), name
 
     async def _content(self, call: CallContext, name: str) -> bytes | None:
         answer = await self._on_disk({"verb": "read", "paths": [name]}, call)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, cast, get_args
 import msgspec
 
 from tertulia.errors import InvalidParams, MethodNotFound, NoApprover, NotFound
-from tertulia.executors.acp_updates import arguments_of, paths_of
+from tertulia.executors.acp_updates import arguments_of, paths_of, whole_change
 from tertulia.executors.clipping import clip
 from tertulia.executors.executor import Begun, Change, Command, Done, Patch, Step
 from tertulia.executors.fields import argv, identity, table, tables, text
@@ -27,8 +27,11 @@ MAX_TERMINALS = 32
 MAX_KEPT = 1024 * 1024
 """Bytes of a terminal's output, and what an agent gets that names no limit."""
 _MAX_TITLE = 300
-_MAX_DETAIL = 20_000
+_LONG = 64 * 1024
+"""Characters of a change from which on it is made ready to be shown in a thread."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_HARMLESS = ("read", "search", "think")
 
 Params = Mapping[str, Any]
 Tell = Callable[[Step], object]
@@ -62,9 +65,11 @@ class Terminal:
 class AcpRequests:
     """The requests of one task. `close` when it is over: nothing that was started goes on."""
 
-    def __init__(self, host: Host | None, tell: Tell) -> None:
+    def __init__(self, host: Host | None, tell: Tell, known: Callable[[Params], Params] = dict) -> None:
+        """`known`: all that the agent has said so far of the call that it says something of."""
         self._host = host
         self._tell = tell
+        self._known = known
         self._numbers = count(1)
         self._terminals: dict[str, Terminal] = {}
 
@@ -88,8 +93,9 @@ class AcpRequests:
     # ── permission ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _permission(self, params: Params) -> dict[str, Any]:
-        call, options = table(params.get("toolCall")), tables(params.get("options"))
-        consent = await self._house.permit(question_of(call))
+        call, options = self._known(table(params.get("toolCall"))), tables(params.get("options"))
+        question = await asyncio.to_thread(question_of, call) if _is_long(call) else question_of(call)
+        consent = await self._house.permit(question)
         # Always once: for how long a yes holds is remembered by our desk, and by nobody else.
         wanted = ["allow_once"] if consent.allowed else ["reject_once", "reject_always"]
         if consent.lasting:
@@ -117,7 +123,7 @@ class AcpRequests:
         act = Patch((Change(path, "update"),))
         self._tell(Begun(name, "write_text_file", {"path": path}, act))
         try:
-            await self._house.write(path, new)
+            await self._house.write(path, new, name)
             done = True
         finally:
             said = f"{len(new):,} characters written" if done else "not written"
@@ -132,9 +138,8 @@ class AcpRequests:
         words = _words(params)
         limit = min(_number(params, "outputByteLimit") or MAX_KEPT, MAX_KEPT)
         variables = _variables(params)
-        terminal = Terminal(words, limit)
-        terminal.running = await self._house.start(words, text(params.get("cwd")), variables, terminal.hear)
-        name = f"terminal-{next(self._numbers)}"
+        terminal, name = Terminal(words, limit), f"terminal-{next(self._numbers)}"
+        terminal.running = await self._house.start(words, text(params.get("cwd")), variables, terminal.hear, name)
         self._terminals[name] = terminal
         self._tell(Begun(name, "terminal", {"command": list(words)}, Command(words)))
         return {"terminalId": name}
@@ -187,15 +192,43 @@ class AcpRequests:
 
 
 def question_of(call: Params) -> Question:
-    """What a person, or the policy, is asked."""
-    kind, title = call.get("kind"), clip(text(call.get("title")) or "use a tool", _MAX_TITLE)
+    """What a person, or the policy, is asked: all that the agent says of the call, its changes whole."""
+    kind, title = call.get("kind"), text(call.get("title")) or "use a tool"
     doing = cast(Doing, kind) if kind in get_args(Doing) else "other"
-    told = msgspec.json.encode(arguments_of(call)).decode()
-    # A command is a command, even where the agent thinks that it only reads.
-    words = argv(table(call.get("rawInput")).get("command")) or ((title,) if doing == "execute" else None)
-    doing = "execute" if words else doing
-    words = words or (doing, told)
-    return Question(doing=doing, title=title, detail=clip(told, _MAX_DETAIL), words=words, paths=paths_of(call))
+    raw, parts = table(call.get("rawInput")), tables(call.get("content"))
+    if doing in _HARMLESS and any(part.get("type") == "diff" for part in parts):
+        # A change is a change, even where the agent thinks that it only reads.
+        doing = "edit"
+    said = arguments_of(call) | {"title": title}
+    told = msgspec.json.encode(said).decode()
+    changes = "\n".join(filter(None, map(whole_change, parts)))
+    # So is a command.
+    words = argv(raw.get("command")) or ((title,) if doing == "execute" else None)
+    if words:
+        more = told if raw.keys() - {"command"} else ""
+        doing, detail = "execute", "\n".join(filter(None, (more, changes)))
+    else:
+        words = (doing, told, msgspec.json.encode(parts).decode()) if parts else (doing, told)
+        detail = "\n".join(filter(None, (told, changes)))
+    return Question(
+        doing=doing,
+        title=clip(title, _MAX_TITLE),
+        detail=detail,
+        words=words,
+        paths=_paths(call, raw),
+        call=identity(call.get("toolCallId")),
+    )
+
+
+def _paths(call: Params, raw: Params) -> tuple[str, ...]:
+    """Every one that it names anywhere: what is judged by where it lies is judged by all of them."""
+    named = filter(None, map(text, (raw.get("file_path"), raw.get("path"))))
+    return tuple(dict.fromkeys((*paths_of(call, most=None), *named)))
+
+
+def _is_long(call: Params) -> bool:
+    texts = (text(part.get(name)) or "" for part in tables(call.get("content")) for name in ("oldText", "newText"))
+    return sum(map(len, texts)) > _LONG
 
 
 def _words(params: Params) -> tuple[str, ...]:

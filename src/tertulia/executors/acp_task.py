@@ -35,7 +35,7 @@ class AcpTask:
         self.failure: AgentError | None = None
         """Why there is no ending, where there will be none."""
         self._updates = Updates()
-        self._requests = AcpRequests(host, self._tell)
+        self._requests = AcpRequests(host, self._tell, self._updates.known)
         self._given_up = False
         self._closed = False
         self._serving: set[asyncio.Task[Any]] = set()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from difflib import unified_diff
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -39,6 +38,8 @@ MOST_OPEN = 1_000
 _MAX_TITLE = 300
 _MAX_DIFFED = 256 * 1024
 _MAX_PATHS = 100
+_AROUND = 3
+"""Lines around a change that stayed the same."""
 _MCP = re.compile(r"mcp__(\w[\w-]*?)__(\w[\w-]*)")
 _OVER = ("completed", "failed")
 _CHANGES = ("edit", "delete", "move")
@@ -71,6 +72,11 @@ class Updates:
         if teller is None:
             return [Foreign(dict(update))]
         return list(teller(self, update))
+
+    def known(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        """All that was said so far of the call that this says something of, which counts more."""
+        before = self._calls.get(identity(call.get("toolCallId")) or "", {})
+        return before | {key: value for key, value in call.items() if value is not None}
 
     def end(self) -> list[Step]:
         """What is left to be said when the task is over. Calls that have not ended are closed by whoever tells."""
@@ -213,13 +219,13 @@ def act_of(call: Mapping[str, Any]) -> Act:
     return None
 
 
-def paths_of(call: Mapping[str, Any]) -> tuple[str, ...]:
-    """The files that a call is about."""
+def paths_of(call: Mapping[str, Any], most: int | None = _MAX_PATHS) -> tuple[str, ...]:
+    """The files that a call is about; None: all of them."""
     diffs = [part.get("path") for part in tables(call.get("content")) if part.get("type") == "diff"]
     places = [place.get("path") for place in tables(call.get("locations"))]
     raw = table(call.get("rawInput"))
     named = [raw.get("file_path"), raw.get("path")] if not (diffs or places) else []
-    return tuple(islice(dict.fromkeys(path for path in map(text, (*diffs, *places, *named)) if path), _MAX_PATHS))
+    return tuple(islice(dict.fromkeys(path for path in map(text, (*diffs, *places, *named)) if path), most))
 
 
 def _changes(call: Mapping[str, Any], deletes: bool) -> Iterator[Change]:
@@ -246,5 +252,39 @@ def shown_diff(path: str, old: str, new: str) -> str:
     """A change of one file, for people; of large files only that they changed."""
     if len(old) + len(new) > _MAX_DIFFED:
         return f"{path}: {len(old):,} characters became {len(new):,}"
-    lines = unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm="")
-    return "\n".join(lines)
+    return _change(path, old, new)
+
+
+def whole_change(part: Mapping[str, Any]) -> str:
+    """A piece of a call's content for a person who decides by it: nothing of a change is left out."""
+    if part.get("type") != "diff":
+        return _shown(part)
+    old, new = (text(part.get(name)) or "" for name in ("oldText", "newText"))
+    return _change(text(part.get("path")) or "a file without a name", old, new)
+
+
+def _change(path: str, old: str, new: str) -> str:
+    """A unified diff with one hunk: all of the old and all of the new, and a little of what begins and ends alike.
+
+    In linear time, whatever the agent wrote: to find the finest difference can take minutes.
+    """
+    # At line feeds alone: other ends of lines may be what changed.
+    before, after = old.split("\n"), new.split("\n")
+    if before[-1] == after[-1] == "":
+        del before[-1], after[-1]
+    most = min(len(before), len(after))
+    first = next((at for at in range(most) if before[at] != after[at]), most)
+    last = next((at for at in range(most - first) if before[-1 - at] != after[-1 - at]), most - first)
+    start, same = max(0, first - _AROUND), min(last, _AROUND)
+    sizes = (len(lines) - last + same - start for lines in (before, after))
+    return "\n".join(
+        [
+            f"--- {path}",
+            f"+++ {path}",
+            "@@ -{0},{1} +{0},{2} @@".format(start + 1, *sizes),
+            *(f" {line}" for line in before[start:first]),
+            *(f"-{line}" for line in before[first : len(before) - last]),
+            *(f"+{line}" for line in after[first : len(after) - last]),
+            *(f" {line}" for line in before[len(before) - last :][:same]),
+        ]
+    )

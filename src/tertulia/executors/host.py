@@ -22,10 +22,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     doing: Doing
     title: str
     detail: str
+    """What there is to know besides the command; of all else everything."""
     words: tuple[str, ...]
     """All that a grant is bound to: the command's words, or the tool and its arguments."""
     paths: tuple[str, ...] = ()
     """The files that it will change, as far as it says."""
+    call: str | None = None
+    """By which the agent tells of it later."""
 
 
 class Consent(msgspec.Struct, frozen=True):
@@ -47,12 +50,12 @@ class Host(Protocol):
         """A text file, as a command of the conversation would see it."""
         ...
 
-    async def write(self, path: str, text: str) -> None:
-        """Make it so, where a patch of the conversation could."""
+    async def write(self, path: str, text: str, call: str) -> None:
+        """Make it so, where a patch of the conversation could. `call`: the step in which it is done."""
         ...
 
     async def start(
-        self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput
+        self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput, call: str
     ) -> Running:
-        """Run a command in the conversation's sandbox. Whoever started it sees to its end."""
+        """Run a command in the conversation's sandbox. Whoever started it sees to its end. `call` as in `write`."""
         ...

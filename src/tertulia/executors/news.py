@@ -55,6 +55,11 @@ class _Open(NamedTuple):
     since: float
 
 
+def item_of(run: str, found: str) -> ItemId:
+    """The id under which something of a run is told."""
+    return ItemId(f"{run}:{found}")
+
+
 class Newsroom:
     """Tells the steps of one run. Decides nothing and publishes nothing; what it keeps is what is open.
 
@@ -80,7 +85,7 @@ class Newsroom:
         return self._tellers[type(step)](self, step)
 
     def _item(self, found: str) -> ItemId:
-        return ItemId(f"{self._run}:{found}")
+        return item_of(self._run, found)
 
     def _nothing(self, step: Step) -> News:
         return []

@@ -40,5 +40,5 @@ class AcpBackends:
             system=system,
             server=self._standing.open,
             variables=self._door.variables,
-            host=lambda floor: GuestHost(floor, place, name),
+            host=lambda floor, run: GuestHost(floor, place, name, run),
         )
