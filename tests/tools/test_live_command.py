@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -132,3 +134,21 @@ async def test_a_protected_file_that_changed_is_told_to_everybody_and_to_the_mod
     assert warning.message in result.text
     assert os.listdir(hooks) == []
     assert len(list((tmp_path / "c").glob("*"))) == copies
+
+
+async def test_names_that_a_command_gave_to_protected_files_are_fit_to_be_told(tmp_path: Path) -> None:
+    """S2, A6: a name that is no text could not be written down, and one with a line end passed for words of ours."""
+    need("landlock")
+    sandbox = Sandbox(tier="landlock", clock=SystemClock())
+    bench = Workbench(tmp_path, sandbox, None, GuardedPaths())
+    (bench.root / ".git" / "hooks").mkdir(parents=True)
+    name = b"a\xff\n\x1b[2J\xe2\x80\xaeb"
+    script = f"import os; os.close(os.open(b'.git/hooks/' + {name!r}, os.O_CREAT))"
+    order = Order(argv=(sys.executable, "-c", script), cwd=str(bench.root))
+    result = await run_order(bench.place, order, 20, bench.context(call("shell")))
+    await sandbox.close()
+    shown = "/hooks/a⟨U+DCFF⟩⟨U+000A⟩⟨U+001B⟩[2J⟨U+202E⟩b"
+    assert f"{shown} (made; put back)" in result.text
+    (warning,) = [event for event in bench.events if isinstance(event, Warning)]
+    assert msgspec.json.encode(warning)
+    assert warning.paths[0].endswith(shown)

@@ -13,6 +13,7 @@ import msgspec
 
 from tertulia.apps.columns import write_columns
 from tertulia.apps.global_flags import Given, global_flags
+from tertulia.apps.json_lines import json_line
 from tertulia.apps.terminal import Piece, Terminal
 from tertulia.events.journal import NoJournal
 from tertulia.executors.acp_presets import UNTESTED, acp_agents_from_wire
@@ -91,7 +92,7 @@ def ls(given: Given, *, as_json: bool) -> int:
     known |= {name: each.program for name, each in acp_agents_from_wire(loaded.settings.acp).items()}
     found = [look_for(name, each, variables) for name, each in known.items()]
     if as_json:
-        click.echo(msgspec.json.encode(found).decode())
+        click.echo(json_line(found), nl=False)
         return 0
     rows = [_row(each) for each in found]
     write_columns(Terminal(sys.stdout, variables), ("BACKEND", "VERSION", "PROGRAM"), rows)

@@ -13,6 +13,7 @@ from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.stop_signals import on_stop_signal
 from tertulia.events.clock import SystemClock
 from tertulia.policy.shell_environment import shell_environment_from_wire
+from tertulia.policy.shown import printable
 from tertulia.protocol.storage import Full
 from tertulia.sandbox.confine import confine
 from tertulia.sandbox.runner import Command, Finished, Watch
@@ -71,7 +72,7 @@ def _command(loaded: Loaded, argv: Sequence[str]) -> Command:
 
 async def _run(command: Command, loaded: Loaded) -> int:
     tier = loaded.settings.sandbox_tier
-    sandbox = Sandbox(tier=tier, clock=SystemClock(), on_lesser=lambda text: click.echo(f"tertulia: {text}", err=True))
+    sandbox = Sandbox(tier=tier, clock=SystemClock(), on_lesser=_tell)
     stopped: list[bool] = []
     try:
         running = await sandbox.start(command)
@@ -81,19 +82,21 @@ async def _run(command: Command, loaded: Loaded) -> int:
         await sandbox.close()
     assert finished is not None
     if (changes := finished.changes_text()) is not None:
-        click.echo(f"tertulia: {changes}", err=True)
+        _tell(changes)
     if stopped:
         return INTERRUPTED
     code = _exit_code(finished, command)
     if code and command.confinement.mode != "danger_full_access":
         # What it wrote went to the terminal: only its words are known here.
-        _tell_of_masks(guarded_of(loaded.settings, loaded.environment).hint(command.argv, ""))
+        hint = guarded_of(loaded.settings, loaded.environment).hint(command.argv, "")
+        if hint is not None:
+            _tell(hint)
     return code
 
 
-def _tell_of_masks(hint: str | None) -> None:
-    if hint is not None:
-        click.echo(f"tertulia: {hint}", err=True)
+def _tell(sentence: str) -> None:
+    """Names of files in it may be a command's own."""
+    click.echo(printable(f"tertulia: {sentence}"), err=True)
 
 
 def _exit_code(finished: Finished, command: Command) -> int:
@@ -103,7 +106,7 @@ def _exit_code(finished: Finished, command: Command) -> int:
         is_there = "/" in program and Path(command.cwd, program).exists()
         return NOT_EXECUTABLE if is_there else NO_SUCH_PROGRAM
     if finished.limit is not None:
-        click.echo(f"tertulia: the command seems to have met its limit {finished.limit}", err=True)
+        _tell(f"the command seems to have met its limit {finished.limit}")
     if finished.reason is not None:
-        click.echo(f"tertulia: the command was not run: {finished.reason}", err=True)
+        _tell(f"the command was not run: {finished.reason}")
     return finished.exit_code

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from tertulia.policy.sandbox_mode import SandboxMode
+from tertulia.policy.shown import visible
 
 TierName = Literal["bubblewrap", "landlock", "none"]
 """`none` runs nothing but `danger_full_access`, and that runs in nothing else."""
@@ -88,10 +89,10 @@ class Change(msgspec.Struct, frozen=True):
     """Where what stood there afterwards is kept."""
 
     def text(self) -> str:
-        """In words."""
-        kept = "" if self.copy is None else f", copy in {self.copy}"
-        done = "put back" if self.left is None else f"left as it is: {self.left}"
-        return f"{self.path} ({self.how}; {done}{kept})"
+        """In words. The name may be the command's own: nothing in it steers, hides or cannot be written down."""
+        kept = "" if self.copy is None else f", copy in {visible(self.copy)}"
+        done = "put back" if self.left is None else f"left as it is: {visible(self.left)}"
+        return f"{visible(self.path)} ({self.how}; {done}{kept})"
 
 
 class TerminalSize(msgspec.Struct, frozen=True):
