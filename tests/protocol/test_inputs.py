@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import thread_time
+
 import msgspec
 import pytest
 from msgspec import UNSET
@@ -127,3 +129,11 @@ def test_a_lone_surrogate_is_refused_with_its_position(text, position) -> None:
     """D9"""
     with pytest.raises(InvalidParams, match=rf"^user_instructions has a lone surrogate at position {position};"):
         check_text(text, "user_instructions")
+
+
+def test_only_a_name_that_may_be_a_slip_is_compared() -> None:
+    """L1: an unknown name of 16 MB held the loop for seconds, with 40 bytes for each of its characters."""
+    assert inputs.near_names("max_depht", ["max_depth", "other"]) == ["max_depth"]
+    began = thread_time()
+    assert inputs.near_names("max_depth" * 1_000_000, ["max_depth"]) == []
+    assert thread_time() - began < 0.1

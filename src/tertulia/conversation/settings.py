@@ -6,7 +6,6 @@ Absent keeps, null goes back to the default. Nothing here has a side effect: a r
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, cast, get_args
 
@@ -23,7 +22,7 @@ from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.narrowing import Narrowed, Rights, narrow
 from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire, sandbox_to_wire
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.inputs import ContextFields, check_text
+from tertulia.protocol.inputs import ContextFields, check_text, near_names
 from tertulia.protocol.storage import storage_from_wire
 
 _RIGHTS = (
@@ -171,7 +170,7 @@ def _backend(asked: object, current: Terms, ground: Ground) -> str:
     if asked is None:
         return ground.default.backend
     if asked not in ground.backends:
-        near = get_close_matches(str(asked), ground.backends, 1)
+        near = near_names(str(asked), ground.backends, 1)
         hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(ground.backends)}"
         raise InvalidParams(f"backend {asked!r:.80} is unknown; {hint}")
     return cast(str, asked)

@@ -6,7 +6,6 @@ One is described by a table `[acp.NAME]`; those of `acp_presets.py` need none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, cast
 
 import msgspec
@@ -15,6 +14,7 @@ from tertulia.errors import InvalidParams
 from tertulia.executors.definition import ExecutorDefinition, executor_from_wire
 from tertulia.executors.json_servers import JsonServers
 from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire
+from tertulia.protocol.inputs import near_names
 
 PLACE = "{text}"
 """Where the system part goes, in a template."""
@@ -64,9 +64,9 @@ def acp_from_wire(name: str, table: object, below: AcpDefinition | None) -> AcpD
     said = _table(where, table)
     for key in said:
         if key not in KEYS:
-            near = get_close_matches(key, KEYS, 1)
+            near = near_names(key, KEYS, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(KEYS))}"
-            raise InvalidParams(f"{where} has no {key!r}; {hint}")
+            raise InvalidParams(f"{where} has no {key!r:.80}; {hint}")
     of_program = {key: value for key, value in said.items() if key in (*_PROGRAM, *_WAYS)}
     if below is not None and isinstance(said.get("env"), Mapping):
         of_program["env"] = {**below.program.env, **said["env"]}

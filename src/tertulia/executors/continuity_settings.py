@@ -8,7 +8,6 @@ off must not be passed over.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, cast, get_args
 
 import msgspec
@@ -25,6 +24,7 @@ from tertulia.executors.continuity import (
     check_limit,
     check_word,
 )
+from tertulia.protocol.inputs import near_names
 
 VARIABLES: Mapping[str, str] = {
     "EXECUTOR_HISTORY_MODE": "mode",
@@ -91,9 +91,9 @@ def _parsed(table: Mapping[str, object], where: str, also: tuple[str, ...]) -> d
     known = (*Telling.__struct_fields__, *also)
     for name in table:
         if name not in known:
-            near = get_close_matches(name, known, 1)
+            near = near_names(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise InvalidParams(f"{where} has no {name!r}; {hint}")
+            raise InvalidParams(f"{where} has no {name!r:.80}; {hint}")
     return {name: _value(f"{where}.{name}", name, value) for name, value in table.items()}
 
 

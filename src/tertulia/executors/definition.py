@@ -7,7 +7,6 @@ change what they say.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Literal, cast, get_args
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from tertulia.errors import InvalidParams
 from tertulia.executors.executor import Resuming
 from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire
+from tertulia.protocol.inputs import near_names
 
 OutputFormat = Literal["text", "codex-jsonl", "claude-stream-json"]
 Words = tuple[str, ...]
@@ -133,9 +133,9 @@ def executor_from_wire(
     where = f"{family}.{name}"
     for key in table:
         if key not in KEYS:
-            near = get_close_matches(key, KEYS, 1)
+            near = near_names(key, KEYS, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(KEYS))}"
-            raise InvalidParams(f"{where} has no {key!r}; {hint}")
+            raise InvalidParams(f"{where} has no {key!r:.80}; {hint}")
     said = {_FIELDS.get(key, key): _value(f"{where}.{key}", key, value) for key, value in table.items()}
     ways = {key: said.pop(key) for key in _RESUMING if key in said}
     if below is None and not said.get("command"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, cast, get_args
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from tertulia.errors import InvalidParams
 from tertulia.mcp.definition import Approval
 from tertulia.policy.limits import NO_LIMITS, Limits, limits_from_wire
+from tertulia.protocol.inputs import near_names
 from tertulia.protocol.tool_names import is_legal, normalise_allowlist_entry
 
 _KEYS = ("approval", "limits", "mcp_tool_allowlist")
@@ -38,7 +38,7 @@ def view_from_wire(name: str, table: object) -> NamedView:
     given = cast("Mapping[str, Any]", table)
     for key in given:
         if key not in _KEYS:
-            near = get_close_matches(key, _KEYS, 1)
+            near = near_names(key, _KEYS, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_KEYS)}"
             raise InvalidParams(f"{label}: there is no setting {key[:64]!r}; {hint}")
     return NamedView(

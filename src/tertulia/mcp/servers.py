@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from tertulia.errors import InvalidParams
 from tertulia.mcp.definition import Approval, Http, Origin, ServerDefinition, Share, Stdio
-from tertulia.protocol.inputs import check_text
+from tertulia.protocol.inputs import check_text, near_names
 from tertulia.protocol.tool_names import is_legal_server
 
 MAX_TIMEOUT_S = 86_400.0
@@ -130,7 +129,7 @@ def _unknown(label: str, key: str, kind: Literal["command", "url"]) -> str:
     if key in _TRANSPORTS[other]:
         return f"{label}.{key} goes with {other}, and this server has {kind}"
     known = sorted((*_TRANSPORTS[kind], *_KEYS, *_CODEX))
-    near = get_close_matches(key, known, 1)
+    near = near_names(key, known, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
     return f"{label}: there is no setting {key[:64]!r}; {hint}"
 

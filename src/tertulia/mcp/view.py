@@ -7,7 +7,6 @@ was read and allowed was the other one.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -17,6 +16,7 @@ import msgspec
 
 from tertulia.errors import InvalidParams
 from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.inputs import near_names
 from tertulia.protocol.tool_names import is_legal, normalise_allowlist_entry
 from tertulia.protocol.tool_spec import ToolSpec
 
@@ -181,6 +181,6 @@ def _unknown(entry: str, name: str, names: list[str]) -> str:
         return f"{said} is not a tool name; write `server__tool`"
     if not names:
         return f"{said} is unknown, the session has no MCP tools"
-    near = difflib.get_close_matches(name, names, 3, 0.5)
+    near = near_names(name, names, 3, 0.5)
     hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(names[:10])}"
     return f"{said} is unknown; {hint}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 import msgspec
 
 from tertulia.errors import InvalidParams
 from tertulia.policy.orders import Minimum, Product
+from tertulia.protocol.inputs import near_names
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -56,9 +56,9 @@ def limits_from_wire(values: Mapping[str, object], base: Limits) -> Limits:
 
 def _limit(name: str, value: object) -> float | None:
     if name not in Limits.__struct_fields__:
-        near = get_close_matches(name, Limits.__struct_fields__, 1)
+        near = near_names(name, Limits.__struct_fields__, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(Limits.__struct_fields__)}"
-        raise InvalidParams(f"limits has no {name!r}; {hint}")
+        raise InvalidParams(f"limits has no {name!r:.80}; {hint}")
     whole = name in _WHOLE
     match value:
         case None | "none":

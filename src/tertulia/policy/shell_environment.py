@@ -6,13 +6,13 @@ Reads no environment by itself; the variables are handed to it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Literal, cast, get_args
 
 import msgspec
 
 from tertulia.errors import InvalidParams
+from tertulia.protocol.inputs import near_names
 
 Inherit = Literal["core", "all", "none"]
 
@@ -62,9 +62,9 @@ def shell_environment_from_wire(table: Mapping[str, object]) -> ShellEnvironment
     """Parse the table; InvalidParams names the key, and never shows a value of `set`."""
     for name in table:
         if name not in ShellEnvironment.__struct_fields__:
-            near = get_close_matches(name, ShellEnvironment.__struct_fields__, 1)
+            near = near_names(name, ShellEnvironment.__struct_fields__, 1)
             hint = f"; did you mean {near[0]}?" if near else f", only {', '.join(ShellEnvironment.__struct_fields__)}"
-            raise InvalidParams(f"shell_environment has no {name!r}{hint}")
+            raise InvalidParams(f"shell_environment has no {name!r:.80}{hint}")
     inherit = table.get("inherit", "core")
     if inherit not in get_args(Inherit):
         raise InvalidParams(f"shell_environment.inherit must be one of {', '.join(get_args(Inherit))}, not {inherit!r}")

@@ -5,6 +5,8 @@ A field that is absent and a field that is null are different things in an updat
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -35,6 +37,7 @@ VisibilityName = Annotated[str, Meta(description="session or subtree")]
 """Checked when they are understood, so that a refusal can say what there is; the schema says what they look like."""
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
+_MAX_NEAR = 200
 
 
 class TextInput(msgspec.Struct, frozen=True, gc=False, tag="text", forbid_unknown_fields=True):
@@ -300,3 +303,11 @@ def check_text(text: str, field: str) -> str:
     if size > MAX_TEXT_BYTES:
         raise InvalidParams(f"{field} is {size:,} bytes long; the limit is {MAX_TEXT_BYTES:,}")
     return text
+
+
+def near_names(name: str, known: Iterable[str], most: int = 1, likeness: float = 0.6) -> list[str]:
+    """Of these the names that are nearly this one, for a refusal.
+
+    A long one is no slip of the pen: to compare it takes time and memory by a length that a client or a model chose.
+    """
+    return get_close_matches(name, list(known), most, likeness) if len(name) <= _MAX_NEAR else []

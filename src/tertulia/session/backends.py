@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from difflib import get_close_matches
 from functools import partial
 
 from tertulia.conversation.backend import Backend
@@ -22,6 +21,7 @@ from tertulia.executors.plain_text import PlainText
 from tertulia.executors.presets import executors_from_wire
 from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.policy.shell_environment import ShellEnvironment
+from tertulia.protocol.inputs import near_names
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.acp_backends import AcpBackends
 from tertulia.session.agent_door import AgentDoor
@@ -62,7 +62,7 @@ class Backends:
         name = talk.terms.backend
         if name not in self._made:
             if name not in self._makers:
-                near = get_close_matches(name, self._makers, 1)
+                near = near_names(name, self._makers, 1)
                 raise InvalidParams(
                     f"backend {name!r:.80} is not there any more; " + (f"there is {near[0]}" if near else "set another")
                 )

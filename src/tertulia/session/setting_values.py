@@ -9,7 +9,6 @@ from __future__ import annotations
 import os.path
 import sys
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any, cast, get_args
 
@@ -29,7 +28,7 @@ from tertulia.policy.narrowing import Visibility
 from tertulia.policy.patterns import normal_roots
 from tertulia.policy.sandbox_mode import sandbox_from_wire
 from tertulia.policy.shell_environment import shell_environment_from_wire
-from tertulia.protocol.inputs import check_text
+from tertulia.protocol.inputs import check_text, near_names
 from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_wire, strictest
 from tertulia.rollout.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
@@ -68,8 +67,10 @@ def check_name(name: str, source: str) -> None:
     """Refuse what is not a setting that a file can hold, and say which one may have been meant."""
     known = _PARSERS.keys() - PYTHON_ONLY
     if name not in known:
-        near = get_close_matches(name, sorted(known), 1)
-        raise InvalidParams(f"{source}: there is no setting {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
+        near = near_names(name, sorted(known), 1)
+        raise InvalidParams(
+            f"{source}: there is no setting {name!r:.80}" + (f"; did you mean {near[0]}?" if near else "")
+        )
 
 
 def _model(name: str, value: object) -> object:
