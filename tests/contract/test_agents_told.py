@@ -52,6 +52,29 @@ async def test_a_provider_that_fails_is_told_under_the_conversation_that_it_was_
         assert {event.conversation_id for event in warnings if "broken" in event.data.message} == {ada.id}
 
 
+async def test_a_provider_that_fails_before_a_later_task_is_told_there_too() -> None:
+    """Issue 17, item 15: providers are asked again before each task."""
+
+    class Failing(tertulia.ContextProvider):
+        id = "failing"
+        name = "failing"
+        asked = 0
+
+        def get_system_context(self, *args: Any, **kwargs: Any) -> Any:
+            self.asked += 1
+            if self.asked > 1:
+                raise RuntimeError("out of order")
+            return None
+
+    settings = tertulia.Settings(model=ScriptedModel(["hello"]), providers=[Failing()])
+    async with tertulia.Session.start(settings) as house:
+        ada = await house.open(agent={"name": "ada"})
+        assert not ada.warnings
+        await ada.message("hi")
+        warnings = await past(house, type="warning")
+        assert {event.conversation_id for event in warnings if "failing" in event.data.message} == {ada.id}
+
+
 async def test_an_agent_that_no_sandbox_holds_is_told_of_when_its_conversation_is_opened(tmp_path: Path) -> None:
     """Issue 17, item 15: the first task said so. Nothing is refused: the mode may still change."""
     held = {"command": "true", "sandbox": {"workspace-write": {"mode": "auto"}}}

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from tests.contract.speaking import Refused, Server, program, serving, surroundings, write_script
+from tests.contract.test_mcp_app_server import calling, configure, of, ready
+from tests.mcp.fakes import bare
 from tests.sandbox.confined import need
 
 TOUCH: dict[str, Any] = {"command": ["touch", "made"]}
@@ -246,3 +248,24 @@ async def test_everybody_hears_who_answered_and_by_what_a_call_ran(tmp_path: Pat
         assert by["name"]
         ran = [event["data"]["allowed_by"] for event in server.events if event["type"] == "exec_command_begin"]
         assert ran == [by, {"kind": "grant", "grant_id": grant["grant_id"]}, {"kind": "policy", "name": "untrusted"}]
+
+
+async def test_patches_and_calls_to_servers_name_their_call_and_what_let_them_run(tmp_path: Path) -> None:
+    """A1: not of commands alone."""
+    configure(tmp_path, a={**of(bare()), "approval": "prompt"})
+    patch = "*** Begin Patch\n*** Add File: made\n+x\n*** End Patch"
+    replies = [calling("apply_patch", input=patch), calling("a__echo", text="x"), "Done."]
+    async with serving(tmp_path, replies, "-a", "untrusted") as server:
+        await ready(server, "a")
+        message = await server.ask("conversation/message", conversation_id="root", text="go")
+        start = 0
+        for kind in ("patch", "mcp"):
+            request = (await server.event("approval_request", start))["data"]
+            assert request["kind"] == kind
+            start = len(server.lines)
+            await server.call("approval/resolve", approval_id=request["approval_id"], decision="allow")
+        await server.answer(message)
+        named = [event["data"]["call_id"] for event in server.events if event["type"] == "approval_request"]
+        assert named == [event["data"]["call_id"] for event in server.events if event["type"] == "tool_call_begin"]
+        ran = [event["data"] for event in server.events if event["type"] in ("patch_apply_end", "mcp_tool_call_begin")]
+        assert [(data["call_id"], data["allowed_by"]["kind"]) for data in ran] == [(each, "client") for each in named]

@@ -153,3 +153,11 @@ async def test_a_command_that_an_agent_runs_itself_is_allowed_once_at_a_time(tmp
         assert [consent.lasting for consent in consents] == [False, False, True, True]
         scopes = [event.scopes for event in told if isinstance(event, ApprovalRequest)]
         assert scopes == [["once"], ["once"], ["once", "conversation", "session"]]
+
+
+async def test_git_of_an_agent_is_never_known_to_be_safe(tmp_path: Path) -> None:
+    """A4: it runs in an environment of the agent's own, where a repository's settings may start anything."""
+    async with stage(cwd=str(tmp_path), approval_policy="untrusted", sandbox="danger-full-access") as acting:
+        host = GuestHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
+        asked = [Question(doing="execute", title="t", detail="", words=words) for words in (("ls",), ("git", "status"))]
+        assert [(await host.permit(question)).allowed for question in asked] == [True, False]

@@ -76,6 +76,17 @@ async def test_a_message_that_is_no_request_is_refused_with_the_same_numbers() -
     assert [(said["id"], said["error"]["code"]) for said in sink.messages] == [(1, -32600)] * 2
 
 
+async def test_what_nobody_can_be_told_is_logged_with_its_count(caplog: pytest.LogCaptureFixture) -> None:
+    """L7: of a client of Codex, which knows no answer without an id."""
+    peer = Peer(MemorySink(), nothing, {}, bare=True)
+    for _ in range(1_000):
+        await peer.receive(b"no message")
+    assert [message.partition(" (")[2] for message in caplog.messages] == [
+        "",
+        *(f"{n} times so far)" for n in ("10", "100", "1,000")),
+    ]
+
+
 async def test_a_fault_of_ours_is_answered_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
     """Issue 10 (4): the log says why, the wire does not."""
 

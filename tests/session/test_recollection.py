@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from tertulia.errors import StorageError
-from tertulia.protocol.ids import ConversationId, ItemId
+from tertulia.protocol.events import Event, TaskComplete
+from tertulia.protocol.ids import ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import Summary
-from tertulia.protocol.records import Forked, Record, Rewritten, Said
+from tertulia.protocol.records import Forked, Record, Rewritten, Said, Submitted
+from tertulia.protocol.usage import NO_USAGE
 from tertulia.rollout.reading import Line
 from tertulia.session.recollection import Recollection
 from tests.history.saying import user
@@ -65,3 +67,13 @@ def test_damaged_lines_are_counted_and_left_out() -> None:
     lines = [Line(1, 1.0, None, damaged=(1, 2)), Line(3, 1.0, said("1"))]
     past = Recollection().read(lines)
     assert (past.damaged, words(past)) == (2, ["1"])
+
+
+def test_a_message_that_was_noted_again_after_its_end_is_not_open_again() -> None:
+    """R3: the next life would close its task a second time, as crashed, and then run the message once more."""
+    submitted = Submitted(A, TaskId("t"), "trace", "key")
+    end = TaskComplete("completed", "done", NO_USAGE)
+    told = Event(1, 1, "", end.type, SessionId("s"), "", A, TaskId("t"), "trace", None, end)
+    past = Recollection().read(Line(n, 1.0, record) for n, record in enumerate((submitted, told, submitted), start=1))
+    assert past.unfinished == {}
+    assert past.chains["trace"].end == end
