@@ -250,3 +250,11 @@ async def test_events_of_tomorrow_are_skipped() -> None:
 async def test_a_known_event_of_an_unknown_form_fails_at_once(broken: dict[str, Any]) -> None:
     (failed,) = await played(broken)
     assert isinstance(failed, Failed)
+
+
+async def test_arguments_that_stand_in_the_beginning_of_a_call_are_bounded_too() -> None:
+    """M1: some gateways say them there, at once."""
+    call = start(0, type="tool_use", id="c", name="weather", input={"city": "x" * 60_000})
+    pieces = await played(call, stop(0), ended("tool_use"), STOP, max_argument_characters=50_000)
+    assert isinstance(pieces[-1], Failed)
+    assert "more than 50,000 characters of arguments" in pieces[-1].message

@@ -108,3 +108,15 @@ async def test_a_large_file_and_many_hunks_hold_up_nobody() -> None:
         await planning
     assert not _is_running()
     assert longest < 1, "on a quiet machine it is under 0.1"
+
+
+def test_no_step_of_the_work_is_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """L6, in short: each call into C gets a slice, and between two of them others run."""
+    effort, checks = Effort(), list[None]()
+    monkeypatch.setattr(Effort, "check", lambda _: checks.append(None))
+    assert [len(some) for some in effort.some(range(50_000))] == [20_000, 20_000, 10_000]
+    content = "x\n" * 2_000_000
+    for work in (lambda: effort.lines(content), lambda: effort.find(content, "y", 0)):
+        checks.clear()
+        work()
+        assert len(checks) >= 4
