@@ -257,3 +257,11 @@ async def test_a_local_shell_call_is_a_call_of_the_tool_of_that_name() -> None:
     ]
     assert msgspec.json.decode(calls[0].arguments) == action
     assert calls[1].arguments == "{}"
+
+
+async def test_arguments_that_come_with_the_whole_call_alone_are_bounded_too() -> None:
+    """M1: some servers send no pieces."""
+    call = {"type": "function_call", "call_id": "c", "name": "shell", "arguments": "x" * 60_000}
+    pieces = await played(done(call), COMPLETED, max_argument_characters=50_000)
+    assert isinstance(pieces[-1], Failed)
+    assert "more than 50,000 characters of arguments" in pieces[-1].message
