@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.errors import ParseError
+from tertulia.protocol import json_steps
 from tertulia.protocol.json_scan import MAX_PARTS
-from tertulia.server import long_json
 from tertulia.server.long_json import AT_ONCE_BYTES, Build, decoded
 from tertulia.server.strict_json import decode
 from tests.loop_steps import MOST_S, loop_steps
@@ -41,10 +41,10 @@ def read_in_both_ways(data: bytes) -> None:
         assert repr(built(data)) == repr(expected)
 
 
-@pytest.fixture(params=[long_json._PIECE, 12])
+@pytest.fixture(params=[json_steps._PIECE, 12])
 def _pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with pieces so small that every string is cut."""
-    monkeypatch.setattr(long_json, "_PIECE", request.param)
+    monkeypatch.setattr(json_steps, "_PIECE", request.param)
 
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())
@@ -100,14 +100,14 @@ marks = [
 def test_no_escape_and_no_character_is_cut_apart(pieces: list[bytes]) -> None:
     """L1: strings are read in pieces, and a pair of surrogates in two of them would be two halves."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(long_json, "_PIECE", 12)
+        patch.setattr(json_steps, "_PIECE", 12)
         read_in_both_ways(b'["' + b"".join(pieces) + b'", 1]')
 
 
 @given(st.lists(st.sampled_from([*escapes, *marks]), max_size=20))
 def test_any_text_is_read_like_a_short_one(pieces: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(long_json, "_PIECE", 12)
+        patch.setattr(json_steps, "_PIECE", 12)
         read_in_both_ways(b"".join(pieces))
 
 
@@ -156,14 +156,14 @@ async def test_a_text_of_too_many_parts_is_refused_before_anything_is_built(make
 
 async def test_a_text_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """L1: bounded by time, too."""
-    monkeypatch.setattr(long_json, "MAX_CPU_S", 0.01)
+    monkeypatch.setattr(json_steps, "MAX_CPU_S", 0.01)
     with pytest.raises(ParseError, match="it takes more than"):
         await decoded(b"[" + b"1," * 150_000 + b"1]")
 
 
 async def test_a_string_longer_than_any_text_is_refused_before_it_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     """L1: one sign outside of ASCII makes it four times as long, in one step."""
-    monkeypatch.setattr(long_json, "MAX_CHARACTERS", 1_000_000)
+    monkeypatch.setattr(json_steps, "MAX_CHARACTERS", 1_000_000)
     assert len(await decoded(b'"' + b"x" * 1_000_000 + b'"')) == 1_000_000
     with pytest.raises(ParseError, match="a string of more than 1,000,000 characters"):
         await decoded(b'["' + b"x" * 1_000_001 + b'"]')

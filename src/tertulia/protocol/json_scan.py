@@ -94,7 +94,7 @@ class JsonScan:
         self._level += opened - closed
 
 
-def excess(text: bytes | str, max_parts: int = MAX_PARTS, max_depth: int = MAX_DEPTH) -> str | None:
+def excess(text: bytes | bytearray | str, max_parts: int = MAX_PARTS, max_depth: int = MAX_DEPTH) -> str | None:
     """What a whole text has too much of, in words; None: it is within the limits. For texts of a few megabytes."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     # Most texts are short and flat, and counting a byte is next to nothing.

@@ -19,7 +19,7 @@ MAX_DIGITS = 1_000
 _BEYOND_64_BITS = 1 << 64
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes | bytearray) -> Any:
     """The one value in these bytes; ParseError when it is not exactly one, in plain UTF-8, without duplicate keys."""
     if (too_much := excess(data)) is not None:
         raise ParseError(too_much)

@@ -1,0 +1,260 @@
+"""A long JSON text, read in short steps, however it is to be understood: that is the decoder's to say.
+
+Not in a thread: a decoder written in C keeps all other threads waiting until it is done, and a thread cannot be told
+to stop. A step here is a few milliseconds, and whoever wants no more of it takes no more steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Generator
+from json import JSONDecodeError, JSONDecoder
+from time import thread_time
+from typing import Any, Generic, TypeVar
+
+from tertulia.errors import ParseError
+from tertulia.protocol.json_scan import MAX_DEPTH, JsonScan
+
+MAX_CHARACTERS = 32 * 1024 * 1024
+"""Of one string: twice what is accepted as a text, or as much of one outside of ASCII, where a character takes four
+times the room. Python joins a longer one in a step that takes too long."""
+MAX_CPU_S = 20.0
+"""For one message. The longest that can be valid takes a tenth of that on a slow machine."""
+
+_STEP_S = 0.005
+_PIECE = 64 * 1024
+_OFTEN = 256
+"""So many parts are read before the time is looked at."""
+_NEXT = re.compile(
+    rb"[ \t\n\r]{0,65536}"
+    rb'(?:([{}\[\],:])|"(?:([^"\\\x00-\x1f]{0,4096})")?|([^ \t\n\r{}\[\],:"]{1,65536}))?'
+)
+"""Blanks, then a mark, a string (a short one whole), a number or a word, or nothing."""
+_BLANKS = b" \t\n\r"
+_CUT = re.compile(rb"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z|[\xc0-\xff][\x80-\xbf]{0,2}\Z")
+"""At the end of a piece: half of an escape, of a character, or of a pair."""
+_LONGEST_CUT = 11
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work that stops now and then, and may be left there."""
+
+
+class Work(Generic[T]):
+    """`step` until it is done; then there is the `value`."""
+
+    value: T
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps = steps
+        self._used_s = 0.0
+
+    def step(self) -> bool:
+        """A few milliseconds of it; whether all is done. Raises ParseError."""
+        begun = thread_time()
+        try:
+            while (spent := thread_time() - begun) < _STEP_S:
+                next(self._steps)
+        except StopIteration as end:
+            self.value = end.value
+            return True
+        self._used_s += spent
+        if self._used_s > MAX_CPU_S:
+            raise ParseError(f"it takes more than {MAX_CPU_S:g} s to read")
+        return False
+
+
+async def done(work: Work[T]) -> T:
+    """What it comes to. The loop is never held for long, and a cancellation ends it. Raises ParseError."""
+    for _ in iter(work.step, True):
+        await asyncio.sleep(0)
+    return work.value
+
+
+def read(
+    data: bytes | bytearray, decoder: JSONDecoder, max_depth: int = MAX_DEPTH, mend: Callable[[str], str] | None = None
+) -> Steps[Any]:
+    """The one value in these bytes, as the decoder builds short ones; ParseError where it is none, or has too much.
+
+    `mend` is given what was unescaped, in pieces that cut no character.
+    """
+    scan = JsonScan(max_depth=max_depth)
+    view = memoryview(data)
+    for start in range(0, len(data), _PIECE):
+        if (too_much := scan.feed(view[start : start + _PIECE])) is not None:
+            raise ParseError(too_much)
+        yield
+    return (yield from _Text(data, decoder, mend).value())
+
+
+class _Open:
+    """An object or a list that has not ended."""
+
+    __slots__ = ("entries", "is_object", "key")
+
+    def __init__(self, *, is_object: bool) -> None:
+        self.is_object = is_object
+        self.entries: list[Any] = []
+        self.key = ""
+
+    def add(self, value: Any) -> None:
+        """One entry more."""
+        self.entries.append((self.key, value) if self.is_object else value)
+
+
+class _Text:
+    """A text and the place up to which it is read. Without recursion: how deep it may go is not Python's to say."""
+
+    def __init__(self, data: bytes | bytearray, decoder: JSONDecoder, mend: Callable[[str], str] | None) -> None:
+        self._data = data
+        self._decoder = decoder
+        self._object_of: Callable[[list[tuple[str, Any]]], Any] = decoder.object_pairs_hook or dict
+        self._mend = mend
+        self._at = 0
+        self._open: list[_Open] = []
+
+    def value(self) -> Steps[Any]:
+        """The one value, and nothing after it."""
+        count = 0
+        while True:
+            count += 1
+            if count % _OFTEN == 0:
+                yield
+            token = self._token() or (yield from self._token_after_blanks())
+            if token is None:
+                raise self._wrong("a value is missing")
+            if token[1] is None:
+                value = (yield from self._string(token)) if token[3] is None else self._scalar(token[3])
+            elif token[1] in b"{[":
+                if (yield from self._opened(token[1] == b"{")):
+                    continue
+                value = self._made(self._open.pop())
+            else:
+                raise self._wrong(f"{token[1].decode()} in place of a value")
+            value, is_whole = yield from self._put(value)
+            if is_whole:
+                return value
+
+    def _opened(self, is_object: bool) -> Steps[bool]:
+        """Whether there is anything in it."""
+        inner = _Open(is_object=is_object)
+        self._open.append(inner)
+        token = self._token() or (yield from self._token_after_blanks())
+        if _is(token, b"}" if is_object else b"]"):
+            return False
+        if is_object:
+            inner.key = yield from self._key(token)
+        elif token is not None:
+            # It is read once more, as the first entry.
+            self._at = token.start()
+        return True
+
+    def _put(self, value: Any) -> Steps[tuple[Any, bool]]:
+        """Where it belongs, and all that ends with it; the value and whether it is the whole text."""
+        while self._open:
+            top = self._open[-1]
+            top.add(value)
+            token = self._token() or (yield from self._token_after_blanks())
+            if _is(token, b","):
+                if top.is_object:
+                    top.key = yield from self._key(self._token() or (yield from self._token_after_blanks()))
+                return None, False
+            if not _is(token, b"}" if top.is_object else b"]"):
+                raise self._wrong("a comma is missing")
+            value = self._made(self._open.pop())
+        if (self._token() or (yield from self._token_after_blanks())) is not None:
+            raise self._wrong("something after the value")
+        return value, True
+
+    def _key(self, token: re.Match[bytes] | None) -> Steps[str]:
+        if token is None or token[1] is not None or token[3] is not None:
+            raise self._wrong("a key is missing")
+        key = yield from self._string(token)
+        if not _is(self._token() or (yield from self._token_after_blanks()), b":"):
+            raise self._wrong("a colon is missing")
+        return key
+
+    def _made(self, ended: _Open) -> Any:
+        return self._object_of(ended.entries) if ended.is_object else ended.entries
+
+    def _string(self, token: re.Match[bytes]) -> Steps[str]:
+        if token[2] is not None:
+            return _text(token[2], self._at)
+        pieces: list[str] = []
+        done, length, most = False, 0, MAX_CHARACTERS
+        while not done:
+            piece, done = self._piece()
+            pieces.append(self._unescaped(piece) if piece else "")
+            length += len(pieces[-1])
+            most = most if pieces[-1].isascii() else MAX_CHARACTERS // 2
+            if length > most:
+                raise ParseError(f"a string of more than {most:,} characters")
+            self._at += len(piece) + done
+            yield
+        return "".join(pieces)
+
+    def _piece(self) -> tuple[bytes | bytearray, bool]:
+        """So much more of a long string, and whether it ends there. Nothing that belongs together is cut apart."""
+        near = self._data.find(b'"', self._at, self._at + _PIECE)
+        if near >= 0 and self._data[near - 1 : near] != b"\\":
+            return self._data[self._at : near], True
+        piece = self._data[self._at : self._at + _PIECE]
+        # The same length without what is escaped, so that a place in one is that place in the other.
+        bare = piece.replace(b"\\\\", b"..").replace(b'\\"', b"..")
+        end = bare.find(b'"')
+        if end >= 0:
+            return piece[:end], True
+        if self._at + len(piece) == len(self._data):
+            raise self._wrong("a string has no end")
+        found = _CUT.search(bare, max(0, len(bare) - _LONGEST_CUT))
+        return piece[: found.start()] if found else piece, False
+
+    def _token(self) -> re.Match[bytes] | None:
+        """What comes next; None where that takes more than one look, or at the end."""
+        match = _NEXT.match(self._data, self._at)
+        assert match is not None
+        if match.lastindex is None and not match[0].endswith(b'"'):
+            return None
+        self._at = match.end()
+        return match
+
+    def _token_after_blanks(self) -> Steps[re.Match[bytes] | None]:
+        """The same after any number of blanks; None at the end."""
+        while (token := self._token()) is None:
+            match = _NEXT.match(self._data, self._at)
+            assert match is not None
+            self._at = match.end()
+            if self._at == len(self._data):
+                return None
+            if self._data[self._at] not in _BLANKS:
+                raise self._wrong("a character that does not belong there")
+            yield
+        return token
+
+    def _scalar(self, word: bytes | bytearray) -> Any:
+        try:
+            return self._decoder.decode(word.decode())
+        except (UnicodeDecodeError, JSONDecodeError):
+            raise ParseError(f"not JSON: a word or number that is none before byte {self._at}") from None
+
+    def _unescaped(self, raw: bytes | bytearray) -> str:
+        try:
+            text: str = self._decoder.decode(f'"{_text(raw, self._at)}"')
+        except JSONDecodeError as error:
+            raise ParseError(f"not JSON: {error.msg} after byte {self._at}") from None
+        return text if self._mend is None else self._mend(text)
+
+    def _wrong(self, what: str) -> ParseError:
+        return ParseError(f"not JSON: {what} at byte {self._at}")
+
+
+def _is(token: re.Match[bytes] | None, mark: bytes) -> bool:
+    return token is not None and token[1] == mark
+
+
+def _text(raw: bytes | bytearray, at: int) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise ParseError(f"not UTF-8: {error.reason} before byte {at}") from None
