@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from tertulia.errors import AgentError
 from tertulia.server import standard_streams
 from tertulia.server.framing import Lines
 from tertulia.server.standard_streams import hear
+from tests.loop_steps import MOST_S, loop_steps
 
 
 class Listener:
@@ -45,3 +48,29 @@ async def test_a_line_that_is_too_long_is_refused_and_the_next_one_heard(monkeyp
     """HARDENING D7."""
     monkeypatch.setattr(standard_streams, "Lines", lambda: Lines(10))
     assert await heard(b"x" * 50 + b"\nnext\n") == ["invalid_request", b"next"]
+
+
+async def test_lines_that_are_nothing_hold_the_loop_never_for_long() -> None:
+    """L1: each was refused at once, and 130,000 of them in one step of 337 ms."""
+
+    class Refusing:
+        heard = 0
+
+        async def receive(self, line: bytes | bytearray) -> None:
+            self.heard += 1
+            # As long as a refusal takes.
+            until = thread_time() + 2e-5
+            while thread_time() < until:
+                pass
+
+        async def refuse(self, error: AgentError) -> None:
+            raise AssertionError(error)
+
+    client, data = Refusing(), b"x\n" * 20_000
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        async with loop_steps() as steps:
+            await hear(file.fileno(), client)
+    assert client.heard == 20_000
+    assert steps.longest_s < MOST_S

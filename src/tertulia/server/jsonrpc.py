@@ -89,7 +89,7 @@ class Connection:
 
     # ── lines come in ────────────────────────────────────────────────────────────────────────────────────────
 
-    async def receive(self, line: bytes) -> None:
+    async def receive(self, line: bytes | bytearray) -> None:
         """Take one message. Returns when the next one may be given, and not before."""
         try:
             message = await decoded(line)

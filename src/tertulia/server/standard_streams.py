@@ -12,16 +12,18 @@ from contextlib import ExitStack, aclosing, contextmanager, redirect_stdout
 from typing import Protocol
 
 from tertulia.errors import AgentError, InvalidRequest
-from tertulia.server.framing import MAX_LINE_BYTES, Lines
+from tertulia.server.framing import MAX_LINE_BYTES, Line, Lines, Oversized
 from tertulia.server.pipes import chunks
 
+IN_A_ROW = 64
+"""So many lines are taken before others have their turn."""
 _log = logging.getLogger(__name__)
 
 
 class Hearer(Protocol):
     """Whoever takes the messages of a client."""
 
-    async def receive(self, line: bytes) -> None:
+    async def receive(self, line: Line) -> None:
         """Take one message."""
         ...
 
@@ -51,14 +53,17 @@ async def hear(source: int, client: Hearer) -> None:
     lines = Lines()
     async with aclosing(chunks(source)) as incoming:
         async for chunk in incoming:
-            for line in lines.feed(chunk):
+            for number, line in enumerate(lines.feed(chunk), 1):
                 await _hand_on(line, client)
+                if number % IN_A_ROW == 0:
+                    # Nothing of that may have waited for anything.
+                    await asyncio.sleep(0)
     for line in lines.end():
         await _hand_on(line, client)
 
 
-async def _hand_on(line: object, client: Hearer) -> None:
-    if isinstance(line, bytes):
+async def _hand_on(line: Line | Oversized, client: Hearer) -> None:
+    if not isinstance(line, Oversized):
         await client.receive(line)
     else:
         await client.refuse(InvalidRequest(f"a line has at most {MAX_LINE_BYTES:,} bytes; this one was skipped"))
