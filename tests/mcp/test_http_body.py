@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tertulia.mcp.http_body import MAX_BODY, Events, NoBody, answers_another, asked_in, whole
 from tertulia.mcp.mending import MAX_MENDED
+from tertulia.mcp.tickets import Tickets
 from tertulia.mcp.trouble import NO_ANSWER
 from tertulia.mcp.unreadable import UNREADABLE
 from tests.loop_steps import MOST_S, loop_steps
@@ -93,7 +94,7 @@ async def test_what_is_too_long_or_breaks_off_is_said() -> None:
 async def read(stream: Pieces, asked: int | None = 1) -> tuple[bytes, int]:
     """What comes through, and how much was left out."""
     dropped: list[None] = []
-    events = Events(stream, asked, lambda: dropped.append(None))
+    events = Events(stream, asked, lambda: dropped.append(None), Tickets())
     came = b"".join([piece async for piece in events])
     await events.aclose()
     assert stream.closed
@@ -119,7 +120,7 @@ async def test_wherever_it_is_cut_the_same_comes_through(cuts: list[int]) -> Non
 
 
 async def test_a_line_may_end_as_it_did_on_old_machines() -> None:
-    stream = Events(Pieces(b'data: {"id":1}\r\r', b"data"), 1, lambda: None)
+    stream = Events(Pieces(b'data: {"id":1}\r\r', b"data"), 1, lambda: None, Tickets())
     assert await anext(aiter(stream)) == b'data: {"id":1}\r\r', "nothing waits for what comes later"
 
 
@@ -168,18 +169,24 @@ async def test_a_notification_of_too_many_parts_is_left_out_and_the_answer_still
 
 async def test_what_a_string_holds_is_no_part_and_an_event_may_have_many_lines() -> None:
     """L1: a quote in another field of the event does not hide what is in its data."""
-    program = b'data: {"id":1,\ndata: "result":{"text":"' + b"{}," * 300_000 + b'"}}\n\n'
-    assert await read(Pieces(program)) == (program, 0)
+    program = b'id: 7\ndata: {"jsonrpc":"2.0","id":1,\ndata: "result":{"text":"' + b"{}," * 300_000 + b'"}}\n\n'
+    tickets = Tickets()
+    [came] = [some async for some in Events(Pieces(program), 1, lambda: None, tickets)]
+    name, _, data = came.partition(b"\ndata:")
+    assert name == b"id: 7"
+    assert tickets.content(json.loads(data)["result"]) == {"text": "{}," * 300_000}
     came, _ = await read(Pieces(b'id: "\ndata: ' + PARTS + b"\n\n"))
     assert "parts" in refusal(came)["message"]
 
 
-async def test_an_event_that_is_too_long_to_be_mended_comes_through_as_it_is() -> None:
-    long = b"data: " + "\u20ac".encode() * MAX_MENDED + b"\n\n"
-    text = long + b"data: \xff\n\n"
+async def test_a_long_event_that_cannot_be_read_is_an_error_and_what_follows_is_looked_at_again() -> None:
+    """L4."""
+    text = b"data: " + "\u20ac".encode() * MAX_MENDED + b"\n\n" + b"data: \xff\n\n"
     pieces = [text[at : at + 100_001] for at in range(0, len(text), 100_001)]
     came, _ = await read(Pieces(*pieces))
-    assert came == long + b"data: \xef\xbf\xbd\n\n", "and what follows is looked at again"
+    first, _, rest = came.partition(b"\n\n")
+    assert refusal(first)["message"] == "Unreadable: it is not JSON"
+    assert rest == b"data: \xef\xbf\xbd\n\n"
 
 
 async def test_a_long_line_in_small_pieces_costs_as_much_as_it_is_long() -> None:
@@ -189,7 +196,7 @@ async def test_a_long_line_in_small_pieces_costs_as_much_as_it_is_long() -> None
         stream = Pieces(*[b"x" * 64] * (size // 64), b"\n")
         before = time.thread_time()
         came, _ = await read(stream)
-        assert came == b"x" * size + b"\n"
+        assert came == b":\n\n", "nobody wants it"
         return time.thread_time() - before
 
     # Sixteen times the bytes; with a copy of the line for each piece it would be 256 times the work.
@@ -210,7 +217,7 @@ async def test_lines_and_events_without_number_hold_the_loop_never_for_long(host
     """L1: each step is short, of what says nothing a few are enough, and too many lines are an error."""
     pieces = [hostile[start : start + 65_536] for start in range(0, len(hostile), 65_536)]
     async with loop_steps() as steps:
-        passed = [some async for some in Events(Pieces(*pieces), 1, lambda: None)]
+        passed = [some async for some in Events(Pieces(*pieces), 1, lambda: None, Tickets())]
     assert b"".join(passed).count(b"data:") == heard
     assert len(max(passed, key=len)) < 4096
     assert steps.longest_s < MOST_S

@@ -12,6 +12,7 @@ import pytest
 
 from tertulia.events.clock import SystemClock
 from tertulia.mcp.http_guard import BETWEEN_GETS_S, Guard
+from tertulia.mcp.tickets import Tickets
 from tertulia.mcp.trouble import NO_ANSWER
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
@@ -19,7 +20,7 @@ Handler = Callable[[httpx2.Request], httpx2.Response]
 
 async def asked(handler: Handler, *, method: str = "POST", **fields: object) -> tuple[httpx2.Response, list[str]]:
     lost: list[str] = []
-    guard = Guard(httpx2.MockTransport(handler), SystemClock(), lost.append, Counter())
+    guard = Guard(httpx2.MockTransport(handler), SystemClock(), lost.append, Counter(), Tickets())
     async with httpx2.AsyncClient(transport=guard) as client:
         return await client.request(method, "http://x/", **fields), lost  # type: ignore[arg-type]
 
@@ -120,14 +121,18 @@ async def test_an_answer_to_another_request_is_no_answer_to_this_one() -> None:
     dropped: Counter[str] = Counter()
     lie = {"jsonrpc": "2.0", "id": 2, "result": {"content": []}}
     handler = httpx2.MockTransport(lambda _: httpx2.Response(200, json=lie))
-    async with httpx2.AsyncClient(transport=Guard(handler, SystemClock(), lambda _: None, dropped)) as client:
+    async with httpx2.AsyncClient(
+        transport=Guard(handler, SystemClock(), lambda _: None, dropped, Tickets())
+    ) as client:
         response = await client.post("http://x/", json={"jsonrpc": "2.0", "id": 1, "method": "tools/call"})
     assert json.loads(response.content)["error"]["message"] == "it answered something else than what it was asked"
     assert dropped == {"an answer that nobody waits for": 1}
 
 
 async def test_a_stream_is_not_asked_for_again_without_a_pause() -> None:
-    guard = Guard(httpx2.MockTransport(lambda _: httpx2.Response(200)), SystemClock(), lambda _: None, Counter())
+    guard = Guard(
+        httpx2.MockTransport(lambda _: httpx2.Response(200)), SystemClock(), lambda _: None, Counter(), Tickets()
+    )
     loop = asyncio.get_running_loop()
     async with httpx2.AsyncClient(transport=guard) as client:
         began = loop.time()

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.mcp.unreadable import answered_id, is_asking
+from tertulia.mcp import unreadable
+from tertulia.mcp.unreadable import answered_id, answered_id_in_steps, is_asking
+from tests.loop_steps import MOST_S, loop_steps
 
 DEEP = b"[" * 50_000 + b"]" * 50_000
 CUT = b'{"a": "broken'
@@ -31,10 +33,12 @@ CUT = b'{"a": "broken'
         (b'{"jsonrpc":"2.0","result":{"x":%b,"id":7}}', None),
     ],
 )
-def test_the_id_is_found_at_the_beginning_or_at_the_end(message: bytes, content: bytes, id: int | str | None) -> None:
+async def test_the_id_is_found_at_the_beginning_or_at_the_end(
+    message: bytes, content: bytes, id: int | str | None
+) -> None:
     """L4."""
     assert answered_id(message % content) == id
-    assert not is_asking(message % content)
+    assert not await is_asking(message % content)
 
 
 @pytest.mark.parametrize("content", [b"{}", DEEP])
@@ -42,9 +46,9 @@ def test_the_id_is_found_at_the_beginning_or_at_the_end(message: bytes, content:
     "message",
     [b'{"id":7,"method":"m","params":%b}', b'{"method":"m","params":%b,"id":7}', b'{"params":%b,"method":"m"}'],
 )
-def test_who_asks_answers_nothing(message: bytes, content: bytes) -> None:
+async def test_who_asks_answers_nothing(message: bytes, content: bytes) -> None:
     """L4."""
-    assert is_asking(message % content)
+    assert await is_asking(message % content)
     assert answered_id(message % content) is None
 
 
@@ -55,7 +59,6 @@ def test_a_message_that_is_cut_off_has_its_id_at_the_beginning() -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_can_be_looked_at(data: bytes) -> None:
     answered_id(data)
-    is_asking(data)
 
 
 @given(
@@ -76,3 +79,42 @@ def test_of_a_long_message_only_the_ends_are_looked_at() -> None:
     before = time.thread_time()
     assert (answered_id(first), answered_id(last)) == (7, 8)
     assert time.thread_time() - before < 0.02
+
+
+TEXT = b'"' + b'a\\"b\\\\{},[]' * 20_000 + b'"'
+MANY = b'[{"id":1,"a":"}"}' + b',{"id":1}' * 100_000 + b"]"
+
+
+@pytest.mark.parametrize("before", [DEEP, TEXT, MANY, b"[1, 2]", b"{}"], ids=["deep", "text", "many", "list", "object"])
+@pytest.mark.parametrize("after", [DEEP, TEXT, MANY, b"\xff", CUT], ids=["deep", "text", "many", "bytes", "cut"])
+async def test_the_id_is_found_in_the_middle_of_a_long_message(before: bytes, after: bytes) -> None:
+    """L4: such a call waited for its time limit."""
+    message = b'{"jsonrpc":"2.0","a\\"b":%b , "id" : 7,"result":%b}' % (before, after)
+    async with loop_steps() as steps:
+        assert await answered_id_in_steps(message) == 7
+        assert not await is_asking(message)
+        assert await is_asking(b'{"params":%b,"method":"m","x":%b}' % (before, after))
+    assert steps.longest_s < MOST_S
+
+
+async def test_looking_for_an_id_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """L1: what is made for it could be followed for seconds."""
+    monkeypatch.setattr(unreadable, "MAX_CPU_S", 0.05)
+    before = time.thread_time()
+    for hostile in (b'"a":[],', b'"a":1,', b'"a":[[],[]],', b'"a":"\\\\",'):
+        assert await answered_id_in_steps(b"{" + hostile * (4_000_000 // len(hostile)) + b'"id":7,"x":[1]}') is None
+    assert time.thread_time() - before < 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 64])
+@given(
+    value=st.recursive(
+        st.integers(0, 9) | st.text('a"\\{}[],:', max_size=6),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('a"\\{', max_size=3), inner, max_size=3),
+    )
+)
+def test_however_a_value_is_cut_its_end_is_found(size: int, value: Any) -> None:
+    text = b'{"x":%b,"id":7,"y":[]}' % json.dumps([value]).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unreadable, "_PIECE", size + 1)
+        assert answered_id(text) == 7

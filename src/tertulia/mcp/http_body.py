@@ -12,7 +12,10 @@ from typing import NamedTuple
 import httpx2
 import msgspec
 
+from tertulia.errors import ParseError
+from tertulia.mcp.long_message import SHORT, Envelope, Problem, read_long, why_not
 from tertulia.mcp.mending import MAX_DEPTH, MAX_MENDED, readable
+from tertulia.mcp.tickets import Tickets
 from tertulia.mcp.trouble import NO_ANSWER
 from tertulia.mcp.unreadable import PREFIX, UNREADABLE, is_asking
 from tertulia.protocol.json_scan import MAX_PARTS, excess_in_steps
@@ -28,6 +31,11 @@ _ENDS = (b"\n", b"\r")
 _NOTHING = b":\n\n"
 """A comment: it keeps the stream alive, and says nothing."""
 _QUIET_AT_ONCE = 1024
+_MOST_NAMES = 16 * 1024
+"""Bytes of an event besides its data that are handed on."""
+
+Event = bytes | bytearray
+"""A long one is not copied."""
 
 
 class _Envelope(msgspec.Struct):
@@ -56,6 +64,30 @@ def _envelope(body: bytes) -> _Envelope | None:
         return None
 
 
+class Unreadable(Exception):
+    """A long message that is none; its text says why."""
+
+
+_decode = msgspec.json.Decoder(Envelope).decode
+
+
+async def ticketed(text: bytes, asked: int | str | None, tickets: Tickets) -> bytes | None:
+    """A long message as the SDK gets it; None: it answers something else than what was asked (C7). Unreadable."""
+    if len(text) <= MAX_MENDED:
+        text = text.decode("utf-8", "replace").encode()
+    try:
+        message = await read_long(text, _decode)
+    except (ParseError, ValueError, RecursionError) as error:
+        raise Unreadable(why_not(error)) from None
+    if isinstance(message.method, str):
+        return tickets.written(message)
+    if asked is not None and message.id not in (asked, None):
+        return None
+    if not isinstance(message.result, dict) and not isinstance(message.error, Problem):
+        raise Unreadable("it has neither a result nor an error")
+    return tickets.written(message)
+
+
 class NoBody(NamedTuple):
     """Why there is nothing to be had from an answer, and the number of the error that says so."""
 
@@ -64,7 +96,7 @@ class NoBody(NamedTuple):
 
 
 async def whole(stream: httpx2.AsyncByteStream) -> bytes | NoBody:
-    """All of it, mended; or why not."""
+    """All of it, mended where it is short; or why not."""
     body = bytearray()
     try:
         async for piece in stream:
@@ -78,17 +110,20 @@ async def whole(stream: httpx2.AsyncByteStream) -> bytes | NoBody:
     answer = bytes(body)
     if (too_much := await excess_in_steps(answer, MAX_PARTS, MAX_DEPTH)) is not None:
         return NoBody(f"{PREFIX}it has {too_much}")
-    return readable(answer)
+    return readable(answer) if len(answer) <= SHORT else answer
 
 
 class Events(httpx2.AsyncByteStream):
     """A stream of events, event by event. It ends where it breaks off. `drop` is told of what was left out.
 
     An event that is too large, or has too many parts, is answered with an error in its place: the SDK would build it.
+    Of a long one it gets a ticket.
     """
 
-    def __init__(self, stream: httpx2.AsyncByteStream, asked: int | str | None, drop: Callable[[], None]) -> None:
-        self._stream, self._asked, self._drop = stream, asked, drop
+    def __init__(
+        self, stream: httpx2.AsyncByteStream, asked: int | str | None, drop: Callable[[], None], tickets: Tickets
+    ) -> None:
+        self._stream, self._asked, self._drop, self._tickets = stream, asked, drop, tickets
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         cut = EventCut()
@@ -101,7 +136,7 @@ class Events(httpx2.AsyncByteStream):
                         # Comments and the like: of any number a few are enough.
                         quiet += 1
                         if quiet <= _AT_ONCE:
-                            passed.append(event)
+                            passed.append(_short(event))
                         elif quiet % _QUIET_AT_ONCE == 0:
                             await asyncio.sleep(0)
                         continue
@@ -115,27 +150,40 @@ class Events(httpx2.AsyncByteStream):
         except httpx2.TransportError:
             pass
         if rest := cut.rest():
-            yield await self._looked_at(rest)
+            yield await self._looked_at(rest) if _DATA in rest else _short(rest)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    async def _looked_at(self, event: bytes | None) -> bytes:
+    async def _looked_at(self, event: Event | None) -> bytes:
         if event is None:
-            return self._refused(b"", f"it has more than {MAX_BODY:,} bytes or {MAX_LINES:,} lines")
-        data = _data_of(event)
+            return await self._refused(b"", f"it has more than {MAX_BODY:,} bytes or {MAX_LINES:,} lines")
+        names, data = _parted(event)
+        if len(data) > SHORT:
+            return await self._long(names, data)
         if (too_much := await excess_in_steps(data, MAX_PARTS, MAX_DEPTH)) is not None:
-            return self._refused(data, f"it has {too_much}")
-        if len(event) <= MAX_MENDED:
-            event = readable(event)
-            data = _data_of(event)
-        if answers_another(data, self._asked):
+            return await self._refused(data, f"it has {too_much}")
+        if isinstance(event, bytearray):
+            # All the rest of it were comments, or nearly so.
+            event = b"data:%b\n\n" % data.replace(b"\n", b"\ndata:")
+        whole = readable(event)
+        if answers_another(_data_of(whole), self._asked):
             self._drop()
             return _NOTHING
-        return event
+        return whole
 
-    def _refused(self, data: bytes, why: str) -> bytes:
-        if self._asked is None or is_asking(data):
+    async def _long(self, names: bytes, data: bytes) -> bytes:
+        try:
+            said = await ticketed(data, self._asked, self._tickets)
+        except Unreadable as error:
+            return await self._refused(data, str(error))
+        if said is None:
+            self._drop()
+            return _NOTHING
+        return b"%bdata: %b\n\n" % (names, said)
+
+    async def _refused(self, data: bytes, why: str) -> bytes:
+        if self._asked is None or await is_asking(data):
             self._drop()
             return _NOTHING
         return b"data: %b\n\n" % unreadable_answer(self._asked, why)
@@ -150,21 +198,19 @@ def unreadable_answer(asked: int | str | None, why: str) -> bytes:
 class EventCut:
     """Cuts a stream into events, each with the empty line that ends it; however it comes in pieces, they are the same.
 
-    Holds at most one event. Of one that is too long comes None, as soon as that is certain, and nothing else.
+    Holds at most one event, and never copies a long one. Of one that is too long comes None, as soon as that is
+    certain, and nothing else.
     """
 
     def __init__(self, limit: int = MAX_BODY) -> None:
         self._limit = limit
         self._event = bytearray()
-        """The whole lines of an event that has not ended."""
+        """What has come of one that has not ended."""
         self._lines = 0
-        """How many they are."""
-        # In pieces: a long line would be copied again with each of them.
-        self._line: list[bytes] = []
-        self._size = 0
-        self._after_cr = self._skipping = False
+        """How many lines of it have ended."""
+        self._in_line = self._after_cr = self._skipping = False
 
-    def feed(self, piece: bytes) -> Iterator[bytes | None]:
+    def feed(self, piece: bytes) -> Iterator[Event | None]:
         """The events that these bytes complete. Take all of them before feeding more."""
         if self._after_cr and piece.startswith(b"\n"):
             # It belongs to the line that has ended already, and that may have ended its event.
@@ -174,37 +220,49 @@ class EventCut:
             elif not self._skipping:
                 yield b"\n"
         self._after_cr = piece.endswith(b"\r")
-        self._line.append(piece)
-        self._size += len(piece)
-        if any(end in piece for end in _ENDS):
-            yield from self._cut(b"".join(self._line).splitlines(keepends=True))
-        if self._size > self._limit or self._lines > MAX_LINES:
+        for line in piece.splitlines(keepends=True):
+            has_ended = line.endswith(_ENDS)
+            is_blank = has_ended and not self._in_line and not line.strip(b"\r\n")
+            self._in_line = not has_ended
             if not self._skipping:
-                yield None
-            self._skipping = True
-            # Something of the line, so that its end is not taken for an empty line.
-            self._event, self._lines = bytearray(), 0
-            self._line, self._size = [b":"] if self._line else [], 0
+                self._event += line
+                self._lines += has_ended
+                if len(self._event) > self._limit or self._lines > MAX_LINES:
+                    self._skipping = True
+                    self._taken()
+                    yield None
+                elif is_blank:
+                    yield self._taken()
+            if is_blank:
+                self._skipping = False
 
-    def rest(self) -> bytes:
+    def rest(self) -> Event:
         """What was begun when the stream ended."""
-        return b"" if self._skipping else b"".join((bytes(self._event), *self._line))
+        return self._taken()
 
-    def _cut(self, lines: list[bytes]) -> Iterator[bytes | None]:
-        rest = lines.pop() if not lines[-1].endswith(_ENDS) else b""
-        self._line = [rest] if rest else []
-        for line in lines:
-            self._event += line
-            self._lines += 1
-            if not line.strip(b"\r\n"):
-                if not self._skipping:
-                    fits = len(self._event) <= self._limit and self._lines <= MAX_LINES
-                    yield bytes(self._event) if fits else None
-                self._event, self._lines, self._skipping = bytearray(), 0, False
-        self._size = len(rest) + len(self._event)
+    def _taken(self) -> Event:
+        event, self._event, self._lines = self._event, bytearray(), 0
+        return event if len(event) > SHORT else bytes(event)
 
 
-def _data_of(event: bytes) -> bytes:
+def _short(quiet: Event) -> bytes:
+    """An event without data, if anybody could want it."""
+    return bytes(quiet) if len(quiet) <= _MOST_NAMES else _NOTHING
+
+
+def _data_of(event: Event) -> bytes:
     """What an event says; its names and numbers are the SDK's."""
-    lines = (line[len(_DATA) :] for line in event.splitlines() if line.startswith(_DATA))
-    return b"\n".join(lines)
+    return _parted(event)[1]
+
+
+def _parted(event: Event) -> tuple[bytes, bytes]:
+    """The lines of an event that are no data, if they are few enough to be worth it, and its data.
+
+    Nothing is left of a long one: its room is needed for what becomes of it.
+    """
+    lines = event.splitlines()
+    if isinstance(event, bytearray):
+        event.clear()
+    data = b"\n".join(memoryview(line)[len(_DATA) :] for line in lines if line.startswith(_DATA))
+    names = b"".join(b"%b\n" % line for line in lines if line and not line.startswith(_DATA))
+    return names if len(names) <= _MOST_NAMES else b"", data

@@ -14,12 +14,16 @@ import httpx2
 import msgspec
 
 from tertulia.events.clock import Clock
-from tertulia.mcp.http_body import Events, NoBody, answers_another, asked_in, whole
+from tertulia.mcp.http_body import Events, NoBody, Unreadable, answers_another, asked_in, ticketed, whole
+from tertulia.mcp.long_message import SHORT
+from tertulia.mcp.tickets import Tickets
 from tertulia.mcp.trouble import NO_ANSWER, words
+from tertulia.mcp.unreadable import PREFIX, UNREADABLE
 
 GOODBYE_S = 2.0
 BETWEEN_GETS_S = 0.25
 """A server may say how soon its stream is to be asked for again, but not that it is asked for without a pause."""
+_BAD_REQUEST = 400
 _NOT_FOUND = 404
 _SERVER_ERROR = 500
 _BAD_GATEWAY = 502
@@ -38,9 +42,15 @@ class Guard(httpx2.AsyncBaseTransport):
     """
 
     def __init__(
-        self, inner: httpx2.AsyncBaseTransport, clock: Clock, lost: Callable[[str], None], dropped: Counter[str]
+        self,
+        inner: httpx2.AsyncBaseTransport,
+        clock: Clock,
+        lost: Callable[[str], None],
+        dropped: Counter[str],
+        tickets: Tickets,
     ) -> None:
-        """`dropped` counts what nobody asked for."""
+        """`dropped` counts what nobody asked for; `tickets` stand for what is long."""
+        self._tickets = tickets
         self._inner, self._clock, self._lost, self._dropped = inner, clock, lost, dropped
         self._next_get = 0.0
 
@@ -82,17 +92,35 @@ class Guard(httpx2.AsyncBaseTransport):
             return _failure("its answer is compressed, which was not asked for")
         kind = response.headers.get("content-type", "").lower()
         if kind.startswith("text/event-stream"):
-            response.stream = Events(stream, asked_in(request), self._drop)
+            response.stream = Events(stream, asked_in(request), self._drop, self._tickets)
             return response
         body = await whole(stream)
         if isinstance(body, NoBody):
             return _failure(body.why, body.code)
         if status >= _SERVER_ERROR and not kind.startswith("application/json"):
             return _failure(f"HTTP status {status}", status, status)
+        if len(body) > SHORT:
+            return await self._long(request, response, body)
         if answers_another(body, asked_in(request)):
-            self._drop()
-            return _failure("it answered something else than what it was asked")
+            return self._another()
         return httpx2.Response(status, headers=_without_length(response.headers), content=body)
+
+    async def _long(self, request: httpx2.Request, response: httpx2.Response, body: bytes) -> httpx2.Response:
+        status, headers = response.status_code, _without_length(response.headers)
+        try:
+            said = await ticketed(body, asked_in(request), self._tickets)
+        except Unreadable as error:
+            if status >= _BAD_REQUEST or not response.headers.get("content-type", "").startswith("application/json"):
+                # The status says it all, or the kind of it: nobody reads the page.
+                return httpx2.Response(status, headers=headers, content=b"")
+            return _failure(f"{PREFIX}{error}", UNREADABLE)
+        if said is None:
+            return self._another()
+        return httpx2.Response(status, headers=headers, content=said)
+
+    def _another(self) -> httpx2.Response:
+        self._drop()
+        return _failure("it answered something else than what it was asked")
 
     def _drop(self) -> None:
         self._dropped["an answer that nobody waits for"] += 1

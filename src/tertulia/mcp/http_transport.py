@@ -14,6 +14,7 @@ from tertulia.events.clock import Clock
 from tertulia.mcp.launch import Launch
 from tertulia.mcp.mending import mend_result
 from tertulia.mcp.stdio_transport import Lost
+from tertulia.mcp.tickets import Tickets
 
 if TYPE_CHECKING:
     import contextvars
@@ -34,6 +35,7 @@ class HttpTransport:
         self.dropped: Counter[str] = Counter()
         self._launch, self._clock, self._lost = launch, clock, lost
         self._stack = AsyncExitStack()
+        self._tickets = Tickets()
         self._reads: _Reads | None = None
 
     async def __aenter__(self) -> TransportStreams:
@@ -45,7 +47,7 @@ class HttpTransport:
         from tertulia.mcp.http_guard import Guard
 
         client = httpx2.AsyncClient(
-            transport=Guard(httpx2.AsyncHTTPTransport(), self._clock, self._lost, self.dropped),
+            transport=Guard(httpx2.AsyncHTTPTransport(), self._clock, self._lost, self.dropped, self._tickets),
             headers={"accept-encoding": "identity", **self._launch.headers},
             # How long an answer may take is for the caller to say.
             timeout=httpx2.Timeout(None, connect=CONNECT_S, write=WRITE_S),
@@ -54,7 +56,7 @@ class HttpTransport:
         await self._stack.enter_async_context(client)
         streams = streamable_http_client(self._launch.url, http_client=client, max_sse_event_size=MAX_BODY)
         reads, writes = await self._stack.enter_async_context(streams)
-        self._reads = _Reads(reads)
+        self._reads = _Reads(reads, self._tickets)
         return self._reads, writes
 
     def speak(self, version: str) -> None:
@@ -66,17 +68,19 @@ class HttpTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         """Say goodbye where there is a session, and let go."""
+        self._tickets.clear()
         return await self._stack.__aexit__(kind, error, trace)
 
 
 class _Reads:
-    """The SDK's own stream, with answers mended."""
+    """The SDK's own stream, with answers mended, and what is long in place of its ticket."""
 
-    def __init__(self, inner: ReadStream[SessionMessage | Exception]) -> None:
-        from mcp_types import JSONRPCResponse
+    def __init__(self, inner: ReadStream[SessionMessage | Exception], tickets: Tickets) -> None:
+        from mcp_types import JSONRPCError, JSONRPCResponse
 
         self.version = ""
-        self._inner, self._response = inner, JSONRPCResponse
+        self._inner, self._tickets = inner, tickets
+        self._response, self._error = JSONRPCResponse, JSONRPCError
 
     @property
     def last_context(self) -> contextvars.Context | None:
@@ -86,8 +90,14 @@ class _Reads:
     async def receive(self) -> SessionMessage | Exception:
         """The next message."""
         item = await self._inner.receive()
-        if not isinstance(item, Exception) and isinstance(item.message, self._response):
-            mend_result(item.message.result, self.version)
+        if isinstance(item, Exception):
+            return item
+        message = item.message
+        if isinstance(message, self._response):
+            message.result = self._tickets.content(message.result)
+            mend_result(message.result, self.version)
+        elif not isinstance(message, self._error) and message.params is not None:
+            message.params = self._tickets.content(message.params)
         return item
 
     async def aclose(self) -> None:

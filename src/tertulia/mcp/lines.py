@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tertulia.mcp.mending import MAX_DEPTH, MAX_MENDED, mend_result, mended, with_odd_numbers
-from tertulia.mcp.unreadable import PREFIX, UNREADABLE, answered_id
-from tertulia.protocol.json_scan import MAX_PARTS, excess, excess_in_steps
+from tertulia.errors import ParseError
+from tertulia.mcp.long_message import SHORT, Envelope, Problem, read_long, why_not
+from tertulia.mcp.mending import MAX_DEPTH, mend_result, mended, with_odd_numbers
+from tertulia.mcp.unreadable import PREFIX, UNREADABLE, answered_id, answered_id_in_steps
+from tertulia.protocol.json_scan import MAX_PARTS, excess
 
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
@@ -22,21 +24,6 @@ if TYPE_CHECKING:
 MAX_WITHDRAWN = 1024
 """How many requests that were taken back are remembered, so that their late answers are known as such."""
 _log = logging.getLogger(__name__)
-
-
-class _Error(msgspec.Struct):
-    code: int
-    message: str
-    data: Any = None
-
-
-class _Line(msgspec.Struct):
-    jsonrpc: Literal["2.0"]
-    id: int | str | None | msgspec.UnsetType = msgspec.UNSET
-    method: str | msgspec.UnsetType = msgspec.UNSET
-    params: dict[str, Any] | None = None
-    result: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-    error: _Error | msgspec.UnsetType = msgspec.UNSET
 
 
 class Lines:
@@ -53,25 +40,38 @@ class Lines:
         self._error_data = ErrorData
         self._error, self._response = JSONRPCError, JSONRPCResponse
         self._request, self._notification = JSONRPCRequest, JSONRPCNotification
-        self._decode = msgspec.json.Decoder(_Line).decode
+        self._decode = msgspec.json.Decoder(Envelope).decode
         self._asked: set[int | str] = set()
         self._withdrawn: deque[object] = deque(maxlen=MAX_WITHDRAWN)
 
     async def read_in_steps(self, line: bytes) -> JSONRPCMessage | None:
         """The same as `read`, for a line of any length: the loop is never held for long."""
-        too_much = await excess_in_steps(line, MAX_PARTS, MAX_DEPTH)
-        return self._understood(line) if too_much is None else self._unreadable(line, f"it has {too_much}")
+        if len(line) <= SHORT:
+            return self.read(line)
+        try:
+            heard = await read_long(line, self._decode)
+        except (ParseError, ValueError, RecursionError) as error:
+            return self._unreadable(await answered_id_in_steps(line), why_not(error))
+        return self._message(heard)
 
     def read(self, line: bytes) -> JSONRPCMessage | None:
         """The message, or an error in place of an answer that cannot be read; None when it was dropped."""
-        too_much = excess(line, MAX_PARTS, MAX_DEPTH)
-        return self._understood(line) if too_much is None else self._unreadable(line, f"it has {too_much}")
-
-    def _understood(self, line: bytes) -> JSONRPCMessage | None:
+        if (too_much := excess(line, MAX_PARTS, MAX_DEPTH)) is not None:
+            return self._unreadable(answered_id(line), f"it has {too_much}")
         try:
             heard = self._heard(line)
         except (ValueError, RecursionError) as error:
-            return self._unreadable(line, _why(error))
+            return self._unreadable(answered_id(line), why_not(error))
+        return self._message(heard)
+
+    def taken(self, fields: dict[str, Any]) -> JSONRPCMessage | None:
+        """The message in a value that somebody has decoded and looked at; None when it was dropped."""
+        try:
+            return self._message(msgspec.convert(fields, Envelope))
+        except msgspec.ValidationError:
+            return self._drop("a line that is no message")
+
+    def _message(self, heard: Envelope) -> JSONRPCMessage | None:
         # `model_construct`: every field has its type already.
         if isinstance(heard.method, str):
             if heard.id is msgspec.UNSET:
@@ -88,11 +88,11 @@ class Lines:
             self._asked.discard(heard.id)
             mend_result(heard.result, self.version)
             return self._response.model_construct(jsonrpc="2.0", id=heard.id, result=heard.result)
-        if isinstance(heard.error, _Error):
+        if isinstance(heard.error, Problem):
             self._asked.discard(heard.id)
             error = self._error_data(code=heard.error.code, message=heard.error.message, data=heard.error.data)
             return self._error.model_construct(jsonrpc="2.0", id=heard.id, error=error)
-        return self._unreadable(line, "it has neither a result nor an error")
+        return self._unreadable(heard.id, "it has neither a result nor an error")
 
     def written(self, message: JSONRPCMessage) -> bytes:
         """With its newline."""
@@ -111,14 +111,12 @@ class Lines:
             fields = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
         return msgspec.json.encode(fields) + b"\n"
 
-    def _heard(self, line: bytes) -> _Line:
+    def _heard(self, line: bytes) -> Envelope:
         try:
             return self._decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
             # It may be JSON by its grammar: texts are cut in the middle of a character every day, and some languages
             # write NaN. Whoever waits for this answer would wait until its timeout.
-            if len(line) > MAX_MENDED:
-                raise
             # What is not even text was hardly meant for us.
             line.decode()
             whole = mended(line)
@@ -126,13 +124,12 @@ class Lines:
             return self._decode(whole)
         except msgspec.DecodeError as error:
             try:
-                return msgspec.convert(with_odd_numbers(whole), _Line)
+                return msgspec.convert(with_odd_numbers(whole), Envelope)
             except ValueError:
                 raise error from None
 
-    def _unreadable(self, line: bytes, why: str) -> JSONRPCMessage | None:
-        """An error in place of an answer, so that nobody waits for what will not be read."""
-        number = answered_id(line)
+    def _unreadable(self, number: int | str | None, why: str) -> JSONRPCMessage | None:
+        """An error in place of the answer to that, so that nobody waits for what will not be read."""
         if number is None or number not in self._asked:
             return self._drop("a line that is no message")
         self._asked.discard(number)
@@ -144,13 +141,3 @@ class Lines:
         # Once: a server that does it does it all the time.
         if self.dropped[what] == 1:
             _log.warning("mcp server %s: %s was dropped; others like it will be, unmentioned", self._server, what)
-
-
-def _why(error: Exception) -> str:
-    match error:
-        case msgspec.ValidationError():
-            return "it is not what JSON-RPC calls an answer"
-        case UnicodeDecodeError():
-            return "it is not UTF-8"
-        case _:
-            return "it is not JSON"

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from tertulia.mcp.server import MODERN
 from tertulia.mcp.unfit import mark_unfit
+from tertulia.protocol.json_steps import Work, done, read
 
 MAX_BLOCKS = 4096
 """Pieces of one answer."""
@@ -50,6 +51,14 @@ def with_odd_numbers(line: bytes) -> Any:
     return json.loads(line, parse_constant=lambda _: None, parse_float=_finite, parse_int=_whole)
 
 
+async def read_leniently(text: bytes) -> Any:
+    """What a text of any length says, with all of that mended but bytes that are none. ParseError for what is no JSON.
+
+    The loop is never held for long.
+    """
+    return await done(Work(read(text, _lenient, MAX_DEPTH, _whole_characters)))
+
+
 def mend_result(result: dict[str, Any], version: str) -> None:
     """What the SDK would refuse as a whole, or take for ever to look at. `version`: what was agreed on, if it was."""
     if version >= MODERN:
@@ -76,3 +85,12 @@ def _finite(text: str) -> float | None:
 
 def _whole(text: str) -> int | float | None:
     return int(text) if len(text) <= _LONGEST_WHOLE else _finite(text)
+
+
+def _whole_characters(text: str) -> str:
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+_lenient = json.JSONDecoder(parse_constant=lambda _: None, parse_float=_finite, parse_int=_whole)

@@ -11,10 +11,11 @@ from tertulia.errors import InvalidRequest, ParseError
 from tertulia.mcp.broker import MAX_CALLS, Broker
 from tertulia.mcp.lines import Lines
 from tertulia.server.envelopes import Refused, refusal
+from tertulia.server.framing import Line, Oversized
 from tertulia.server.framing import Lines as Framing
-from tertulia.server.framing import Oversized
 from tertulia.server.long_json import decoded
 from tertulia.server.mcp_messages import check_message
+from tertulia.server.standard_streams import IN_A_ROW
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -87,7 +88,7 @@ async def serve_lines(
 async def _read(
     lines: Lines,
     unanswered: _Unanswered,
-    incoming: AsyncIterator[bytes],
+    incoming: AsyncIterator[bytes | dict[str, Any]],
     to_us: MemoryObjectSendStream[SessionMessage | Exception],
 ) -> None:
     from anyio import BrokenResourceError
@@ -97,39 +98,47 @@ async def _read(
     with suppress(BrokenResourceError):
         async with to_us:
             async for line in incoming:
-                message = await lines.read_in_steps(line)
+                message = lines.taken(line) if isinstance(line, dict) else await lines.read_in_steps(line)
                 if message is not None:
                     await unanswered.asked(message)
                     await to_us.send(SessionMessage(message))
 
 
-async def _fit(chunks: AsyncIterator[bytes], writing: Writing, *, strict: bool) -> AsyncIterator[bytes]:
-    """The lines that may be messages."""
+async def _fit(
+    chunks: AsyncIterator[bytes], writing: Writing, *, strict: bool
+) -> AsyncIterator[bytes | dict[str, Any]]:
+    """The lines that may be messages; a request that was looked at already as what it says."""
     framing = Framing(MAX_LINE_BYTES)
     async for chunk in chunks:
-        for line in framing.feed(chunk):
+        for number, line in enumerate(framing.feed(chunk), 1):
+            if number % IN_A_ROW == 0:
+                # Nothing of that may have waited for anything.
+                await asyncio.sleep(0)
             if not strict:
                 if isinstance(line, Oversized):
                     return
-                yield line
+                yield bytes(line)
                 continue
             try:
-                await _check(line)
+                checked = await _checked(line)
             except ParseError as error:
                 await writing.send(refusal(None, error) + b"\n")
             except Refused as refused:
                 if refused.line is not None:
                     await writing.send(refused.line + b"\n")
             else:
-                yield cast("bytes", line)
+                yield checked
 
 
-async def _check(line: bytes | Oversized) -> None:
+async def _checked(line: Line | Oversized) -> bytes | dict[str, Any]:
     """Raises ParseError or Refused."""
     if isinstance(line, Oversized):
         raise Refused(InvalidRequest(f"a line has at most {MAX_LINE_BYTES:,} bytes; this one was skipped"), None)
+    message = await decoded(line)
     # Answers to what we asked are read as leniently as those of any server.
-    check_message(await decoded(line), answers=False)
+    check_message(message, answers=False)
+    fields = cast("dict[str, Any]", message)
+    return fields if "method" in fields else bytes(line)
 
 
 async def _write(
