@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tertulia
+from tertulia.models.sse import MAX_EVENT_BYTES
 from tertulia.models.wire import Failed, Piece, Retrying
 from tertulia.testing import RecordedEvents, check_invariants
 from tests.loop_steps import MOST_S, loop_steps
@@ -137,3 +138,24 @@ async def test_a_task_ends_failed_with_the_reason_and_the_next_one_runs(api: Api
             await house.close()
         await wire.close()
     check_invariants(events.seen)
+
+
+@every_api
+async def test_events_without_number_hold_the_loop_never_for_long(api: Api) -> None:
+    """L1: all that had come in one piece was read in one step."""
+    pings = b'data: {"type":"ping"}\n\n' * 40_000
+    async with loop_steps() as steps:
+        pieces, _ = await asked(api, Reply((pings,)), stream_max_retries=0)
+    assert isinstance(pieces[-1], Failed)
+    assert steps.longest_s < MOST_S
+
+
+@every_api
+async def test_an_event_that_takes_long_to_read_is_refused_by_its_length(api: Api) -> None:
+    """L1: 31 MB of escapes were read in a step of 121 ms."""
+    long = b'data: {"type":"ping","a":"' + rb"\"" * (MAX_EVENT_BYTES // 2) + b'"}\n\n'
+    async with loop_steps() as steps:
+        pieces, _ = await asked(api, Reply((long,)), stream_max_retries=0)
+    assert isinstance(pieces[-1], Failed)
+    assert "an event of more than 16,777,216 bytes" in pieces[-1].message
+    assert steps.longest_s < MOST_S

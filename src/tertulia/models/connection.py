@@ -25,6 +25,8 @@ _KEPT_S = 60.0
 """How long a connection waits for the next request; people think longer than the usual 15 s."""
 _MAX_ERROR_BYTES = 64 * 1024
 _AT_ONCE = struct.pack("ii", 1, 0)
+_IN_A_ROW = 64
+"""So many events are given at once."""
 _SMALL = 1 << 16
 _LARGE = 1 << 20
 
@@ -36,11 +38,23 @@ class _NoProgress(aiohttp.ServerTimeoutError):
 class EventStream:
     """The events of one answer, as far as they have come. Close it: a timer watches it."""
 
-    __slots__ = ("_content", "_idle_s", "_loop", "_progress_s", "_splitter", "_timer", "_waited_s", "_waits_since")
+    __slots__ = (
+        "_content",
+        "_idle_s",
+        "_loop",
+        "_progress_s",
+        "_ready",
+        "_splitter",
+        "_timer",
+        "_waited_s",
+        "_waits_since",
+    )
 
     def __init__(self, content: aiohttp.StreamReader, idle_s: float, progress_s: float) -> None:
         self._content = content
         self._splitter = EventSplitter()
+        self._ready: list[bytes] = []
+        """Events that have come, and are not asked for yet."""
         self._idle_s = idle_s
         self._progress_s = progress_s
         self._waited_s = 0.0
@@ -51,9 +65,18 @@ class EventStream:
 
     async def next_events(self, *, progress: bool = True) -> list[bytes]:
         """The data of the next events, at least of one; none when the stream is over. `progress`: see `Events`."""
-        events: list[bytes] = []
         if progress:
             self._waited_s = 0.0
+        if self._ready:
+            # Whoever takes them may never wait for anything: others have their turn.
+            await asyncio.sleep(0)
+        else:
+            self._ready = await self._read()
+        events, self._ready = self._ready[:_IN_A_ROW], self._ready[_IN_A_ROW:]
+        return events
+
+    async def _read(self) -> list[bytes]:
+        events: list[bytes] = []
         while not events:
             began = self._waits_since = self._loop.time()
             chunk = await self._content.readany()

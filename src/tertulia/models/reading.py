@@ -23,7 +23,7 @@ _MOST = 1 << 53
 """No request has more tokens, and larger numbers do not pass through JSON everywhere."""
 
 _ITEM_SIZE = 1_000
-_MAX_LOOSE = 4 * 1024 * 1024
+_MAX_LOOSE = 256 * 1024
 """A longer event that is not quite JSON is not read at all: it would take too long."""
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ in the data as well. And nothing is read or decoded here.
 
 from __future__ import annotations
 
-MAX_EVENT_BYTES = 32 * 1024 * 1024
-"""Of one event. The last one of an answer may repeat all of it, and an answer has 16 MB at most."""
+MAX_EVENT_BYTES = 16 * 1024 * 1024
+"""Of one event. The last one of an answer may repeat all of it; of a longer one its reading would take too long."""
 
 _BOM = b"\xef\xbb\xbf"
 
