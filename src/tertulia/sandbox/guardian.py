@@ -54,7 +54,9 @@ def guard(line: int, gone: int, launch: Callable[[int, int], None]) -> NoReturn:
     os.close(alive)
     for number in _NOT_OURS:
         signal.signal(number, signal.SIG_IGN)
-    os.write(gone, f"{os.getpid()} {launcher}\n".encode())
+    with suppress(BrokenPipeError):
+        # The product may have been killed by now: then the launcher ends at once.
+        os.write(gone, f"{os.getpid()} {launcher}\n".encode())
     while os.waitpid(-1, 0)[0] != launcher:
         pass
     os.close(living)
