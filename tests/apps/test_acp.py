@@ -18,8 +18,8 @@ import acp
 import pytest
 
 from tests.apps.running import DEADLINE_S, SOURCE, Shell
+from tests.mcp.fakes.number import lives
 from tests.server.acp_editor import Editor
-from tests.server.test_as_acp_servers import is_alive
 
 ROOT = Path(__file__).parents[2]
 SDK = ROOT / ".venv/node/node_modules/@agentclientprotocol/sdk"
@@ -104,7 +104,7 @@ async def test_a_signal_ends_it_and_all_that_it_started(shell: Shell, number: si
         process.send_signal(number)
         assert await process.wait() == 0
         await asyncio.wait((running,))
-        assert not is_alive(pid)
+        assert not lives(pid)
 
 
 def test_an_input_that_ends_at_once_is_no_mistake(shell: Shell) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tertulia.apps.doctor import _outside
+from tertulia.sandbox import launched, sandbox
+from tertulia.sandbox.launched import Namespace
 from tests.apps.running import Shell
 from tests.apps.serving import config_of, configure, dot_mcp
 from tests.mcp.fakes import bare
-from tests.sandbox.confined import need
+from tests.sandbox.confined import ROOT, need
+from tests.sandbox.test_process_namespace import REFUSES
 
 SECRET = "hunter2hunter2"
 
@@ -137,6 +142,27 @@ def test_l5_what_may_remain_is_said_in_either_tier(shell: Shell, tier: str) -> N
     need(tier)
     out = shell.run("doctor", "-c", f'sandbox_tier="{tier}"').out
     assert out.count("are all killed at the same moment") == 1
+
+
+@pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
+def test_l5_why_a_program_may_remain_is_said_where_there_is_no_namespace(
+    shell: Shell, tier: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L5: the kernel has none for us (a fake); and where it has, only full access and `false` may remain."""
+    need(tier)
+    monkeypatch.setattr(launched, "_CODE", REFUSES.format(source=str(ROOT / "src")) + launched._CODE)
+    monkeypatch.setattr(launched, "_found", {})
+    monkeypatch.setattr(sandbox, "_held", {})
+    out = shell.run("doctor", "-c", f'sandbox_tier="{tier}"').out
+    assert out.count("are all killed at the same moment (not on this machine)") == 1
+    assert "danger-full-access or `pid_namespace" not in out
+
+
+@pytest.mark.parametrize(("kind", "said"), [("processes", 2), ("users", 3), ("", 1)])
+def test_l5_what_is_said_of_programs_outside(kind: Any, said: int) -> None:
+    sentences = list(_outside(Namespace(kind, "" if kind else "no")))
+    assert len(sentences) == said
+    assert any("sudo" in sentence for sentence in sentences) == (kind == "users")
 
 
 def test_without_servers_nothing_is_said_of_them(shell: Shell) -> None:

@@ -18,6 +18,7 @@ from tests.apps.running import Shell
 from tests.apps.serving import config_of, configure
 from tests.mcp.connected import recorded, until
 from tests.mcp.fakes import bare
+from tests.mcp.fakes.number import number_here
 from tests.server.brokering import alive, client, over_pipes, text
 
 eras = pytest.mark.parametrize("era", ["old", "new"])
@@ -133,7 +134,7 @@ async def test_other_settings_and_other_keys_have_another_broker(shell: Shell, d
         async with client(reached(*arguments, **variables), "new") as connected:
             assert variables["TOKEN"] not in text(await connected.call_tool("fake__env", {})), "nobody reads it back"
             pid = text(await connected.call_tool("fake__pid", {}))
-            return pid, Path(f"/proc/{pid}/environ").read_text() if pid.isdigit() else ""
+            return pid, Path(f"/proc/{number_here(int(pid))}/environ").read_text() if pid.isdigit() else ""
 
     first, env = await use(TOKEN="first-key")
     assert "TOKEN=first-key\0" in env
@@ -167,7 +168,7 @@ async def test_no_secret_is_in_the_log_or_the_process_list(shell: Shell, daemons
         assert b"--daemon" in seen
         assert SECRET.encode() not in seen
         server = text(await connected.call_tool("fake__pid", {}))
-        assert SECRET.encode() not in Path(f"/proc/{server}/cmdline").read_bytes()
+        assert SECRET.encode() not in Path(f"/proc/{number_here(int(server))}/cmdline").read_bytes()
     assert SECRET not in daemons.log()
     for path in daemons.home.rglob("*"):
         if path.is_file():

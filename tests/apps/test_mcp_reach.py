@@ -14,6 +14,7 @@ from tertulia.apps.mcp_reach import Reached, reach
 from tertulia.apps.terminal import Terminal
 from tertulia.session.settings import Loaded, Settings, load_settings
 from tests.mcp.fakes import bare, hostile
+from tests.mcp.fakes.number import lives
 
 
 class Screen(io.StringIO):
@@ -35,14 +36,6 @@ def looked_at(loaded: Loaded, screen: io.StringIO) -> list[Reached]:
     return asyncio.run(reach(servers.definitions, loaded, redactor_of(loaded, servers), notes))
 
 
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def test_each_is_started_and_none_is_left(tmp_path) -> None:
     """Lazy ones too; somebody who watches sees whom all wait for."""
     records = [tmp_path / "a.txt", tmp_path / "b.txt"]
@@ -55,7 +48,7 @@ def test_each_is_started_and_none_is_left(tmp_path) -> None:
     assert found[2].tools == ()
     for record in records:
         process = int(record.read_text().split()[1])
-        assert not is_alive(process)
+        assert not lives(process)
     assert "starting" in screen.getvalue()
     assert "(1 of 3)" in screen.getvalue()
     assert not (loaded.environment.home / "mcp-catalogue").exists()

@@ -16,6 +16,7 @@ import tertulia
 from tertulia.testing import ScriptedModel, call
 from tests.contract.talking import DEADLINE_S, past
 from tests.mcp.fakes import bare, hostile, plain
+from tests.mcp.fakes.number import lives
 
 OBJECT = {"type": "object"}
 
@@ -104,14 +105,6 @@ async def until(news: AsyncIterator[tertulia.Event], type: str) -> tertulia.Even
 def lines(file: Path) -> list[str]:
     """What a server wrote down."""
     return file.read_text().splitlines() if file.exists() else []
-
-
-def lives(pid: int) -> bool:
-    """Whether there is such a process, and not merely its remains."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def tagged(tag: str) -> list[int]:

@@ -17,8 +17,9 @@ EVERY_MODE: Mapping[str, Any] = {"read-only": {}, "workspace-write": {}, "danger
 
 
 def acp_table(mode: str = "good", **fields: Any) -> dict[str, Any]:
-    """The fake, as a table of settings."""
-    return {"command": [sys.executable, "-S", PROGRAM, mode], "sandbox": EVERY_MODE, **fields}
+    """The fake, as a table of settings. It tells its number, which shall mean something to whoever hears it."""
+    table = {"command": [sys.executable, "-S", PROGRAM, mode], "sandbox": EVERY_MODE, "pid_namespace": False}
+    return {**table, **fields}
 
 
 @asynccontextmanager

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tertulia.executors.acp_agent import AcpExecutor
 from tertulia.executors.acp_presets import PRESETS
 from tertulia.executors.executor import Assignment, Ending, Failed, Finished, NativeId, UsageReport
+from tertulia.policy.narrowing import TOP
 from tests.executors.acp_hosts import acp_crew
 from tests.executors.acp_stage import received
 
@@ -48,6 +50,19 @@ async def test_one_program_for_each_conversation(tmp_path: Path) -> None:
         lost = await crew.run(executor, "four", resume=first[0].id)  # type: ignore[union-attr]
         assert isinstance(lost[-1], Failed)
         assert not any(isinstance(step, NativeId) for step in lost)
+        await executor.close()
+
+
+async def test_l5_full_access_is_another_program(tmp_path: Path) -> None:
+    """L5: one that was started among its own processes cannot end the user's, and the other way round."""
+    async with acp_crew(tmp_path) as crew:
+        executor = crew.executor()
+        numbers = [
+            answer([step async for step in executor.run(Assignment("go", "/", conversation="c", rights=rights))])["pid"]
+            for rights in (replace(TOP, sandbox="read_only"), TOP, TOP, replace(TOP, sandbox="read_only"))
+        ]
+        assert numbers[1] == numbers[2]
+        assert numbers[1] not in (numbers[0], numbers[3])
         await executor.close()
 
 

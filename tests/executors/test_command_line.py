@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import UnsupportedByBackend
-from tertulia.executors.command_line import command_line, standard_input
+from tertulia.executors.command_line import among_its_own, command_line, standard_input
 from tertulia.executors.definition import ExecutorDefinition
 from tertulia.executors.executor import Assignment
 from tertulia.executors.presets import CLAUDE, CODEX
@@ -32,6 +32,14 @@ def test_codex_starts_and_goes_on_with_the_options_before_the_subcommand() -> No
         *("codex", "exec", "--json", "--skip-git-repo-check", *flags, "-"),
     )
     assert command_line("codex", CODEX, asked(rights=READ_ONLY, resume="t-1"))[-3:] == ("resume", "t-1", "-")
+
+
+def test_l5_it_is_among_its_own_processes_unless_it_may_end_those_of_the_user() -> None:
+    """L5: with full access, and where its table says so, it meets them all."""
+    assert among_its_own(CODEX, asked(rights=READ_ONLY))
+    assert among_its_own(CODEX, asked(rights=WRITES))
+    assert not among_its_own(CODEX, asked(rights=TOP))
+    assert not among_its_own(replace(CODEX, pid_namespace=False), asked(rights=READ_ONLY))
 
 
 def test_claude_starts_and_goes_on() -> None:

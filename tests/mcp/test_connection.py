@@ -20,6 +20,7 @@ from tertulia.mcp.connection import Link
 from tertulia.mcp.server import Elicitation, Elicited, Sampling
 from tests.mcp.connected import Asked, Reach, call, recorded, serving, until
 from tests.mcp.fakes import bare, by_http, by_stdio, hostile, plain
+from tests.mcp.fakes.number import lives
 
 KINDS = ("bare", "http", "plain")
 
@@ -323,7 +324,7 @@ async def test_cancelling_the_connecting_leaves_nothing(reach: Reach, record: Pa
     with pytest.raises(asyncio.CancelledError):
         await task
     pid = int(recorded(record)[0].split()[1])
-    assert not Path(f"/proc/{pid}").exists()
+    assert not lives(pid)
     assert len(reach.nursery) == 0
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from tertulia.mcp.idle import IdleServers
 from tests.mcp.connected import recorded, until
+from tests.mcp.fakes.number import lives
 from tests.session.mcp_stage import calls, names, outputs, served, server
-from tests.session.test_servers import is_alive, pid_of
+from tests.session.test_servers import pid_of
 
 
 def idle_of(session) -> IdleServers:
@@ -21,17 +22,17 @@ async def test_a_server_that_nobody_sees_is_stopped_after_its_time_and_started_a
     async with served({"fs": server("pid", idle_timeout_sec=0.01)}, *(calls("fs__pid") * 2)) as session:
         before, idle = await pid_of(session, session.root), idle_of(session)
         await idle.stop_unseen()
-        assert is_alive(before), "somebody sees it"
+        assert lives(before), "somebody sees it"
         await session.root.set_context(mcp_tool_allowlist=[])
         await idle.stop_unseen()
-        assert is_alive(before), "its time is not over"
+        assert lives(before), "its time is not over"
         watching = asyncio.create_task(idle.watch(0.005))
         async with asyncio.timeout(10), session.events(after=0) as news:
             async for event in news:
                 if event.type == "mcp_server_status" and event.data.status == "stopped":
                     break
         assert session.info.mcp[0]["status"] == "stopped"
-        await until(lambda: not is_alive(before))
+        await until(lambda: not lives(before))
         watching.cancel()
         await session.root.set_context(mcp_tool_allowlist=None)
         assert names(session.root) == ["fs__pid"], "what it offers is still known"

@@ -119,6 +119,7 @@ def test_roots_credentials_and_the_network_of_a_sandbox_are_in_the_key() -> None
         launch(BASE).key,
         launch(BASE, workspace="/r").key,
         launch(boxed).key,
+        launch({**BASE, "pid_namespace": False}).key,
         launch({**boxed, "network": False}).key,
         launch(address, {"T": "one"}).key,
         launch(address, {"T": "two"}).key,

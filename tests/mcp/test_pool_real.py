@@ -24,6 +24,7 @@ from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
 from tests.mcp.connected import Asked, recorded, until
 from tests.mcp.fakes import VARIABLES, bare, by_http, by_stdio, hostile, plain, web
+from tests.mcp.fakes.number import lives
 
 TIME = str(Path(sys.executable).with_name("mcp-server-time"))
 
@@ -66,14 +67,6 @@ def running(argv: tuple[str, ...]) -> Iterator[None]:
 def starts(record: Path) -> list[int]:
     """The processes that it was so far."""
     return [int(line.split()[1]) for line in recorded(record) if line.startswith("start ")]
-
-
-def runs(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
 
 
 async def test_a_real_server_serves_many_from_one_process() -> None:
@@ -132,9 +125,9 @@ async def test_a_server_that_dies_in_a_call_fails_the_call_and_serves_again(tmp_
         await until(lambda: server.status == "ready")
         assert await call(server, "echo", text="again") == "again"
         first, second = starts(record)
-        assert not runs(first)
-        assert runs(second)
-    assert not runs(second)
+        assert not lives(first)
+        assert lives(second)
+    assert not lives(second)
 
 
 async def test_a_server_that_hangs_fails_within_its_time_and_is_killed(tmp_path: Path) -> None:
@@ -151,7 +144,7 @@ async def test_a_server_that_hangs_fails_within_its_time_and_is_killed(tmp_path:
         with pytest.raises(McpError, match=r"did not start within 1\.5 s"):
             await call(slow, "echo")
         assert 1.5 <= loop.time() - began < 5
-        await until(lambda: starts(record) and not any(map(runs, starts(record))))
+        await until(lambda: starts(record) and not any(map(lives, starts(record))))
 
 
 async def test_a_server_that_ignores_sigterm_is_gone_when_the_pool_is_closed(tmp_path: Path) -> None:
@@ -161,11 +154,11 @@ async def test_a_server_that_ignores_sigterm_is_gone_when_the_pool_is_closed(tmp
         deaf = [by_stdio(hostile("ignores-sigterm", "--record", str(record))) for record in records]
         await asyncio.gather(*(ready(servers, each) for each in deaf))
         pids = [pid for record in records for pid in starts(record)]
-        assert all(map(runs, pids))
+        assert all(map(lives, pids))
         began = asyncio.get_running_loop().time()
         await servers.close()
         assert asyncio.get_running_loop().time() - began < 8
-        assert (len(pids), [pid for pid in pids if runs(pid)]) == (4, [])
+        assert (len(pids), [pid for pid in pids if lives(pid)]) == (4, [])
 
 
 async def test_a_definition_that_changes_is_noticed_and_its_tool_not_called(tmp_path: Path) -> None:
@@ -231,10 +224,10 @@ async def test_an_idle_server_is_stopped_and_its_process_gone(tmp_path: Path) ->
         lease = servers.lease(*by_stdio(bare("--record", str(record)), idle_timeout_s=0.05), "s")
         await lease.server.settled()
         [pid] = starts(record)
-        assert runs(pid)
+        assert lives(pid)
         lease.release()
         await until(lambda: not servers.servers)
-        assert (lease.server.status, runs(pid)) == ("stopped", False)
+        assert (lease.server.status, lives(pid)) == ("stopped", False)
 
 
 @pytest.mark.slow
@@ -266,7 +259,7 @@ async def test_many_restarts_leave_nothing_behind(tmp_path: Path) -> None:
             assert await call(server, "echo", text="x") == "x"
             await server.stop()
         await until(lambda: (len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())) == before)
-        assert (len(starts(record)), [pid for pid in starts(record) if runs(pid)]) == (21, [])
+        assert (len(starts(record)), [pid for pid in starts(record) if lives(pid)]) == (21, [])
 
 
 async def test_both_eras_are_reached_through_the_pool() -> None:

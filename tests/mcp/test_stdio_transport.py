@@ -24,6 +24,7 @@ from tertulia.sandbox.runner import Finished, Output
 from tests.loop_steps import MOST_S, loop_steps
 from tests.mcp.connected import Asked, Reach, call, recorded, until
 from tests.mcp.fakes import VARIABLES, bare, by_stdio, hostile
+from tests.mcp.fakes.number import lives
 from tests.sandbox.confined import need, tagged
 
 ROOT = Path(__file__).parents[2]
@@ -31,10 +32,6 @@ ROOT = Path(__file__).parents[2]
 
 def pid_of(record: Path) -> int:
     return next(int(line.split()[1]) for line in reversed(recorded(record)) if line.startswith("start"))
-
-
-def is_there(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
 
 
 async def test_c11_a_server_that_dies_at_start_is_an_error_with_its_last_words(reach: Reach) -> None:
@@ -68,7 +65,7 @@ async def test_c11_a_server_that_hangs_is_ended_when_its_time_is_over(reach: Rea
     record = tmp_path / "record"
     with pytest.raises(TimeoutError):
         await reach(by_stdio(hostile("hangs", "--record", str(record))), within_s=1)
-    assert not is_there(pid_of(record))
+    assert not lives(pid_of(record))
     assert len(reach.nursery) == 0
 
 
@@ -79,10 +76,10 @@ async def test_c11_a_server_that_ignores_sigterm_is_killed(
     record = tmp_path / "record"
     link = await reach(by_stdio(hostile("ignores-sigterm", "--record", str(record))))
     pid = pid_of(record)
-    assert is_there(pid)
+    assert lives(pid)
     await asyncio.wait_for(link.close(), 3)
     assert recorded(record)[-2:] == ["eof", "sigterm"]
-    assert not is_there(pid)
+    assert not lives(pid)
 
 
 async def test_an_honest_server_is_only_asked_to_end(reach: Reach, tmp_path: Path) -> None:
@@ -209,7 +206,7 @@ async def test_c10_a_line_of_1_gib_ends_the_connection_with_a_reason(reach: Reac
     with pytest.raises(McpError, match="it sent a line of more than 16,777,216 bytes"):
         await call(link, "echo", bytes=1 << 30)
     await asyncio.wait_for(link.gone.wait(), 5)
-    assert not is_there(pid)
+    assert not lives(pid)
     assert "written" not in recorded(record)
 
 

@@ -7,12 +7,13 @@ import select
 import signal
 import sys
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import SandboxUnavailable
 from tertulia.events.clock import SystemClock
-from tertulia.sandbox.launched import _ending
+from tertulia.sandbox.launched import _ending, _Report
 from tertulia.sandbox.runner import Command
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.tier import Ending
@@ -64,7 +65,6 @@ async def test_a_python_that_is_not_there_refuses_the_command(place: Place, monk
 @pytest.mark.parametrize(
     ("report", "ending"),
     [
-        (b"", Ending(137)),
         (b'{"exit_code": 3, "limit": null, "failure": ""}', Ending(3)),
         (b'{"exit_code": 0, "limit": null, "written": 4096, "failure": ""}', Ending(0, written=4096)),
         (
@@ -77,4 +77,4 @@ async def test_a_python_that_is_not_there_refuses_the_command(place: Place, monk
     ],
 )
 def test_what_a_report_means(report: bytes, ending: Ending) -> None:
-    assert _ending(report) == ending
+    assert _ending(msgspec.json.decode(report, type=_Report)) == ending

@@ -24,6 +24,7 @@ from tertulia.server.broker_place import Greeting, short_path
 from tertulia.server.mcp_brokers import client_broker
 from tertulia.session.session import Session
 from tests.mcp.fakes import bare
+from tests.mcp.fakes.number import lives
 
 SOURCE = Path(__file__).parents[2] / "src"
 DEADLINE_S = 20.0
@@ -156,10 +157,7 @@ def refusal(result: t.CallToolResult) -> dict[str, Any]:
 
 def alive(pid: int) -> bool:
     """Whether the process runs; one that nobody has waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    return lives(pid)
 
 
 @contextmanager

@@ -22,10 +22,11 @@ from tertulia.server.house import House, Settled
 from tertulia.session.host import Host
 from tertulia.session.settings import Settings, current_environment
 from tertulia.testing import ScriptedModel, call, say
+from tests.mcp.fakes.number import lives
 from tests.server.acp_editor import DEADLINE_S, Silence, _streams, desk, scripted
 from tests.server.test_as_acp import refused
 from tests.server.test_as_acp_questions import MARK, asking
-from tests.server.test_as_acp_servers import FAKE, is_alive, pids
+from tests.server.test_as_acp_servers import FAKE, pids
 
 Message = dict[str, Any]
 
@@ -348,7 +349,7 @@ async def test_servers_that_do_not_work_are_named_and_the_session_works(tmp_path
         assert all(" is left out: " in line or " is failed: " in line for line in said())
         assert "good__echo" in {tool.name for tool in at.session(session).root.tools()}
         (pid,) = pids(record)
-    assert not is_alive(pid)
+    assert not lives(pid)
 
 
 @pytest.mark.parametrize("server", [{}, {"name": "a"}, {"name": 7, "command": "x", "args": [], "env": []}, "cat", None])

@@ -10,6 +10,7 @@ from acp import schema as s
 
 from tertulia.server.as_acp_servers import brought
 from tertulia.testing import call, say
+from tests.mcp.fakes.number import lives
 from tests.server.acp_editor import desk, scripted
 
 FAKE = str(Path(__file__).parent.parent / "mcp" / "fakes" / "plain.py")
@@ -18,14 +19,6 @@ FAKE = str(Path(__file__).parent.parent / "mcp" / "fakes" / "plain.py")
 def stdio(name: str, *args: str, **env: str) -> s.McpServerStdio:
     variables = [s.EnvVariable(name=key, value=value) for key, value in env.items()]
     return s.McpServerStdio(name=name, command=sys.executable, args=[FAKE, "stdio", *args], env=variables)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def pids(record: Path) -> list[int]:
@@ -52,8 +45,8 @@ async def test_a_server_of_the_client_is_called_and_shared_and_ends_with_the_edi
         assert not [tool for tool in at.session(without).root.tools() if tool.source == "mcp"]
         assert record.read_text().count("call echo") == 2
         (pid,) = pids(record)
-        assert is_alive(pid)
-    assert not is_alive(pid)
+        assert lives(pid)
+    assert not lives(pid)
     stored = b"".join(path.read_bytes() for path in Path(os.environ["TERTULIA_HOME"]).rglob("*") if path.is_file())
     assert b"hunter2-hunter2" not in stored
 

@@ -21,8 +21,9 @@ from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings, current_environment
 from tertulia.testing import ScriptedModel, call, say
+from tests.mcp.fakes.number import lives
 from tests.server.acp_editor import DEADLINE_S, Desk, Silence, desk, scripted
-from tests.server.test_as_acp_servers import FAKE, is_alive, pids
+from tests.server.test_as_acp_servers import FAKE, pids
 
 FOREVER = {"command": ["sh", "-c", "echo $$; exec sleep 3600"]}
 
@@ -70,9 +71,9 @@ async def test_leaving_while_a_command_runs_kills_it(tmp_path: Path) -> None:
         running = asyncio.create_task(at.prompt(session, "run it"))
         shown = await at.editor.until(lambda: at.editor.call(session, "c1").get("content"))
         pid = int(shown[0]["content"]["text"].strip("`\n"))
-        assert is_alive(pid)
+        assert lives(pid)
         await left(at, running)
-        assert not is_alive(pid)
+        assert not lives(pid)
 
 
 async def test_leaving_while_an_mcp_server_works_ends_the_server(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ async def test_leaving_while_an_mcp_server_works_ends_the_server(tmp_path: Path)
         await at.editor.until(lambda: at.editor.call(session, "c1").get("status") == "in_progress")
         (pid,) = pids(record)
         await left(at, running)
-        assert not is_alive(pid)
+        assert not lives(pid)
 
 
 async def test_leaving_while_a_session_is_being_made_leaves_neither_it_nor_its_servers(
@@ -112,7 +113,7 @@ async def test_leaving_while_a_session_is_being_made_leaves_neither_it_nor_its_s
         await begun.wait()
         await left(at, making)
         assert not at.host.sessions()
-        assert not [pid for pid in (pids(record) if record.exists() else []) if is_alive(pid)]
+        assert not [pid for pid in (pids(record) if record.exists() else []) if lives(pid)]
 
 
 @pytest.mark.parametrize("end", ["input", "signal"])

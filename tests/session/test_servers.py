@@ -13,16 +13,9 @@ from tertulia.errors import McpError
 from tertulia.mcp import manager
 from tertulia.testing import ScriptedModel, call, say
 from tests.mcp.connected import until
+from tests.mcp.fakes.number import lives
 from tests.session.mcp_stage import bad, calls, names, outputs, served, server, so_far
 from tests.session.test_operations import desk
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 async def pid_of(session, conversation) -> int:
@@ -42,8 +35,8 @@ async def test_a_hundred_conversations_share_one_process_and_it_ends_with_the_se
         pool = session.parts.basement.pool
         assert pool.leases() == 1
         (pid,) = found
-        assert is_alive(pid)
-    assert not is_alive(pid)
+        assert lives(pid)
+    assert not lives(pid)
     assert pool.leases() == 0
 
 
@@ -54,7 +47,7 @@ async def test_a_conversation_may_have_a_server_of_its_own_and_takes_it_along() 
         pids = [await pid_of(session, each) for each in (first, second, first)]
         assert pids[0] == pids[2] != pids[1]
         await second.close()
-        assert (is_alive(pids[0]), is_alive(pids[1])) == (True, False)
+        assert (lives(pids[0]), lives(pids[1])) == (True, False)
 
 
 async def test_sessions_of_one_host_share_a_server_only_where_that_is_configured() -> None:
@@ -71,10 +64,10 @@ async def test_sessions_of_one_host_share_a_server_only_where_that_is_configured
         assert pids["a"][0] != pids["b"][0]
         assert pids["a"][1] == pids["b"][1]
         await host.close_session(one)
-        assert [is_alive(pid) for pid in (*pids["a"], *pids["b"])] == [False, True, True, True]
+        assert [lives(pid) for pid in (*pids["a"], *pids["b"])] == [False, True, True, True]
     finally:
         await host.close()
-    assert not any(is_alive(pid) for pid in (*pids["a"], *pids["b"]))
+    assert not any(lives(pid) for pid in (*pids["a"], *pids["b"]))
 
 
 async def test_a_bad_name_is_that_servers_error_and_the_others_start() -> None:

@@ -18,10 +18,11 @@ from tertulia.apps.terminal import Terminal
 from tertulia.errors import InvalidParams, SandboxUnavailable
 from tertulia.events.clock import SystemClock
 from tertulia.policy.narrowing import to_wire
+from tertulia.sandbox.launched import Namespace
 from tertulia.sandbox.masks import GuardedPaths
 from tertulia.sandbox.runner import TierChoice, TierReport
 from tertulia.sandbox.sandbox import Sandbox
-from tertulia.sandbox.unconfined import MAY_REMAIN
+from tertulia.sandbox.unconfined import MAY_REMAIN, may_remain
 from tertulia.session.guarded_home import check_workspace, guarded_of
 from tertulia.session.project_file import find_project_files
 from tertulia.session.server_list import ServerList
@@ -84,7 +85,7 @@ def _sandbox(loaded: Loaded, out: Terminal) -> None:
     tier = loaded.settings.sandbox_tier
     notes: list[str] = []
     try:
-        report = asyncio.run(_try_out(tier, notes.append))
+        report, outside = asyncio.run(_try_out(tier, notes.append))
     except SandboxUnavailable as error:
         out.line(f"  {tier:32} ", ("unavailable", "red"), f" {error.message}")
         out.line(f"  {'':32} commands are refused; they are not run without it")
@@ -95,14 +96,26 @@ def _sandbox(loaded: Loaded, out: Terminal) -> None:
         out.line(f"  {'chosen by auto':32} ", (note, "yellow"))
     for gap in report.not_covered:
         out.line(f"  {'not covered':32} ", (gap, "yellow"))
-    if MAY_REMAIN not in report.not_covered:
-        out.line(f"  {'programs outside it':32} {MAY_REMAIN}")
+    for sentence in _outside(outside):
+        if sentence not in report.not_covered:
+            out.line(f"  {'programs outside it':32} {sentence}")
 
 
-async def _try_out(tier: TierChoice, note: Callable[[str], object]) -> TierReport:
+def _outside(namespace: Namespace) -> Iterator[str]:
+    """What becomes of MCP servers, other agents and full access when we are killed."""
+    if namespace.kind:
+        yield "an MCP server or another agent ends with us whatever is killed, with its namespace of processes"
+    if namespace.kind == "users":
+        yield "it is one of users too, in which sudo does not work; `pid_namespace = false` does without, for each"
+    yield from may_remain(namespace)
+    if namespace.kind:
+        yield f"with danger-full-access or `pid_namespace = false`: {MAY_REMAIN}"
+
+
+async def _try_out(tier: TierChoice, note: Callable[[str], object]) -> tuple[TierReport, Namespace]:
     sandbox = Sandbox(tier=tier, clock=SystemClock(), on_lesser=note)
     try:
-        return await sandbox.check()
+        return await sandbox.check(), await sandbox.outside()
     finally:
         await sandbox.close()
 

@@ -16,7 +16,7 @@ from tertulia.executors.acp_definition import AcpDefinition, Hold
 from tertulia.executors.acp_process import GRACE_S, START_S, AcpProcess, Spawn, load_sdk
 from tertulia.executors.acp_session import hold_of, prompt_of, session_of, told_in, variables_of
 from tertulia.executors.acp_task import AcpTask
-from tertulia.executors.command_line import system_part
+from tertulia.executors.command_line import among_its_own, system_part
 from tertulia.executors.executor import STOP_S, Assignment, Failed, NativeId, Step
 from tertulia.executors.foreign_servers import servers_in_toml
 from tertulia.executors.last_words import advice, failure, not_started
@@ -32,12 +32,14 @@ class _Seat(msgspec.Struct, frozen=True, eq=False):
     cwd: str
     hold: Hold
     in_variable: str | None
+    pid_namespace: bool
     home: TemporaryHome | None = None
 
-    def fits(self, assignment: Assignment, hold: Hold, in_variable: str | None) -> bool:
+    def fits(self, assignment: Assignment, hold: Hold, in_variable: str | None, pid_namespace: bool) -> bool:
         """Whether it can be given this, or another has to be started: sessions begin with what its variable says."""
         begins_alike = assignment.resume is not None or self.in_variable == in_variable
-        return self.process.is_alive and (self.cwd, self.hold.meta) == (assignment.cwd, hold.meta) and begins_alike
+        started = (self.cwd, self.hold.meta, self.pid_namespace)
+        return self.process.is_alive and started == (assignment.cwd, hold.meta, pid_namespace) and begins_alike
 
 
 class AcpExecutor:
@@ -151,13 +153,14 @@ class AcpExecutor:
         """The agent of this conversation, started if it has to be."""
         seat = self._seats.pop(assignment.conversation, None)
         variables, in_variable = variables_of(self._definition, assignment)
+        alone = among_its_own(self._definition.program, assignment)
         if seat is not None:
-            if seat.fits(assignment, hold, in_variable) and not assignment.private:
+            if seat.fits(assignment, hold, in_variable, alone) and not assignment.private:
                 return seat
             await self._dismiss(seat, self._grace_s)
         home = TemporaryHome() if assignment.private or self._others(assignment.cwd) else None
         process = AcpProcess(self.name, self._runner, self._spawn, start_s=self._start_s)
-        seat = _Seat(process, assignment.cwd, hold, in_variable, home)
+        seat = _Seat(process, assignment.cwd, hold, in_variable, alone, home)
         await self._start(seat, assignment, variables)
         return seat
 
@@ -207,6 +210,7 @@ class AcpExecutor:
             environment=environment,
             keep_stdin=True,
             kept_output_bytes=0,
+            pid_namespace=among_its_own(program, assignment),
             temporary=None if home is None else home.path,
         )
 

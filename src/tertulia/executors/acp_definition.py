@@ -52,7 +52,7 @@ class AcpDefinition(msgspec.Struct, frozen=True, kw_only=True):
         return _has_place(self.meta) or (self.config is not None and _has_place(self.config[1]))
 
 
-_PROGRAM = ("command", "args", "env", "env_vars", "install", "login", "version")
+_PROGRAM = ("command", "args", "env", "env_vars", "install", "login", "version", "pid_namespace")
 _WAYS = ("strategy", "on_resume_failure", "retry")
 KEYS = (*_PROGRAM, *_WAYS, "sandbox", "meta")
 """What a table may say."""

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import Any
 
 from tertulia.errors import AgentError
-from tertulia.executors.command_line import command_line, standard_input, system_part
+from tertulia.executors.command_line import among_its_own, command_line, standard_input, system_part
 from tertulia.executors.definition import ExecutorDefinition
 from tertulia.executors.executor import STOP_S, Assignment, Ending, Failed, Interrupted, Parser, Step
 from tertulia.executors.foreign_servers import servers_in_toml
@@ -77,7 +77,7 @@ class CommandExecutor:
             with in_a_file(told) as file, layered(self._definition, environment, told) as layer:
                 words = command_line(self.name, self._definition, assignment, self._others(assignment.cwd), file, layer)
                 said = standard_input(self._definition, assignment, layer)
-                command = _command(words, assignment.cwd, environment, said, home)
+                command = self._command(words, assignment, environment, said, home)
                 async with aclosing(self._run(assignment, command)) as steps:
                     async for step in steps:
                         yield step
@@ -151,27 +151,32 @@ class CommandExecutor:
             case _:
                 return ending
 
+    def _command(
+        self,
+        words: tuple[str, ...],
+        assignment: Assignment,
+        environment: Mapping[str, str],
+        said: bytes,
+        home: TemporaryHome | None,
+    ) -> Command:
+        return Command(
+            argv=words,
+            cwd=assignment.cwd,
+            # Two sandboxes, one in the other, mostly means that the inner one does not work.
+            confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
+            environment=environment,
+            stdin=said,
+            kept_output_bytes=0,
+            temporary=None if home is None else home.path,
+            pid_namespace=among_its_own(self._definition, assignment),
+        )
+
     def _others(self, cwd: str) -> tuple[str, ...]:
         """MCP servers that the agent would start by itself. A temporary home has copies of the same settings."""
         home = self._definition.home
         if home is None or home.servers is None:
             return ()
         return servers_in_toml(usual_place(home, self._environment), home.servers, home.folder, cwd)
-
-
-def _command(
-    words: tuple[str, ...], cwd: str, environment: Mapping[str, str], said: bytes, home: TemporaryHome | None
-) -> Command:
-    return Command(
-        argv=words,
-        cwd=cwd,
-        # Two sandboxes, one in the other, mostly means that the inner one does not work.
-        confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
-        environment=environment,
-        stdin=said,
-        kept_output_bytes=0,
-        temporary=None if home is None else home.path,
-    )
 
 
 class _Heard:

@@ -59,6 +59,11 @@ def system_part(assignment: Assignment) -> str:
     return _GAP.join(filter(None, assignment.additions)).replace("\0", "")
 
 
+def among_its_own(definition: ExecutorDefinition, assignment: Assignment) -> bool:
+    """Whether it is to be in a namespace of processes. With full access it may end whatever the user may end."""
+    return definition.pid_namespace and assignment.rights.sandbox != "danger_full_access"
+
+
 def _fits(definition: ExecutorDefinition, told: str, layer: str) -> bool:
     """Whether it can be said beside the prompt."""
     if any("{layer}" in word for word in definition.system):

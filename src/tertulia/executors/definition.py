@@ -87,6 +87,9 @@ class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"res
     """Variables of ours that it gets besides the usual harmless ones: those with its keys."""
     isolated_home: bool = False
     """Whether every task has a home of its own, gone afterwards."""
+    pid_namespace: bool = True
+    """Whether it runs among its own processes alone, where that can be had and its rights are not full access: then
+    all of them end with us, whatever is killed."""
     home: Home | None = None
     resuming: Resuming = Resuming()
     version: Words = ("--version",)
@@ -116,7 +119,7 @@ _WORDS = (
     "version",
 )
 _TEXTS = ("install", "login")
-_SWITCHES = ("can_ask", "hears_once", "isolated_home")
+_SWITCHES = ("can_ask", "hears_once", "isolated_home", "pid_namespace")
 _RESUMING: Mapping[str, Words] = {
     "strategy": ("auto", "transcript"),
     "on_resume_failure": ("transcript", "fail"),

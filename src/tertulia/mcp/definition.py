@@ -63,6 +63,8 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """None: it runs outside any sandbox, with all that the user may do."""
     network: bool = True
     """Counts in a sandbox only."""
+    pid_namespace: bool = True
+    """Counts outside a sandbox only: among its own processes alone, where that can be had, so that all end with us."""
     roots: tuple[str, ...] | None = None
     """Directories that it is told of; None: the workspace of the conversation, where there is one."""
     concurrency: int | None = None

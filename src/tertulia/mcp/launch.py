@@ -169,7 +169,7 @@ def _from_home(path: str, variables: Mapping[str, str]) -> str:
 
 def _sandbox_class(definition: ServerDefinition) -> str:
     if definition.sandbox is None:
-        return ""
+        return "" if definition.pid_namespace else "no namespace of processes"
     return f"{definition.sandbox}, {'network' if definition.network else 'no network'}"
 
 

@@ -303,6 +303,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[str, object], Any]]] = {
     "start": ("start", _one_of("eager", "lazy")),
     "sandbox": ("sandbox", _sandbox),
     "network": ("network", _switch),
+    "pid_namespace": ("pid_namespace", _switch),
     "roots": ("roots", _words),
     "concurrency": ("concurrency", _count_or_none),
     "idle_timeout_sec": ("idle_timeout_s", _seconds_or_none),

@@ -125,6 +125,7 @@ class StdioTransport:
             ),
             keep_stdin=True,
             kept_output_bytes=0,
+            pid_namespace=definition.pid_namespace,
         )
 
     def _hear_errors(self, data: bytes) -> None:

@@ -24,7 +24,7 @@ from tertulia.sandbox.rlimits import limit_met, rlimits
 from tertulia.sandbox.runner import Change, Command, Output, TierName, Watch
 from tertulia.sandbox.seccomp import current_machine, filter_program
 from tertulia.sandbox.tier import Ended, Ending, Spawned, Streams
-from tertulia.sandbox.unconfined import MAY_REMAIN
+from tertulia.sandbox.unconfined import may_remain
 from tertulia.sandbox.vigil import Vigil
 
 _PREFIX = "tertulia-"
@@ -36,12 +36,11 @@ NOT_COVERED = (
     "the names of masked files can be listed",
     "where a masked or protected path lies in a writable root (your home), nothing new can be made beside it",
     "startup files of others deeper in a root (`dotfiles/.bashrc`) can be changed, and are put back likewise",
-    "other processes can be seen, though neither signalled, read, limited nor given another priority",
+    "other processes can be seen, without a namespace of processes, though neither signalled, read nor limited",
     "/tmp and /dev/shm are neither writable nor readable, TMPDIR is instead; so named semaphores do not work",
     "System V IPC and POSIX message queues are refused, and so are affinity and priority of a thread named by number",
     "what a process that switches core dumps off writes to disks is counted only when it has ended",
     "the network, where it is off, is off altogether: not even a loopback of the command's own",
-    MAY_REMAIN,
 )
 
 
@@ -49,11 +48,15 @@ class Landlocked:
     """Implements `Tier`."""
 
     name: TierName = "landlock"
-    not_covered = NOT_COVERED
 
     def __init__(self) -> None:
         self._launcher = Launcher(confines=True)
         self._nested = Nested()
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """The list; and that a tree may remain, where the kernel does not end it."""
+        return (*NOT_COVERED, *may_remain(self._launcher.namespace))
 
     def identity(self) -> tuple[object, ...]:
         """The kernel stays the same as long as we live."""
@@ -97,6 +100,7 @@ class Landlocked:
         program = filter_program(machine, internet=confinement.network, routes=confinement.network)
         rules = {
             "temporary": temporary,
+            "pid_namespace": not command.inherit_stdio,
             "environment": {**command.environment, "TMPDIR": temporary},
             "rlimits": list(rlimits(confinement.limits)),
             "limits": {

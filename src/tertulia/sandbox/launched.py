@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -35,6 +35,17 @@ _BY_SIGKILL = 128 + 9
 _CLOSE_TIMEOUT_S = 10.0
 
 
+class Namespace(msgspec.Struct, frozen=True):
+    """What a launcher found when it tried to have a namespace of processes."""
+
+    kind: Literal["processes", "users", ""] = ""
+    why_not: str = ""
+
+
+_found: dict[str, Namespace] = {}
+"""The same for every launcher of a kind, as long as we live."""
+
+
 class Launcher:
     """A process that starts others. One for each tier that needs it."""
 
@@ -47,6 +58,11 @@ class Launcher:
         self._in_front = False
         self._gone: int | None = None
         """Says which the guardian and the launcher are, and ends when nothing of them is left."""
+
+    @property
+    def namespace(self) -> Namespace | None:
+        """In which its programs run, where they do; None: not before one has ended."""
+        return _found.get(self._confines)
 
     def spawn(self, command: Command, streams: Streams, rules: Mapping[str, Any], ended: Ended) -> Launched:
         """Have the command started under these rules; a launcher that has died is started anew."""
@@ -62,7 +78,7 @@ class Launcher:
             except OSError as error:
                 raise SandboxUnavailable(f"the command cannot be handed to its launcher: {error.strerror}") from None
             failing.pop_all()
-        return Launched(ours, ended)
+        return Launched(ours, ended, self._confines)
 
     def close(self) -> None:
         """It ends by itself when its line does, with all that it has started; waits for that."""
@@ -125,14 +141,14 @@ class _Report(msgspec.Struct):
     limit: LimitName | None = None
     written: int = 0
     failure: str = ""
+    namespace: Namespace | None = None
 
 
 class Launched:
     """Implements `Spawned`."""
 
-    def __init__(self, line: socket.socket, ended: Ended) -> None:
-        self._line = line
-        self._ended = ended
+    def __init__(self, line: socket.socket, ended: Ended, launcher: str) -> None:
+        self._line, self._ended, self._launcher = line, ended, launcher
         self._leader: int | None = None
         self._loop = asyncio.get_running_loop()
         line.setblocking(False)
@@ -166,13 +182,13 @@ class Launched:
                 return
         self._loop.remove_reader(self._line)
         self._line.close()
-        self._ended(_ending(data))
+        report = msgspec.json.decode(data, type=_Report) if data else _Report(exit_code=_BY_SIGKILL)
+        if report.namespace is not None:
+            _found[self._launcher] = report.namespace
+        self._ended(_ending(report))
 
 
-def _ending(data: bytes) -> Ending:
-    if not data:
-        return Ending(_BY_SIGKILL)
-    report = msgspec.json.decode(data, type=_Report)
+def _ending(report: _Report) -> Ending:
     if not report.failure:
         return Ending(report.exit_code, limit=report.limit, sampled=report.limit is not None, written=report.written)
     step, _, failure = report.failure.partition(":")
@@ -194,5 +210,7 @@ def _request(command: Command, rules: Mapping[str, Any]) -> dict[str, Any]:
         "limits": {"processes": None, "memory": None, "written": None},
         "temporary": None,
         "restrict": None,
+        # A person's terminal is of another namespace: nobody there could be in front of it.
+        "pid_namespace": command.pid_namespace and not command.inherit_stdio,
         **rules,
     }

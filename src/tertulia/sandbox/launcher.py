@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 from tertulia.sandbox.guardian import adopt_orphans, end_strays, guard
 from tertulia.sandbox.landlock import drop_capabilities, rehearse, restrict
+from tertulia.sandbox.process_namespace import Found, hold, split, try_out
 from tertulia.sandbox.process_tree import descendants
 from tertulia.sandbox.removal import remove_tree
 from tertulia.sandbox.usage import Meter
@@ -55,22 +56,23 @@ def serve(line: int, gone: int, *, confines: bool, open_files: int = 0) -> NoRet
 
 def _launch(line: int, alive: int, confines: bool) -> None:
     adopt_orphans()
+    found = try_out(confines=confines)
     for number in _OURS_TO_IGNORE:
         signal.signal(number, signal.SIG_IGN)
     # Keepers are buried by the kernel.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _let_go_of_streams()
     gc.freeze()
-    _Pool(socket.socket(fileno=line), alive, confines).run()
+    _Pool(socket.socket(fileno=line), alive, confines, found).run()
 
 
 class _Pool:
     """Keepers: some that stay, and as many more as there are commands at once."""
 
-    def __init__(self, requests: socket.socket, alive: int, confines: bool) -> None:
+    def __init__(self, requests: socket.socket, alive: int, confines: bool, found: Found) -> None:
         self._requests = requests
         self._alive = alive
-        self._confines = confines
+        self._confines, self._found = confines, found
         self._poll = select.poll()
         # Without events: only that the other side has hung up.
         self._poll.register(requests, 0)
@@ -99,10 +101,10 @@ class _Pool:
                 os.close(fd)
             adopt_orphans()
             lines = _Lines(self._requests, self._alive, tells)
-            _keep(lines, self._confines)
+            _keep(lines, self._confines, self._found)
             while stays:
                 os.write(tells, _READY)
-                _keep(lines, self._confines)
+                _keep(lines, self._confines, self._found)
             os._exit(0)
         os.close(tells)
         self._ready[hears], self._keepers[hears] = True, keeper
@@ -139,28 +141,38 @@ class _Lines:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
 
 
-def _keep(lines: _Lines, confines: bool) -> None:
+def _keep(lines: _Lines, confines: bool, found: Found) -> None:
     """See one command through, from before it is known to the last of its descendants."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     failure, told = os.pipe()
+    held, holds = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(lines.tells)
-        os.close(ours.detach())
-        _become(lines, theirs, told, confines)
+        for fd in (lines.tells, ours.detach(), holds):
+            os.close(fd)
+        _become(lines, theirs, held, told, confines, found)
     theirs.close()
     os.close(told)
+    os.close(held)
     with ours:
-        data, fds, _, _ = socket.recv_fds(ours, 1, 2)
+        data, fds, _, _ = socket.recv_fds(ours, 64, 2)
     if not data:
         os._exit(0)
     os.write(lines.tells, _TAKEN)
     written, control = fds
     request = _read(written)
+    os.close(written)
+    first, program = map(int, data.split())
+    if first:
+        # When the one between us is gone, both are children of ours.
+        os.waitpid(child, 0)
+        hold(holds)
+        child = program
     if not request["session"]:
         os.write(control, json.dumps({"leader": child}).encode() + b"\n")
     roots = request["restrict"]["writable"] if request["restrict"] else ()
-    meter = Meter(os.getpid(), **request["limits"], roots=roots) if any(request["limits"].values()) else None
+    limits = request["limits"]
+    meter = Meter(os.getpid(), **limits, roots=roots, ours=first) if any(limits.values()) else None
     watch = _Watch(child, control, lines, meter)
     limit = watch.run()
     code = os.waitstatus_to_exitcode(_end_all(child, watch.status))
@@ -172,18 +184,17 @@ def _keep(lines: _Lines, confines: bool) -> None:
         "limit": limit,
         "written": 0 if meter is None else meter.written,
         "failure": os.read(failure, 4096).decode("utf-8", "replace"),
+        "namespace": found._asdict(),
     }
     with suppress(OSError):
         os.write(control, json.dumps(report).encode())
-    os.close(control)
-    os.close(failure)
+    for fd in (control, failure, holds):
+        os.close(fd)
 
 
 def _read(written: int) -> dict[str, Any]:
     """The request, from its beginning: the keeper and the command have the same open file."""
-    text = os.pread(written, os.fstat(written).st_size, 0)
-    os.close(written)
-    return json.loads(text)
+    return json.loads(os.pread(written, os.fstat(written).st_size, 0))
 
 
 def _let_go_of_streams() -> None:
@@ -196,19 +207,30 @@ def _let_go_of_streams() -> None:
 # ---- the command
 
 
-def _become(lines: _Lines, keeper: socket.socket, told: int, confines: bool) -> NoReturn:
+def _become(lines: _Lines, keeper: socket.socket, held: int, told: int, confines: bool, found: Found) -> NoReturn:
+    """The command itself; in a namespace of its own a child of this process, which is gone then."""
     step = "confine"
     try:
         _forget_python()
         if confines:
-            drop_capabilities()
             rehearse()
         json.loads(_REHEARSED)
         written, *streams, control = _take(lines)
-        socket.send_fds(keeper, [b"1"], [written, control])
-        for fd in (control, lines.requests.detach(), keeper.detach()):
-            os.close(fd)
         request = _read(written)
+        first = program = 0
+        try:
+            if found.kind and request["pid_namespace"]:
+                first, program = split(found.kind, held)
+        finally:
+            if program or not first:
+                socket.send_fds(keeper, [b"%d %d" % (first, program)], [written, control])
+        if program:
+            os._exit(0)
+        for fd in (written, control, held, lines.requests.detach(), keeper.detach()):
+            os.close(fd)
+        if confines:
+            # Not sooner: making a namespace takes one, or gives some.
+            drop_capabilities()
         _prepare(request, streams)
         step = "exec"
         os.execvpe(request["argv"][0], request["argv"], request["environment"])

@@ -128,6 +128,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Counts where something can be written, in a sandbox."""
     inherit_stdio: bool = False
     """For a program that a person started: our own 0, 1 and 2, and no output is kept."""
+    pid_namespace: bool = False
+    """Outside any sandbox, and where it can be had: among its own processes alone. It can neither see nor signal
+    another, and the kernel ends them whatever is killed. In a sandbox that is so anyway."""
 
 
 class Output(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
@@ -12,8 +13,17 @@ from tertulia.errors import InvalidParams, SandboxError, SandboxUnavailable
 from tertulia.events.clock import Clock
 from tertulia.sandbox.bubblewrap import Bubblewrap
 from tertulia.sandbox.landlocked import Landlocked
+from tertulia.sandbox.launched import Namespace
 from tertulia.sandbox.process import Process
-from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, Finished, OnOutput, TierChoice, TierReport
+from tertulia.sandbox.runner import (
+    MAX_ARGUMENT_BYTES,
+    Command,
+    Confinement,
+    Finished,
+    OnOutput,
+    TierChoice,
+    TierReport,
+)
 from tertulia.sandbox.selftest import try_to_escape
 from tertulia.sandbox.tier import Tier
 from tertulia.sandbox.unconfined import Unconfined
@@ -43,7 +53,7 @@ class Sandbox:
         self._on_lesser = on_lesser
         # A tier that somebody else made is known to nobody by its name.
         self._shares = isinstance(tier, str)
-        self._unconfined: Tier = Unconfined()
+        self._unconfined = Unconfined()
         self._clock = clock
         self._report: TierReport | None = None
         self._tested: tuple[object, ...] = ()
@@ -56,6 +66,21 @@ class Sandbox:
     def not_covered(self) -> tuple[str, ...]:
         """What the tier cannot hold."""
         return self._tier.not_covered
+
+    async def outside(self) -> Namespace:
+        """Try out in what programs outside any sandbox run, those that are to have a namespace of processes."""
+        command = Command(
+            argv=(sys.executable, "-I", "-S", "-c", ""),
+            cwd="/",
+            environment={},
+            confinement=Confinement(mode="danger_full_access"),
+            pid_namespace=True,
+        )
+        finished = await self.run(command, timeout_s=_SELF_TEST_TIMEOUT_S)
+        found = self._unconfined.namespace
+        if finished.exit_code != 0 or found is None:
+            raise SandboxUnavailable(f"a program outside the sandbox ended with {finished.exit_code}")
+        return found
 
     @property
     def is_writing(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tertulia.sandbox.launched import Launcher
+from tertulia.sandbox.launched import Launcher, Namespace
 from tertulia.sandbox.runner import Command, Output, TierName
 from tertulia.sandbox.tier import Ended, Ending, Spawned, Streams
 
@@ -13,14 +13,30 @@ MAY_REMAIN = (
 """No kernel ends a tree with the process that started it, outside a namespace of processes."""
 
 
+def may_remain(namespace: Namespace | None) -> tuple[str, ...]:
+    """What there is to say, unless programs are known to be in a namespace that ends with us."""
+    if namespace is not None and namespace.kind:
+        return ()
+    return (MAY_REMAIN if namespace is None else f"{MAY_REMAIN} ({namespace.why_not})",)
+
+
 class Unconfined:
     """Implements `Tier`, except that it confines nothing."""
 
     name: TierName = "none"
-    not_covered = ("anything: the command may do whatever the user may", MAY_REMAIN)
 
     def __init__(self) -> None:
         self._launcher = Launcher(confines=False)
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """Nothing is; and the tree may remain."""
+        return ("anything: the command may do whatever the user may", *may_remain(self._launcher.namespace))
+
+    @property
+    def namespace(self) -> Namespace | None:
+        """Of programs that are to have one; see `Launcher.namespace`."""
+        return self._launcher.namespace
 
     def identity(self) -> tuple[object, ...]:
         """Of nothing."""

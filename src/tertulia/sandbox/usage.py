@@ -44,9 +44,13 @@ class Meter:
         written: int | None,
         places: Sequence[str] = (),
         roots: Sequence[str] = (),
+        ours: int = 0,
     ) -> None:
-        """`places` are file systems in memory that are the command's alone, `roots` directories that it writes to."""
-        self._root = root
+        """`places` are file systems in memory that are the command's alone, `roots` directories that it writes to.
+
+        `ours`: a process below the root that only buries some of the command's, and uses nothing itself.
+        """
+        self._root, self._ours = root, ours
         self._added = Added(roots)
         self._limits = {"processes": processes, "memory_bytes": memory, "written_bytes": written}
         self._places = places
@@ -58,12 +62,12 @@ class Meter:
 
     def look(self) -> str | None:
         """The limit that is exceeded by now."""
-        tree = list(descendants(self._root))
+        tree = [(pid, threads) for pid, threads in descendants(self._root) if pid != self._ours]
         pids = [pid for pid, threads in tree if threads]
         tasks, memory = sum(threads for _, threads in tree), 0
         if self._limits["memory_bytes"] is not None:
             memory = self._memory(pids, self._limits["memory_bytes"])
-        self.count_written(pids)
+        self.count_written([*pids, self._ours] if self._ours else pids)
         self._count_added(pids)
         self.pause_s = self._pause(tasks, memory)
         used = {"processes": tasks, "memory_bytes": memory, "written_bytes": self.written}

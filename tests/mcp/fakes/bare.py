@@ -13,6 +13,10 @@ import sys
 import threading
 from typing import Any
 
+sys.path.insert(0, os.path.dirname(__file__))
+
+from number import own_number
+
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 NAMES = (
@@ -41,7 +45,7 @@ class Bare:
     # ---- what it hears
 
     def serve(self) -> None:
-        self.record(f"start {os.getpid()}")
+        self.record(f"start {own_number()}")
         for line in sys.stdin.buffer:
             message = json.loads(line)
             if "method" not in message:
@@ -137,7 +141,7 @@ class Bare:
             case "gate":
                 return self.gate()
             case "pid":
-                return text(str(os.getpid()))
+                return text(str(own_number()))
             case "define":
                 self.tools = arguments["tools"]
                 self.send({"method": "notifications/tools/list_changed"})

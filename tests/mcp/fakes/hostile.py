@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 sys.path.insert(0, str(Path(__file__).parent))
 
 from bare import Bare, note_sigterm, parsed, text
+from number import own_number
 
 MIB = 1 << 20
 CHUNK = b"x" * MIB
@@ -24,7 +25,7 @@ FORM = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
 
 class DiesAtStart(Bare):
     def serve(self) -> None:
-        self.record(f"start {os.getpid()}")
+        self.record(f"start {own_number()}")
         sys.stderr.write("no key \x1b[31mset\n")
         sys.exit(3)
 

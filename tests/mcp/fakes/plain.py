@@ -15,6 +15,7 @@ from mcp import MCPError
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from number import own_number
 
 MODERN = "2026-07-28"
 FORM = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
@@ -115,7 +116,7 @@ server = Server(
 
 
 async def main() -> None:
-    record(f"start {os.getpid()}")
+    record(f"start {own_number()}")
     if options.over[0] == "http":
         import uvicorn
 
