@@ -169,6 +169,7 @@ class CommandExecutor:
             kept_output_bytes=0,
             temporary=None if home is None else home.path,
             pid_namespace=among_its_own(self._definition, assignment),
+            machines_proc=True,
         )
 
     def _others(self, cwd: str) -> tuple[str, ...]:

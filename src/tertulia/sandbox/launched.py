@@ -212,5 +212,6 @@ def _request(command: Command, rules: Mapping[str, Any]) -> dict[str, Any]:
         "restrict": None,
         # A person's terminal is of another namespace: nobody there could be in front of it.
         "pid_namespace": command.pid_namespace and not command.inherit_stdio,
+        "machines_proc": command.machines_proc,
         **rules,
     }

@@ -220,7 +220,7 @@ def _become(lines: _Lines, keeper: socket.socket, held: int, told: int, confines
         first = program = 0
         try:
             if found.kind and request["pid_namespace"]:
-                first, program = split(found.kind, held)
+                first, program = split(found.kind, held, own_proc=not request["machines_proc"])
         finally:
             if program or not first:
                 socket.send_fds(keeper, [b"%d %d" % (first, program)], [written, control])

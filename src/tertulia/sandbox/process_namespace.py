@@ -2,7 +2,7 @@
 
 Its first process is ours, does nothing but bury, and ends with the keeper: by the kernel's signal for the death of a
 parent, which asks nobody. When the first process of such a namespace ends, the kernel kills all others, daemons too.
-The namespace has a `/proc` of its own, so that `ps`, `pkill` and libraries meet the numbers that they can use. Root
+The namespace mostly has a `/proc` of its own, so that `ps` and libraries meet the numbers that they can use. Root
 needs nothing more. An ordinary user gets it only inside a namespace of users, with nobody in it but that user: programs
 that run as somebody else (`sudo`) do not work there. Standard library only: the launcher needs it.
 """
@@ -70,7 +70,7 @@ def _attempt(kind: Kind) -> str:
         try:
             held, holds = os.pipe()
             _leave(kind)
-            first = _start_first(held)
+            first = _start_first(held, own_proc=True)
             os.close(holds)
             os.waitpid(first, 0)
         except OSError as error:
@@ -84,7 +84,7 @@ def _attempt(kind: Kind) -> str:
     return why_not
 
 
-def split(kind: Kind, held: int) -> tuple[int, int]:
+def split(kind: Kind, held: int, *, own_proc: bool) -> tuple[int, int]:
     """(the first process, the program), as numbered here; the second is 0 in the program, which goes on from here too.
 
     Both are 0 where the kernel has none left to give: nothing has changed then. OSError where it gave only half.
@@ -94,7 +94,7 @@ def split(kind: Kind, held: int) -> tuple[int, int]:
         _leave(kind)
     except _Refused:
         return 0, 0
-    first = _start_first(held)
+    first = _start_first(held, own_proc)
     return first, os.fork()
 
 
@@ -121,11 +121,11 @@ def _leave(kind: Kind) -> None:
     _check(_libc.mount(None, b"/", None, _SLAVE_ALL_BELOW, None))
 
 
-def _start_first(held: int) -> int:
+def _start_first(held: int, own_proc: bool) -> int:
     told, telling = os.pipe()
     first = os.fork()
     if first == 0:
-        _be_first(held, telling)
+        _be_first(held, telling, own_proc)
     os.close(telling)
     said = os.read(told, 16)
     os.close(told)
@@ -135,12 +135,13 @@ def _start_first(held: int) -> int:
     return first
 
 
-def _be_first(held: int, telling: int) -> NoReturn:
+def _be_first(held: int, telling: int, own_proc: bool) -> NoReturn:
     """Ends when the other end of `held` is closed, and once that is held by its parent, with it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     try:
         os.setsid()
-        _check(_libc.mount(b"proc", b"/proc", b"proc", _NO_SUID_DEVICES_PROGRAMS, None))
+        if own_proc:
+            _check(_libc.mount(b"proc", b"/proc", b"proc", _NO_SUID_DEVICES_PROGRAMS, None))
     except OSError as error:
         os.write(telling, str(error.errno).encode())
         os._exit(0)

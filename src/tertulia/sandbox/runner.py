@@ -131,6 +131,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     pid_namespace: bool = False
     """Outside any sandbox, and where it can be had: among its own processes alone. It can neither see nor signal
     another, and the kernel ends them whatever is killed. In a sandbox that is so anyway."""
+    machines_proc: bool = False
+    """There, whether `/proc` stays the machine's: for a program that is told of a file by a descriptor of ours."""
 
 
 class Output(msgspec.Struct, frozen=True):
