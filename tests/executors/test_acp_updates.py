@@ -165,7 +165,7 @@ def test_no_update_breaks_it(updates: list[tuple[str, Any, dict[str, Any]]]) -> 
 
 
 def test_a_change_is_shown_in_linear_time_whatever_it_is() -> None:
-    """L6: the finest difference of 250 kB of short lines took the loop half a minute and more."""
+    """L6: the finest difference of 250 kB of short lines took the loop long."""
     rows = ["".join(pair) for pair in product("abcdefghijk", repeat=2)]
     old, new = ("\n".join(rows[number * step % len(rows)] for number in range(42_000)) for step in (7, 12))
     began = thread_time()
