@@ -62,8 +62,12 @@ async def _read(websocket: WebSocket, connection: Connection) -> None:
         message: Any = await (websocket.receive() if connection.is_initialized else _early(websocket))
         if message["type"] == "websocket.disconnect":
             return
-        text = message.get("text")
-        await connection.receive(message["bytes"] if text is None else text.encode("utf-8", "surrogatepass"))
+        text = message.pop("text", None)
+        said = message.pop("bytes", None) if text is None else text.encode("utf-8", "surrogatepass")
+        # Nothing of it is held while the next one is waited for, which may be for hours.
+        del text, message
+        await connection.receive(said)
+        del said
 
 
 async def _early(websocket: WebSocket) -> Any:
