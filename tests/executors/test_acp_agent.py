@@ -56,7 +56,7 @@ async def test_one_program_for_each_conversation(tmp_path: Path) -> None:
 async def test_l5_full_access_is_another_program(tmp_path: Path) -> None:
     """L5: one that was started among its own processes cannot end the user's, and the other way round."""
     async with acp_crew(tmp_path) as crew:
-        executor = crew.executor()
+        executor = crew.executor(pid_namespace=True)
         numbers = [
             answer([step async for step in executor.run(Assignment("go", "/", conversation="c", rights=rights))])["pid"]
             for rights in (replace(TOP, sandbox="read_only"), TOP, TOP, replace(TOP, sandbox="read_only"))
