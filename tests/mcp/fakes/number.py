@@ -26,7 +26,12 @@ def number_here(number: int) -> int | None:
     if number < _LARGEST:
         return number if _runs(number) else None
     for entry in os.listdir("/proc"):
-        if entry.isdigit() and _is_second_of(entry, number >> _BITS) and _runs(int(entry)):
+        if (
+            entry.isdigit()
+            and _is_second_of(entry, number >> _BITS)
+            and _began_before(entry, number)
+            and _runs(int(entry))
+        ):
             return int(entry)
     return None
 
@@ -44,6 +49,16 @@ def _is_second_of(pid: str, namespace: int) -> bool:
         return numbers.split()[-1:] == ["2"]
     except OSError:
         return False
+
+
+def _began_before(pid: str, number: int) -> bool:
+    """The moment in its number: a later one may have been given the namespace of one that has ended."""
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return False
+    began = (ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")) >> 20
+    return (number - began) % (1 << _BITS) < 1 << (_BITS - 1)
 
 
 def _runs(pid: int) -> bool:
