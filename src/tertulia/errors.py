@@ -32,13 +32,11 @@
         ├── ToolConflict            two tools claim one name
         └── Internal                our own fault
 
-`code` is the snake_case name of the class, on every surface. An error's `detail` holds plain data (numbers,
+`code` is spelled on the class and stays, whatever the class is called; every surface shows it. An error's `detail` holds plain data (numbers,
 strings, lists) and never the text of a conversation: it is shown, logged and sent over wires.
 """
 
 from __future__ import annotations
-
-import re
 
 Detail = str | int | float | bool | None | list[str]
 
@@ -53,106 +51,152 @@ class AgentError(Exception):
         self.message = message
         self.detail = detail
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
-
 
 class InvalidParams(AgentError):
     """A value that cannot be accepted; the message says which one and why."""
+
+    code = "invalid_params"
 
 
 class ParseError(AgentError):
     """Bytes that are not JSON."""
 
+    code = "parse_error"
+
 
 class InvalidRequest(AgentError):
     """JSON that is not a request."""
+
+    code = "invalid_request"
 
 
 class MethodNotFound(AgentError):
     """No operation of that name."""
 
+    code = "method_not_found"
+
 
 class NotInitialized(AgentError):
     """The connection has not said `initialize` yet."""
+
+    code = "not_initialized"
 
 
 class NotFound(AgentError):
     """What was addressed never existed."""
 
+    code = "not_found"
+
 
 class Closed(AgentError):
     """What was addressed existed and has been closed."""
+
+    code = "closed"
 
 
 class Busy(AgentError):
     """The slot, or a bounded queue, is taken; `detail["retry_after_s"]` says when to try again."""
 
+    code = "busy"
+
 
 class NotRunning(AgentError):
     """There is no running task."""
+
+    code = "not_running"
 
 
 class AwaitingResult(AgentError):
     """The conversation waits for another one's answer and cannot take a message."""
 
+    code = "awaiting_result"
+
 
 class UnsupportedByBackend(AgentError):
     """The conversation's backend cannot do this."""
+
+    code = "unsupported_by_backend"
 
 
 class DepthExceeded(AgentError):
     """Too many conversations of one chain wait for one another."""
 
+    code = "depth_exceeded"
+
 
 class Limit(AgentError):
     """A configured limit was reached; the message names it."""
+
+    code = "limit"
 
 
 class Timeout(AgentError):
     """A deadline passed."""
 
+    code = "timeout"
+
 
 class Cancelled(AgentError):
     """Somebody stopped it."""
+
+    code = "cancelled"
 
 
 class ApprovalDenied(AgentError):
     """A person, or the policy, said no."""
 
+    code = "approval_denied"
+
 
 class NoApprover(ApprovalDenied):
     """It would have to be asked, and nobody may be or can be asked."""
+
+    code = "no_approver"
 
 
 class StoragePolicyViolation(AgentError):
     """A write that the storage policy forbids; nothing was written."""
 
+    code = "storage_policy_violation"
+
 
 class ModelError(AgentError):
     """The model, or the way to it, failed."""
+
+    code = "model_error"
 
 
 class McpError(AgentError):
     """An MCP server failed."""
 
+    code = "mcp_error"
+
 
 class StorageError(AgentError):
     """A session's record cannot be written or read; the message names the file and the way out."""
+
+    code = "storage_error"
 
 
 class SandboxError(AgentError):
     """A command could not be confined or broke its confinement."""
 
+    code = "sandbox_error"
+
 
 class SandboxUnavailable(SandboxError):
     """There is no working sandbox here; the message says what to install."""
+
+    code = "sandbox_unavailable"
 
 
 class ToolConflict(AgentError):
     """Two different tools claim the same name."""
 
+    code = "tool_conflict"
+
 
 class Internal(AgentError):
     """A fault of ours."""
+
+    code = "internal"

@@ -20,7 +20,19 @@ from tertulia.apps.stored import find_stored, which_session
 from tertulia.apps.terminal import Terminal
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import Event
-from tertulia.protocol.records import Agreed, Asked, Record, Said
+from tertulia.protocol.records import (
+    Agreed,
+    Asked,
+    Drawn,
+    Ended,
+    Forked,
+    Noted,
+    Queued,
+    Record,
+    Rewritten,
+    Said,
+    Submitted,
+)
 from tertulia.protocol.storage import storage_to_wire
 from tertulia.rollout.index import find_files
 from tertulia.rollout.lines import Line
@@ -31,6 +43,18 @@ from tertulia.version import __version__
 
 FORMAT = "tertulia-session"
 VERSION = 1
+_KINDS: dict[type[Record], str] = {
+    Agreed: "agreed",
+    Drawn: "drawn",
+    Ended: "ended",
+    Forked: "forked",
+    Noted: "noted",
+    Queued: "queued",
+    Rewritten: "rewritten",
+    Said: "said",
+    Submitted: "submitted",
+}
+"""What each record is called in an export. Part of the format: it does not follow the names of the classes."""
 _KEPT_ITEMS = 4_096
 """Of each conversation: what an event may refer to is never older."""
 
@@ -103,7 +127,7 @@ def exported(line: Line, ts: str) -> dict[str, Any]:
             record["tools_json"] = tools.decode("utf-8", "backslashreplace") if tools else None
             said |= {"kind": "asked", "record": record}
         case record:
-            said |= {"kind": type(record).__name__.lower(), "record": _record(record)}
+            said |= {"kind": _KINDS[type(record)], "record": _record(record)}
     return said | {name: list(rows) for name in ("missing", "damaged") if (rows := getattr(line, name))}
 
 
