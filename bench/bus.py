@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from tertulia.events.bus import EventBus, Scope
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import SystemClock
 from tertulia.events.journal import NoJournal
 from tertulia.protocol.events import AgentMessage
@@ -55,7 +55,7 @@ def _rate(fanout: Fanout, burst: int) -> float:
 
 async def _bus(burst: int) -> None:
     bus = EventBus(new_session_id(), SystemClock(), NoJournal())
-    scope = Scope("1", new_conversation_id(), new_task_id())
+    scope = EventScope("1", new_conversation_id(), new_task_id())
     item = new_item_id()
     counts = [0] * SUBSCRIBERS
 
@@ -112,7 +112,7 @@ async def _floor(burst: int) -> None:
 
 def _publish_alone() -> float:
     bus = EventBus(new_session_id(), SystemClock(), NoJournal())
-    scope, data = Scope("1", new_conversation_id()), AgentMessage(TEXT, ItemId("1"))
+    scope, data = EventScope("1", new_conversation_id()), AgentMessage(TEXT, ItemId("1"))
     begin = time.perf_counter()
     for _ in range(EVENTS):
         bus.publish(data, scope)

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from tertulia.errors import SandboxUnavailable
+from tertulia.errors import SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.runner import Command, Confinement
 from tertulia.sandbox.sandbox import Sandbox
@@ -44,7 +44,7 @@ def _tier(tier: Literal["bubblewrap", "landlock"], folder: str, target: str) -> 
     try:
         plain, added = asyncio.run(_compare(tier, folder))
         growth, speed = asyncio.run(_endless(tier, folder))
-    except SandboxUnavailable as error:
+    except SandboxUnavailableError as error:
         print(f"{tier} is not measured: {error.message}", file=sys.stderr)
         return []
     return [
@@ -108,7 +108,7 @@ def _large(folder: str) -> Rows:
     ballast = bytearray(b"x" * (1 << 20)) * (LARGE >> 20)
     try:
         _, added = asyncio.run(_compare("bubblewrap", folder))
-    except SandboxUnavailable:
+    except SandboxUnavailableError:
         return []
     finally:
         del ballast

@@ -8,13 +8,13 @@ import pytest
 
 from tertulia import errors
 from tertulia.errors import (
-    AgentError,
-    ApprovalDenied,
-    Busy,
-    InvalidParams,
-    NoApprover,
+    ApprovalDeniedError,
+    BusyError,
+    InvalidParamsError,
+    NoApproverError,
     SandboxError,
-    SandboxUnavailable,
+    SandboxUnavailableError,
+    TertuliaError,
 )
 
 # What clients compare with, from the design. A name may be added here, and none may be changed.
@@ -47,8 +47,8 @@ CODES = {
 }
 
 
-def classes() -> list[type[AgentError]]:
-    return [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, AgentError)]
+def classes() -> list[type[TertuliaError]]:
+    return [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, TertuliaError)]
 
 
 @pytest.mark.parametrize(
@@ -61,26 +61,26 @@ def classes() -> list[type[AgentError]]:
 )
 def test_every_error_that_the_design_names_is_there(name) -> None:
     """S002-06, X-38"""
-    assert issubclass(getattr(errors, name), AgentError)
+    assert issubclass(getattr(errors, name), TertuliaError)
 
 
 def test_the_codes_are_the_snake_case_names_and_no_two_are_the_same() -> None:
     """S002-06"""
-    codes = [error.code for error in classes() if error is not AgentError]
+    codes = [error.code for error in classes() if error is not TertuliaError]
     assert sorted(codes) == sorted(CODES)
-    assert AgentError.code == "agent_error"
+    assert TertuliaError.code == "agent_error"
 
 
 def test_a_code_belongs_to_the_class_and_not_to_its_parent() -> None:
-    assert (ApprovalDenied.code, NoApprover.code) == ("approval_denied", "no_approver")
-    assert (SandboxError.code, SandboxUnavailable.code) == ("sandbox_error", "sandbox_unavailable")
-    with pytest.raises(ApprovalDenied):
-        raise NoApprover("nobody is connected")
+    assert (ApprovalDeniedError.code, NoApproverError.code) == ("approval_denied", "no_approver")
+    assert (SandboxError.code, SandboxUnavailableError.code) == ("sandbox_error", "sandbox_unavailable")
+    with pytest.raises(ApprovalDeniedError):
+        raise NoApproverError("nobody is connected")
 
 
 def test_the_tree_in_the_docstring_is_the_tree_in_the_code() -> None:
     drawn = re.findall(r"[├└]── ([A-Z]\w+)", errors.__doc__ or "")
-    assert sorted(drawn) == sorted(error.__name__ for error in classes() if error is not AgentError)
+    assert sorted(drawn) == sorted(error.__name__ for error in classes() if error is not TertuliaError)
 
 
 def test_every_error_says_what_it_means() -> None:
@@ -88,7 +88,7 @@ def test_every_error_says_what_it_means() -> None:
 
 
 def test_an_error_has_a_sentence_for_people_and_detail_for_programs() -> None:
-    error = Busy("the slot is taken", retry_after_s=1.5)
+    error = BusyError("the slot is taken", retry_after_s=1.5)
     assert str(error) == error.message == "the slot is taken"
     assert error.detail == {"retry_after_s": 1.5}
-    assert InvalidParams("no").detail == {}
+    assert InvalidParamsError("no").detail == {}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tertulia.context.provider import ContextProvider, SessionContext
     from tertulia.context.templates import load_template, render_template
     from tertulia.context.tokens import SessionToken, SessionTokenStore
-    from tertulia.errors import AgentError
+    from tertulia.errors import TertuliaError
     from tertulia.executors.continuity import build_executor_prompt_with_history
     from tertulia.protocol.events import Event
     from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl

@@ -41,7 +41,7 @@ from __future__ import annotations
 Detail = str | int | float | bool | None | list[str]
 
 
-class AgentError(Exception):
+class TertuliaError(Exception):
     """The root: a sentence for people, a code for programs, and a little detail."""
 
     code: str = "agent_error"
@@ -52,151 +52,151 @@ class AgentError(Exception):
         self.detail = detail
 
 
-class InvalidParams(AgentError):
+class InvalidParamsError(TertuliaError):
     """A value that cannot be accepted; the message says which one and why."""
 
     code = "invalid_params"
 
 
-class ParseError(AgentError):
+class ParseError(TertuliaError):
     """Bytes that are not JSON."""
 
     code = "parse_error"
 
 
-class InvalidRequest(AgentError):
+class InvalidRequestError(TertuliaError):
     """JSON that is not a request."""
 
     code = "invalid_request"
 
 
-class MethodNotFound(AgentError):
+class MethodNotFoundError(TertuliaError):
     """No operation of that name."""
 
     code = "method_not_found"
 
 
-class NotInitialized(AgentError):
+class NotInitializedError(TertuliaError):
     """The connection has not said `initialize` yet."""
 
     code = "not_initialized"
 
 
-class NotFound(AgentError):
+class NotFoundError(TertuliaError):
     """What was addressed never existed."""
 
     code = "not_found"
 
 
-class Closed(AgentError):
+class ClosedError(TertuliaError):
     """What was addressed existed and has been closed."""
 
     code = "closed"
 
 
-class Busy(AgentError):
+class BusyError(TertuliaError):
     """The slot, or a bounded queue, is taken; `detail["retry_after_s"]` says when to try again."""
 
     code = "busy"
 
 
-class NotRunning(AgentError):
+class NotRunningError(TertuliaError):
     """There is no running task."""
 
     code = "not_running"
 
 
-class AwaitingResult(AgentError):
+class AwaitingResultError(TertuliaError):
     """The conversation waits for another one's answer and cannot take a message."""
 
     code = "awaiting_result"
 
 
-class UnsupportedByBackend(AgentError):
+class UnsupportedByBackendError(TertuliaError):
     """The conversation's backend cannot do this."""
 
     code = "unsupported_by_backend"
 
 
-class DepthExceeded(AgentError):
+class DepthExceededError(TertuliaError):
     """Too many conversations of one chain wait for one another."""
 
     code = "depth_exceeded"
 
 
-class Limit(AgentError):
+class LimitError(TertuliaError):
     """A configured limit was reached; the message names it."""
 
     code = "limit"
 
 
-class Timeout(AgentError):
+class TaskTimeoutError(TertuliaError):
     """A deadline passed."""
 
     code = "timeout"
 
 
-class Cancelled(AgentError):
+class TaskCancelledError(TertuliaError):
     """Somebody stopped it."""
 
     code = "cancelled"
 
 
-class ApprovalDenied(AgentError):
+class ApprovalDeniedError(TertuliaError):
     """A person, or the policy, said no."""
 
     code = "approval_denied"
 
 
-class NoApprover(ApprovalDenied):
+class NoApproverError(ApprovalDeniedError):
     """It would have to be asked, and nobody may be or can be asked."""
 
     code = "no_approver"
 
 
-class StoragePolicyViolation(AgentError):
+class StoragePolicyViolationError(TertuliaError):
     """A write that the storage policy forbids; nothing was written."""
 
     code = "storage_policy_violation"
 
 
-class ModelError(AgentError):
+class ModelError(TertuliaError):
     """The model, or the way to it, failed."""
 
     code = "model_error"
 
 
-class McpError(AgentError):
+class McpError(TertuliaError):
     """An MCP server failed."""
 
     code = "mcp_error"
 
 
-class StorageError(AgentError):
+class StorageError(TertuliaError):
     """A session's record cannot be written or read; the message names the file and the way out."""
 
     code = "storage_error"
 
 
-class SandboxError(AgentError):
+class SandboxError(TertuliaError):
     """A command could not be confined or broke its confinement."""
 
     code = "sandbox_error"
 
 
-class SandboxUnavailable(SandboxError):
+class SandboxUnavailableError(SandboxError):
     """There is no working sandbox here; the message says what to install."""
 
     code = "sandbox_unavailable"
 
 
-class ToolConflict(AgentError):
+class ToolConflictError(TertuliaError):
     """Two different tools claim the same name."""
 
     code = "tool_conflict"
 
 
-class Internal(AgentError):
+class InternalError(TertuliaError):
     """A fault of ours."""
 
     code = "internal"

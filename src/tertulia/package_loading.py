@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from importlib import import_module
 
-_one_at_a_time = threading.RLock()
+_import_lock = threading.RLock()
 
 
 class PackageError(ImportError):
@@ -23,7 +23,7 @@ def load_package(purpose: str, extra: str, *modules: str) -> None:
     installed is told as a missing `extra`; anything else that goes wrong is told as what it is.
     """
     packages = {name.partition(".")[0] for name in modules}
-    with _one_at_a_time:
+    with _import_lock:
         try:
             for name in modules:
                 import_module(name)

@@ -8,7 +8,7 @@ import pytest
 
 from tertulia.apps.codex_settings import load_for_sdk
 from tertulia.apps.global_flags import Given
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tests.apps.running import Shell
 
 pytestmark = pytest.mark.usefixtures("shell")
@@ -32,7 +32,7 @@ def test_settings_of_codex_are_understood() -> None:
 
 
 def test_a_setting_that_nobody_knows_is_refused_by_its_name() -> None:
-    with pytest.raises(InvalidParams, match="show_raw_agent_reasoning"):
+    with pytest.raises(InvalidParamsError, match="show_raw_agent_reasoning"):
         load_for_sdk(given("show_raw_agent_reasoning=true"))
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.apps.config_edit import add_table, remove_table, toml_value
-from tertulia.errors import InvalidParams, StorageError
+from tertulia.errors import InvalidParamsError, StorageError
 
 OWN = """# my settings
 model = "a/b"  # the good one
@@ -86,7 +86,7 @@ def test_a_broken_file_is_refused_and_stays(file) -> None:
     file.parent.mkdir()
     file.write_text("[mcp_servers.x\n")
     for act in (lambda: remove_table(file, "mcp_servers", "x"), lambda: add_table(file, "mcp_servers", "y", {})):
-        with pytest.raises(InvalidParams, match=r"config\.toml: .*line 1"):
+        with pytest.raises(InvalidParamsError, match=r"config\.toml: .*line 1"):
             act()
     assert file.read_text() == "[mcp_servers.x\n"
 
@@ -104,7 +104,7 @@ def test_a_link_stays_a_link(file, tmp_path) -> None:
 def test_the_same_name_twice_is_refused(file) -> None:
     add_table(file, "mcp_servers", "x", {"command": "c"})
     before = file.read_text()
-    with pytest.raises(InvalidParams, match=r"has \[mcp_servers\.x\] already"):
+    with pytest.raises(InvalidParamsError, match=r"has \[mcp_servers\.x\] already"):
         add_table(file, "mcp_servers", "x", {"command": "d"})
     assert file.read_text() == before
 
@@ -122,7 +122,7 @@ def test_what_is_written_in_another_way_is_left_to_its_author(file, text) -> Non
     file.parent.mkdir()
     file.write_text(text)
     assert tomllib.loads(text)["mcp_servers"]["x"] == {"command": "c"}
-    with pytest.raises(InvalidParams, match=r"cannot be changed safely; edit \[mcp_servers\] by hand"):
+    with pytest.raises(InvalidParamsError, match=r"cannot be changed safely; edit \[mcp_servers\] by hand"):
         remove_table(file, "mcp_servers", "x")
     assert file.read_text() == text
 
@@ -130,7 +130,7 @@ def test_what_is_written_in_another_way_is_left_to_its_author(file, text) -> Non
 def test_an_inline_family_takes_no_other_table(file) -> None:
     file.parent.mkdir()
     file.write_text("mcp_servers = {}\n")
-    with pytest.raises(InvalidParams, match="by hand"):
+    with pytest.raises(InvalidParamsError, match="by hand"):
         add_table(file, "mcp_servers", "x", {"command": "c"})
     assert file.read_text() == "mcp_servers = {}\n"
 
@@ -163,5 +163,5 @@ def test_whatever_is_written_is_read_back(value) -> None:
 
 
 def test_what_toml_does_not_know_is_refused() -> None:
-    with pytest.raises(InvalidParams, match="cannot be written as TOML"):
+    with pytest.raises(InvalidParamsError, match="cannot be written as TOML"):
         toml_value(None)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tertulia.apps.errand import Ending, Errand, StopReason, run_errand
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.events import Event
 from tertulia.protocol.inputs import TextInput
 from tertulia.session.session import Session
@@ -118,7 +118,7 @@ async def test_a_limit_of_time_in_the_settings_is_a_timeout_as_well() -> None:
 
 async def test_a_refused_message_is_raised_as_it_is() -> None:
     view = Notebook()
-    with pytest.raises(InvalidParams, match="empty"):
+    with pytest.raises(InvalidParamsError, match="empty"):
         await run(ScriptedModel(["hi"]), view, Errand((TextInput(""),)))
     assert view.endings == []
 

@@ -6,16 +6,16 @@ import click
 import pytest
 
 from tertulia.apps.errors_shown import explained
-from tertulia.errors import AgentError, Closed, Internal, InvalidParams, ModelError, ToolConflict
+from tertulia.errors import ClosedError, InternalError, InvalidParamsError, ModelError, TertuliaError, ToolConflictError
 
 
-@pytest.mark.parametrize("error", [InvalidParams("sandbox is wrong"), ToolConflict("two tools")])
-def test_what_the_user_can_mend_is_exit_code_2(error: AgentError) -> None:
+@pytest.mark.parametrize("error", [InvalidParamsError("sandbox is wrong"), ToolConflictError("two tools")])
+def test_what_the_user_can_mend_is_exit_code_2(error: TertuliaError) -> None:
     assert explained(error) == (f"tertulia: {error.message}", 2)
 
 
-@pytest.mark.parametrize("error", [Closed("gone"), Internal("ours"), ModelError("no answer")])
-def test_what_went_wrong_is_exit_code_1(error: AgentError) -> None:
+@pytest.mark.parametrize("error", [ClosedError("gone"), InternalError("ours"), ModelError("no answer")])
+def test_what_went_wrong_is_exit_code_1(error: TertuliaError) -> None:
     assert explained(error) == (f"tertulia: {error.message}", 1)
 
 

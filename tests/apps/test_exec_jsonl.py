@@ -64,7 +64,7 @@ def test_every_recorded_shape_is_part_of_ours() -> None:
     done = e.TaskComplete("completed", "hi", Usage())
     failed = e.TaskComplete("failed", None, Usage())
     said = [e.AgentReasoning("hm", ItemId("1")), plan, plan, e.AgentMessage("hi", ItemId("2")), done]
-    lines = lines_of(e.Warning("careful"), e.TaskStarted("user"), *said, e.Error("model_error", "no"), failed)
+    lines = lines_of(e.WarningEvent("careful"), e.TaskStarted("user"), *said, e.ErrorEvent("model_error", "no"), failed)
     assert {kind(line) for line in lines} == set(RECORDED)
     for line in lines:
         assert has_all_keys(RECORDED[kind(line)], line), line
@@ -89,7 +89,7 @@ def test_every_line_but_the_first_names_its_conversation_and_durable_ones_their_
     lines, tell = ExecLines(), Teller()
     events = [
         tell(CONFIGURED, None, None),
-        tell(e.Warning("of the session"), None, None),
+        tell(e.WarningEvent("of the session"), None, None),
         tell(e.TaskStarted("user")),
         tell(e.TaskStarted("target"), CHILD, "other"),
     ]
@@ -109,7 +109,9 @@ def test_warnings_from_before_the_session_follow_the_first_line() -> None:
 
 
 def test_items_are_numbered_through() -> None:
-    lines = lines_of(e.Warning("w"), e.AgentReasoning("r", ItemId("1")), BEGIN, END, e.AgentMessage("a", ItemId("2")))
+    lines = lines_of(
+        e.WarningEvent("w"), e.AgentReasoning("r", ItemId("1")), BEGIN, END, e.AgentMessage("a", ItemId("2"))
+    )
     assert [line["item"]["id"] for line in lines[1:]] == ["item_0", "item_1", "item_2", "item_2", "item_3"]
 
 
@@ -178,14 +180,14 @@ def test_usage_is_that_of_the_whole_thread() -> None:
 
 
 def test_a_failed_task_says_why_twice_as_codex_does() -> None:
-    error, failed = lines_of(e.Error("model_error", "no answer"), e.TaskComplete("failed", None, Usage()))[1:]
+    error, failed = lines_of(e.ErrorEvent("model_error", "no answer"), e.TaskComplete("failed", None, Usage()))[1:]
     assert (error["type"], error["message"], error["code"]) == ("error", "no answer", "model_error")
     assert (failed["type"], failed["error"]) == ("turn.failed", {"code": "model_error", "message": "no answer"})
 
 
 def test_the_error_of_one_task_is_not_the_failure_of_another() -> None:
     lines, tell = ExecLines(), Teller()
-    lines.take(tell(e.Error("model_error", "mine"), ROOT, "one"))
+    lines.take(tell(e.ErrorEvent("model_error", "mine"), ROOT, "one"))
     (other,) = lines.take(tell(e.TaskComplete("failed", None, Usage()), ROOT, "two"))
     assert other["error"]["code"] == "internal"
 
@@ -193,7 +195,7 @@ def test_the_error_of_one_task_is_not_the_failure_of_another() -> None:
 def test_an_error_of_the_session_belongs_to_no_task() -> None:
     lines, tell = ExecLines(), Teller()
     lines.take(tell(CONFIGURED, None, None))
-    (line,) = lines.take(tell(e.Error("internal", "the journal failed"), None, None))
+    (line,) = lines.take(tell(e.ErrorEvent("internal", "the journal failed"), None, None))
     assert (line["type"], line["conversation_id"]) == ("error", ROOT)
     (failed,) = lines.take(tell(e.TaskComplete("failed", None, Usage()), ROOT, "one"))
     assert failed["error"]["message"] != "the journal failed"

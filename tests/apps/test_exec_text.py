@@ -158,7 +158,9 @@ def test_what_the_model_does_is_told_in_lines() -> None:
 
 def test_what_is_not_as_asked_is_told_too() -> None:
     seen = Watched(live=False)
-    seen.show(e.BackgroundEvent("sandbox: less", [{}]), e.Warning("careful"), e.Error("model_error", "no answer"))
+    seen.show(
+        e.BackgroundEvent("sandbox: less", [{}]), e.WarningEvent("careful"), e.ErrorEvent("model_error", "no answer")
+    )
     seen.show(e.TokenCount(Usage(), 1, "key"))
     assert seen.notes == ["narrowed sandbox: less", "warning careful", "error no answer"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tertulia.apps.mcp_listing import known_servers, named, prospect, redactor_of, transport, where_from
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.session.settings import Loaded, load_settings
 
 SECRET = "hunter2hunter2"
@@ -38,9 +38,9 @@ def test_a_place_is_known_for_each(loaded) -> None:
 def test_a_server_is_found_by_name_or_the_nearest_is_told(loaded) -> None:
     servers = known_servers(loaded)
     assert named(servers, "web") is servers.definitions[1]
-    with pytest.raises(NotFound, match="did you mean prog"):
+    with pytest.raises(NotFoundError, match="did you mean prog"):
         named(servers, "prg")
-    with pytest.raises(NotFound, match="`tertulia mcp ls` shows"):
+    with pytest.raises(NotFoundError, match="`tertulia mcp ls` shows"):
         named(servers, "zzzzzz")
 
 

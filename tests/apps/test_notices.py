@@ -11,7 +11,7 @@ from tertulia.protocol.events import (
     ConversationCloseForced,
     EventData,
     SubscriberLagged,
-    Warning,
+    WarningEvent,
 )
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.tool_events import McpServerStatus, McpToolsChanged
@@ -20,8 +20,8 @@ from tertulia.protocol.tool_events import McpServerStatus, McpToolsChanged
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (Warning("no model", "no_model"), "no model"),
-        (Warning(""), "[not stored]"),
+        (WarningEvent("no model", "no_model"), "no model"),
+        (WarningEvent(""), "[not stored]"),
         (BackgroundEvent("sandbox: narrowed"), "sandbox: narrowed"),
         (McpServerStatus("fs", "failed", "no such file"), "MCP server fs is failed: no such file"),
         (McpServerStatus("fs", "ready"), None),

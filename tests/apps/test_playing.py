@@ -14,7 +14,7 @@ import pytest
 import tertulia
 from tertulia.apps import playing
 from tertulia.apps.playing import LONGEST_PAUSE_S, play
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.protocol.events import Event
 from tertulia.rollout.lines import Line
 from tertulia.session.session import Session
@@ -39,7 +39,7 @@ async def test_every_line_is_shown_once_in_order() -> None:
 
 
 async def test_a_session_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         await play(tmp_path, "00000000-0000-0000-0000-000000000000", lambda line: None)
 
 

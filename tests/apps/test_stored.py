@@ -10,7 +10,7 @@ import pytest
 from tertulia.apps import stored
 from tertulia.apps.global_flags import Given
 from tertulia.apps.stored import Comeback, find_open, find_stored
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.rollout.index import Entry
 from tests.apps.keeping import home, talk
 from tests.apps.running import Shell
@@ -29,12 +29,12 @@ def test_the_whole_id_its_beginning_and_the_newest(shell: Shell) -> None:
     [
         (None, False, click.UsageError, "Give its ID or --last"),
         ("abcd", True, click.UsageError, "not both"),
-        ("abc", False, InvalidParams, "at least 4 characters"),
-        ("../../etc", False, InvalidParams, "is no session"),
-        ("ABCD1234", False, InvalidParams, "is no session"),
-        ("00000000-0000-0000-0000-000000000000", False, NotFound, "there is no session"),
-        ("abcd", False, NotFound, "sessions ls"),
-        (None, True, NotFound, "no stored session yet"),
+        ("abc", False, InvalidParamsError, "at least 4 characters"),
+        ("../../etc", False, InvalidParamsError, "is no session"),
+        ("ABCD1234", False, InvalidParamsError, "is no session"),
+        ("00000000-0000-0000-0000-000000000000", False, NotFoundError, "there is no session"),
+        ("abcd", False, NotFoundError, "sessions ls"),
+        (None, True, NotFoundError, "no stored session yet"),
     ],
 )
 def test_what_names_no_session(tmp_path: Path, which: str | None, last: bool, error: type, said: str) -> None:
@@ -47,7 +47,7 @@ def test_what_names_no_session(tmp_path: Path, which: str | None, last: bool, er
 def test_a_beginning_that_several_have_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [Entry(f"abcd000{n}-0000-0000-0000-000000000000", (0, 0, 0, 0), 0, 0.0, 0.0) for n in range(6)]
     monkeypatch.setattr(stored, "list_sessions", lambda home: entries)
-    with pytest.raises(InvalidParams, match=r"6 sessions begin with abcd .*abcd0003.*…"):
+    with pytest.raises(InvalidParamsError, match=r"6 sessions begin with abcd .*abcd0003.*…"):
         find_stored(tmp_path, "abcd", last=False)
     assert find_stored(tmp_path, "abcd0004", last=False) == entries[4].id
 
@@ -81,12 +81,12 @@ async def test_a_model_that_cannot_be_had_any_more_is_told_with_the_way_out(shel
 
     class Nobody:
         async def resume(self, session_id: str) -> None:
-            raise InvalidParams("there is no model acme/gone")
+            raise InvalidParamsError("there is no model acme/gone")
 
-    with pytest.raises(InvalidParams, match=r"acme/gone; .* unless -m names another"):
+    with pytest.raises(InvalidParamsError, match=r"acme/gone; .* unless -m names another"):
         await Comeback.of(given, loaded, "id").begin(Nobody())
     given.take("model", "acme/other")
-    with pytest.raises(InvalidParams) as plain:
+    with pytest.raises(InvalidParamsError) as plain:
         await Comeback.of(given, given.load(), "id").begin(Nobody())
     assert plain.value.message == "there is no model acme/gone"
 
@@ -101,10 +101,10 @@ async def test_a_conversation_by_its_beginning(monkeypatch: pytest.MonkeyPatch) 
         assert find_open(on.session, child.id) == child.id
         assert find_open(on.session, child.id[:13]) == child.id
         for word in ("abc", "nobody-knows-it"):
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFoundError):
                 find_open(on.session, word)
         monkeypatch.setattr(on.session, "conversations", lambda: [_Named("abcd1"), _Named("abcd2")])
-        with pytest.raises(InvalidParams, match="2 conversations begin"):
+        with pytest.raises(InvalidParamsError, match="2 conversations begin"):
             find_open(on.session, "abcd")
 
 

@@ -10,7 +10,7 @@ from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import AssistantMessage, TextPart, UserMessage
-from tertulia.protocol.records import Agreed, Record, Said
+from tertulia.protocol.records import ItemsRecord, Record, TermsRecord
 from tertulia.protocol.storage import Full
 from tertulia.rollout.lines import Line
 from tests.apps.telling import CHILD, CONFIGURED, ROOT, Teller
@@ -32,10 +32,10 @@ class Told:
         self._view.take(Line(1, 0.0, record))
 
     def said(self, text: str, conversation: ConversationId = ROOT, *, injected: bool = False) -> None:
-        self.record(Said(conversation, (UserMessage(ItemId("i"), (TextPart(text),), injected=injected),)))
+        self.record(ItemsRecord(conversation, (UserMessage(ItemId("i"), (TextPart(text),), injected=injected),)))
 
     def answered(self, text: str, id: str, conversation: ConversationId = ROOT) -> None:
-        self.record(Said(conversation, (AssistantMessage(ItemId(id), (TextPart(text),)),)))
+        self.record(ItemsRecord(conversation, (AssistantMessage(ItemId(id), (TextPart(text),)),)))
 
     def finish(self) -> None:
         self._view.finish()
@@ -45,8 +45,8 @@ class Told:
         return self._stream.getvalue().splitlines()
 
 
-def titled(conversation: ConversationId, title: str | None) -> Agreed:
-    return Agreed(conversation, Full(), {}, {"parent_id": ROOT}, {"title": title})
+def titled(conversation: ConversationId, title: str | None) -> TermsRecord:
+    return TermsRecord(conversation, Full(), {}, {"parent_id": ROOT}, {"title": title})
 
 
 def test_question_and_answer_stand_in_one_stream() -> None:

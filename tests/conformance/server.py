@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import MethodNotFound, NotFound
+from tertulia.errors import MethodNotFoundError, NotFoundError
 from tertulia.mcp.broker import Broker, load_sdk
 from tertulia.mcp.server import Answer, Elicitation
 from tertulia.mcp.serving import ServedCall, ServedResource, ServedTool
@@ -160,7 +160,7 @@ class Fixtures:
 
     async def call(self, call: ServedCall) -> Answer:
         if call.tool not in TOOLS:
-            raise MethodNotFound(f"there is no tool {call.tool!r}")
+            raise MethodNotFoundError(f"there is no tool {call.tool!r}")
         if call.tool == "test_trigger_tool_change":
             for changed in self._changed:
                 changed()
@@ -179,7 +179,7 @@ class Fixtures:
         if uri.startswith("test://template/"):
             number = uri.split("/")[3]
             return msgspec.json.encode({"id": number, "templateTest": True, "data": f"Data for ID: {number}"}).decode()
-        raise NotFound(f"there is no {uri}")
+        raise NotFoundError(f"there is no {uri}")
 
 
 def with_token(app: Any) -> Any:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tertulia.context.agent import AgentInstanceMeta, check_agent_name
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 
 
 def test_an_agent_has_the_fields_of_the_design() -> None:
@@ -70,9 +70,9 @@ BAD_NAMES = [
 @pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: repr(name)[:20])
 def test_a_name_that_could_leave_its_place_is_refused(name: Any) -> None:
     """S001-51."""
-    with pytest.raises(InvalidParams, match="agent name"):
+    with pytest.raises(InvalidParamsError, match="agent name"):
         check_agent_name(name)
-    with pytest.raises(InvalidParams, match="agent name"):
+    with pytest.raises(InvalidParamsError, match="agent name"):
         AgentInstanceMeta(name=name)
 
 
@@ -100,11 +100,11 @@ def test_ordinary_names_are_taken(name: str) -> None:
 )
 def test_a_wrong_field_is_refused_by_its_name(changes: dict[str, Any], said: str) -> None:
     """S001-01, X-49."""
-    with pytest.raises(InvalidParams, match=said):
+    with pytest.raises(InvalidParamsError, match=said):
         AgentInstanceMeta.of({"name": "ada", **changes})
 
 
 @pytest.mark.parametrize("given", [None, 5, "ada", ["ada"], {}])
 def test_what_is_no_description_is_refused(given: Any) -> None:
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         AgentInstanceMeta.of(given)

@@ -10,7 +10,7 @@ import pytest
 
 from tertulia.context import asking
 from tertulia.context.asking import ask
-from tertulia.errors import Internal, Limit
+from tertulia.errors import InternalError, LimitError
 from tertulia.tools import threads
 
 DEADLINE_S = 10
@@ -56,7 +56,7 @@ async def test_where_no_thread_comes_free_asking_says_so(monkeypatch: pytest.Mon
     monkeypatch.setattr(threads, "_slots", threading.BoundedSemaphore(1))
     monkeypatch.setattr(asking, "_LOOKS", 2)
     assert threads._slots.acquire(blocking=False)
-    with pytest.raises(Limit):
+    with pytest.raises(LimitError):
         await ask(str.upper, "ada")
     threads._slots.release()
     assert await ask(str.upper, "ada") == "ADA"
@@ -95,7 +95,7 @@ async def test_nobody_ends_the_process(is_async: bool) -> None:
     def promises() -> Any:
         return ends()
 
-    with pytest.raises(Internal, match="SystemExit"):
+    with pytest.raises(InternalError, match="SystemExit"):
         await ask(ends if is_async else promises)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tertulia.context.agent import AgentInstanceMeta
 from tertulia.context.canvas import MAX_BYTES, Canvas, CanvasStore
 from tertulia.context.offers import InternalCall
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.tool_events import CanvasUpdated
 from tertulia.testing import FakeClock
 
@@ -40,7 +40,7 @@ def test_what_was_cleared_is_gone_and_its_revision_goes_on(store: CanvasStore, t
     assert store.clear("c1") is True
     assert store.clear("c1") is False
     assert store.list() == {}
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         store.get("c1")
     assert store.update("c1", "<p>").revision == 3
     assert [event.revision for _, event in told] == [1, 2, 3]
@@ -49,9 +49,9 @@ def test_what_was_cleared_is_gone_and_its_revision_goes_on(store: CanvasStore, t
 def test_what_was_never_opened_is_not_found(store: CanvasStore, told: Any) -> None:
     """S001-49: unknown is not found."""
     for act in (store.get, store.clear, lambda key: store.update(key, "<p>")):
-        with pytest.raises(NotFound, match="'c2'"):
+        with pytest.raises(NotFoundError, match="'c2'"):
             act("c2")
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         store.get("c1")
     assert (store.list(), told) == ({}, [])
 
@@ -66,7 +66,7 @@ def test_pages_are_listed_by_conversation(store: CanvasStore) -> None:
     store.close("c1")
     store.close("c1")
     assert list(store.list()) == ["c3"]
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         store.get("c1")
 
 
@@ -74,7 +74,7 @@ def test_pages_are_listed_by_conversation(store: CanvasStore) -> None:
 def test_a_repository_has_no_canvas(store: CanvasStore, told: Any, archetype: str) -> None:
     """S001-49, X-47, X-48."""
     store.open("c2", archetype, Canvas("smuggled", None, "", 9))
-    with pytest.raises(InvalidParams, match=f"archetype '{archetype}' has no canvas"):
+    with pytest.raises(InvalidParamsError, match=f"archetype '{archetype}' has no canvas"):
         store.update("c2", "<p>")
     assert (store.list(), told) == ({}, [])
 
@@ -100,7 +100,7 @@ def test_a_page_that_is_refused_changes_nothing(
 ) -> None:
     """S001-49: the limit is counted in bytes of UTF-8."""
     before = store.update("c1", "é" * (MAX_BYTES // 2))
-    with pytest.raises(InvalidParams, match=said):
+    with pytest.raises(InvalidParamsError, match=said):
         store.update("c1", html, title)
     assert store.get("c1") is before
     assert len(told) == 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tertulia.context.collected import BLOCK_PRIORITY, MAX_OFFERS, PRIORITY, Collected
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 
 
 def test_one_bad_entry_does_not_cost_the_others(meta: Any, a_tool: Any) -> None:
@@ -32,7 +32,7 @@ def test_an_answer_that_is_no_list_is_refused(answer: Any, meta: Any) -> None:
     """S001-27."""
     collected = Collected(meta())
     for take in (collected.take_tools, collected.take_servers):
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             take(answer)
     assert not collected.tools
     assert not collected.servers
@@ -42,7 +42,7 @@ def test_an_answer_that_is_no_list_is_refused(answer: Any, meta: Any) -> None:
 @pytest.mark.parametrize("answer", [5, ["a"], b"a", "\ud800", "x" * (16 * 1024 * 1024 + 1)], ids=lambda a: str(a)[:9])
 def test_a_text_that_is_none_is_refused(answer: Any, meta: Any) -> None:
     collected = Collected(meta())
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         collected.take_text(answer, "p", PRIORITY)
     assert not collected.fragments
 

@@ -15,7 +15,7 @@ from tertulia.context.injector import TOOL_BLOCK, SessionContextInjector
 from tertulia.context.offers import McpServerStdio
 from tertulia.context.provider import SessionContext
 from tertulia.context.tokens import SessionTokenStore
-from tertulia.errors import Closed, InvalidParams
+from tertulia.errors import ClosedError, InvalidParamsError
 from tertulia.events.bus import EventBus
 from tertulia.events.journal import NoJournal
 from tertulia.protocol.ids import new_session_id
@@ -101,9 +101,9 @@ def test_unregistering_removes_and_an_unknown_name_changes_nothing(injector: Ses
 def test_a_provider_without_a_proper_name_is_refused(injector: SessionContextInjector, name: Any) -> None:
     """S001-08."""
     injector.register(Provider("a"))
-    with pytest.raises(InvalidParams, match="name of a provider"):
+    with pytest.raises(InvalidParamsError, match="name of a provider"):
         injector.register(Provider(name))
-    with pytest.raises(InvalidParams, match="name of a provider"):
+    with pytest.raises(InvalidParamsError, match="name of a provider"):
         injector.register(object())  # type: ignore[arg-type]
     assert injector.list_providers() == ["a"]
 
@@ -314,14 +314,14 @@ async def test_a_start_that_fails_leaves_no_token(injector: Any, store: Any, met
     class Closing:
         def publish(self, event: Any) -> None:
             if event.type == "session:context-ready":
-                raise Closed("the session is closed")
+                raise ClosedError("the session is closed")
 
     injector.set_event_bus(Closing())
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         await injector.prepare("ada", meta())
     assert store.size == 0
     injector.set_token_store(None)
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         await injector.prepare("ada", meta())
 
 
@@ -332,7 +332,7 @@ async def test_a_bad_agent_name_is_refused_before_anything_happens(
     """S001-51."""
     asked = Provider("a")
     injector.register(asked)
-    with pytest.raises(InvalidParams, match="agent name"):
+    with pytest.raises(InvalidParamsError, match="agent name"):
         await injector.prepare(name, meta())
     assert (bus.events, asked.asked, store.size) == ([], [], 0)
 
@@ -377,7 +377,7 @@ async def test_what_was_cut_is_said_and_the_tools_are_cut_last(
 async def test_a_session_id_that_could_not_be_shown_is_refused_first(
     injector: Any, bus: Any, store: Any, meta: Any, session_id: str
 ) -> None:
-    with pytest.raises(InvalidParams, match="session_id"):
+    with pytest.raises(InvalidParamsError, match="session_id"):
         await injector.prepare("ada", meta(), session_id)
     assert (bus.events, store.size) == ([], 0)
 

@@ -13,7 +13,7 @@ import pytest
 
 from tertulia.context.injector import SessionContextInjector
 from tertulia.context.tokens import SessionTokenStore
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 
 SECRET = "hunter2-is-my-password"
 KEY = "sk-" + "ant-api03-" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9c"
@@ -73,7 +73,7 @@ class Exploding:
 BAD = {
     "raises": provider(get_tools=raising(ValueError(SECRET))),
     "raises later": provider(get_tools=araising(ValueError(SECRET))),
-    "raises an error of ours": provider(get_tools=raising(NotFound("the bell is gone"))),
+    "raises an error of ours": provider(get_tools=raising(NotFoundError("the bell is gone"))),
     "raises StopIteration": provider(get_tools=raising(StopIteration())),
     "ends its thread": provider(get_tools=raising(SystemExit(3))),
     "ends the process": provider(get_tools=araising(SystemExit(3))),
@@ -124,7 +124,7 @@ async def test_the_other_methods_of_the_same_provider_count(injector: Any, meta:
 
 async def test_no_key_gets_into_a_warning_by_way_of_an_error_of_ours(injector: Any, meta: Any) -> None:
     """HARDENING E6."""
-    injector.register(provider(get_tools=raising(NotFound(f"no bell for {KEY}" + "x" * 5000))))
+    injector.register(provider(get_tools=raising(NotFoundError(f"no bell for {KEY}" + "x" * 5000))))
     (warning,) = (await injector.prepare("ada", meta())).warnings
     assert KEY not in warning
     assert "no bell for" in warning
@@ -249,7 +249,7 @@ async def test_no_token_of_another_gets_into_a_warning(injector: Any, bus: Any, 
     store = SessionTokenStore()
     injector.set_token_store(store)
     token = store.generate("eva", "s1")
-    injector.register(provider(get_tools=raising(NotFound(f"nobody has '{token}' or \"{token}\" or {token}"))))
+    injector.register(provider(get_tools=raising(NotFoundError(f"nobody has '{token}' or \"{token}\" or {token}"))))
     (warning,) = (await injector.prepare("ada", meta())).warnings
     assert token[:8] in warning
     assert token[:9] not in warning

@@ -13,7 +13,7 @@ from tertulia.context.canvas_provider import CanvasContextProvider
 from tertulia.context.internal_calls import AuditRecord, InternalTools, shortened
 from tertulia.context.offers import InternalCall, ToolDefinition
 from tertulia.context.tokens import SessionTokenStore
-from tertulia.errors import AgentError, InvalidParams
+from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.testing import FakeClock
 
 EMPLOYEE = AgentInstanceMeta(name="ada", archetype="employee")
@@ -170,7 +170,7 @@ async def test_a_call_that_is_refused_does_nothing_and_is_recorded(
 ) -> None:
     """S001-47, S001-48, S001-49, S001-50, HARDENING D6: the scope is looked at again when the call is made."""
     before(house)
-    with pytest.raises(AgentError) as refused:
+    with pytest.raises(TertuliaError) as refused:
         await house.internal.call(spoil(house.token), name, arguments, source="mcp")
     assert refused.value.code == code
     assert (house.rung, house.canvases.list()) == ([], {})
@@ -220,7 +220,7 @@ async def test_a_token_can_be_asked_whose_it_is(house: House) -> None:
     entry = house.internal.validate_token(house.token)
     assert (entry.agent_name, entry.session_id, entry.pid) == ("ada", "c1", 4711)
     for token in ("", None, "0" * 64):
-        with pytest.raises(InvalidParams, match="token is not valid"):
+        with pytest.raises(InvalidParamsError, match="token is not valid"):
             house.internal.validate_token(token)
 
 
@@ -235,7 +235,7 @@ async def test_what_may_be_called_depends_on_what_the_agent_is_now(house: House)
 async def test_a_record_never_holds_a_token(house: House) -> None:
     """S001-45, S001-50: not even one that was passed as an argument, or as the name of a tool."""
     await house.internal.call(house.token, "ring", {"tone": house.token, "x": f"--token {house.token}"}, source="cli")
-    with pytest.raises(AgentError):
+    with pytest.raises(TertuliaError):
         await house.internal.call(house.token, house.token, house.token, source="cli")
     shown = repr(house.records)
     assert house.token[:8] in shown

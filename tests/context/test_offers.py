@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tertulia.context.offers import McpServerHttp, McpServerStdio, ToolDefinition, may_use, server_of, tool_of
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 
 TOOL = {"name": "ring", "description": "Rings.", "parameters": None, "rpc_method": "bell.ring", "scope": "all"}
 
@@ -73,7 +73,7 @@ def test_a_tool_may_come_as_a_mapping_in_either_spelling() -> None:
 )
 def test_a_tool_that_cannot_be_used_is_refused_when_it_is_made(changes: dict[str, Any], said: str) -> None:
     """X-47: an unknown scope is refused; HARDENING, bad definitions."""
-    with pytest.raises(InvalidParams, match=said):
+    with pytest.raises(InvalidParamsError, match=said):
         tool_of({**TOOL, **changes})
 
 
@@ -117,7 +117,7 @@ def test_a_server_may_be_an_address() -> None:
 )
 def test_a_server_that_cannot_be_reached_is_refused(given: Any) -> None:
     """S001-02."""
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         server_of(given)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.context.parameters import full_schema, usage
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.schema.schema import Schema
 
 EMPTY = {"type": "object", "properties": {}}
@@ -52,7 +52,7 @@ def test_a_schema_and_a_map_of_parameters_are_both_taken(given: Any, expected: d
 
 @pytest.mark.parametrize("given", [5, "string", ["a"], True])
 def test_anything_else_is_refused(given: Any) -> None:
-    with pytest.raises(InvalidParams, match="parameters must be"):
+    with pytest.raises(InvalidParamsError, match="parameters must be"):
         full_schema(given)
 
 

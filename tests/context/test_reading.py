@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tertulia.context.reading import MAX_PROSE, fields, made, one_of, plain, prose, text, texts, untagged, variables
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 
 
 def test_fields_are_read_in_either_spelling() -> None:
     assert fields({"rpcMethod": 1, "rpc_method2": 2, "name": 3}, "it") == {"rpc_method": 1, "rpc_method2": 2, "name": 3}
-    with pytest.raises(InvalidParams, match="it must be a mapping, not list"):
+    with pytest.raises(InvalidParamsError, match="it must be a mapping, not list"):
         fields([], "it")
 
 
@@ -21,9 +21,9 @@ def test_a_field_that_is_missing_or_unknown_is_named() -> None:
         return name
 
     assert made(kind, {"name": "x"}, "it") == "x"
-    with pytest.raises(InvalidParams, match="name"):
+    with pytest.raises(InvalidParamsError, match="name"):
         made(kind, {}, "it")
-    with pytest.raises(InvalidParams, match="nmae"):
+    with pytest.raises(InvalidParamsError, match="nmae"):
         made(kind, {"name": "x", "nmae": "y"}, "it")
 
 
@@ -45,13 +45,13 @@ def test_each_check_takes_what_it_should_and_names_what_it_refuses(check: Any, g
     for value in good:
         check(value)
     for value in bad:
-        with pytest.raises(InvalidParams, match="it"):
+        with pytest.raises(InvalidParamsError, match="it"):
             check(value)
 
 
 def test_one_of_a_few_words() -> None:
     one_of("it", "a", ("a", "b"))
-    with pytest.raises(InvalidParams, match="it 'c' is not a or b"):
+    with pytest.raises(InvalidParamsError, match="it 'c' is not a or b"):
         one_of("it", "c", ("a", "b"))
 
 

@@ -11,7 +11,7 @@ from tertulia.context.internal_calls import InternalTools
 from tertulia.context.offers import InternalCall
 from tertulia.context.skills import MAX_BODY_BYTES, MAX_SKILLS, SkillsContextProvider
 from tertulia.context.tokens import SessionTokenStore
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 
 
 def write(place: Path, name: str, text: str | None = None, *, below: str = ".agents/skills") -> Path:
@@ -66,9 +66,9 @@ async def test_a_skill_is_read_by_a_tool(tmp_path: Path, meta: Any) -> None:
     token = tokens.generate("ada", "c1")
     answer = await internal.call(token, "skill_read", {"name": "sing"}, source="native")
     assert answer == {"name": "sing", "folder": ".agents/skills/sing", "text": "# sing\nDo it.", "truncated": False}
-    with pytest.raises(NotFound, match="'dance'"):
+    with pytest.raises(NotFoundError, match="'dance'"):
         await internal.call(token, "skill_read", {"name": "dance"}, source="native")
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         await internal.call(token, "skill_read", {}, source="native")
 
 
@@ -86,7 +86,7 @@ def test_the_nearer_skill_of_a_name_counts(tmp_path: Path, meta: Any) -> None:
 @pytest.mark.parametrize("name", ["../../secret", "/etc", "sing/../sing", "", ".", "SKILL.md"])
 def test_a_name_is_looked_up_and_never_a_path(tmp_path: Path, meta: Any, name: str) -> None:
     write(tmp_path, "sing")
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         read(tmp_path, meta, name)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.context.templates import load_template, render_template
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tests.wheel import ROOT, unpacked
 
 VARIABLES = {
@@ -38,7 +38,7 @@ def test_a_template_has_exactly_the_gaps_of_the_design(name: str) -> None:
 
 def test_a_template_that_is_not_there_is_an_error() -> None:
     """S001-28."""
-    with pytest.raises(NotFound, match="'nonsense'"):
+    with pytest.raises(NotFoundError, match="'nonsense'"):
         load_template("nonsense")
 
 
@@ -50,7 +50,7 @@ def test_a_template_that_is_not_there_is_an_error() -> None:
 )  # fmt: skip
 def test_a_name_cannot_leave_the_folder(name: Any) -> None:
     """S001-28, X-52."""
-    with pytest.raises(InvalidParams, match="name of a template"):
+    with pytest.raises(InvalidParamsError, match="name of a template"):
         load_template(name)
 
 
@@ -90,7 +90,7 @@ def test_whatever_the_braces_what_is_put_in_is_never_looked_at_again(template: s
 
 
 def test_a_variable_that_is_no_text_is_refused() -> None:
-    with pytest.raises(InvalidParams, match="'x' must be a text, not int"):
+    with pytest.raises(InvalidParamsError, match="'x' must be a text, not int"):
         render_template("{{x}}", {"x": 5})  # type: ignore[dict-item]
 
 

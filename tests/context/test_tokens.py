@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tertulia.context.tokens import TTL_S, SessionTokenStore
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.redaction import RedactingFilter, Redactor
 from tertulia.testing import FakeClock
 
@@ -130,7 +130,7 @@ def test_without_an_expiry_a_token_lives_until_it_is_revoked() -> None:
 
 @pytest.mark.parametrize("ttl_s", [0, -1, float("nan")])
 def test_a_time_to_live_that_is_none_is_refused(ttl_s: float) -> None:
-    with pytest.raises(InvalidParams, match="ttl_s"):
+    with pytest.raises(InvalidParamsError, match="ttl_s"):
         SessionTokenStore(ttl_s=ttl_s)
 
 
@@ -141,7 +141,7 @@ def test_a_token_for_nobody_is_refused(agent: Any, session: Any) -> None:
     """S001-51: and what was there stays."""
     store = SessionTokenStore()
     token = store.generate("ada", "s1")
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         store.generate(agent, session)
     assert store.size == 1
     assert store.validate(token) is not None

@@ -259,7 +259,7 @@ async def test_a_session_closes_although_its_function_never_answers(tmp_path: Pa
 @pytest.mark.parametrize("wrong", ["allow", 1, object()])
 def test_what_is_no_function_is_refused_before_anything_starts(wrong: Any) -> None:
     """A5: not at the first request."""
-    with pytest.raises(tertulia.errors.InvalidParams, match="must be a function"):
+    with pytest.raises(tertulia.errors.InvalidParamsError, match="must be a function"):
         tertulia.Session.start(tertulia.Settings(), on_approval=wrong)
-    with pytest.raises(tertulia.errors.InvalidParams, match="must be a function"):
+    with pytest.raises(tertulia.errors.InvalidParamsError, match="must be a function"):
         tertulia.Session.resume("5c7ae9e2-5c50-4d8e-8a5f-4ce2eb2e7d7a", on_approval=wrong)

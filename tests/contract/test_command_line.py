@@ -283,7 +283,7 @@ def test_importing_the_library_imports_no_heavy_package() -> None:
 
 def test_the_testing_module_is_there_as_the_page_writes_it() -> None:
     """`tertulia.testing.ScriptedModel([...])` and `tertulia.errors`, after nothing but `import tertulia`."""
-    code = "import tertulia; tertulia.errors.AgentError; tertulia.testing.ScriptedModel(['Hi.'])"
+    code = "import tertulia; tertulia.errors.TertuliaError; tertulia.testing.ScriptedModel(['Hi.'])"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=DEADLINE_S, check=False)
     assert process.returncode == 0, process.stderr.decode()
 

@@ -114,14 +114,14 @@ def test_a_store_by_the_page() -> None:
 )
 def test_a_template_is_of_this_house(name: str) -> None:
     """S001-28, X-52"""
-    with pytest.raises(errors.AgentError):
+    with pytest.raises(errors.TertuliaError):
         tertulia.load_template(name)
 
 
 def test_an_unknown_scope_is_refused_when_a_tool_is_made() -> None:
     """X-47"""
     given: Any = {"name": "x", "description": "", "parameters": {}, "rpc_method": "x.y", "scope": "root"}
-    with pytest.raises(errors.InvalidParams, match="root"):
+    with pytest.raises(errors.InvalidParamsError, match="root"):
         tertulia.ToolDefinition(**given)
 
 

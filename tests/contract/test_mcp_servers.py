@@ -234,7 +234,7 @@ async def test_enabled_and_disabled_tools_are_all_there_is(tmp_path: Path) -> No
     fields = {"enabled_tools": ["echo", "pid", "nothing"], "disabled_tools": ["pid"]}
     async with voice.house({"a": table("--record", str(record), **fields)}) as house:
         assert offered(house.root) == ["a__echo"]
-        with pytest.raises(errors.InvalidParams):
+        with pytest.raises(errors.InvalidParamsError):
             await house.open(mcp_tool_allowlist=["a__pid"])
         voice.calls("a__pid")
         await soon(house.root.message("go"))
@@ -424,7 +424,7 @@ async def test_on_an_old_connection_that_is_shared_a_question_never_reaches_a_st
 )
 async def test_a_bad_address_is_refused_by_name(url: str) -> None:
     """Bad input; C15: an odd scheme or a leading dash never reaches a program."""
-    with pytest.raises(errors.AgentError) as refused:
+    with pytest.raises(errors.TertuliaError) as refused:
         async with Voice().house({"a": {"url": url}}):
             pass
     assert "mcp_servers.a" in refused.value.message

@@ -60,7 +60,7 @@ async def test_an_unknown_or_illegal_entry_opens_nothing(entry: str) -> None:
     """S000-29, S000-42, X-24: nothing is created, and the nearest names are told."""
     async with session(mcp_servers={"a": offering("echo")}) as house:
         talks, news = house.conversations(), await past(house)
-        with pytest.raises(errors.InvalidParams) as refused:
+        with pytest.raises(errors.InvalidParamsError) as refused:
             await house.open(mcp_tool_allowlist=["a__echo", entry])
         assert "mcp_tool_allowlist" in refused.value.message
         if entry.endswith("ecko"):
@@ -76,7 +76,7 @@ async def test_an_allowlist_is_a_list_of_names(entries: Any) -> None:
     """S000-42."""
     async with session(mcp_servers={"a": offering("echo")}) as house:
         before = house.conversations()
-        with pytest.raises(errors.InvalidParams):
+        with pytest.raises(errors.InvalidParamsError):
             await house.open(mcp_tool_allowlist=entries)
         assert house.conversations() == before
 
@@ -122,7 +122,7 @@ async def test_set_context_narrows_widens_to_the_ceiling_and_refuses_strangers()
         assert offered(talk) == ["a__echo"]
         await talk.set_context(base_instructions="x")
         assert offered(talk) == ["a__echo"]
-        with pytest.raises(errors.InvalidParams):
+        with pytest.raises(errors.InvalidParamsError):
             await talk.set_context(mcp_tool_allowlist=["a__nothing"])
         assert offered(talk) == ["a__echo"]
         await talk.set_context(mcp_tool_allowlist=None)
@@ -142,7 +142,7 @@ async def test_a_child_never_sees_more_than_its_caller_and_may_see_less() -> Non
         (made,) = [talk for talk in house.conversations() if talk not in (house.root, caller)]
         assert offered(made) == ["a__echo"]
         assert [success for success, _ in await ends(house, made)] == [False, False, True]
-        with pytest.raises(errors.InvalidParams):
+        with pytest.raises(errors.InvalidParamsError):
             await made.set_context(mcp_tool_allowlist=["a__nothing"])
         await made.set_context(mcp_tool_allowlist=None)
         assert "a__pid" not in offered(made), "null returns to the ceiling, not to everything"
@@ -334,7 +334,7 @@ async def test_two_servers_with_one_name_get_neither_and_open_says_so() -> None:
         assert offered(house.root) == ["a__b__echo", "a__pid"]
         assert any("a__b__c" in data.message for data in await kinds_of_root(house, "warning"))
         talks = house.conversations()
-        with pytest.raises(errors.ToolConflict) as refused:
+        with pytest.raises(errors.ToolConflictError) as refused:
             await house.open()
         assert "a__b__c" in refused.value.message
         assert house.conversations() == talks

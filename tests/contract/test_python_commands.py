@@ -151,7 +151,7 @@ async def test_a_grant_holds_for_nothing_but_what_was_shown(tmp_path: Path) -> N
         late = await person.house.approvals.resolve(person.asked[4].data["approval_id"], "allow", scope="session")
         assert not late
         assert person.house.approvals.grants() == [grant]
-        with pytest.raises(errors.NotFound):
+        with pytest.raises(errors.NotFoundError):
             await person.house.approvals.resolve(grant.grant_id, "allow")
     assert person.codes() == ["ok", "ok", *["approval_denied"] * 4]
     assert sorted(os.listdir(tmp_path)) == ["made", "sub"]

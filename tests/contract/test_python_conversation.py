@@ -88,7 +88,7 @@ async def test_items_are_texts_and_pictures() -> None:
 async def test_an_empty_or_unknown_input_is_refused_and_leaves_nothing_behind(empty: Any) -> None:
     model = ScriptedModel(["Hello."])
     async with house_of(model) as house:
-        with pytest.raises(errors.InvalidParams):
+        with pytest.raises(errors.InvalidParamsError):
             await house.root.message(empty)
         assert await house.root.history() == []
         assert not model.requests
@@ -99,7 +99,7 @@ async def test_an_empty_or_unknown_input_is_refused_and_leaves_nothing_behind(em
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
 async def test_a_lone_surrogate_is_refused(text: str) -> None:
     async with session("Hello.") as house:
-        with pytest.raises(errors.InvalidParams):
+        with pytest.raises(errors.InvalidParamsError):
             await house.root.message(text)
         assert (await house.root.message("Hello")).text == "Hello."
 
@@ -109,7 +109,7 @@ async def test_a_text_of_sixteen_megabytes_is_taken_and_a_longer_one_is_refused(
     async with session("Long.", "Hello.") as house:
         assert (await soon(house.root.message("x" * megabytes))).text == "Long."
         other = await house.open()
-        with pytest.raises(errors.InvalidParams):
+        with pytest.raises(errors.InvalidParamsError):
             await other.message("x" * (16 * 1024 * 1024 + 1))
         assert (await other.message("Hello")).text == "Hello."
 
@@ -127,7 +127,7 @@ async def test_a_text_of_sixteen_megabytes_is_taken_and_a_longer_one_is_refused(
 async def test_a_value_of_the_wrong_type_is_a_typed_error(wrong: Any) -> None:
     """Wrong types: a typed error with its code."""
     async with session("Hello.") as house:
-        with pytest.raises(errors.InvalidParams):
+        with pytest.raises(errors.InvalidParamsError):
             await soon(wrong(house))
 
 
@@ -169,7 +169,7 @@ async def test_a_limit_of_history_is_a_positive_whole_number(limit: Any) -> None
     """S004-10."""
     async with session("Hi.") as house:
         await house.root.message("Hello")
-        with pytest.raises(errors.InvalidParams):
+        with pytest.raises(errors.InvalidParamsError):
             await house.root.history(limit=limit)
 
 
@@ -245,7 +245,7 @@ async def test_who_does_not_want_to_wait_is_told_that_the_session_is_busy() -> N
         other = await house.open()
         running = asyncio.create_task(house.root.message("Work"))
         await becomes(lambda: len(model.requests) == 1)
-        with pytest.raises(errors.Busy) as caught:
+        with pytest.raises(errors.BusyError) as caught:
             await other.message("Quick", if_busy="fail")
         assert caught.value.code == "busy"
         assert await other.history() == []

@@ -312,7 +312,7 @@ async def test_a_second_message_waits_for_the_whole_chain() -> None:
         await becomes(lambda: len(on.model.requests) == 2)
         second = asyncio.create_task(on.root.message("two"))
         other = await on.session.open()
-        with pytest.raises(errors.Busy):
+        with pytest.raises(errors.BusyError):
             await other.message("now", if_busy="fail")
         assert on.root.info.status == "waiting"
         gate.set()
@@ -325,7 +325,7 @@ async def test_a_second_message_waits_for_the_whole_chain() -> None:
 async def test_steering_a_waiting_conversation_is_read_by_its_continuation_after_the_output() -> None:
     """X-13; steering an idle one is refused."""
     async with house() as on:
-        with pytest.raises(errors.NotRunning):
+        with pytest.raises(errors.NotRunningError):
             await on.root.steer("nobody there")
         gate = asyncio.Event()
         on.then(create(), say("child", gate=gate), "done")
@@ -425,7 +425,7 @@ async def test_closing_a_waiting_first_conversation_ends_the_chain() -> None:
         await soon(first.close())
         assert (await soon(running)).status == "interrupted"
         assert (await on.says("free")).text == "free"
-        with pytest.raises(errors.Closed):
+        with pytest.raises(errors.ClosedError):
             on.session.conversation(first.id)
 
 

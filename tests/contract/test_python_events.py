@@ -190,7 +190,7 @@ async def test_the_events_of_one_conversation_are_only_its_own() -> None:
 
 async def test_events_of_a_conversation_that_never_was_are_refused() -> None:
     async with session() as house:
-        with pytest.raises(errors.NotFound):
+        with pytest.raises(errors.NotFoundError):
             await soon(anext(aiter(house.events(conversation="nobody"))))
 
 

@@ -52,9 +52,9 @@ async def test_every_spelling_of_a_storage_policy_is_taken_everywhere(given: Any
 @pytest.mark.parametrize("bad", ["headers", "ttl", {"ttl": -1}, {"ttl": "long"}, {"ttl": 1, "x": 2}, {}, 3, "ttl:x"])
 async def test_a_storage_policy_that_is_none_is_refused(bad: Any) -> None:
     async with session() as house:
-        with pytest.raises(errors.InvalidParams):
+        with pytest.raises(errors.InvalidParamsError):
             await house.open(storage_policy=bad)
-        with pytest.raises(errors.InvalidParams):
+        with pytest.raises(errors.InvalidParamsError):
             await house.root.set_context(storage_policy=bad)
         assert (await house.root.context()).storage_policy == "full"
         assert len(house.conversations()) == 1
@@ -65,7 +65,7 @@ def test_storage_policies_are_values() -> None:
     assert tertulia.Ttl(60) == tertulia.Ttl(60) != tertulia.Ttl(61)
     assert len({tertulia.Full(), tertulia.HeadersOnly(), tertulia.NoStorage(), tertulia.Ttl(1)}) == 4
     for bad in (-1, 0, float("nan"), float("inf")):
-        with pytest.raises((errors.InvalidParams, ValueError)):
+        with pytest.raises((errors.InvalidParamsError, ValueError)):
             tertulia.Ttl(bad)
 
 
@@ -206,7 +206,7 @@ async def test_limits_are_met_with_those_of_the_session() -> None:
 @pytest.mark.parametrize("bad", [{"max_sheep": 1}, {"max_output_bytes": -1}, {"max_output_bytes": "many"}, 3])
 async def test_a_limit_that_is_none_is_refused(bad: Any) -> None:
     async with session() as house:
-        with pytest.raises(errors.InvalidParams):
+        with pytest.raises(errors.InvalidParamsError):
             await house.open(limits=bad)
         assert len(house.conversations()) == 1
 
@@ -267,9 +267,9 @@ async def test_a_refused_change_changes_nothing() -> None:
         talk = await house.open(base_instructions="BASE")
         before = await talk.context()
         for bad in ({"sandbox": "open"}, {"mcp_tool_allowlist": ["x__y"]}, {"limits": {"max_sheep": 1}}):
-            with pytest.raises(errors.InvalidParams):
+            with pytest.raises(errors.InvalidParamsError):
                 await talk.set_context(base_instructions="NEW", **bad)
-        with pytest.raises((errors.InvalidParams, TypeError), match="colour"):
+        with pytest.raises((errors.InvalidParamsError, TypeError), match="colour"):
             await talk.set_context(base_instructions="NEW", colour="blue")
         assert await talk.context() == before
         assert not await past(house, type="conversation_context_changed")
@@ -284,7 +284,7 @@ async def test_what_a_conversation_is_cannot_be_changed_later() -> None:
         made = await house.open(agent=agent)
         for talk in (made, house.root):
             before = await talk.context()
-            with pytest.raises(errors.InvalidParams, match="agent"):
+            with pytest.raises(errors.InvalidParamsError, match="agent"):
                 await talk.set_context(agent=agent)
             assert await talk.context() == before
 
@@ -329,7 +329,7 @@ async def test_the_environment_that_the_model_is_told_follows_its_rights() -> No
     ],
 )
 async def test_settings_that_cannot_be_are_refused_with_a_code(field: str, value: Any) -> None:
-    with pytest.raises(errors.InvalidParams, match=field.rstrip("s")) as caught:
+    with pytest.raises(errors.InvalidParamsError, match=field.rstrip("s")) as caught:
         async with tertulia.Session.start(tertulia.Settings(**{"model": ScriptedModel([]), field: value})):
             pass
     assert caught.value.code == "invalid_params"

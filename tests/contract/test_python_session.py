@@ -100,7 +100,7 @@ async def test_a_conversation_is_found_by_its_id_and_the_root_by_its_name() -> N
 async def test_an_id_that_never_existed_is_not_found(id: str) -> None:
     """E9: whatever it looks like."""
     async with session() as house:
-        with pytest.raises(errors.AgentError) as caught:
+        with pytest.raises(errors.TertuliaError) as caught:
             house.conversation(id)
         assert caught.value.code in {"not_found", "invalid_params"}
         assert [talk.id for talk in house.conversations()] == [house.root.id]
@@ -110,9 +110,9 @@ async def test_a_closed_conversation_says_closed_and_not_that_it_never_was() -> 
     async with session("unheard") as house:
         talk = await house.open()
         await talk.close()
-        with pytest.raises(errors.Closed) as found:
+        with pytest.raises(errors.ClosedError) as found:
             house.conversation(talk.id)
-        with pytest.raises(errors.Closed) as asked:
+        with pytest.raises(errors.ClosedError) as asked:
             await talk.message("Still there?")
         assert found.value.code == asked.value.code == "closed"
 
@@ -138,7 +138,7 @@ async def test_two_closes_at_once_agree() -> None:
 
 async def test_the_root_cannot_be_closed_alone() -> None:
     async with session("I am still here.") as house:
-        with pytest.raises(errors.InvalidParams) as caught:
+        with pytest.raises(errors.InvalidParamsError) as caught:
             await house.root.close()
         assert caught.value.code == "invalid_params"
         assert (await house.root.message("Hello?")).text == "I am still here."
@@ -222,9 +222,9 @@ async def test_leaving_the_session_stops_what_runs_and_a_second_close_is_harmles
     assert [event.data.reason for event in seen if event.type == "turn_aborted"] == ["shutdown"]
     again = await house.close()
     assert again.already_closed
-    with pytest.raises(errors.Closed):
+    with pytest.raises(errors.ClosedError):
         await house.root.message("Hello?")
-    with pytest.raises(errors.Closed):
+    with pytest.raises(errors.ClosedError):
         await house.open()
 
 
@@ -244,17 +244,17 @@ async def test_open_refuses_what_it_does_not_know_by_name_and_leaves_nothing_beh
     """S000-32: a misspelt field is an error, never ignored."""
     async with session() as house:
         before = len(await past(house))
-        with pytest.raises((errors.InvalidParams, TypeError), match="base_instruction"):
+        with pytest.raises((errors.InvalidParamsError, TypeError), match="base_instruction"):
             await house.open(base_instruction="typo")
-        with pytest.raises(errors.NotFound):
+        with pytest.raises(errors.NotFoundError):
             await house.open(parent_id="nobody")
-        with pytest.raises(errors.InvalidParams):
+        with pytest.raises(errors.InvalidParamsError):
             await house.open(mcp_tool_allowlist=["nobody__nothing"])
-        with pytest.raises(errors.InvalidParams):
+        with pytest.raises(errors.InvalidParamsError):
             await house.open(sandbox="wide-open")
-        with pytest.raises(errors.AgentError):
+        with pytest.raises(errors.TertuliaError):
             await house.open(model="nobody/nothing")
-        with pytest.raises(errors.AgentError):
+        with pytest.raises(errors.TertuliaError):
             await house.open(backend="nobody")
         assert len(house.conversations()) == 2  # the root, and the mark of `past`
         assert len(await past(house)) == before + 1
@@ -270,7 +270,7 @@ def test_every_code_of_the_page_is_an_error_of_that_name() -> None:
     )
     for code in codes.split():
         cls = getattr(errors, "".join(word.capitalize() for word in code.split("_")))
-        assert issubclass(cls, errors.AgentError)
+        assert issubclass(cls, errors.TertuliaError)
         assert cls.code == code
         assert cls("why").code == code
-    assert tertulia.AgentError is errors.AgentError
+    assert tertulia.TertuliaError is errors.TertuliaError

@@ -28,7 +28,7 @@ def house_of(model: ScriptedModel, **settings: Any) -> Any:
 
 async def test_steering_an_idle_conversation_is_refused() -> None:
     async with session("Hello.") as house:
-        with pytest.raises(errors.NotRunning) as caught:
+        with pytest.raises(errors.NotRunningError) as caught:
             await house.root.steer("Be quick")
         assert caught.value.code == "not_running"
         assert await house.root.history() == []
@@ -134,7 +134,7 @@ async def test_a_fork_at_a_round_ends_with_that_round() -> None:
 async def test_a_fork_where_nothing_is_is_refused_and_makes_nothing(at: Any) -> None:
     async with session("1", "2", "3") as house:
         await three_rounds(house.root)
-        with pytest.raises(errors.AgentError) as caught:
+        with pytest.raises(errors.TertuliaError) as caught:
             await house.root.fork(at=at)
         assert caught.value.code in {"invalid_params", "not_found"}
         assert len(house.conversations()) == 1

@@ -172,7 +172,7 @@ async def test_two_tools_of_one_name_and_different_shape_are_a_conflict() -> Non
         return first
 
     other.__name__ = "add"
-    with pytest.raises(errors.ToolConflict) as caught:
+    with pytest.raises(errors.ToolConflictError) as caught:
         async with house_of(ScriptedModel([]), tools=[add, tertulia.tool(other)]) as house:
             house.root.tools()
             await house.open()
@@ -199,5 +199,5 @@ def test_a_tool_whose_name_no_model_would_take_is_refused(name: str) -> None:
         return ""
 
     nameless.__name__ = name
-    with pytest.raises(errors.InvalidParams):
+    with pytest.raises(errors.InvalidParamsError):
         tertulia.tool(nameless)

@@ -43,13 +43,13 @@ async def lived(*replies: Any, **settings: Any) -> str:
 @pytest.mark.parametrize("id", ["nope", "../x", "a\0b", "", "x" * 4096, None, 3])
 async def test_what_is_no_id_is_not_found(id: Any) -> None:
     """E9: no path is made of it, and nothing else."""
-    with pytest.raises(errors.NotFound, match="a session id"):
+    with pytest.raises(errors.NotFoundError, match="a session id"):
         await resumed(id).__aenter__()
     assert not Path(os.environ["TERTULIA_HOME"], "sessions", f"{str(id)[:20]}.db").exists()
 
 
 async def test_an_id_of_nobody_is_not_found() -> None:
-    with pytest.raises(errors.NotFound, match=NOWHERE) as refused:
+    with pytest.raises(errors.NotFoundError, match=NOWHERE) as refused:
         await resumed(NOWHERE).__aenter__()
     assert refused.value.code == "not_found"
 
@@ -58,7 +58,7 @@ async def test_a_second_owner_is_told_who_has_it_and_how_to_watch() -> None:
     """F9: nothing of the first one changes."""
     async with session("One.", "Two.") as house:
         await house.root.message("1")
-        with pytest.raises(errors.Busy) as refused:
+        with pytest.raises(errors.BusyError) as refused:
             await resumed(house.id).__aenter__()
         assert refused.value.code == "busy"
         for word in (house.id, f"{house.id}.db", str(os.getpid()), "--follow"):
@@ -255,9 +255,9 @@ async def test_a_policy_is_understood_in_every_spelling(spelling: Any, wire: Any
     "spelling", ["some", "ttl", "ttl:x", {"ttl": 0}, {"ttl": -1}, {"ttl": "5"}, {"ttl": True}, {}, 3]
 )
 async def test_a_policy_that_is_none_is_refused_and_nothing_is_opened(spelling: Any) -> None:
-    with pytest.raises(errors.InvalidParams, match="storage_policy"):
+    with pytest.raises(errors.InvalidParamsError, match="storage_policy"):
         tertulia.Settings(storage_policy=spelling)
     async with session("Hi.") as house:
-        with pytest.raises(errors.InvalidParams, match="storage_policy"):
+        with pytest.raises(errors.InvalidParamsError, match="storage_policy"):
             await house.open(storage_policy=spelling)
         assert len(house.conversations()) == 1

@@ -8,7 +8,7 @@ from typing import Any
 from tertulia.conversation.floor import Floor, Surroundings, Tally
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.toolbox import Toolbox
-from tertulia.events.bus import EventBus, Scope
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.journal import Journal, NoJournal
 from tertulia.events.subscription import Subscription
 from tertulia.models.scripted import ScriptedModel
@@ -19,7 +19,7 @@ from tertulia.tools.registry import ToolRegistry
 from tests.conversation.making import talk, terms
 from tests.events.scripted import SESSION, StillClock, drain
 
-SCOPE = Scope("sub/1", None, TaskId("task"), "trace", "span")
+SCOPE = EventScope("sub/1", None, TaskId("task"), "trace", "span")
 
 
 class Standing:

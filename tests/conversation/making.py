@@ -7,14 +7,14 @@ from typing import Any
 from tertulia.conversation.context import ConversationContext, ShellMode, Terms, prefs
 from tertulia.conversation.settings import Ground
 from tertulia.conversation.talk import Talk
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpView
 from tertulia.models.scripted import ScriptedModel
 from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import TOP, Rights
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item
-from tertulia.protocol.records import Record, Said
+from tertulia.protocol.records import ItemsRecord, Record
 from tests.events.scripted import StillClock
 from tests.prompt.specs import mcp
 
@@ -42,7 +42,7 @@ def find_wire(model: object) -> Wire:
     """Knows one model besides the default."""
     if model == "acme/two":
         return OTHER_WIRE
-    raise InvalidParams(f"model {model!r}: no provider of that name")
+    raise InvalidParamsError(f"model {model!r}: no provider of that name")
 
 
 def ground(default: Terms | None = None, ceiling: Rights = TOP, because: str = "session") -> Ground:
@@ -78,7 +78,7 @@ class KeepingJournal:
     @property
     def items(self) -> list[Item]:
         """All that was said, in order."""
-        return [item for record in self.kept if isinstance(record, Said) for item in record.items]
+        return [item for record in self.kept if isinstance(record, ItemsRecord) for item in record.items]
 
 
 def talk(given: Terms | None = None, *, clock: StillClock | None = None, journal: KeepingJournal | None = None) -> Talk:

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.conversation.backend import nobody
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import UnsupportedByBackendError
 from tests.conversation.making import talk, terms
 
 
 def test_a_house_without_other_agents_says_so() -> None:
-    with pytest.raises(UnsupportedByBackend, match="there is no backend 'codex' here"):
+    with pytest.raises(UnsupportedByBackendError, match="there is no backend 'codex' here"):
         nobody(talk(replace(terms(), backend="codex")))

@@ -179,5 +179,5 @@ async def test_closed_conversations_cannot_be_compacted() -> None:
     async with stage() as on:
         conversation = await on.session.open()
         await conversation.close()
-        with pytest.raises(tertulia.errors.Closed):
+        with pytest.raises(tertulia.errors.ClosedError):
             await conversation.compact()

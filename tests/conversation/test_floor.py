@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import InvalidParams, StorageError
+from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.history.sanitiser import prove
-from tertulia.protocol.events import ForeignEvent, TurnAborted, Warning
+from tertulia.protocol.events import ForeignEvent, TurnAborted, WarningEvent
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Reasoning, TextPart, ToolCall, ToolOutput, UserMessage
 from tertulia.protocol.usage import Usage
@@ -35,7 +35,7 @@ def outputs(on: Standing) -> list[tuple[str, str, bool]]:
 async def test_everything_is_told_under_the_ids_of_the_task() -> None:
     """S000-46, S002-42"""
     on = Standing()
-    on.floor.publish(Warning("careful"))
+    on.floor.publish(WarningEvent("careful"))
     (event,) = on.told()
     assert (event.sub_id, event.task_id, event.trace_id, event.span_id) == (
         SCOPE.sub_id,
@@ -48,14 +48,14 @@ async def test_everything_is_told_under_the_ids_of_the_task() -> None:
 async def test_a_tool_may_tell_what_can_be_written_down_and_no_end() -> None:
     """A task has one end, and it is not for a tool to tell it."""
     on = Standing()
-    on.floor.pass_on(Warning("careful"))
+    on.floor.pass_on(WarningEvent("careful"))
     for bad in (
         TurnAborted("interrupted"),
-        Warning("\ud800"),
+        WarningEvent("\ud800"),
         ForeignEvent("x", object()),
         ForeignEvent("x", functools.reduce(lambda inner, _: [inner], range(100_000), 0)),
     ):
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             on.floor.pass_on(bad)
     assert on.types() == ["warning"]
 
@@ -211,8 +211,8 @@ async def test_nothing_is_kept_of_an_answer_that_was_withdrawn_or_never_began(em
 
 
 USES: list[Callable[[Any], Any]] = [
-    lambda floor: floor.publish(Warning("late")),
-    lambda floor: floor.pass_on(Warning("late")),
+    lambda floor: floor.publish(WarningEvent("late")),
+    lambda floor: floor.pass_on(WarningEvent("late")),
     lambda floor: floor.say([answer("late")]),
     lambda floor: floor.take_pending(),
     lambda floor: floor.hear(ItemId("a"), "late"),

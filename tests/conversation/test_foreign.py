@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tertulia.conversation.foreign import AgentFailed, ForeignAgent
 from tertulia.conversation.task import TaskHandle
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.continuity_settings import Continuity
 from tertulia.executors.executor import (
     AgentText,
@@ -30,7 +30,7 @@ from tertulia.policy.approval_policy import NEVER, UNTRUSTED
 from tertulia.policy.narrowing import TOP
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import UserMessage, text_parts
-from tertulia.protocol.records import Noted
+from tertulia.protocol.records import NoteRecord
 from tertulia.protocol.storage import HeadersOnly
 from tertulia.protocol.usage import Usage
 from tests.conversation.floors import Standing, standing
@@ -156,7 +156,7 @@ async def test_the_rights_of_the_chain_may_need_asking_although_its_own_do_not()
     """No confused deputy: the strictest of the chain counts, at the task."""
     stands = standing(rights=replace(TOP, approval_policy=UNTRUSTED))
     actor = Actor(answer("a"), answer("b"))
-    with pytest.raises(UnsupportedByBackend, match="actor cannot ask anybody"):
+    with pytest.raises(UnsupportedByBackendError, match="actor cannot ask anybody"):
         await ask(agent(actor), stands)
     assert actor.assignments == []
     await ask(agent(Actor(answer("a"), can_ask=True)), stands)
@@ -184,7 +184,7 @@ async def test_an_agent_remembers_nothing_of_instructions_that_were_for_one_task
     await ask(doing, stands)
     await ask(doing, stands, "again", base_instructions_override="in verse")
     assert stands.talk.bond is None
-    notes = [record for record in journal.kept if isinstance(record, Noted)]
+    notes = [record for record in journal.kept if isinstance(record, NoteRecord)]
     assert [note.value is None for note in notes] == [False, True], "nor is it known to a later life of the session"
     await ask(doing, stands, "and again")
     await ask(doing, stands, "once more")
@@ -371,13 +371,13 @@ async def test_its_id_is_noted_after_each_run_and_taken_back_where_there_is_none
     actor = Actor(answer("a"), [NativeId("t-2"), Failed("no")])
     doing = agent(actor, retry="new_session")
     await ask(doing, stands)
-    (first,) = [record for record in journal.kept if isinstance(record, Noted)]
+    (first,) = [record for record in journal.kept if isinstance(record, NoteRecord)]
     assert first.value is not None
     newest = next(stands.talk.history.snapshot().newest_first()).items[-1].id
     assert (first.name, first.value["native_id"], first.value["upto"]) == ("bond", "t-1", newest)
     with pytest.raises(AgentFailed):
         await ask(doing, stands)
-    assert journal.kept[-1] == Noted(stands.talk.id, "bond")
+    assert journal.kept[-1] == NoteRecord(stands.talk.id, "bond")
 
 
 async def test_for_one_that_has_no_ids_nothing_is_noted() -> None:
@@ -385,7 +385,7 @@ async def test_for_one_that_has_no_ids_nothing_is_noted() -> None:
     journal = KeepingJournal()
     stands = Standing(talk(terms(rights=RIGHTS), journal=journal))
     await ask(agent(Actor(answer("a", None))), stands)
-    assert not any(isinstance(record, Noted) for record in journal.kept)
+    assert not any(isinstance(record, NoteRecord) for record in journal.kept)
 
 
 async def test_one_that_was_given_another_conversation_meanwhile_is_told_to_leave() -> None:

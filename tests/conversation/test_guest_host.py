@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tertulia.conversation.guest_host import GuestHost, kind_of
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.executors.host import Question
 from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.sandbox.runner import Confinement
@@ -60,11 +60,11 @@ async def test_a_file_is_a_text_at_an_absolute_path(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     async with stage(cwd=str(tmp_path)) as acting:
         host = GuestHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
-        with pytest.raises(InvalidParams, match="absolute"):
+        with pytest.raises(InvalidParamsError, match="absolute"):
             await host.read("bytes")
-        with pytest.raises(InvalidParams, match="UTF-8"):
+        with pytest.raises(InvalidParamsError, match="UTF-8"):
             await host.read(str(tmp_path / "bytes"))
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await host.read(str(tmp_path / "a" / "b"))
         await host.write(str(tmp_path / "c" / "d"), "x", "write-1")
         assert await host.read(str(tmp_path / "c" / "d")) == "x"
@@ -124,11 +124,11 @@ async def test_s9_files_through_us_obey_the_masks(tmp_path: Path) -> None:
     (tmp_path / "keys" / "id").write_text("canary")
     async with stage(cwd=str(tmp_path), masks={"add": [str(tmp_path / "keys")]}) as acting:
         host = GuestHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
-        with pytest.raises(InvalidParams, match=r"masked by the setting masks\.add"):
+        with pytest.raises(InvalidParamsError, match=r"masked by the setting masks\.add"):
             await host.read(str(tmp_path / "keys" / "id"))
-        with pytest.raises(InvalidParams, match=r"masked by the setting masks\.add"):
+        with pytest.raises(InvalidParamsError, match=r"masked by the setting masks\.add"):
             await host.write(str(tmp_path / "keys" / "new"), "x", "write-1")
-        with pytest.raises(InvalidParams, match="would not last"):
+        with pytest.raises(InvalidParamsError, match="would not last"):
             await host.write("/var/tmp/tertulia-s10/x", "x", "write-1")
     assert [path.name for path in (tmp_path / "keys").iterdir()] == ["id"]
 

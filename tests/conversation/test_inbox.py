@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.conversation.inbox import MAX_IMAGE_BYTES, MAX_MESSAGE_CHARS, to_message
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, ImageInput, InputItem, LocalImageInput, TextInput
 from tertulia.protocol.items import ImagePart, TextPart
 
@@ -50,7 +50,7 @@ def open_files() -> set[str]:
 
 
 def refused(text: str | None, items: list[InputItem] | None, *, cwd: object = "/") -> str:
-    with pytest.raises(InvalidParams) as error:
+    with pytest.raises(InvalidParamsError) as error:
         to_message(text, items, cwd=str(cwd))
     return error.value.message
 
@@ -131,7 +131,7 @@ def test_lone_surrogates_are_refused_with_the_field(text) -> None:
     assert refused("a", [TextInput("b"), TextInput(text)]).startswith("items[1].text has a lone surrogate")
     assert refused(None, [ImageInput("https://" + text)]).startswith("items[0].image_url has a lone surrogate")
     assert refused(None, [LocalImageInput(text)]).startswith("items[0].path has a lone surrogate")
-    with pytest.raises(InvalidParams, match=r"^sender has a lone surrogate"):
+    with pytest.raises(InvalidParamsError, match=r"^sender has a lone surrogate"):
         to_message("a", None, cwd="/", sender=text)
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tertulia.conversation.context import Terms
 from tertulia.conversation.settings import Ground, settle
-from tertulia.errors import AgentError, InvalidParams
+from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED
 from tertulia.policy.limits import Limits
@@ -313,7 +313,7 @@ def test_a_wrong_value_is_refused_and_leaves_nothing_behind(field, wrong, said) 
     """S000-29, S000-42, X-24: no terms, no wire, and the old terms as they were."""
     watched, current = WatchedGround(), terms(base="base")
     before = values(current)
-    with pytest.raises(InvalidParams) as refused:
+    with pytest.raises(InvalidParamsError) as refused:
         settle(
             asked(**{field: wrong, "model": "acme/two"}), current, Ground(current, TOP, "session", watched.find_wire)
         )
@@ -328,12 +328,12 @@ def test_a_backend_that_cannot_ask_is_refused_where_the_narrowed_policy_needs_it
     known = {"native": True, "mute": False, "asks": True}
     place = Ground(current, TOP, "session", find_wire, known)
     assert settle(asked(backend="mute"), current, place).terms.backend == "mute"
-    with pytest.raises(InvalidParams, match="backend mute cannot ask anybody"):
+    with pytest.raises(InvalidParamsError, match="backend mute cannot ask anybody"):
         settle(asked(backend="mute", approval_policy="untrusted"), current, place)
     assert settle(asked(backend="asks", approval_policy="untrusted"), current, place).terms.backend == "asks"
     narrow = Ground(current, replace(TOP, approval_policy=NEVER), "session", find_wire, known)
     assert settle(asked(backend="mute", approval_policy="on-failure"), current, narrow).terms.backend == "mute"
-    with pytest.raises(InvalidParams, match="did you mean mute"):
+    with pytest.raises(InvalidParamsError, match="did you mean mute"):
         settle(asked(backend="mut"), current, place)
     gone = replace(current, backend="gone")
     assert settle(asked(title="x"), gone, place).terms.backend == "gone"
@@ -341,19 +341,19 @@ def test_a_backend_that_cannot_ask_is_refused_where_the_narrowed_policy_needs_it
 
 def test_an_unknown_model_is_refused() -> None:
     current = terms()
-    with pytest.raises(InvalidParams, match="no provider of that name"):
+    with pytest.raises(InvalidParamsError, match="no provider of that name"):
         settle(asked(model="nobody/x"), current, ground())
     assert current.wire is WIRE
 
 
 @pytest.mark.parametrize("field", ["base_instructions", "user_instructions", "cwd"])
 def test_a_text_over_16_megabytes_is_refused(field) -> None:
-    with pytest.raises(InvalidParams, match=f"^{field} is 16,777,217 bytes long"):
+    with pytest.raises(InvalidParamsError, match=f"^{field} is 16,777,217 bytes long"):
         settle(asked(**{field: "/" + "x" * MAX_TEXT_BYTES}), terms(), ground())
 
 
 @pytest.mark.parametrize("field", ["shell_mode", "backend", "cwd", "visibility"])
 def test_a_refusal_does_not_repeat_a_megabyte(field) -> None:
-    with pytest.raises(AgentError) as refused:
+    with pytest.raises(TertuliaError) as refused:
         settle(asked(**{field: "x" * 1_000_000}), terms(), ground())
     assert len(refused.value.message) < 250

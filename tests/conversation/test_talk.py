@@ -12,14 +12,14 @@ from tertulia.conversation.context import Terms
 from tertulia.conversation.settings import settle
 from tertulia.conversation.talk import MAX_PENDING, Talk
 from tertulia.conversation.task import TaskHandle
-from tertulia.errors import Busy, Internal
+from tertulia.errors import BusyError, InternalError
 from tertulia.policy.approval_policy import NEVER
 from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import TOP
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.inputs import ContextFields
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
-from tertulia.protocol.records import Said
+from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.storage import HeadersOnly
 from tests.conversation.making import OTHER_WIRE, KeepingJournal, ground, talk, terms
 from tests.events.scripted import StillClock
@@ -68,7 +68,7 @@ def test_the_seeds_are_kept_by_the_conversations_own_policy_and_counted_by_nobod
     journal = KeepingJournal()
     conversation = talk(terms(replace(TOP, storage_policy=HeadersOnly()), user="x"), journal=journal)
     conversation.seed()
-    assert journal.kept == [Said(ConversationId("c"), tuple(said(conversation)), pinned=True, seed=True)]
+    assert journal.kept == [ItemsRecord(ConversationId("c"), tuple(said(conversation)), pinned=True, seed=True)]
     assert conversation.history.message_count == 0
 
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_said_is_neither_appended_nor_kept() -> None:
     journal = KeepingJournal()
     conversation = talk(journal=journal)
     conversation.say([user("a")])
-    with pytest.raises(Internal):
+    with pytest.raises(InternalError):
         conversation.say([output("nobody asked")])
     assert heads(said(conversation)) == ["a"]
     assert len(journal.kept) == 1
@@ -180,7 +180,7 @@ def test_pending_input_is_bounded() -> None:
     conversation = talk()
     for number in range(MAX_PENDING):
         conversation.queue_input(user(str(number)))
-    with pytest.raises(Busy, match="100 messages"):
+    with pytest.raises(BusyError, match="100 messages"):
         conversation.queue_input(user("one too many"))
     conversation.take_pending()
     assert heads(said(conversation)) == [str(number) for number in range(MAX_PENDING)]
@@ -276,11 +276,11 @@ def test_terms_that_cannot_be_told_are_not_adopted() -> None:
     for _ in range(MAX_PENDING - 1):
         conversation.queue_input(user())
     before = (conversation.terms, said(conversation), conversation.history.limits)
-    with pytest.raises(Busy):
+    with pytest.raises(BusyError):
         conversation.adopt(changed(conversation, user_instructions="second", cwd="/else"))
     assert (conversation.terms, said(conversation), conversation.history.limits) == before
     conversation.queue_input(user())
-    with pytest.raises(Busy):
+    with pytest.raises(BusyError):
         conversation.adopt(changed(conversation, user_instructions="second", limits={"max_history_items": 3}))
     assert (conversation.terms, said(conversation), conversation.history.limits) == before
 

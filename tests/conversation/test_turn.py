@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import NotRunning
+from tertulia.errors import NotRunningError
 from tertulia.protocol.items import AssistantMessage, ToolCall, ToolOutput, UserMessage
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.testing import Match, ScriptedModel, ScriptedReply, assert_order, call, fail, say
@@ -225,10 +225,10 @@ async def test_a_call_with_an_empty_id_gets_one() -> None:
 async def test_an_idle_conversation_cannot_be_steered() -> None:
     """DESIGN: steering an idle conversation: not_running."""
     async with stage("ok") as on:
-        with pytest.raises(NotRunning):
+        with pytest.raises(NotRunningError):
             await on.root.steer("faster")
         await on.root.message("go")
-        with pytest.raises(NotRunning):
+        with pytest.raises(NotRunningError):
             await on.root.steer("faster")
         assert spoken(on.model.last_request) == ["go"]
         assert [entry.text for entry in await on.root.history()] == ["go", "ok"]
@@ -266,7 +266,7 @@ async def test_a_word_is_read_in_this_task_or_refused_whenever_it_comes() -> Non
             await ticks(step)
             try:
                 await on.root.steer("now")
-            except NotRunning:
+            except NotRunningError:
                 refused += 1
             else:
                 await running
@@ -281,7 +281,7 @@ async def test_a_steering_word_is_checked_like_any_input() -> None:
         running = on.begin(on.root.message("go"))
         await on.asked(1)
         for bad in ("", "\ud800", "x" * (16 * 1024 * 1024 + 1)):
-            with pytest.raises(tertulia.errors.InvalidParams):
+            with pytest.raises(tertulia.errors.InvalidParamsError):
                 await on.root.steer(bad)
         gate.set()
         await running
@@ -349,7 +349,7 @@ async def test_ten_megabytes_go_through_a_whole_turn() -> None:
         assert (await on.root.message(big)).status == "completed"
         assert on.model.last_request.last_input == big
         seq = on.parts.bus.last_seq
-        with pytest.raises(tertulia.errors.InvalidParams, match="16,777,216"):
+        with pytest.raises(tertulia.errors.InvalidParamsError, match="16,777,216"):
             await on.root.message("x" * (16 * 1024 * 1024 + 1))
         assert on.parts.bus.last_seq == seq
         assert len(await on.root.history()) == 2
@@ -375,7 +375,7 @@ async def test_a_lone_surrogate_is_refused_from_users_and_mended_from_models() -
                 yield piece
 
     async with stage(model=Broken(["fine"])) as on:
-        with pytest.raises(tertulia.errors.InvalidParams, match="surrogate"):
+        with pytest.raises(tertulia.errors.InvalidParamsError, match="surrogate"):
             await on.root.message("bad \ud800")
         assert await on.root.history() == []
         reply = await on.root.message("go")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import tertulia
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.events.journal import NoJournal
 from tertulia.history.sanitiser import prove
 from tertulia.models.cues import Asked
@@ -103,7 +103,7 @@ class Delegating(RuleBasedStateMachine):
 
     def attempt(self, work: Coroutine[Any, Any, Any]) -> None:
         async def tried() -> None:
-            with contextlib.suppress(AgentError):
+            with contextlib.suppress(TertuliaError):
                 await work
 
         self.run(tried())
@@ -198,7 +198,7 @@ class Delegating(RuleBasedStateMachine):
                 gate.set()
             await self.tick(1)
         for result in await asyncio.gather(*self.waiting, return_exceptions=True):
-            assert not isinstance(result, BaseException) or isinstance(result, AgentError), repr(result)
+            assert not isinstance(result, BaseException) or isinstance(result, TertuliaError), repr(result)
         # No plan is left, and the next message works, in every conversation that there is.
         assert (parts.scheduler.current, parts.scheduler.queued(), len(parts.registry)) == (None, [], 0)
         for conversation in self.session.conversations():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import Closed, NotRunning
+from tertulia.errors import ClosedError, NotRunningError
 from tertulia.testing import call, say
 from tests.delegation.plotting import Play, create, play
 from tests.session.staging import ticks
@@ -65,7 +65,7 @@ async def steer_everybody(on: Play) -> None:
     for talk in on.session.conversations():
         try:
             await talk.steer("hey")
-        except NotRunning:
+        except NotRunningError:
             continue
 
 
@@ -132,7 +132,7 @@ async def test_a_conversation_that_is_closed_while_it_waits_is_heard_to_the_end_
         assert (set(begun), ended["inner"].task_id) == ({"outer", "inner"}, begun["inner"])
         closed = next(e for e in on.events.drain() if e.type == "conversation_closed")
         assert ended["inner"].seq < closed.seq
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             on.session.conversation(middle.id)
 
 

@@ -483,7 +483,7 @@ async def test_self_destroy_of_a_target() -> None:
         outputs = [item.text for item in talk.history.snapshot() if type(item).__name__ == "ToolOutput"]
         assert outputs[0] == '{"ok":true}'
         assert not talk.history.open_calls
-        with pytest.raises(tertulia.errors.Closed):
+        with pytest.raises(tertulia.errors.ClosedError):
             on.session.conversation(b.id)
         on.check_idle()
 

@@ -402,16 +402,16 @@ async def test_every_operation_answers_with_the_fields_shown() -> None:
             assert list(await answered(name, **params)) == fields_shown, name
             gate.set()
     await host.close()
-    with pytest.raises(errors.ApprovalDenied):
+    with pytest.raises(errors.ApprovalDeniedError):
         await asking
 
 
 def test_every_error_is_listed_with_its_number() -> None:
-    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.AgentError)]
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.TertuliaError)]
     expected = {
         kind.code: json.loads(envelopes.refusal(1, kind("")))["error"]["code"]
         for kind in kinds
-        if kind is not errors.AgentError
+        if kind is not errors.TertuliaError
     }
     assert {
         names(code)[0]: int(number) for code, number, _ in table("json-rpc.md", "code", "number", "when")

@@ -14,7 +14,7 @@ import tertulia
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.events import Event
 from tertulia.protocol.items import ToolCall, ToolOutput
-from tertulia.protocol.records import Said
+from tertulia.protocol.records import ItemsRecord
 from tertulia.rollout.index import find_files
 from tertulia.rollout.lines import Line
 from tertulia.rollout.reader import SqliteReader
@@ -154,7 +154,7 @@ def calls_have_one_output(lines: list[Line]) -> None:
     calls: Counter[tuple[str, str]] = Counter()
     outputs: Counter[tuple[str, str]] = Counter()
     for line in lines:
-        if isinstance(line.what, Said):
+        if isinstance(line.what, ItemsRecord):
             for item in line.what.items:
                 if isinstance(item, ToolCall):
                     calls[line.what.conversation_id, item.call_id] += 1

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import AgentError, NotFound, StorageError
+from tertulia.errors import NotFoundError, StorageError, TertuliaError
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
 from tests.contract.speaking import Refused, surroundings
@@ -171,7 +171,7 @@ async def test_a_planted_link_is_not_followed(tmp_path: Path, monkeypatch: pytes
         (folder / f"{id}.db").unlink()
     (folder / f"{id}{ending}").symlink_to(victim)
     before, precious = victim.stat(), victim.read_bytes()
-    with pytest.raises(AgentError) as refused:
+    with pytest.raises(TertuliaError) as refused:
         async with Session.resume(id, tertulia.Settings(model=ScriptedModel(["never"]))):
             raise AssertionError("entered")
     if ending != ".new":
@@ -226,7 +226,7 @@ async def test_what_is_no_id_is_refused_in_python_and_touches_nothing(
 ) -> None:
     """E9"""
     monkeypatch.setenv("TERTULIA_HOME", str(tmp_path / "home"))
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         async with Session.resume(id):
             raise AssertionError("entered")
     assert tree(tmp_path) == {}

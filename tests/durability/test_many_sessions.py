@@ -15,7 +15,7 @@ import asyncio, json, os, resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (150, 180))
 import tertulia
 from tertulia.apps.cli import raise_limit
-from tertulia.errors import Limit
+from tertulia.errors import LimitError
 from tertulia.testing import Asked, ScriptedModel, call
 
 def respond(asked):
@@ -32,7 +32,7 @@ async def main():
     while not refusals:
         try:
             await host.start()
-        except Limit as error:
+        except LimitError as error:
             refusals.append(error)
     held = host.sessions()
     replies = [await session.root.message("run", message_id="run") for session in held]
@@ -40,7 +40,7 @@ async def main():
     for _ in range(3):
         try:
             await host.start()
-        except Limit as error:
+        except LimitError as error:
             refusals.append(error)
     after = opened()
     entries = [len(await session.root.history()) for session in held]

@@ -10,16 +10,16 @@ import weakref
 
 import pytest
 
-from tertulia.errors import Closed, InvalidParams
-from tertulia.events.bus import EventBus, Scope
+from tertulia.errors import ClosedError, InvalidParamsError
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import SystemClock
 from tertulia.events.journal import NoJournal
-from tertulia.protocol.events import SubscriberLagged, Warning
+from tertulia.protocol.events import SubscriberLagged, WarningEvent
 from tertulia.protocol.ids import ConversationId, TaskId
 from tests.events.scripted import SESSION, A, B, StillClock, delta, drain, ending, listeners, message, numbers, ticks
 from tests.thorough import times
 
-IN_A, IN_B = Scope("1", A), Scope("2", B)
+IN_A, IN_B = EventScope("1", A), EventScope("2", B)
 
 
 def a_bus(**bounds: int) -> EventBus:
@@ -31,7 +31,7 @@ def a_bus(**bounds: int) -> EventBus:
 
 def test_the_ids_of_an_event_are_those_of_its_scope() -> None:
     """S000-46, S002-42"""
-    scope = Scope("sub-1", A, TaskId("t"), "trace", "span")
+    scope = EventScope("sub-1", A, TaskId("t"), "trace", "span")
     event = EventBus(SESSION, StillClock(1_700_000_000.25), NoJournal(), epoch=3).publish(message("hi"), scope)
     assert json.loads(event.json()) == {
         "epoch": 3,
@@ -48,8 +48,8 @@ def test_the_ids_of_an_event_are_those_of_its_scope() -> None:
     }
 
 
-@pytest.mark.parametrize("scope", [None, Scope("")])
-def test_without_a_submission_the_session_stands_in(scope: Scope | None) -> None:
+@pytest.mark.parametrize("scope", [None, EventScope("")])
+def test_without_a_submission_the_session_stands_in(scope: EventScope | None) -> None:
     """S002-42: sub_id is always filled."""
     event = a_bus().publish(message(), scope)
     assert event.sub_id == SESSION
@@ -114,7 +114,7 @@ def test_all_events_arrive_in_order_and_without_gaps_in_each_conversation() -> N
     """G4: a million in `make torture`."""
     count = times(1_000_000, 100_000)
     bus = EventBus(SESSION, SystemClock(), NoJournal())
-    scopes = [Scope(str(i), ConversationId(str(i))) for i in range(10)]
+    scopes = [EventScope(str(i), ConversationId(str(i))) for i in range(10)]
     everything = bus.subscribe()
     filtered = [bus.subscribe(conversation=scope.conversation_id) for scope in scopes]
     seen, per_conversation = 0, [0] * len(scopes)
@@ -191,7 +191,7 @@ def test_a_cursor_that_this_epoch_cannot_have_given_out_is_refused(after: int) -
     bus = a_bus()
     bus.publish(message())
     bus.publish(message())
-    with pytest.raises(InvalidParams, match="after must be between 0 and 2") as refusal:
+    with pytest.raises(InvalidParamsError, match="after must be between 0 and 2") as refusal:
         bus.subscribe(after=after)
     assert refusal.value.detail == {"after": after, "epoch": 0}
     assert listeners(bus) == 0
@@ -200,7 +200,7 @@ def test_a_cursor_that_this_epoch_cannot_have_given_out_is_refused(after: int) -
 
 def test_a_queue_without_room_is_refused() -> None:
     bus = a_bus()
-    with pytest.raises(InvalidParams, match="limit"):
+    with pytest.raises(InvalidParamsError, match="limit"):
         bus.subscribe(limit=0)
     assert listeners(bus) == 0
 
@@ -354,9 +354,9 @@ async def test_after_close_nothing_can_be_published_or_subscribed_to() -> None:
     bus = a_bus()
     bus.publish(message())
     bus.close()
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         bus.publish(message())
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         bus.subscribe()
     await bus.flush()
     assert bus.last_seq == 1
@@ -369,6 +369,6 @@ def test_an_event_with_any_separator_in_it_reaches_a_reader_of_lines_as_one() ->
     subscription = bus.subscribe()
     texts = ["a\u2028b", "a\u0085b", "a\nb\r\n"]
     for text in texts:
-        bus.publish(Warning(text))
+        bus.publish(WarningEvent(text))
     stream = b"".join(event.json() + b"\n" for event in drain(subscription))
     assert [json.loads(line)["data"]["message"] for line in stream.split(b"\n")[:-1]] == texts

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tertulia.errors import AgentError, Internal, StoragePolicyViolation
-from tertulia.events.bus import EventBus, Scope
-from tertulia.protocol.events import Error, Event, SubscriberLagged
+from tertulia.errors import InternalError, StoragePolicyViolationError, TertuliaError
+from tertulia.events.bus import EventBus, EventScope
+from tertulia.protocol.events import ErrorEvent, Event, SubscriberLagged
 from tertulia.protocol.storage import StoragePolicy
 from tests.events.scripted import (
     SESSION,
@@ -209,7 +209,7 @@ async def test_a_journal_that_tells_at_once_may_refuse_at_once_too(prompt: Promp
 
     prompt.write = refuse  # type: ignore[method-assign]
     bus.publish(message())
-    with pytest.raises(Internal):
+    with pytest.raises(InternalError):
         await bus.flush()
     prompt.write = real  # type: ignore[method-assign]
     assert bus.publish(message()).seq == 1
@@ -223,7 +223,7 @@ async def test_no_failure_that_is_told_at_once_is_reported_as_ignored(prompt: Pr
         for data in (message(), delta(), message(), message()):
             bus.publish(data)
         prompt.at_once = FULL
-        with pytest.raises(Internal):
+        with pytest.raises(InternalError):
             await bus.flush()
         gc.collect()
         await ticks()
@@ -233,8 +233,8 @@ async def test_no_failure_that_is_told_at_once_is_reported_as_ignored(prompt: Pr
 async def test_a_flush_whose_hurry_fails_raises_it_once(prompt: Prompt) -> None:
     bus = EventBus(SESSION, StillClock(), prompt)
     bus.publish(message())
-    prompt.at_once = StoragePolicyViolation("headers only")
-    with pytest.raises(StoragePolicyViolation):
+    prompt.at_once = StoragePolicyViolationError("headers only")
+    with pytest.raises(StoragePolicyViolationError):
         await bus.flush()
     assert bus.last_seq == 0
     await bus.flush()
@@ -257,7 +257,7 @@ async def test_after_a_failure_nothing_held_is_delivered_and_the_numbers_are_giv
     kept, failed = drain(subscription)
     assert (kept.seq, kept.data) == (1, message("kept"))
     assert (failed.seq, failed.sub_id, failed.conversation_id) == (None, SESSION, None)
-    assert failed.data == Error("internal", "the journal could not write: [Errno 28] No space left on device")
+    assert failed.data == ErrorEvent("internal", "the journal could not write: [Errno 28] No space left on device")
     assert bus.last_seq == 1
     again = bus.publish(message("the disk is back"))
     assert again.seq == 2
@@ -304,7 +304,7 @@ async def test_every_flush_that_waits_for_a_lost_event_raises(bus, journal) -> N
     await ticks()
     journal.fail(FULL)
     error = await outcome(first)
-    assert isinstance(error, Internal)
+    assert isinstance(error, InternalError)
     assert error.__cause__ is FULL
     assert await outcome(second) is error
     await bus.flush()
@@ -317,9 +317,9 @@ async def test_a_failure_that_nobody_waited_for_is_raised_by_the_next_flush_once
     bus.publish(message("after the flush"))
     journal.fail(FULL)
     await ticks()
-    assert isinstance(await outcome(waiting), Internal)
+    assert isinstance(await outcome(waiting), InternalError)
     bus.publish(message())
-    with pytest.raises(Internal):
+    with pytest.raises(InternalError):
         await bus.flush()
     journal.commit()
     await bus.flush()
@@ -333,25 +333,25 @@ async def test_a_flush_that_was_cancelled_has_heard_nothing(bus, journal) -> Non
     waiting.cancel()
     await ticks()
     journal.fail(FULL)
-    with pytest.raises(Internal):
+    with pytest.raises(InternalError):
         await bus.flush()
 
 
 async def test_an_error_of_ours_is_raised_and_told_as_it_came(bus, journal) -> None:
     subscription = bus.subscribe()
-    refusal = StoragePolicyViolation("headers only")
+    refusal = StoragePolicyViolationError("headers only")
     bus.publish(message())
     journal.fail(refusal)
-    with pytest.raises(AgentError) as raised:
+    with pytest.raises(TertuliaError) as raised:
         await bus.flush()
     assert raised.value is refusal
-    assert drain(subscription)[0].data == Error("storage_policy_violation", "headers only")
+    assert drain(subscription)[0].data == ErrorEvent("storage_policy_violation", "headers only")
 
 
 async def test_a_journal_that_was_cancelled_has_failed(bus, journal) -> None:
     bus.publish(message())
     journal.fail(None)
-    with pytest.raises(Internal, match="stopped"):
+    with pytest.raises(InternalError, match="stopped"):
         await bus.flush()
     assert bus.last_seq == 0
 
@@ -362,7 +362,7 @@ async def test_a_failure_is_told_to_every_listener_whatever_its_filter(bus, jour
     bus.publish(message())
     bus.publish(message())
     journal.holding = True
-    bus.publish(message(), Scope("1", A))
+    bus.publish(message(), EventScope("1", A))
     journal.fail(FULL)
     await ticks()
     assert [event.type for event in drain(everything)] == ["agent_message", "agent_message", "error"]
@@ -408,7 +408,7 @@ async def test_no_failure_is_reported_as_ignored(bus, journal, caplog) -> None:
             future.set_exception(FULL)
         await ticks()
         del futures, future
-        with pytest.raises(Internal):
+        with pytest.raises(InternalError):
             await bus.flush()
     assert caplog.records == []
 
@@ -439,4 +439,4 @@ async def test_a_failure_after_close_still_reaches_its_flush(bus, journal) -> No
     await ticks()
     bus.close()
     journal.fail(FULL)
-    assert isinstance(await outcome(flushing), Internal)
+    assert isinstance(await outcome(flushing), InternalError)

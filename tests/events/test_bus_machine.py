@@ -24,10 +24,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from tertulia.errors import Internal
-from tertulia.events.bus import EventBus, Scope
+from tertulia.errors import InternalError
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.subscription import Subscription
-from tertulia.protocol.events import Error, Event, SubscriberLagged
+from tertulia.protocol.events import ErrorEvent, Event, SubscriberLagged
 from tests.events.scripted import (
     SESSION,
     A,
@@ -42,7 +42,7 @@ from tests.events.scripted import (
 )
 from tests.thorough import examples
 
-SCOPES = [None, Scope("1", A), Scope("2", B)]
+SCOPES = [None, EventScope("1", A), EventScope("2", B)]
 NEWS = [(make, scope) for make in (message, delta, ending) for scope in SCOPES]
 limits = st.sampled_from([1, 2, 3, 5, 100])
 
@@ -65,7 +65,9 @@ class World:
 class Listener:
     """One subscription, and the proof that it hears what it must."""
 
-    def __init__(self, world: World, subscription: Subscription, scope: Scope | None, after: int, limit: int) -> None:
+    def __init__(
+        self, world: World, subscription: Subscription, scope: EventScope | None, after: int, limit: int
+    ) -> None:
         self.world, self.subscription, self.limit = world, subscription, limit
         self.conversation = scope.conversation_id if scope else None
         self.heard_at = len(world.log)
@@ -111,7 +113,7 @@ class Listener:
             self._took_announcement(event.data)
         elif event.seq is not None:
             self._took_durable(event, event.seq)
-        elif isinstance(event.data, Error):
+        elif isinstance(event.data, ErrorEvent):
             self.passing += 1
         else:
             self.passing += 1
@@ -224,7 +226,7 @@ class BusMachine(RuleBasedStateMachine):
                 self.deliver(None)
                 self.run()
                 for _, flush in self.flushes:
-                    assert isinstance(flush.exception(), Internal)
+                    assert isinstance(flush.exception(), InternalError)
                 self.flushes.clear()
                 return
             self.held.pop(0)
@@ -233,7 +235,7 @@ class BusMachine(RuleBasedStateMachine):
                 self.run()
                 assert self.flushes.pop(0)[1].exception() is None
 
-    def publish(self, make, scope: Scope | None) -> None:
+    def publish(self, make, scope: EventScope | None) -> None:
         before = len(self.journal.open)
         event = self.bus.publish(make(), scope)
         self.settle()
@@ -245,7 +247,7 @@ class BusMachine(RuleBasedStateMachine):
         else:
             self.held.append((event, future))
 
-    def subscribe_to(self, scope: Scope | None, back: int | None, limit: int) -> Listener:
+    def subscribe_to(self, scope: EventScope | None, back: int | None, limit: int) -> Listener:
         last = len(self.world.durable)
         after = last if back is None else max(0, last - back)
         conversation = scope.conversation_id if scope else None
@@ -273,7 +275,7 @@ class BusMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.closed)
     @rule(target=subscribed, scope=st.sampled_from(SCOPES), back=st.none() | st.integers(0, 30), limit=limits)
-    def subscribe(self, scope: Scope | None, back: int | None, limit: int) -> Listener:
+    def subscribe(self, scope: EventScope | None, back: int | None, limit: int) -> Listener:
         return self.subscribe_to(scope, back, limit)
 
     @rule(listener=subscribed, count=st.integers(1, 6))
@@ -351,7 +353,7 @@ class BusMachine(RuleBasedStateMachine):
         flush = self.loop.create_task(self.bus.flush())
         self.run()
         if self.unheard:
-            assert isinstance(flush.exception(), Internal)
+            assert isinstance(flush.exception(), InternalError)
             self.unheard = False
         elif self.held:
             assert not flush.done()

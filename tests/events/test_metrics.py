@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tertulia.events import metrics as module
-from tertulia.events.bus import EventBus, Scope
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.journal import NoJournal
-from tertulia.events.metrics import COUNTED, OTHER, Metrics, Tally
+from tertulia.events.metrics import COUNTED, OTHER, Metrics, MetricsTotals
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ConversationId
@@ -28,16 +28,16 @@ def a_bus(*known: str) -> EventBus:
     return bus
 
 
-def numbers(tally: Tally | None) -> dict[str, Any]:
+def numbers(tally: MetricsTotals | None) -> dict[str, Any]:
     """What differs from a fresh tally."""
     assert tally is not None
-    plain = {name: getattr(tally, name) for name in Tally.__slots__}
+    plain = {name: getattr(tally, name) for name in MetricsTotals.__slots__}
     plain["mcp"] = calls(tally.mcp)
     plain["tools"] = {name: calls(each) for name, each in tally.tools.items()}
     return {name: value for name, value in plain.items() if value not in (0, {}, NO_USAGE, (0, 0, 0, 0))}
 
 
-def calls(counted: module.Calls) -> tuple[int, int, int, int]:
+def calls(counted: module.CallTotals) -> tuple[int, int, int, int]:
     return counted.calls, counted.failures, counted.duration_ms, counted.max_ms
 
 
@@ -79,14 +79,14 @@ def test_an_event_counts_for_its_conversation_and_for_the_session(
     """S002-44: tokens, tools, MCP latency, cancellations, failures."""
     bus = a_bus("add", "sub")
     for data in published:
-        bus.publish(data, Scope("1", A))
+        bus.publish(data, EventScope("1", A))
     assert numbers(bus.metrics.of(A)) == numbers(bus.metrics.session) == counted
     assert bus.metrics.of(B) is None
 
 
 def test_the_session_is_the_sum_of_its_conversations_and_of_what_belongs_to_none() -> None:
     bus = a_bus("add")
-    for scope in (Scope("1", A), Scope("2", B), None):
+    for scope in (EventScope("1", A), EventScope("2", B), None):
         bus.publish(ended("add", 3), scope)
     assert numbers(bus.metrics.session) == {"tools": {"add": (3, 0, 9, 3)}}
     assert [(of, numbers(tally), closed) for of, tally, closed in bus.metrics.conversations()] == [
@@ -109,11 +109,11 @@ def test_waiting_for_an_mcp_server_counts_whatever_becomes_of_it() -> None:
 def test_what_does_not_count_leaves_nothing() -> None:
     """An open conversation costs nothing here before something is counted for it."""
     bus = a_bus()
-    others = (delta(), message(), e.ConversationOpened(None, "title", "model", "native"), e.Warning("text"))
+    others = (delta(), message(), e.ConversationOpened(None, "title", "model", "native"), e.WarningEvent("text"))
     for data in others:
         assert data.type not in COUNTED
-        bus.publish(data, Scope("1", A))
-    bus.publish(e.ConversationClosed(), Scope("1", A))
+        bus.publish(data, EventScope("1", A))
+    bus.publish(e.ConversationClosed(), EventScope("1", A))
     bus.publish(e.ConversationClosed())
     assert numbers(bus.metrics.session) == {}
     assert list(bus.metrics.conversations()) == []
@@ -123,7 +123,7 @@ def test_only_names_of_tools_that_there_are_become_labels() -> None:
     """HARDENING E6: a model may call anything anything, a key it has seen for instance."""
     bus = a_bus("add", "conv_send")
     for name in ("add", "sk-proj-0123456789", "conv.send", "AKIAIOSFODNN7EXAMPLE", "conv_send"):
-        bus.publish(ended(name), Scope("1", A))
+        bus.publish(ended(name), EventScope("1", A))
     tally = bus.metrics.of(A)
     assert tally is not None
     assert {name: each.calls for name, each in tally.tools.items()} == {"add": 1, OTHER: 2, "conv_send": 2}
@@ -142,7 +142,7 @@ def test_the_number_of_labels_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(module, "MAX_NAMES", 2)
     bus = a_bus("a", "b", "c", "d")
     for name in "abcdb":
-        bus.publish(ended(name), Scope("1", A))
+        bus.publish(ended(name), EventScope("1", A))
     assert {name: each.calls for name, each in bus.metrics.session.tools.items()} == {"a": 1, "b": 2, OTHER: 2}
 
 
@@ -173,9 +173,9 @@ def test_the_numbers_of_the_newest_closed_conversations_are_kept(monkeypatch: py
     bus = a_bus()
     ids = [ConversationId(str(number)) for number in range(5)]
     for of in ids:
-        bus.publish(e.TaskStarted("user"), Scope("1", of))
+        bus.publish(e.TaskStarted("user"), EventScope("1", of))
     for of in ids[:4]:
-        bus.publish(e.ConversationClosed(), Scope("1", of))
+        bus.publish(e.ConversationClosed(), EventScope("1", of))
     assert [(of, closed) for of, _, closed in bus.metrics.conversations()] == [("4", False), ("2", True), ("3", True)]
     assert [bus.metrics.is_closed(of) for of in ids] == [False, False, True, True, False]
     assert bus.metrics.of(ids[0]) is None
@@ -184,9 +184,9 @@ def test_the_numbers_of_the_newest_closed_conversations_are_kept(monkeypatch: py
 
 def test_what_ends_after_the_close_counts_for_the_closed_one() -> None:
     bus = a_bus()
-    bus.publish(e.TaskStarted("user"), Scope("1", A))
-    bus.publish(e.ConversationClosed(), Scope("1", A))
-    bus.publish(e.TurnAborted("interrupted"), Scope("1", A))
+    bus.publish(e.TaskStarted("user"), EventScope("1", A))
+    bus.publish(e.ConversationClosed(), EventScope("1", A))
+    bus.publish(e.TurnAborted("interrupted"), EventScope("1", A))
     assert numbers(bus.metrics.of(A)) == {"started": 1, "aborted": {"interrupted": 1}}
     assert bus.metrics.is_closed(A)
 
@@ -194,12 +194,12 @@ def test_what_ends_after_the_close_counts_for_the_closed_one() -> None:
 async def test_an_event_counts_when_it_is_delivered_and_not_if_it_is_taken_back() -> None:
     journal = ScriptedJournal(asyncio.get_running_loop())
     bus = EventBus(SESSION, StillClock(), journal)
-    bus.publish(e.TaskStarted("user"), Scope("1", A))
+    bus.publish(e.TaskStarted("user"), EventScope("1", A))
     assert bus.metrics.of(A) is None
     journal.commit()
     await bus.flush()
     assert numbers(bus.metrics.of(A)) == {"started": 1}
-    bus.publish(e.TaskComplete("completed", None, NO_USAGE), Scope("1", A))
+    bus.publish(e.TaskComplete("completed", None, NO_USAGE), EventScope("1", A))
     journal.fail(OSError("full"))
     with pytest.raises(Exception, match="full"):
         await bus.flush()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.events.ring import Ring, weight
+from tertulia.events.ring import Ring, event_weight
 from tertulia.protocol.events import Event, EventData, ForeignEvent
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.tool_events import PatchApplyBegin, PlanStep, PlanUpdate
@@ -74,7 +74,7 @@ def test_a_reader_may_leave_while_it_is_told() -> None:
 
 def test_the_bound_in_bytes_holds_whatever_the_number() -> None:
     """G2: events of very different sizes."""
-    ring = Ring(1000, 4 * weight(message()))
+    ring = Ring(1000, 4 * event_weight(message()))
     for seq in range(1, 9):
         ring.add(numbered(seq))
     assert (ring.first, ring.last) == (5, 8)
@@ -84,7 +84,7 @@ def test_the_bound_in_bytes_holds_whatever_the_number() -> None:
 
 
 def test_an_event_larger_than_the_ring_is_forgotten_at_once_and_its_readers_are_told() -> None:
-    ring = Ring(1000, 4 * weight(message()))
+    ring = Ring(1000, 4 * event_weight(message()))
     slow = Slow(ring)
     ring.add(numbered(1))
     ring.add(numbered(2, message("x" * 100_000)))
@@ -109,15 +109,15 @@ LONG = "x" * 100_000
     ],
 )
 def test_the_weight_of_data_grows_with_what_is_in_it_however_deep(data: EventData) -> None:
-    assert weight(data) > 100_000 > weight(message())
+    assert event_weight(data) > 100_000 > event_weight(message())
 
 
 def test_nesting_is_never_too_deep_to_be_weighed() -> None:
     raw: list = []
     for _ in range(100_000):
         raw = [raw]
-    assert weight(ForeignEvent("codex", raw)) > 100_000
+    assert event_weight(ForeignEvent("codex", raw)) > 100_000
 
 
 def test_wide_characters_weigh_more() -> None:
-    assert weight(message("🙂" * 1000)) > 3 * weight(message("x" * 1000)) / 2
+    assert event_weight(message("🙂" * 1000)) > 3 * event_weight(message("x" * 1000)) / 2

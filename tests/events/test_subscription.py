@@ -9,22 +9,22 @@ import tracemalloc
 
 import pytest
 
-from tertulia.events.bus import EventBus, Scope
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import SystemClock
 from tertulia.events.journal import NoJournal
-from tertulia.events.ring import weight
+from tertulia.events.ring import event_weight
 from tertulia.events.subscription import Subscription
 from tertulia.protocol.events import Event, EventData, SubscriberLagged
 from tests.events.scripted import SESSION, A, B, StillClock, delta, drain, ending, listeners, message, numbers, ticks
 
-IN_A, IN_B = Scope("1", A), Scope("2", B)
+IN_A, IN_B = EventScope("1", A), EventScope("2", B)
 
 
 def a_bus(**bounds: int) -> EventBus:
     return EventBus(SESSION, StillClock(), NoJournal(), **bounds)
 
 
-def publish(bus: EventBus, letters: str, scope: Scope | None = None) -> None:
+def publish(bus: EventBus, letters: str, scope: EventScope | None = None) -> None:
     """m: a message, d: a delta, t: a terminal event."""
     for letter in letters:
         bus.publish({"m": message, "d": delta, "t": ending}[letter](), scope)
@@ -239,7 +239,7 @@ def test_if_only_terminal_events_were_forgotten_nothing_was_missed() -> None:
 
 
 def test_an_event_larger_than_the_ring_still_reaches_those_who_keep_up() -> None:
-    bus = a_bus(ring_bytes=3 * weight(message()))
+    bus = a_bus(ring_bytes=3 * event_weight(message()))
     prompt, slow = bus.subscribe(), bus.subscribe(limit=1)
     for data in (message(), message("x" * 100_000), ending()):
         bus.publish(data)
@@ -265,7 +265,7 @@ def test_a_reader_that_owes_the_bus_too_much_is_cut_and_told_where() -> None:
 
 
 def test_a_reader_is_cut_once_however_much_the_ring_forgets_at_a_time() -> None:
-    bus = a_bus(ring_bytes=8 * weight(ending()))
+    bus = a_bus(ring_bytes=8 * event_weight(ending()))
     dead = bus.subscribe(limit=1)
     publish(bus, "mttttttt")
     bus.publish(message("x" * 100_000))

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.events.clock import SystemClock
 from tertulia.executors.acp_agent import AcpExecutor
 from tertulia.executors.acp_definition import AcpDefinition, acp_from_wire
@@ -35,12 +35,12 @@ class House:
 
     async def read(self, path: str) -> str:
         if path not in self.files:
-            raise NotFound("there is none")
+            raise NotFoundError("there is none")
         return self.files[path]
 
     async def write(self, path: str, text: str, call: str) -> None:
         if path == "/forbidden":
-            raise NotFound("not here")
+            raise NotFoundError("not here")
         self.files[path] = text
 
     async def start(

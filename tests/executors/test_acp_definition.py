@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.acp_definition import AcpDefinition, Hold, acp_from_wire, filled, merged
 from tertulia.executors.acp_presets import PRESETS
 
@@ -58,7 +58,7 @@ def test_a_table_changes_a_preset_and_adds_to_its_environment() -> None:
 )
 def test_what_makes_no_sense_is_refused_with_its_key(table: Any, words: str) -> None:
     """Issue 11, bad input."""
-    with pytest.raises(InvalidParams) as refused:
+    with pytest.raises(InvalidParamsError) as refused:
         acp_from_wire("x", table, None)
     assert words in refused.value.message
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.acp_presets import PRESETS, UNTESTED, acp_agents_from_wire
 from tests.agents.acp_installed import REAL_ACP
 
@@ -34,5 +34,5 @@ def test_the_users_own_come_after_them() -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "ä"])
 def test_a_name_is_a_plain_word(name: str) -> None:
     """Bad input."""
-    with pytest.raises(InvalidParams, match="letters, digits"):
+    with pytest.raises(InvalidParamsError, match="letters, digits"):
         acp_agents_from_wire({name: {"command": "x"}})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import InvalidParams, MethodNotFound, NoApprover, NotFound
+from tertulia.errors import InvalidParamsError, MethodNotFoundError, NoApproverError, NotFoundError
 from tertulia.executors import acp_requests
 from tertulia.executors.acp_requests import AcpRequests, Terminal, question_of
 from tertulia.executors.acp_task import AcpTask
@@ -128,7 +128,7 @@ async def test_parts_of_files_are_read_by_line() -> None:
     assert await asking.serve("fs/read_text_file", {"path": "/a", "line": 2, "limit": 1}) == {"content": "two\n"}
     assert await asking.serve("fs/read_text_file", {"path": "/a", "limit": 2}) == {"content": "one\ntwo\n"}
     assert await asking.serve("fs/read_text_file", {"path": "/a", "line": "x"}) == {"content": "one\ntwo\nthree\n"}
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         await asking.serve("fs/read_text_file", {"path": 3})
 
 
@@ -137,7 +137,7 @@ async def test_a_write_is_told_whether_or_not_it_was_done() -> None:
     house = House()
     asking, told = requests(house)
     await asking.serve("fs/write_text_file", {"path": "/a", "content": "x"})
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         await asking.serve("fs/write_text_file", {"path": "/forbidden", "content": "x"})
     assert house.files == {"/a": "x"}
     assert [step.success for step in told if isinstance(step, Done)] == [True, False]
@@ -153,7 +153,7 @@ async def test_a_terminal_lives_until_it_is_released_or_the_task_is_over(tmp_pat
         shown = await asking.serve("terminal/output", made)
         assert shown == {"output": "llo", "truncated": True, "exitStatus": {"exitCode": 0}} or shown["output"] == "llo"
         await asking.serve("terminal/release", made)
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await asking.serve("terminal/output", made)
         still = await asking.serve("terminal/create", {"command": "sleep 1000"})
         assert "exitStatus" not in await asking.serve("terminal/output", still)
@@ -170,10 +170,10 @@ async def test_terminals_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     async with acp_crew(tmp_path) as crew:
         asking, _ = requests(House(crew.sandbox))
         await asking.serve("terminal/create", {"command": "true"})
-        with pytest.raises(InvalidParams, match="release one"):
+        with pytest.raises(InvalidParamsError, match="release one"):
             await asking.serve("terminal/create", {"command": "true"})
         await asking.close()
-        with pytest.raises(InvalidParams, match="args"):
+        with pytest.raises(InvalidParamsError, match="args"):
             await asking.serve("terminal/create", {"command": "true", "args": [3]})
 
 
@@ -200,7 +200,7 @@ async def test_what_is_no_variable_is_refused_and_nothing_runs(entry: dict[str, 
     """HARDENING A: they become arguments of `env`, and an argument of it can be another command."""
     asking, told = requests(House())
     params = {"command": "ls", "env": [{"name": "GOOD", "value": "x"}, entry]}
-    with pytest.raises(InvalidParams, match="env"):
+    with pytest.raises(InvalidParamsError, match="env"):
         await asking.serve("terminal/create", params)
     assert told == []
 
@@ -209,7 +209,7 @@ async def test_where_nobody_is_there_nothing_is_allowed() -> None:
     """And what ACP does not know is not there."""
     asking, _ = requests(None)
     for method in ("session/request_permission", "fs/read_text_file"):
-        with pytest.raises(NoApprover):
+        with pytest.raises(NoApproverError):
             await asking.serve(method, {"path": "/a"})
-    with pytest.raises(MethodNotFound):
+    with pytest.raises(MethodNotFoundError):
         await asking.serve("elicitation/create", {})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.acp_definition import AcpDefinition, Hold
 from tertulia.executors.acp_presets import PRESETS
 from tertulia.executors.acp_session import hold_of, prompt_of, session_of, told_in, variables_of
@@ -27,13 +27,13 @@ def test_one_is_held_by_what_it_has_for_the_mode() -> None:
     assert hold_of("x", CODEX, assignment()) == Hold(mode="workspace-write")
     assert hold_of("x", CODEX, assignment("read_only")).mode == "read-only"
     assert hold_of("x", QWEN, assignment("danger_full_access")) == Hold()
-    with pytest.raises(UnsupportedByBackend, match="sandbox mode read-only"):
+    with pytest.raises(UnsupportedByBackendError, match="sandbox mode read-only"):
         hold_of("x", QWEN, assignment("read_only"))
 
 
 def test_where_it_may_not_write_it_does_not_work() -> None:
     """DESIGN, narrowing: roots."""
-    with pytest.raises(UnsupportedByBackend, match="outside of what may be written"):
+    with pytest.raises(UnsupportedByBackendError, match="outside of what may be written"):
         hold_of("x", CODEX, replace(assignment(), roots=("/workshop",)))
     assert hold_of("x", CODEX, replace(assignment(), roots=("/",))).mode == "workspace-write"
 

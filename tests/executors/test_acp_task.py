@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tertulia.errors import Cancelled, ModelError
+from tertulia.errors import ModelError, TaskCancelledError
 from tertulia.executors import acp_task
 from tertulia.executors.acp_pipe import AcpPipe
 from tertulia.executors.acp_task import AcpTask
@@ -66,7 +66,7 @@ async def test_given_up_it_hears_nothing_and_allows_nothing() -> None:
     task.hear(CHUNK)
     assert not task.steps
     assert await task.serve("session/request_permission", {}) == {"outcome": {"outcome": "cancelled"}}
-    with pytest.raises(Cancelled):
+    with pytest.raises(TaskCancelledError):
         await task.serve("fs/write_text_file", {"path": "/a", "content": "x"})
     assert (house.asked, house.files) == ([], {})
 
@@ -100,7 +100,7 @@ async def test_what_is_still_asked_when_it_is_over_is_denied(how: str) -> None:
     await task.close()
     assert house.given_up == 1
     assert await asking == {"outcome": {"outcome": "cancelled"}}
-    with pytest.raises(Cancelled):
+    with pytest.raises(TaskCancelledError):
         await task.serve("terminal/create", {"command": "ls"})
     await task.close()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.command_line import among_its_own, command_line, standard_input
 from tertulia.executors.definition import ExecutorDefinition
 from tertulia.executors.executor import Assignment
@@ -72,16 +72,16 @@ def test_in_a_workspace_it_may_write_what_we_may(tmp_path: Path) -> None:
 @pytest.mark.parametrize("roots", [(), ("/srv",)])
 def test_where_we_may_not_write_it_may_not_work(tmp_path: Path, roots: tuple[str, ...]) -> None:
     """Its own sandbox lets it write where it works: that must be ours to give."""
-    with pytest.raises(UnsupportedByBackend, match="is outside of what may be written"):
+    with pytest.raises(UnsupportedByBackendError, match="is outside of what may be written"):
         command_line("codex", CODEX, asked(rights=WRITES, cwd=str(tmp_path), roots=roots))
-    with pytest.raises(UnsupportedByBackend):
+    with pytest.raises(UnsupportedByBackendError):
         command_line("codex", CODEX, asked(rights=WRITES, cwd="/srvx", roots=("/srv",)))
 
 
 def test_a_mode_without_words_is_refused_but_full_access() -> None:
     definition = ExecutorDefinition(command=("mine",))
     assert command_line("mine", definition, asked()) == ("mine",)
-    with pytest.raises(UnsupportedByBackend, match="held to the sandbox mode read-only"):
+    with pytest.raises(UnsupportedByBackendError, match="held to the sandbox mode read-only"):
         command_line("mine", definition, asked(rights=READ_ONLY))
 
 
@@ -94,7 +94,7 @@ def test_tools_that_the_conversation_has_no_right_to_are_taken_from_it() -> None
         assert " ".join(taken) in " ".join(command_line("x", definition, asked(rights=less)))
         assert " ".join(definition.no_shell) not in " ".join(command_line("x", definition, asked()))
     bare = ExecutorDefinition(command=("mine",))
-    with pytest.raises(UnsupportedByBackend, match="does not say how its shell is taken away"):
+    with pytest.raises(UnsupportedByBackendError, match="does not say how its shell is taken away"):
         command_line("mine", bare, asked(rights=less))
     assert command_line("mine", replace(bare, no_shell=()), asked(rights=less)) == ("mine",)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.continuity import build_executor_prompt_with_history as build
 from tertulia.executors.headings import CURRENT, HISTORY, PREVIOUS, heading
 from tertulia.executors.sections import LEFT_OUT
@@ -240,7 +240,7 @@ def test_no_room_for_history_is_the_bare_message(limit: str) -> None:
     ],
 )
 def test_limits_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any], named: str) -> None:
-    with pytest.raises(InvalidParams, match=named):
+    with pytest.raises(InvalidParamsError, match=named):
         build([], "now", **wrong)
 
 
@@ -254,9 +254,9 @@ def test_limits_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any], na
     ],
 )
 def test_messages_of_a_wrong_form_are_refused_by_number(messages: list[Any], named: str) -> None:
-    with pytest.raises(InvalidParams, match=named):
+    with pytest.raises(InvalidParamsError, match=named):
         build(messages, "now")
-    with pytest.raises(InvalidParams, match="current_message"):
+    with pytest.raises(InvalidParamsError, match="current_message"):
         build([], 7)  # type: ignore[arg-type]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.continuity import build_executor_prompt_with_history
 from tertulia.executors.continuity_settings import Continuity, Telling, continuity_from
 
@@ -63,19 +63,19 @@ def test_an_empty_variable_is_none() -> None:
     ],
 )
 def test_a_table_that_makes_no_sense_is_refused_by_name(table: dict[str, object], named: str) -> None:
-    with pytest.raises(InvalidParams, match=named):
+    with pytest.raises(InvalidParamsError, match=named):
         continuity_from(table, {})
 
 
 @pytest.mark.parametrize("value", ["-1", "1.5", "many", "1_000", "٣", "9" * 30])
 def test_a_variable_that_is_no_number_is_refused_by_name(value: str) -> None:
-    with pytest.raises(InvalidParams, match="EXECUTOR_HISTORY_MAX_CHARS must be a whole number"):
+    with pytest.raises(InvalidParamsError, match="EXECUTOR_HISTORY_MAX_CHARS must be a whole number"):
         continuity_from({}, {"EXECUTOR_HISTORY_MAX_CHARS": value})
 
 
 def test_an_off_switch_with_a_slip_in_it_is_refused_and_not_passed_over() -> None:
     """S003-17, X-61: history would be told that was not to be."""
-    with pytest.raises(InvalidParams, match="EXECUTOR_HISTORY_MODE must be one of full, last_round"):
+    with pytest.raises(InvalidParamsError, match="EXECUTOR_HISTORY_MODE must be one of full, last_round"):
         continuity_from({}, {"EXECUTOR_HISTORY_MODE": "offf"})
 
 

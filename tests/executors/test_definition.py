@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.definition import KEYS, ExecutorDefinition, executor_from_wire
 from tertulia.executors.executor import Resuming
 
@@ -118,13 +118,13 @@ def test_a_program_may_stand_alone_with_its_arguments_beside_it() -> None:
 )
 def test_what_makes_no_sense_is_refused_by_name(table: dict[str, Any], sentence: str) -> None:
     """S002-15: what was wrong, where, and what to do."""
-    with pytest.raises(InvalidParams) as refused:
+    with pytest.raises(InvalidParamsError) as refused:
         executor_from_wire("mine", table, None)
     assert refused.value.message == sentence
 
 
 def test_an_unknown_key_that_is_near_to_nothing_gets_the_whole_list() -> None:
-    with pytest.raises(InvalidParams, match="there are args, can_ask, command"):
+    with pytest.raises(InvalidParamsError, match="there are args, can_ask, command"):
         executor_from_wire("mine", {"zzz": 1}, None)
 
 

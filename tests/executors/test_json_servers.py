@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.acp_presets import PRESETS
 from tertulia.executors.json_servers import MAX_BYTES, JsonServers
 
@@ -61,7 +61,7 @@ def test_what_the_variable_said_already_stays(tmp_path: Path) -> None:
     said = {"theme": "dark", "mcp": {"other": {"enabled": True}}}
     expected = {"theme": "dark", "mcp": {"other": {"enabled": True}, "own": {"enabled": False}}}
     assert off(tmp_path, tmp_path, **{VARIABLE: json.dumps(said)}) == expected
-    with pytest.raises(UnsupportedByBackend, match=VARIABLE):
+    with pytest.raises(UnsupportedByBackendError, match=VARIABLE):
         off(tmp_path, tmp_path, **{VARIABLE: "{"})
 
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_understood_is_refused_and_named(tmp_path: Path, text: st
     """Bad input: the agent may understand it, and start what it names."""
     assert off(tmp_path, tmp_path) == {}
     write(tmp_path / SETTINGS, text)
-    with pytest.raises(UnsupportedByBackend, match=f"{tmp_path / SETTINGS} is"):
+    with pytest.raises(UnsupportedByBackendError, match=f"{tmp_path / SETTINGS} is"):
         off(tmp_path, tmp_path)
 
 
@@ -108,7 +108,7 @@ def test_a_pipe_a_device_and_a_directory_are_refused_at_once(tmp_path: Path) -> 
     path = tmp_path / "opencode.json"
     for make in (os.mkfifo, lambda at: os.symlink("/dev/zero", at), os.mkdir, lambda at: os.symlink(at, at)):
         make(path)
-        with pytest.raises(UnsupportedByBackend, match=str(path)):
+        with pytest.raises(UnsupportedByBackendError, match=str(path)):
             off(tmp_path, tmp_path)
         path.rmdir() if path.is_dir() else path.unlink()
     assert off(tmp_path, tmp_path) == {}
@@ -125,6 +125,6 @@ def test_it_is_read_in_one_go_however_it_was_written(tmp_path: Path, text: str) 
     """HARDENING: a file of strangers takes no time that grows with the square of its size."""
     write(tmp_path / SETTINGS, "{" + text * (MAX_BYTES // len(text) - 1))
     before = time.thread_time()
-    with pytest.raises(UnsupportedByBackend, match="is not JSON"):
+    with pytest.raises(UnsupportedByBackendError, match="is not JSON"):
         off(tmp_path, tmp_path)
     assert time.thread_time() - before < 10

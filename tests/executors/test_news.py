@@ -73,7 +73,7 @@ def test_there_is_an_answer_to_every_kind_of_step() -> None:
         (Thought("1", "hm"), [e.AgentReasoning("hm", ItemId("run:1"))]),
         (Plan((t.PlanStep("a", "pending"),)), [t.PlanUpdate([t.PlanStep("a", "pending")])]),
         (UsageReport(Usage(1, 0, 2, 0, 3), Usage(9, 9, 9, 9, 18)), [e.TokenCount(Usage(1, 0, 2, 0, 3), 0, "")]),
-        (Notice("careful"), [e.Warning("careful")]),
+        (Notice("careful"), [e.WarningEvent("careful")]),
         (Foreign({"x": 1}), [e.ForeignEvent("codex", {"x": 1})]),
         (Finished("x"), []),
         (Failed("x"), []),

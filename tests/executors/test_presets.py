@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.presets import CLAUDE, CODEX, PRESETS, executors_from_wire
 from tertulia.policy.sandbox_mode import SANDBOX_MODES
 
@@ -20,7 +20,7 @@ def test_presets_need_no_table_and_others_stand_behind_a_prefix() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "ünder", "../x"])
 def test_a_name_is_a_word(name: str) -> None:
-    with pytest.raises(InvalidParams, match="letters, digits"):
+    with pytest.raises(InvalidParamsError, match="letters, digits"):
         executors_from_wire({name: {"command": ["mine"]}})
 
 

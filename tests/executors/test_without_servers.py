@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.definition import Home
 from tertulia.executors.without_servers import check_project, strip_servers
 
@@ -43,7 +43,7 @@ def test_those_on_one_line_go_too(tmp_path: Path, servers: str) -> None:
 def test_what_cannot_be_taken_out_safely_is_refused(tmp_path: Path) -> None:
     """A key spelled in a way that only a whole parser sees; the file is as it was."""
     said = '"mcp\\u005fservers" = { a = { command = "x" } }\n'
-    with pytest.raises(UnsupportedByBackend, match=r"\[mcp_servers.NAME\]"):
+    with pytest.raises(UnsupportedByBackendError, match=r"\[mcp_servers.NAME\]"):
         stripped(tmp_path, said)
     assert (tmp_path / "config.toml").read_text() == said
 
@@ -62,5 +62,5 @@ def test_a_project_that_names_servers_is_refused(tmp_path: Path) -> None:
     check_project(str(below), HOME)
     (tmp_path / ".agent").mkdir()
     (tmp_path / ".agent" / "config.toml").write_text("[mcp_servers.x]\ncommand = 'y'\n")
-    with pytest.raises(UnsupportedByBackend, match="names MCP servers"):
+    with pytest.raises(UnsupportedByBackendError, match="names MCP servers"):
         check_project(str(below), HOME)

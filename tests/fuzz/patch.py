@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tertulia.errors import InvalidParams, Limit
+from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.tools.patch_text import AddFile, UpdateFile, checked_path, parse_patch
 
 SEEDS = [
@@ -23,7 +23,7 @@ def fuzz(data: bytes) -> None:
     """A patch is read whole or refused in our words, and every path of it stays below."""
     try:
         hunks = parse_patch(data.decode("utf-8", "surrogateescape"))
-    except (InvalidParams, Limit):
+    except (InvalidParamsError, LimitError):
         return
     for hunk in hunks:
         _check(hunk.path, hunk.line_number)

@@ -6,7 +6,7 @@ import msgspec
 
 from tertulia.protocol.events import AgentMessage, Event, TaskComplete, TaskStarted, TokenCount
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.records import Ended, Queued, Record, Said, Submitted
+from tertulia.protocol.records import ItemsRecord, QueuedInputRecord, Record, SubmissionRecord, ToolOutputRecord
 from tertulia.protocol.storage import Full, HeadersOnly, StoragePolicy
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.usage import NO_USAGE
@@ -65,21 +65,21 @@ def _seed(policy: StoragePolicy, *whats: Event | Record) -> bytes:
 
 _TALK: list[Event | Record] = [
     agreed(Full(), title="a title"),
-    Submitted(A, TASK, TRACE, None),
-    Said(A, (user("hello", injected=True), user("and more")), pinned=True, seed=True),
+    SubmissionRecord(A, TASK, TRACE, None),
+    ItemsRecord(A, (user("hello", injected=True), user("and more")), pinned=True, seed=True),
     event(TaskStarted("user", "hel")),
     asked(),
-    Said(A, (assistant("hm"), call())),
+    ItemsRecord(A, (assistant("hm"), call())),
     event(AgentMessage("hm", ItemId("a1")), seq=2),
 ]
 _CALLS: list[Event | Record] = [
     agreed(Full()),
-    Said(A, (call(),)),
+    ItemsRecord(A, (call(),)),
     event(ToolCallBegin(CallId("c1"), "shell", {"x": 1}), seq=3),
-    Ended(A, output("42", success=False)),
+    ToolOutputRecord(A, output("42", success=False)),
     event(ToolCallEnd(CallId("c1"), "shell", False, "42", True, 7), seq=4),
-    Queued(A, user("wait", id="u3")),
-    Said(A, (output("42", success=False), user("wait", id="u3"))),
+    QueuedInputRecord(A, user("wait", id="u3")),
+    ItemsRecord(A, (output("42", success=False), user("wait", id="u3"))),
     event(TokenCount(NO_USAGE, 10, "key"), seq=5),
     event(TaskComplete("completed", "hm", NO_USAGE), seq=6),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from tertulia.context.templates import load_template, render_template
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 
 SEEDS = [
     b"core-identity\0You are {{name}} in {{ place }}.\0{{name}}",
@@ -19,7 +19,7 @@ def fuzz(data: bytes) -> None:
     """Nothing is evaluated: the text between gaps stays, and a gap becomes the very value or nothing."""
     name, _, rest = data.decode("utf-8", "replace").partition("\0")
     text, _, value = rest.partition("\0")
-    with suppress(InvalidParams, NotFound):
+    with suppress(InvalidParamsError, NotFoundError):
         load_template(name)
     made = render_template(text, {"name": value})
     assert len(made) <= len(text) + text.count("{{") * len(value)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tertulia.errors import Internal
+from tertulia.errors import InternalError
 from tertulia.history.compaction import Compaction, compact, trim
 from tertulia.history.sanitiser import closing_outputs
 from tertulia.history.segment import is_asked, is_message
@@ -114,7 +114,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def refuse(self, call_id: str) -> None:
         """What would break the pairing is refused; the invariants see that nothing changed."""
         broken = [call(call_id), output(call_id)] if call_id in self.open else [user(), output(call_id)]
-        with pytest.raises(Internal):
+        with pytest.raises(InternalError):
             self.store.append(broken)
 
     # ---- shrinking

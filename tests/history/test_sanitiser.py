@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.errors import Internal
+from tertulia.errors import InternalError
 from tertulia.history.sanitiser import closing_outputs, mend, prove, settled, turns
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
@@ -55,7 +55,7 @@ def test_an_id_may_be_used_again_after_its_call_was_answered() -> None:
 )
 def test_the_impossible_is_refused_by_its_call_id(items: list[Item]) -> None:
     """X-34"""
-    with pytest.raises(Internal) as caught:
+    with pytest.raises(InternalError) as caught:
         prove(items)
     assert caught.value.detail == {"call_id": "a"}
 

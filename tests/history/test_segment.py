@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 import pytest
 
-from tertulia.errors import Internal, InvalidParams
+from tertulia.errors import InternalError, InvalidParamsError
 from tertulia.history.segment import IMAGE_TOKENS, Segment, estimate, is_asked, is_message, seal, supersedes
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import ImagePart, Item, Reasoning, Summary, TextPart, UserMessage, text_parts
@@ -60,7 +60,7 @@ def test_messages_are_what_users_and_the_model_said() -> None:
 def test_the_pairing_proof_is_kept_with_the_segment() -> None:
     segment = seal([output("a"), call("b")])
     assert (segment.opens, segment.closes) == (("b",), ("a",))
-    with pytest.raises(Internal):
+    with pytest.raises(InternalError):
         seal([call("b"), call("b")])
 
 
@@ -69,7 +69,7 @@ def test_the_pairing_proof_is_kept_with_the_segment() -> None:
     [[user("\ud800")], [call("\udfff")], [call("a", arguments="\ud800")], [output("a", "\ud800")]],
 )
 def test_a_lone_surrogate_is_refused_and_not_repeated_in_the_error(items: list[Item]) -> None:
-    with pytest.raises(InvalidParams, match="lone surrogate") as caught:
+    with pytest.raises(InvalidParamsError, match="lone surrogate") as caught:
         seal(items)
     assert "\ud800" not in caught.value.message
 

@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from tertulia.errors import Internal, InvalidParams, NotFound
+from tertulia.errors import InternalError, InvalidParamsError, NotFoundError
 from tertulia.history.compaction import plan_cut, trim
 from tertulia.history.sanitiser import closing_outputs
 from tertulia.history.store import Cut, HistoryLimits, HistoryStore
@@ -79,7 +79,7 @@ def test_a_segment_that_would_break_the_pairing_is_refused_and_changes_nothing(
     """S002-24, X-34"""
     store = store_of([user()], [call("a"), call("b")], [output("b")])
     before = state(store)
-    with pytest.raises(Internal) as caught:
+    with pytest.raises(InternalError) as caught:
         store.append(broken)
     assert caught.value.detail == {"call_id": call_id}
     assert state(store) == before
@@ -103,7 +103,7 @@ def test_what_is_pinned_cannot_hold_half_of_a_pair() -> None:
     store = store_of([call("a")])
     before = state(store)
     for half in ([call("b")], [output("a")]):
-        with pytest.raises(Internal, match="pinned"):
+        with pytest.raises(InternalError, match="pinned"):
             store.append(half, pinned=True)
     assert state(store) == before
 
@@ -120,7 +120,7 @@ def test_a_text_of_10_mb_and_nul_are_kept_as_they_are() -> None:
 def test_a_lone_surrogate_is_refused_and_changes_nothing() -> None:
     store = store_of([user()])
     before = state(store)
-    with pytest.raises(InvalidParams, match="surrogate"):
+    with pytest.raises(InvalidParamsError, match="surrogate"):
         store.append([user("\ud800")])
     assert state(store) == before
 
@@ -332,7 +332,7 @@ def test_a_plan_that_would_split_a_pair_or_drop_an_open_call_is_refused(plan: Cu
     """S002-24, X-34"""
     store = store_of([user(), call("a")], [output("a"), model()], [user()], [call("open")], [user()])
     before = state(store)
-    with pytest.raises(Internal, match="cut would"):
+    with pytest.raises(InternalError, match="cut would"):
         store.rewrite(plan, None, expected_revision=0)
     assert state(store) == before
 
@@ -420,12 +420,12 @@ def test_a_fork_can_have_limits_of_its_own() -> None:
 def test_forking_where_nothing_is_says_so() -> None:
     store = store_of([user()], seeds=[seed()])
     before = state(store)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         store.fork(ItemId("nobody"))
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         store.fork(2)
     for number in (0, -3):
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             store.fork(number)
     assert state(store) == before
 

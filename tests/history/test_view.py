@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Item, Summary
 from tests.history.saying import call, model, output, rounds, seed, store_of, user
@@ -66,7 +66,7 @@ def test_messages_are_the_newest_oldest_first_without_what_we_injected() -> None
     assert store.messages(2) == [said, asked_again]
     assert store.messages(0) == []
     assert store.messages(99) == [asked, said, asked_again]
-    with pytest.raises(InvalidParams, match="limit"):
+    with pytest.raises(InvalidParamsError, match="limit"):
         store.messages(-1)
 
 
@@ -85,7 +85,7 @@ def test_an_item_is_found_by_its_id_or_not_at_all() -> None:
     wanted = model()
     view = store_of([user(), wanted], [user()]).snapshot()
     assert view.find_item(wanted.id) is wanted
-    with pytest.raises(NotFound, match="'nobody'"):
+    with pytest.raises(NotFoundError, match="'nobody'"):
         view.find_item(ItemId("nobody"))
 
 
@@ -95,9 +95,9 @@ def test_rounds_are_counted_from_one_and_reach_to_the_next_request() -> None:
     assert [view.end_of(1), view.end_of(2)] == [4, 8]
     assert view.end_of(last.id) == 8
     for none in (0, -1):
-        with pytest.raises(InvalidParams, match="from 1"):
+        with pytest.raises(InvalidParamsError, match="from 1"):
             view.end_of(none)
-    with pytest.raises(NotFound, match="2 rounds"):
+    with pytest.raises(NotFoundError, match="2 rounds"):
         view.end_of(3)
-    with pytest.raises(NotFound, match="'nobody'"):
+    with pytest.raises(NotFoundError, match="'nobody'"):
         view.end_of(ItemId("nobody"))

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.events.clock import SystemClock
 from tertulia.mcp.connection import Link, connect
 from tertulia.mcp.definition import ServerDefinition
@@ -25,7 +25,7 @@ DEADLINE_S = 20.0
 class Asked:
     """A conversation that says yes to everything, unless told otherwise, and notes it."""
 
-    def __init__(self, name: str = "c1", *, says: Elicited | AgentError | None = None) -> None:
+    def __init__(self, name: str = "c1", *, says: Elicited | TertuliaError | None = None) -> None:
         self.questions: list[Elicitation | Sampling] = []
         self.being_asked, self.may_answer, self.let_go = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.may_answer.set()
@@ -40,7 +40,7 @@ class Asked:
         except asyncio.CancelledError:
             self.let_go.set()
             raise
-        if isinstance(self._says, AgentError):
+        if isinstance(self._says, TertuliaError):
             raise self._says
 
     async def _elicit(self, request: Elicitation) -> Elicited:

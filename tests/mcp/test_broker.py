@@ -11,7 +11,7 @@ import mcp_types as t
 import pytest
 from mcp import Client, MCPError
 
-from tertulia.errors import InvalidParams, NoApprover
+from tertulia.errors import InvalidParamsError, NoApproverError
 from tertulia.mcp import broker as module
 from tertulia.mcp.broker import Broker, load_sdk
 from tertulia.mcp.server import Answer, Elicitation, Elicited
@@ -103,7 +103,7 @@ async def test_an_empty_answer_is_an_empty_text_and_a_picture_alone_has_none(cou
 async def test_an_error_of_ours_is_an_answer_and_any_other_tells_nothing(
     counter: Counter, era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    errors: list[Exception] = [InvalidParams("no such thing"), RuntimeError("the key is hunter2")]
+    errors: list[Exception] = [InvalidParamsError("no such thing"), RuntimeError("the key is hunter2")]
 
     async def act(call: ServedCall) -> Answer:
         raise errors.pop(0)
@@ -269,7 +269,7 @@ async def test_pages_are_shown_only_by_clients_that_show_pages(counter: Counter,
     call = counter.shop.calls[0]
     async with counter.client(era) as connected:
         assert refusal(await connected.call_tool("b"))["code"] == "no_approver"
-    with pytest.raises((NoApprover, asyncio.CancelledError)):
+    with pytest.raises((NoApproverError, asyncio.CancelledError)):
         await asyncio.wait_for(counter.shop.calls[1].elicit(Elicitation("shop", "Sure?", FORM)), 1)
     assert call.can_be_asked
 

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia import package_loading
-from tertulia.errors import ApprovalDenied, McpError
+from tertulia.errors import ApprovalDeniedError, McpError
 from tertulia.mcp.connection import Link
 from tertulia.mcp.server import Elicitation, Elicited, Sampling
 from tests.mcp.connected import Asked, Reach, call, recorded, serving, until
@@ -140,7 +140,7 @@ async def test_the_server_hears_what_the_person_said(honest: Link, action: Any) 
 
 async def test_whoever_may_not_be_asked_declines_and_does_not_say_why(honest: Link) -> None:
     """C16: denied unless allowed."""
-    answer = await call(honest, "ask", Asked(says=ApprovalDenied("the secret reason")))
+    answer = await call(honest, "ask", Asked(says=ApprovalDeniedError("the secret reason")))
     assert json.loads(answer.text)["action"] == "decline"
     assert "secret" not in answer.text
 
@@ -156,7 +156,7 @@ async def test_the_model_is_asked_in_the_name_of_the_caller(honest: Link) -> Non
 
 async def test_refused_sampling_is_an_error_without_its_reason(honest: Link) -> None:
     """C16."""
-    asked = Asked(says=ApprovalDenied("the secret reason"))
+    asked = Asked(says=ApprovalDeniedError("the secret reason"))
     try:
         heard = (await call(honest, "sample", asked)).text
     except McpError as error:

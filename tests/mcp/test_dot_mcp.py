@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.dot_mcp import MAX_BYTES, foreign_keys, read_dot_mcp, table_of
 
 
@@ -20,7 +20,7 @@ def read(tmp_path: Path, content: str | bytes) -> dict[str, Any]:
 
 
 def refusal(tmp_path: Path, content: str | bytes) -> str:
-    with pytest.raises(InvalidParams) as caught:
+    with pytest.raises(InvalidParamsError) as caught:
         read(tmp_path, content)
     start = f"{tmp_path / '.mcp.json'}: "
     assert caught.value.message.startswith(start)
@@ -40,7 +40,7 @@ def test_a_stub_of_the_sandbox_is_no_file(tmp_path: Path) -> None:
     path.mkdir(0o1555)
     assert read_dot_mcp(path) == {}
     path.chmod(0o755)
-    with pytest.raises(InvalidParams, match="expected a file"):
+    with pytest.raises(InvalidParamsError, match="expected a file"):
         read_dot_mcp(path)
 
 
@@ -74,14 +74,14 @@ def test_a_broken_file_is_refused_with_its_place(tmp_path, content, said) -> Non
 def test_what_is_no_file_is_not_waited_for(tmp_path) -> None:
     path = tmp_path / ".mcp.json"
     os.mkfifo(path)
-    with pytest.raises(InvalidParams, match="expected a file"):
+    with pytest.raises(InvalidParamsError, match="expected a file"):
         read_dot_mcp(path)
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path) -> None:
     path = tmp_path / ".mcp.json"
     path.symlink_to(path)
-    with pytest.raises(InvalidParams, match=r"\.mcp\.json: cannot be read: "):
+    with pytest.raises(InvalidParamsError, match=r"\.mcp\.json: cannot be read: "):
         read_dot_mcp(path)
 
 
@@ -113,7 +113,7 @@ def test_variables_are_put_in_once(written, found) -> None:
 def test_a_variable_that_is_not_set_is_named() -> None:
     """Bad input: secret env var unset."""
     with pytest.raises(
-        InvalidParams, match=r"^srv: the variable NOPE is not set; set it, or write \$\{NOPE:-default\}$"
+        InvalidParamsError, match=r"^srv: the variable NOPE is not set; set it, or write \$\{NOPE:-default\}$"
     ):
         table_of("srv", {"command": "x", "env": {"T": "${NOPE}"}}, VARIABLES)
 
@@ -140,7 +140,7 @@ def test_variables_stand_only_where_they_may() -> None:
     ],
 )
 def test_a_transport_that_does_not_fit_is_refused(entry, said) -> None:
-    with pytest.raises(InvalidParams) as caught:
+    with pytest.raises(InvalidParamsError) as caught:
         table_of("x", entry, {})
     assert caught.value.message.startswith(said)
 

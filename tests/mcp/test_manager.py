@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import McpError, NotFound
+from tertulia.errors import McpError, NotFoundError
 from tertulia.mcp.manager import GRACE_S, REFRESH_GRACE_S, SessionServers
 from tertulia.mcp.member import Candidate
 from tertulia.mcp.server import Answer
 from tertulia.mcp.twin import twin_tool
-from tertulia.protocol.events import EventData, Warning
+from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import McpServerStatus
 from tests.mcp.house import ECHO, House, caller, definition, house, launch
@@ -136,7 +136,7 @@ async def test_a_refresh_is_of_all_or_of_some_and_of_no_stranger() -> None:
         await on.servers.settle()
         on.home.twin.tools = (ECHO, twin_tool("new"))
         before = on.home.twin.listing.reached
-        with pytest.raises(NotFound, match="'c'; there is a, b"):
+        with pytest.raises(NotFoundError, match="'c'; there is a, b"):
             await on.servers.refresh(["a", "c"])
         assert on.home.twin.listing.reached == before
         await on.servers.refresh(["a"])
@@ -176,7 +176,7 @@ async def test_a_private_server_is_seen_by_its_conversation_only_and_ends_with_i
         await on.servers.settle()
         assert (on.names(A), on.names(B), on.names()) == (["fs__echo", "own__echo"], ["fs__echo"], ["fs__echo"])
         assert on.servers.has_private(A)
-        assert [told.message for told in on.told if isinstance(told, Warning)] == [
+        assert [told.message for told in on.told if isinstance(told, WarningEvent)] == [
             "MCP server 'fs' is there already; the agent's is left out"
         ]
         assert await on.call("own__echo", A) == "a: {}"
@@ -209,11 +209,11 @@ async def test_what_cannot_be_offered_is_told_once() -> None:
     async with office(candidate()) as on:
         on.home.twin.tools = (ECHO, twin_tool("n" * 300))
         await on.servers.settle()
-        warnings = [told.message for told in on.told if isinstance(told, Warning)]
+        warnings = [told.message for told in on.told if isinstance(told, WarningEvent)]
         assert len(warnings) == 1
         assert "left out" in warnings[0]
         await on.servers.refresh()
-        assert len([told for told in on.told if isinstance(told, Warning)]) == 1
+        assert len([told for told in on.told if isinstance(told, WarningEvent)]) == 1
 
 
 @in_virtual_time
@@ -281,7 +281,7 @@ async def test_what_a_server_sent_amiss_is_told_after_the_call() -> None:
         on.home.twin.handlers["echo"] = odd
         for _ in range(2):
             assert await on.call("fs__echo", A) == "fine"
-        warnings = [told for told in on.told if isinstance(told, Warning)]
+        warnings = [told for told in on.told if isinstance(told, WarningEvent)]
         assert [(told.code, told.message) for told in warnings] == [
             ("mcp_server", "MCP server 'fs' sent an answer that nobody waits for; it was dropped")
         ]

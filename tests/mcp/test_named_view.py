@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.named_view import NamedView, view_from_wire
 from tertulia.policy.limits import NO_LIMITS
 
@@ -47,6 +47,6 @@ def test_an_empty_table_narrows_nothing() -> None:
     ],
 )
 def test_a_mistake_is_named(name, table, said) -> None:
-    with pytest.raises(InvalidParams) as caught:
+    with pytest.raises(InvalidParamsError) as caught:
         view_from_wire(name, table)
     assert said in caught.value.message

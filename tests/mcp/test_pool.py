@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tertulia.errors import Closed, McpError
+from tertulia.errors import ClosedError, McpError
 from tertulia.mcp.server import Answer
 from tests.mcp.house import call, house
 from tests.mcp.virtual_time import in_virtual_time, steps
@@ -234,7 +234,7 @@ async def test_all_servers_are_stopped_side_by_side_and_leases_are_refused_then(
         home.twin.closing.shut()
         closing = asyncio.create_task(home.pool.close())
         await home.twin.closing.until_reached(10)
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             home.lease()
         with pytest.raises(McpError, match="was closed"):
             await call(servers[0])

@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.mcp.broker import Broker, load_sdk
 from tertulia.mcp.server import Answer
 from tertulia.mcp.serving import ServedCall, ServedResource, ServedTool
@@ -25,7 +25,7 @@ class Notes:
         return []
 
     async def call(self, call: ServedCall) -> Answer:
-        raise NotFound("no tools here")
+        raise NotFoundError("no tools here")
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
         return lambda: None
@@ -35,7 +35,7 @@ class Notes:
 
     async def read(self, uri: str) -> str:
         if uri != "note://a":
-            raise NotFound(f"there is no {uri}")
+            raise NotFoundError(f"there is no {uri}")
         return "text of a"
 
 

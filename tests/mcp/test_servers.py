@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.definition import Http, ServerDefinition, Stdio
 from tertulia.mcp.servers import is_known, misnamed, read_table, server_from_wire
 
@@ -21,7 +21,7 @@ def made(table: dict[str, Any], folder: Path | None = None) -> ServerDefinition:
 
 
 def refused(table: Any) -> str:
-    with pytest.raises(InvalidParams) as caught:
+    with pytest.raises(InvalidParamsError) as caught:
         made(table)
     return caught.value.message
 
@@ -218,7 +218,7 @@ def test_a_header_has_one_value() -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a.b", "ä", "a\n", "x\x1b[31m"])
 def test_a_bad_name_is_refused_and_shown_harmlessly(name) -> None:
     """S000-31"""
-    with pytest.raises(InvalidParams) as caught:
+    with pytest.raises(InvalidParamsError) as caught:
         server_from_wire(name, {"command": "x"}, origin="user")
     assert caught.value.message == misnamed(name)
     assert caught.value.message.isprintable()
@@ -246,7 +246,7 @@ def test_no_refusal_repeats_a_value(table) -> None:
     said = ""
     try:
         read_table("mcp_servers.fs", table)
-    except InvalidParams as error:
+    except InvalidParamsError as error:
         said = error.message
     assert CANARY not in said
 

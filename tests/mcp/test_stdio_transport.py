@@ -15,7 +15,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
-from tertulia.errors import Closed, McpError, NoApprover
+from tertulia.errors import ClosedError, McpError, NoApproverError
 from tertulia.mcp import stdio_transport
 from tertulia.mcp.definition import ServerDefinition, Stdio
 from tertulia.mcp.launch import launch_of
@@ -169,7 +169,7 @@ async def test_the_end_of_a_server_is_why_it_takes_no_more_input(finished: Finis
 
     class Ended:
         async def write(self, data: bytes) -> None:
-            raise Closed("its input is closed")
+            raise ClosedError("its input is closed")
 
         async def wait(self, seconds: float) -> Finished | None:
             return finished
@@ -268,7 +268,7 @@ async def test_a_server_that_dies_at_any_byte_of_its_answer_ends_the_call_at_onc
 async def test_a_flood_in_a_call_drowns_nobody_else(reach: Reach, what: str) -> None:
     """Issue 8: one broken server never delays another."""
     link, other = await reach(by_stdio(hostile("floods"))), await reach(by_stdio(bare()))
-    asked = Asked(says=NoApprover("nobody"))
+    asked = Asked(says=NoApproverError("nobody"))
     async with asyncio.TaskGroup() as group:
         flood = group.create_task(call(link, "echo", asked, text=what))
         for number in range(20):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import Busy, Closed, Internal, InvalidParams
+from tertulia.errors import BusyError, ClosedError, InternalError, InvalidParamsError
 from tertulia.mcp import suspended
 from tertulia.mcp.server import Answer, Elicitation, Elicited
 from tertulia.mcp.suspended import RunningCall, WaitingRoom
@@ -67,7 +67,7 @@ async def test_tickets_cannot_be_guessed_and_are_used_once(desk: Desk) -> None:
     assert len(ticket) == 32
     desk.room.leave(ticket)
     for wrong in (ticket, "", other[:-1]):
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             desk.room.leave(wrong)
     assert len(desk.room) == 1
 
@@ -80,7 +80,7 @@ async def test_a_call_that_nobody_comes_back_for_is_given_up(desk: Desk, monkeyp
     desk.room.enter(running, question)
     await until(lambda: desk.ended == 1)
     assert len(desk.room) == 0
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         running.result()
 
 
@@ -90,7 +90,7 @@ async def test_only_so_many_wait(desk: Desk, monkeypatch: pytest.MonkeyPatch) ->
     question = await running.next()
     assert question is not None
     desk.room.enter(running, question)
-    with pytest.raises(Busy):
+    with pytest.raises(BusyError):
         desk.room.enter(running, question)
     assert len(desk.room) == 1
 
@@ -115,7 +115,7 @@ async def test_of_an_error_that_is_not_ours_nothing_is_said(desk: Desk) -> None:
 
     running = desk.call(work())
     assert await running.next() is None
-    with pytest.raises(Internal) as caught:
+    with pytest.raises(InternalError) as caught:
         running.result()
     assert "hunter2" not in str(caught.value)
     assert desk.ended == 1

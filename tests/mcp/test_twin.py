@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tertulia.errors import InvalidParams, McpError
+from tertulia.errors import InvalidParamsError, McpError
 from tertulia.mcp.server import Answer, Connection, Listing
 from tertulia.mcp.twin import Gate, TwinConnection, TwinServer, twin_tool
 from tests.mcp.house import ECHO, caller
@@ -36,11 +36,11 @@ async def test_a_tool_without_a_script_says_who_called_and_with_what() -> None:
 @in_virtual_time
 async def test_an_error_of_a_script_comes_as_it_is() -> None:
     async def refuse(*_: object) -> Answer:
-        raise InvalidParams("no")
+        raise InvalidParamsError("no")
 
     server = TwinServer()
     server.handlers["echo"] = refuse
-    with pytest.raises(InvalidParams, match="no"):
+    with pytest.raises(InvalidParamsError, match="no"):
         await call(connection(server))
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import MAX_PINS, NOTHING, Changed, McpView, NoServers, parse_allowlist
 from tertulia.protocol.tool_spec import ToolSpec
 from tests.prompt.specs import mcp
@@ -134,21 +134,21 @@ def test_the_old_spelling_is_normalised_with_one_deprecation_for_all(entries) ->
 )
 def test_an_unknown_or_illegal_name_is_refused_with_the_nearest(entry, said) -> None:
     """S000-29, X-24"""
-    with pytest.raises(InvalidParams, match=r"^mcp_tool_allowlist: ") as refused:
+    with pytest.raises(InvalidParamsError, match=r"^mcp_tool_allowlist: ") as refused:
         parse_allowlist(["fs__read", entry], KNOWN)
     assert said in refused.value.message
 
 
 def test_without_servers_every_name_is_unknown() -> None:
     """S000-29"""
-    with pytest.raises(InvalidParams, match="the session has no MCP tools"):
+    with pytest.raises(InvalidParamsError, match="the session has no MCP tools"):
         parse_allowlist(["fs__read"], ())
 
 
 @pytest.mark.parametrize("entry", ["x" * 1_000_000, "x" * 1_000_000 + "__*", "x" * 1_000_000 + "/y"])
 def test_a_name_of_a_megabyte_is_refused_in_few_words(entry) -> None:
     """S000-29: and without being compared with every tool."""
-    with pytest.raises(InvalidParams, match=r"is not a tool name|is unknown") as refused:
+    with pytest.raises(InvalidParamsError, match=r"is not a tool name|is unknown") as refused:
         parse_allowlist([entry], KNOWN)
     assert len(refused.value.message) < 200
 
@@ -266,5 +266,5 @@ def test_a_name_of_a_configured_server_that_is_not_up_is_kept_with_a_warning() -
 @pytest.mark.parametrize("entry", ["slo__x", "slowx", "slow__a b", "slow__\0", "other__*"])
 def test_a_server_that_is_not_up_excuses_no_other_name(entry) -> None:
     """S000-29, S000-42"""
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         parse_allowlist([entry], KNOWN, ["slow"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.definition import Stdio
 from tertulia.mcp.written import WrittenServer
 
@@ -62,7 +62,7 @@ def test_toml_knows_no_variables() -> None:
 
 def test_a_mistake_is_told_with_its_file() -> None:
     for entry, said in (({"comand": "x", "command": "y", "args": "z"}, "args must be a list"), ({}, "neither command")):
-        with pytest.raises(InvalidParams, match=rf"^/repo/\.mcp\.json: .*{said}"):
+        with pytest.raises(InvalidParamsError, match=rf"^/repo/\.mcp\.json: .*{said}"):
             replace(SERVER, entry=entry).definition({})
 
 

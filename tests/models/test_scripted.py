@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.errors import InvalidParams, NotFound, Timeout
+from tertulia.errors import InvalidParamsError, NotFoundError, TaskTimeoutError
 from tertulia.models.cues import Asked
 from tertulia.models.script import ScriptedCall, ScriptedError, ScriptedReply, call, fail, say
 from tertulia.models.scripted import MAX_REQUESTS_KEPT, ReplyLike, ScriptedModel
@@ -311,7 +311,7 @@ async def test_what_may_not_be_kept_is_not_quoted() -> None:
 
 
 async def test_an_agent_error_is_a_failure_with_its_code() -> None:
-    assert await read(ScriptedModel([Timeout("Too slow")]), a_request()) == [Failed("Too slow", "timeout")]
+    assert await read(ScriptedModel([TaskTimeoutError("Too slow")]), a_request()) == [Failed("Too slow", "timeout")]
 
 
 async def test_any_other_exception_is_raised_and_the_model_goes_on() -> None:
@@ -353,8 +353,8 @@ def _raise(error: Exception) -> str:
 async def test_a_function_fails_as_a_reply_would() -> None:
     model = ScriptedModel(
         [
-            lambda asked: Timeout("returned"),
-            lambda asked: _raise(Timeout("raised")),
+            lambda asked: TaskTimeoutError("returned"),
+            lambda asked: _raise(TaskTimeoutError("raised")),
             lambda asked: 42,
             lambda asked: {"txt": "a"},
             lambda asked: ValueError("returned"),
@@ -379,7 +379,7 @@ async def test_a_function_fails_as_a_reply_would() -> None:
 
 async def test_requests_can_be_read_and_only_the_last_thousand_are_kept() -> None:
     model = ScriptedModel(["a"], repeat=True)
-    with pytest.raises(NotFound, match="scripted/inline has not been asked anything yet"):
+    with pytest.raises(NotFoundError, match="scripted/inline has not been asked anything yet"):
         _ = model.last_request
     assert model.requests == []
     for number in range(MAX_REQUESTS_KEPT + 5):
@@ -409,23 +409,23 @@ def test_remaining_counts_what_was_never_used() -> None:
 
 @pytest.mark.parametrize("replies", ["Hello", {"text": "Hello"}])
 def test_a_single_reply_must_stand_in_a_list(replies: object) -> None:
-    with pytest.raises(InvalidParams, match="replies must be a list, even of one reply"):
+    with pytest.raises(InvalidParamsError, match="replies must be a list, even of one reply"):
         ScriptedModel(replies)
 
 
 def test_a_wrong_reply_is_named_by_its_number() -> None:
-    with pytest.raises(InvalidParams, match=r"^reply 2: unknown key `txt`; did you mean `text`\?$"):
+    with pytest.raises(InvalidParamsError, match=r"^reply 2: unknown key `txt`; did you mean `text`\?$"):
         ScriptedModel(["a", {"txt": "b"}])
-    with pytest.raises(InvalidParams, match=r"^reply 1: expected a text or a mapping, not nothing$"):
+    with pytest.raises(InvalidParamsError, match=r"^reply 1: expected a text or a mapping, not nothing$"):
         ScriptedModel([None])
 
 
 def test_sizes_must_make_sense() -> None:
     for chunk in (0, -1):
-        with pytest.raises(InvalidParams, match="chunk must be at least 1"):
+        with pytest.raises(InvalidParamsError, match="chunk must be at least 1"):
             ScriptedModel(["a"], chunk=chunk)
     for window in (0, -1):
-        with pytest.raises(InvalidParams, match="context_window must be at least 1"):
+        with pytest.raises(InvalidParamsError, match="context_window must be at least 1"):
             ScriptedModel(["a"], context_window=window)
 
 

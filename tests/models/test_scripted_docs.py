@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.models.script import ScriptedReply
 from tertulia.models.script_form import parse_reply
 from tertulia.models.scripted import ScriptedModel
@@ -87,6 +87,6 @@ def test_every_key_of_a_reply_is_described() -> None:
 
 
 def test_the_complaint_shown_is_the_one_given() -> None:
-    with pytest.raises(InvalidParams) as refused:
+    with pytest.raises(InvalidParamsError) as refused:
         parse_reply({"txt": "a"}, "rehearsal.yaml, reply 3")
     assert f"    {refused.value.message}\n" in PAGE

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.models.catalog import facts
 from tertulia.models.weights import WEIGHTS, can_run, embedded, find_weights
 from tests.models.local_staging import FAKE, weights_of
@@ -22,7 +22,7 @@ def test_weights_are_found_by_name() -> None:
 
 @pytest.mark.parametrize("name", ["", "SmolLM2", "../smollm2", "x" * 1000])
 def test_a_name_that_nobody_has_is_refused_with_those_there_are(name: str) -> None:
-    with pytest.raises(InvalidParams, match="there is smollm2") as refusal:
+    with pytest.raises(InvalidParamsError, match="there is smollm2") as refusal:
         find_weights(name)
     assert len(refusal.value.message) < 150
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import (
     APPROVAL_ORDER,
     NEVER,
@@ -96,7 +96,7 @@ def test_underscores_are_accepted() -> None:
     ],
 )
 def test_anything_else_is_refused_with_the_list_of_what_is_accepted(value) -> None:
-    with pytest.raises(InvalidParams) as refusal:
+    with pytest.raises(InvalidParamsError) as refusal:
         approval_from_wire(value)
     for word in ("approval_policy", "untrusted", "on-request", "on-failure", "never", "auto_run", "may_ask"):
         assert word in refusal.value.message

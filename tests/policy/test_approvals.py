@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import ApprovalDenied, Busy, Closed, InvalidParams, NoApprover, NotFound
+from tertulia.errors import (
+    ApprovalDeniedError,
+    BusyError,
+    ClosedError,
+    InvalidParamsError,
+    NoApproverError,
+    NotFoundError,
+)
 from tertulia.policy.approval_parts import labelled
 from tertulia.policy.approval_policy import APPROVAL_ORDER, NEVER, ON_REQUEST, UNTRUSTED, ApprovalPolicy
 from tertulia.policy.approvals import ApprovalDesk, Granted
@@ -84,10 +91,10 @@ async def test_a_denial_is_an_error_with_what_the_user_said(message: str | None,
     asking = desk.start()
     [asked] = await desk.asked()
     desk.desk.resolve(asked.approval_id, "deny", message=message)
-    with pytest.raises(ApprovalDenied) as denied:
+    with pytest.raises(ApprovalDeniedError) as denied:
         await asking
     assert denied.value.message == said
-    assert not isinstance(denied.value, NoApprover)
+    assert not isinstance(denied.value, NoApproverError)
     assert [event.decision for event in desk.resolved()] == ["deny"]
 
 
@@ -115,7 +122,7 @@ async def test_where_nobody_may_be_asked_it_is_denied_at_once(policy: Any) -> No
     desk.desk.resolve(asked.approval_id, "allow", scope="session")
     await asking
     told = list(desk.events)
-    with pytest.raises(NoApprover, match="lets nobody be asked"):
+    with pytest.raises(NoApproverError, match="lets nobody be asked"):
         await desk.desk.ask(escalation, policy, desk.events.append)
     assert desk.events == told
 
@@ -124,7 +131,7 @@ async def test_where_nobody_is_connected_it_is_denied_at_once() -> None:
     """Never a hang."""
     desk = Desk()
     desk.leave()
-    with pytest.raises(NoApprover, match="no client attends"):
+    with pytest.raises(NoApproverError, match="no client attends"):
         await desk.desk.ask(request(), UNTRUSTED, desk.events.append)
     assert desk.events == []
     with desk.desk.attended():
@@ -140,7 +147,7 @@ async def test_an_approver_who_disconnects_leaves_a_request_that_times_out_as_de
     asking = desk.start()
     [asked] = await desk.asked()
     desk.leave()
-    with pytest.raises(ApprovalDenied, match=r"nobody answered within 0\.01 s"):
+    with pytest.raises(ApprovalDeniedError, match=r"nobody answered within 0\.01 s"):
         await asking
     assert [(event.decision, event.reason) for event in desk.resolved()] == [("deny", "timeout")]
     assert desk.desk.pending() == []
@@ -158,7 +165,7 @@ async def test_the_first_answer_wins_and_later_ones_change_nothing() -> None:
     [asked] = await desk.asked()
     assert desk.desk.resolve(asked.approval_id, "deny")
     assert not desk.desk.resolve(asked.approval_id, "allow", scope="session")
-    with pytest.raises(ApprovalDenied):
+    with pytest.raises(ApprovalDeniedError):
         await asking
     assert not desk.desk.resolve(asked.approval_id, "allow", scope="session")
     assert len(desk.resolved()) == 1
@@ -169,7 +176,7 @@ async def test_an_unknown_id_is_not_found() -> None:
     """B6."""
     desk = Desk()
     for unknown in ("", "x", "a-1", "x" * 100_000):
-        with pytest.raises(NotFound) as refused:
+        with pytest.raises(NotFoundError) as refused:
             desk.desk.resolve(unknown, "allow")
         assert len(refused.value.message) < 200
     assert desk.events == []
@@ -181,7 +188,7 @@ async def test_a_foreign_conversation_cannot_answer_and_a_caller_can() -> None:
     asking = desk.start(request(A, chain=(ROOT,)))
     [asked] = await desk.asked()
     assert desk.desk.pending(B) == []
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         desk.desk.resolve(asked.approval_id, "allow", conversation=B)
     assert desk.desk.pending() == desk.desk.pending(A) == desk.desk.pending(ROOT) == [asked]
     assert desk.desk.resolve(asked.approval_id, "allow", conversation=ROOT)
@@ -204,7 +211,7 @@ async def test_an_answer_that_cannot_be_meant_is_refused_and_the_request_still_w
     desk = Desk()
     asking = desk.start(request(scopes=("once", "session")))
     waiting = await desk.asked()
-    with pytest.raises(InvalidParams, match=word):
+    with pytest.raises(InvalidParamsError, match=word):
         desk.desk.resolve(waiting[0].approval_id, **answer)
     assert desk.desk.pending() == waiting
     assert desk.desk.grants() == []
@@ -218,7 +225,7 @@ async def test_a_no_is_taken_whatever_is_said_with_it_and_holds_once() -> None:
     asking = desk.start(request())
     [waiting] = await desk.asked()
     assert desk.desk.resolve(waiting.approval_id, "deny", scope="session", ttl_s=60)
-    with pytest.raises(ApprovalDenied):
+    with pytest.raises(ApprovalDeniedError):
         await asking
     assert desk.desk.grants() == []
     again = desk.start(request())
@@ -248,7 +255,7 @@ async def test_a_grant_for_a_conversation_is_used_there_and_asked_for_elsewhere(
     [asked] = await desk.asked()
     assert asked.conversation_id == B
     desk.desk.interrupt(B)
-    with pytest.raises(ApprovalDenied):
+    with pytest.raises(ApprovalDeniedError):
         await other
 
 
@@ -277,7 +284,7 @@ async def test_whatever_differs_is_asked_anew(change: dict[str, Any]) -> None:
     asking = desk.start(request(A, **change))
     assert await desk.asked()
     desk.desk.close()
-    with pytest.raises(ApprovalDenied):
+    with pytest.raises(ApprovalDeniedError):
         await asking
 
 
@@ -294,7 +301,7 @@ async def test_without_a_ttl_a_grant_lasts_and_with_one_it_ends_on_the_monotonic
     asking = desk.start(request(A, subject=subject("ls")))
     assert await desk.asked()
     desk.desk.close()
-    with pytest.raises(ApprovalDenied):
+    with pytest.raises(ApprovalDeniedError):
         await asking
 
 
@@ -330,7 +337,7 @@ async def test_nobody_is_asked_twice_for_what_was_just_allowed_for_longer() -> N
     ]
     assert [asked.conversation_id for asked in desk.desk.pending()] == [B]
     desk.desk.close()
-    with pytest.raises(ApprovalDenied):
+    with pytest.raises(ApprovalDeniedError):
         await foreign
 
 
@@ -360,7 +367,7 @@ async def test_interrupting_a_conversation_answers_its_own_requests_only() -> No
     own, child, other = desk.start(request(A)), desk.start(request(B, chain=(A,))), desk.start(request(ROOT))
     await desk.asked(3)
     assert desk.desk.interrupt(A) == 1
-    with pytest.raises(ApprovalDenied, match="interrupted"):
+    with pytest.raises(ApprovalDeniedError, match="interrupted"):
         await own
     assert [asked.conversation_id for asked in desk.desk.pending()] == [B, ROOT]
     assert desk.desk.interrupt(A) == 0
@@ -388,7 +395,7 @@ async def test_a_closed_conversation_takes_its_requests_and_grants_with_it() -> 
     asking = desk.start(request(A, subject=subject("ls")))
     await desk.asked()
     desk.desk.forget(A)
-    with pytest.raises(ApprovalDenied):
+    with pytest.raises(ApprovalDeniedError):
         await asking
     assert desk.desk.grants() == []
 
@@ -398,9 +405,9 @@ async def test_closing_the_desk_denies_what_waits_and_whatever_comes() -> None:
     asking = desk.start()
     await desk.asked()
     desk.desk.close()
-    with pytest.raises(ApprovalDenied, match="shutdown"):
+    with pytest.raises(ApprovalDeniedError, match="shutdown"):
         await asking
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         await desk.start()
     assert [event.reason for event in desk.resolved()] == ["shutdown"]
 
@@ -409,9 +416,9 @@ async def test_a_request_that_cannot_be_published_does_not_wait() -> None:
     desk = Desk()
 
     def fail(event: object) -> None:
-        raise Closed("the bus is closed")
+        raise ClosedError("the bus is closed")
 
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         await desk.desk.ask(request(), UNTRUSTED, fail)
     assert desk.desk.pending() == []
 
@@ -438,13 +445,13 @@ async def test_above_the_bound_a_request_is_refused_and_the_others_wait_on() -> 
     desk = Desk(max_pending=2)
     asking = [desk.start(request(A, subject=subject(str(number)))) for number in range(2)]
     waiting = await desk.asked(2)
-    with pytest.raises(Busy) as refused:
+    with pytest.raises(BusyError) as refused:
         await desk.start(request(A, subject=subject("2")))
     assert refused.value.detail["retry_after_s"] == 1
     assert desk.desk.pending() == waiting
     desk.desk.close()
     answers = await asyncio.gather(*asking, return_exceptions=True)
-    assert all(isinstance(answer, ApprovalDenied) for answer in answers)
+    assert all(isinstance(answer, ApprovalDeniedError) for answer in answers)
 
 
 # ── after a crash ────────────────────────────────────────────────────────────────────────────────────────────
@@ -478,11 +485,11 @@ async def test_a_crash_while_waiting_grants_nothing(tmp_path: Path) -> None:
     assert approval_id
     assert not done.exists()
     resumed = ApprovalDesk(HandClock())
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         resumed.resolve(approval_id, "allow", scope="session")
     assert resumed.pending() == []
     assert resumed.grants() == []
-    with pytest.raises(NoApprover):
+    with pytest.raises(NoApproverError):
         await resumed.ask(request(), UNTRUSTED, lambda event: None)
 
 
@@ -494,7 +501,7 @@ async def test_who_sees_a_request_without_having_said_so_can_answer_it_too() -> 
     (asked,) = await desk.asked()
     desk.desk.resolve(asked.approval_id, "allow")
     assert (await waiting).decider.kind == "client"
-    with pytest.raises(NoApprover):
+    with pytest.raises(NoApproverError):
         await desk.start(request(B))
     assert len(desk.requested()) == 1
 
@@ -504,18 +511,18 @@ async def test_whoever_attends_one_conversation_answers_for_it_and_those_it_wait
     desk = Desk()
     desk.leave()
     with desk.desk.attended(ROOT), desk.desk.attended(ROOT):
-        with pytest.raises(NoApprover):
+        with pytest.raises(NoApproverError):
             await desk.start(request(A))
         with desk.desk.attended(B):
             pass
-        with pytest.raises(NoApprover):
+        with pytest.raises(NoApproverError):
             await desk.start(request(B))
         for seen in (request(ROOT), request(A, chain=(ROOT,)), request(A, chain=(ROOT, B))):
             asking = desk.start(seen)
             (waiting,) = await desk.asked()
             desk.desk.resolve(waiting.approval_id, "allow")
             assert (await asking).decider.kind == "client"
-    with pytest.raises(NoApprover):
+    with pytest.raises(NoApproverError):
         await desk.start(request(ROOT))
     assert len(desk.requested()) == 3
 
@@ -531,7 +538,7 @@ async def test_a_grant_is_not_lent_to_a_chain_that_is_allowed_less() -> None:
     asking = desk.start(request(A, kind="escalation", chain=(ROOT,)), UNTRUSTED)
     (waiting,) = await desk.asked()
     desk.desk.resolve(waiting.approval_id, "deny")
-    with pytest.raises(ApprovalDenied):
+    with pytest.raises(ApprovalDeniedError):
         await asking
 
 
@@ -546,7 +553,7 @@ async def test_a_new_grant_does_not_settle_what_waits_in_a_stricter_chain() -> N
     assert (await wide).decider.kind == "client"
     assert desk.desk.pending() == [waiting]
     desk.desk.resolve(waiting.approval_id, "deny")
-    with pytest.raises(ApprovalDenied):
+    with pytest.raises(ApprovalDeniedError):
         await strict
 
 
@@ -570,7 +577,7 @@ async def test_a_request_says_when_it_was_asked_and_when_it_ends() -> None:
 async def test_every_ending_says_who_or_what_it_was() -> None:
     """A1: a client, a grant, the clock, an interruption, the end."""
     desk = Desk(timeout_s=0.01)
-    with pytest.raises(ApprovalDenied):
+    with pytest.raises(ApprovalDeniedError):
         await desk.start()
     kept = Desk()
     lasting, same = kept.start(request(A)), kept.start(request(A))
@@ -619,7 +626,7 @@ async def test_every_text_of_a_request_is_there_whole_until_it_is_answered() -> 
     assert asked.hidden > 1_000_000
     desk.desk.resolve(asked.approval_id, "allow")
     await asking
-    with pytest.raises(NotFound, match="waits for an answer"):
+    with pytest.raises(NotFoundError, match="waits for an answer"):
         desk.desk.texts(asked.approval_id)
 
 
@@ -628,6 +635,6 @@ async def test_a_desk_that_closes_while_a_long_request_is_made_ready_asks_nobody
     asking = desk.start(request(detail="x" * 100_000))
     await asyncio.sleep(0)
     desk.desk.close()
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         await asking
     assert desk.events == []

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tertulia.errors import Limit
+from tertulia.errors import LimitError
 from tertulia.policy.doors import Doors
 from tertulia.policy.limits import NO_LIMITS, Limits
 from tertulia.policy.turnstile import Turnstile
@@ -95,7 +95,7 @@ def test_who_gives_up_or_is_cancelled_leaves_nothing_behind() -> None:
         cancelled = asyncio.ensure_future(street.call("b"))
         await asyncio.sleep(0.1)
         cancelled.cancel()
-        with pytest.raises(Limit, match="mcp_wait_s"):
+        with pytest.raises(LimitError, match="mcp_wait_s"):
             await street.call("b")
         assert not street.doors.is_idle
         await first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.policy.approval_policy import ON_FAILURE, ON_REQUEST, UNTRUSTED, ApprovalPolicy
 from tertulia.policy.grants import Grants, Numbers
 from tertulia.policy.named_files import Named, NamedFile
@@ -120,7 +120,7 @@ def test_revoking_what_is_over_says_so_and_what_never_was_is_not_found() -> None
     grant = grants.add(request(A), UNTRUSTED, A, 1)
     clock.seconds = 2
     assert not grants.revoke(grant.grant_id)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         grants.revoke(Grants(clock).add(request(A), UNTRUSTED, A, 1).grant_id)
 
 

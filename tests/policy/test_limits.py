@@ -7,7 +7,7 @@ import math
 import msgspec
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.limits import LIMITS_ORDER, NO_LIMITS, Limits, limits_from_wire
 
 DEFAULTS = Limits()
@@ -54,21 +54,21 @@ def test_a_number_too_large_for_a_float_is_just_a_large_limit() -> None:
 @pytest.mark.parametrize("name", Limits.__struct_fields__)
 @pytest.mark.parametrize("value", [0, -1, -0.5, 0.0, math.nan, math.inf, True, False, "5", [5], {}])
 def test_what_is_not_a_positive_number_is_refused_by_name(name, value) -> None:
-    with pytest.raises(InvalidParams, match=rf"limits\.{name} must be a positive (whole )?number or `none`"):
+    with pytest.raises(InvalidParamsError, match=rf"limits\.{name} must be a positive (whole )?number or `none`"):
         limits_from_wire({name: value}, DEFAULTS)
 
 
 def test_half_a_conversation_is_refused_and_half_a_second_is_not() -> None:
-    with pytest.raises(InvalidParams, match="max_conversations must be a positive whole number"):
+    with pytest.raises(InvalidParamsError, match="max_conversations must be a positive whole number"):
         limits_from_wire({"max_conversations": 1.5}, DEFAULTS)
     assert limits_from_wire({"task_timeout_s": 0.5}, DEFAULTS).task_timeout_s == 0.5
 
 
 def test_an_unknown_limit_is_refused_by_name_with_the_nearest_one() -> None:
-    with pytest.raises(InvalidParams, match=r"limits has no 'mcp_concurency'; did you mean mcp_concurrency\?"):
+    with pytest.raises(InvalidParamsError, match=r"limits has no 'mcp_concurency'; did you mean mcp_concurrency\?"):
         limits_from_wire({"mcp_concurency": 1}, DEFAULTS)
 
 
 def test_a_limit_like_no_other_is_refused_with_the_whole_list() -> None:
-    with pytest.raises(InvalidParams, match=r"limits has no 'zzz'; there are mcp_concurrency, .*target_timeout_s"):
+    with pytest.raises(InvalidParamsError, match=r"limits has no 'zzz'; there are mcp_concurrency, .*target_timeout_s"):
         limits_from_wire({"zzz": 1}, DEFAULTS)

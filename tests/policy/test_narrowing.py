@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import asdict, replace
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED, ApprovalPolicy
 from tertulia.policy.limits import NO_LIMITS, Limits
 from tertulia.policy.narrowing import RIGHTS_ORDER, TOP, Narrowed, Rights, leq, meet, narrow, to_wire
@@ -172,7 +172,7 @@ def test_rights_hold_their_patterns_in_normal_form(a) -> None:
 
 
 def test_rights_cannot_be_made_with_a_relative_root() -> None:
-    with pytest.raises(InvalidParams, match="writable_roots"):
+    with pytest.raises(InvalidParamsError, match="writable_roots"):
         replace(TOP, writable_roots=("src",))
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.patterns import ROOTS, TOOL_NAMES, normal_roots
 from tertulia.protocol.tool_names import fqn
 from tests.policy.strategies import LONG, SERVERS, TOOLS, paths, tool_patterns, unclean_paths
@@ -118,5 +118,5 @@ def test_a_root_cannot_hide_where_it_leads(path, clean) -> None:
 
 @pytest.mark.parametrize("path", ["", "a/b", "~/x", "../a", "/a\0/b"])
 def test_a_root_that_is_not_absolute_is_refused(path) -> None:
-    with pytest.raises(InvalidParams, match="writable_roots must be absolute"):
+    with pytest.raises(InvalidParamsError, match="writable_roots must be absolute"):
         normal_roots(["/a", path])

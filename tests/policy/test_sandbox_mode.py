@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.sandbox_mode import SANDBOX_MODES, SANDBOX_ORDER, sandbox_from_wire, sandbox_to_wire
 
 
@@ -26,5 +26,7 @@ def test_a_mode_is_written_with_dashes_and_read_with_either(mode) -> None:
 
 @pytest.mark.parametrize("value", ["", "none", "full", "Read-Only", None, 3, ["read-only"]])
 def test_an_unknown_mode_is_refused_with_the_list_of_the_known(value) -> None:
-    with pytest.raises(InvalidParams, match="sandbox must be one of read-only, workspace-write, danger-full-access"):
+    with pytest.raises(
+        InvalidParamsError, match="sandbox must be one of read-only, workspace-write, danger-full-access"
+    ):
         sandbox_from_wire(value)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.shell_environment import ShellEnvironment, shell_environment_from_wire
 
 OURS = {
@@ -86,7 +86,7 @@ def test_a15_no_secret_gets_through_by_any_way_of_inheriting(variables, inherit,
     ],
 )
 def test_a_wrong_table_is_refused_by_its_key_and_shows_no_value(table, complaint) -> None:
-    with pytest.raises(InvalidParams, match=complaint) as refused:
+    with pytest.raises(InvalidParamsError, match=complaint) as refused:
         shell_environment_from_wire(table)
     assert "canary" not in refused.value.message
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tertulia.errors import Limit
+from tertulia.errors import LimitError
 from tertulia.policy.limits import NO_LIMITS, Limits
 from tertulia.policy.turnstile import Turnstile
 from tests.policy.virtual_time import LoopClock, run
@@ -265,7 +265,7 @@ def test_after_the_configured_time_it_is_refused_and_the_limit_named(
     async def scene() -> None:
         gate = Gatehouse(ceiling, limits(mcp_wait_s=2.5, **own))
         first, second = gate.begin("a", 50.0), gate.begin("a")
-        with pytest.raises(Limit) as refused:
+        with pytest.raises(LimitError) as refused:
             await second
         assert refused.value.message == f"waited 2.5 s (mcp_wait_s) for an MCP server: {said}"
         assert now() == pytest.approx(2.5)
@@ -286,8 +286,8 @@ def test_the_turn_of_one_who_gave_up_in_the_same_moment_goes_to_the_next() -> No
         work = [gate.begin("a", 1.0), gate.begin("b", own=limits(mcp_wait_s=1.0)), gate.begin("c")]
         ended = await asyncio.gather(*work, return_exceptions=True)
         refused = [type(error) for error in ended]
-        assert refused in ([type(None), Limit, type(None)], [type(None), type(None), type(None)])
-        assert gate.order == ("ac" if Limit in refused else "abc")
+        assert refused in ([type(None), LimitError, type(None)], [type(None), type(None), type(None)])
+        assert gate.order == ("ac" if LimitError in refused else "abc")
         assert gate.turnstile.is_idle
 
     run(scene())
@@ -496,7 +496,7 @@ def test_no_limit_is_ever_exceeded_and_everybody_gets_through(
         for plan, end in zip(plans, ended, strict=True):
             # Nobody starves: who was neither cancelled nor has a limit of waiting came through.
             assert end is None or plan.cancelled is not None or own.mcp_wait_s is not None
-            assert end is None or isinstance(end, asyncio.CancelledError | Limit)
+            assert end is None or isinstance(end, asyncio.CancelledError | LimitError)
         assert gate.most["all"] <= (ceiling.mcp_concurrency or 1_000)
         for name in "abcd":
             assert gate.most[f"conversation {name}"] <= (own.mcp_concurrency or 1_000)

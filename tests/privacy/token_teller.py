@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 import tertulia
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.mcp.broker import load_sdk
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
@@ -97,7 +97,7 @@ def tools(mouth: Mouth) -> list[tertulia.ToolDefinition]:
         raise RuntimeError(mouth.all)
 
     def refuse(who: Any, arguments: Any) -> Any:
-        raise NotFound(mouth.all)
+        raise NotFoundError(mouth.all)
 
     parameters = {"say": {"type": "string"}}
     return [
@@ -174,7 +174,7 @@ async def answers(session: Session, agent: str, mouth: Mouth) -> None:
     for name, params in asked:
         try:
             said.append(msgspec.json.encode((await operate(host, session, name, params)).answer))
-        except tertulia.AgentError as error:
+        except tertulia.TertuliaError as error:
             said.append(msgspec.json.encode([error.message, error.detail]))
     (TOLD / "answers").write_bytes(b"\n".join(said))
     (TOLD / "audit").write_bytes(msgspec.json.encode(list(session.parts.agency.audit)))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.errors import ToolConflict
+from tertulia.errors import ToolConflictError
 from tertulia.models.wire import ItemsDialect
 from tertulia.prompt.tool_list import NO_TOOLS, ToolList, assemble
 from tertulia.protocol.tool_names import CONV_TOOLS
@@ -135,7 +135,7 @@ def test_a_name_with_two_signatures_is_offered_to_nobody() -> None:
     assert names(tools) == ["fs__write"]
     assert "fs__read" not in tools.names
     assert len(tools.conflicts) == 1
-    with pytest.raises(ToolConflict, match=r"'fs__read' is claimed by MCP server 'fs' and MCP server 'fs'"):
+    with pytest.raises(ToolConflictError, match=r"'fs__read' is claimed by MCP server 'fs' and MCP server 'fs'"):
         tools.require()
 
 
@@ -156,7 +156,7 @@ def test_a_built_in_keeps_its_name_and_the_other_is_named(name, ours, source, cl
     tools = assemble([spec(name, source, command="string"), mine])
     assert tools.specs == (mine,)
     assert tools.conflicts == (f"tool {name!r} is claimed by Tertulia itself and {claimant}",)
-    with pytest.raises(ToolConflict):
+    with pytest.raises(ToolConflictError):
         tools.require()
 
 
@@ -166,7 +166,7 @@ def test_each_contested_name_is_told_once_and_all_are_told() -> None:
     tools = assemble([mcp("fs", tool, x=kind) for tool in ("read", "write") for kind in kinds])
     assert tools.specs == ()
     assert [sentence.split("'")[1] for sentence in tools.conflicts] == ["fs__read", "fs__write"]
-    with pytest.raises(ToolConflict, match=r"fs__read.*; .*fs__write"):
+    with pytest.raises(ToolConflictError, match=r"fs__read.*; .*fs__write"):
         tools.require()
 
 

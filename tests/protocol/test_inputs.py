@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol import inputs
 from tertulia.protocol.inputs import (
     MAX_TEXT_BYTES,
@@ -120,14 +120,14 @@ def test_a_text_that_can_be_kept_is_given_back(text) -> None:
 
 @pytest.mark.parametrize("text", ["x" * (MAX_TEXT_BYTES + 1), "ñ" * (MAX_TEXT_BYTES // 2 + 1)], ids=["ascii", "wide"])
 def test_a_text_over_16_megabytes_of_utf8_is_refused_with_its_size(text) -> None:
-    with pytest.raises(InvalidParams, match=r"^text is 16,777,21[78] bytes long; the limit is 16,777,216$"):
+    with pytest.raises(InvalidParamsError, match=r"^text is 16,777,21[78] bytes long; the limit is 16,777,216$"):
         check_text(text, "text")
 
 
 @pytest.mark.parametrize(("text", "position"), [("\ud800", 0), ("ab\udfffc", 2), ("\ude00\ud83d", 0)])
 def test_a_lone_surrogate_is_refused_with_its_position(text, position) -> None:
     """D9"""
-    with pytest.raises(InvalidParams, match=rf"^user_instructions has a lone surrogate at position {position};"):
+    with pytest.raises(InvalidParamsError, match=rf"^user_instructions has a lone surrogate at position {position};"):
         check_text(text, "user_instructions")
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.protocol.json_scan import MAX_DEPTH, MAX_PARTS, SCANNED_FROM_BYTES, JsonScan, excess
+from tertulia.protocol.json_scan import MAX_DEPTH, MAX_PARTS, SCANNED_FROM_BYTES, JsonScan, find_excess
 
 
 def parts_of(value: Any) -> int:
@@ -50,15 +50,15 @@ def test_parts_and_depth_are_those_of_the_value_however_the_text_is_cut(
 def test_one_part_too_many_is_told_and_one_less_is_not() -> None:
     """L1."""
     most = b"[" + b"0," * (MAX_PARTS - 1) + b"0]"
-    assert excess(most) is None
-    assert excess(most[:-1] + b",0]") == f"more than {MAX_PARTS:,} parts"
+    assert find_excess(most) is None
+    assert find_excess(most[:-1] + b",0]") == f"more than {MAX_PARTS:,} parts"
 
 
 def test_one_level_too_many_is_told_and_one_less_is_not() -> None:
-    assert excess(b"[" * MAX_DEPTH) is None
-    assert excess(b"[" * (MAX_DEPTH + 1)) == f"nested deeper than {MAX_DEPTH} levels"
-    assert excess(b'{"a":' * MAX_DEPTH + b"[]" + b"}" * MAX_DEPTH) == f"nested deeper than {MAX_DEPTH} levels"
-    assert excess("[]" * (MAX_DEPTH + 1)) is None, "side by side is not deep"
+    assert find_excess(b"[" * MAX_DEPTH) is None
+    assert find_excess(b"[" * (MAX_DEPTH + 1)) == f"nested deeper than {MAX_DEPTH} levels"
+    assert find_excess(b'{"a":' * MAX_DEPTH + b"[]" + b"}" * MAX_DEPTH) == f"nested deeper than {MAX_DEPTH} levels"
+    assert find_excess("[]" * (MAX_DEPTH + 1)) is None, "side by side is not deep"
 
 
 @pytest.mark.parametrize("inside", ["{}[],:" * 100_000, '\\"{},' * 100_000, "\\\\" * 300_000, "\\u0022,[" * 50_000])
@@ -81,7 +81,7 @@ def test_any_bytes_can_be_scanned_and_cut_anywhere(data: bytes) -> None:
 
 
 def test_a_lone_surrogate_in_a_text_is_no_trouble() -> None:
-    assert excess('"\ud800"') is None
+    assert find_excess('"\ud800"') is None
 
 
 def test_nothing_is_built_of_a_text_with_too_many_parts() -> None:
@@ -89,7 +89,7 @@ def test_nothing_is_built_of_a_text_with_too_many_parts() -> None:
     text = b"[" + b"{}," * 2_000_000 + b"{}]"
     tracemalloc.start()
     try:
-        assert excess(text) is not None
+        assert find_excess(text) is not None
         assert tracemalloc.get_traced_memory()[1] < 4_000_000
     finally:
         tracemalloc.stop()
@@ -98,5 +98,5 @@ def test_nothing_is_built_of_a_text_with_too_many_parts() -> None:
 def test_numbers_of_too_many_digits_in_all_are_told_and_digits_in_strings_are_not() -> None:
     """L1: 16 MB of them hold the loop for a quarter of a second, and are few parts."""
     numbers = b"[" + b",".join([b"9" * 900] * 5_000) + b"]"
-    assert excess(numbers) == "numbers of more than 4,000,000 digits"
-    assert excess(b'"' + b"9" * 4_500_000 + b'"') is None
+    assert find_excess(numbers) == "numbers of more than 4,000,000 digits"
+    assert find_excess(b'"' + b"9" * 4_500_000 + b'"') is None

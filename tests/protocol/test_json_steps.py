@@ -9,14 +9,14 @@ import pytest
 
 from tertulia.errors import ParseError
 from tertulia.protocol import json_steps
-from tertulia.protocol.json_steps import Work, done, read
+from tertulia.protocol.json_steps import StepwiseWork, read, run_to_end
 from tests.loop_steps import MOST_S, loop_steps
 
 PLAIN = json.JSONDecoder()
 
 
 async def built(data: bytes | bytearray, depth: int = 128) -> Any:
-    return await done(Work(read(data, PLAIN, depth)))
+    return await run_to_end(StepwiseWork(read(data, PLAIN, depth)))
 
 
 async def test_how_deep_a_text_may_be_is_for_the_caller_to_say_and_not_for_python() -> None:
@@ -49,7 +49,7 @@ async def test_what_is_unescaped_may_be_mended_in_pieces_that_cut_no_character(m
     monkeypatch.setattr(json_steps, "_PIECE", 12)
     text = b'["' + rb"\ud83d\ude00" * 20 + b'"]'
     seen: list[str] = []
-    await done(Work(read(text, PLAIN, 8, lambda piece: seen.append(piece) or piece)))
+    await run_to_end(StepwiseWork(read(text, PLAIN, 8, lambda piece: seen.append(piece) or piece)))
     assert "".join(seen) == "😀" * 20
 
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.storage import (
     Full,
     HeadersOnly,
     NoStorage,
     Ttl,
-    still_binding,
+    binding_policy,
     storage_from_wire,
     storage_to_wire,
     strictest,
@@ -41,10 +41,10 @@ def test_of_several_sources_the_strictest_holds_in_any_order() -> None:
 
 def test_a_looser_policy_does_not_free_what_was_said_before_it() -> None:
     """S002-19."""
-    assert still_binding(None, Full(), HeadersOnly()) is None
-    assert still_binding(None, HeadersOnly(), Full()) == HeadersOnly()
-    assert still_binding(HeadersOnly(), Ttl(60), Full()) == HeadersOnly()
-    assert still_binding(HeadersOnly(), Full(), Full()) == HeadersOnly()
+    assert binding_policy(None, Full(), HeadersOnly()) is None
+    assert binding_policy(None, HeadersOnly(), Full()) == HeadersOnly()
+    assert binding_policy(HeadersOnly(), Ttl(60), Full()) == HeadersOnly()
+    assert binding_policy(HeadersOnly(), Full(), Full()) == HeadersOnly()
 
 
 @given(policies)
@@ -82,11 +82,11 @@ def test_people_and_command_lines_may_spell_them_so(spelled, policy) -> None:
     ],
 )
 def test_anything_else_is_refused_by_name(value) -> None:
-    with pytest.raises(InvalidParams, match="storage_policy"):
+    with pytest.raises(InvalidParamsError, match="storage_policy"):
         storage_from_wire(value)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf, -math.inf])
 def test_a_life_is_a_positive_number_of_seconds(seconds) -> None:
-    with pytest.raises(InvalidParams, match="positive number of seconds"):
+    with pytest.raises(InvalidParamsError, match="positive number of seconds"):
         Ttl(seconds)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tertulia.protocol.tool_names import (
     CONV_TOOLS,
-    canonical,
+    canonical_name,
     fqn,
     is_legal,
     is_legal_server,
@@ -98,9 +98,9 @@ def test_servers_follow_the_same_pattern() -> None:
 def test_the_conv_tools_are_five_in_fixed_order_and_have_dotted_aliases() -> None:
     """X-01, S004-01"""
     assert CONV_TOOLS == ("conv_create", "conv_send", "conv_list", "conv_history", "conv_destroy")
-    assert [canonical(f"conv.{name.removeprefix('conv_')}") for name in CONV_TOOLS] == list(CONV_TOOLS)
-    assert canonical("conv_create") == "conv_create"
-    assert canonical("conv.fork") == "conv.fork"
+    assert [canonical_name(f"conv.{name.removeprefix('conv_')}") for name in CONV_TOOLS] == list(CONV_TOOLS)
+    assert canonical_name("conv_create") == "conv_create"
+    assert canonical_name("conv.fork") == "conv.fork"
     assert all(map(is_legal, CONV_TOOLS))
 
 

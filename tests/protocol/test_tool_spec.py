@@ -9,7 +9,7 @@ from types import MappingProxyType
 import msgspec
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_spec import ToolSpec
 
 SCHEMA = {"type": "object", "properties": {"b": {"type": "string"}, "a": {"type": "integer"}}, "required": ["b"]}
@@ -83,7 +83,7 @@ def test_any_mapping_will_do() -> None:
 @pytest.mark.parametrize("name", ["", "a b", "conv.create", "x" * 65, "é"])
 def test_a_name_that_no_model_may_see_is_refused(name) -> None:
     """S000-25"""
-    with pytest.raises(InvalidParams, match="must match"):
+    with pytest.raises(InvalidParamsError, match="must match"):
         ToolSpec.define(name, "")
 
 
@@ -106,7 +106,7 @@ def deep(levels: int) -> dict[str, object]:
     ids=["surrogate", "surrogate in schema", "object", "number as key", "depth"],
 )
 def test_a_definition_that_is_not_json_is_refused_by_name(description, parameters) -> None:
-    with pytest.raises(InvalidParams, match="definition of tool 'wrong' cannot be written as JSON"):
+    with pytest.raises(InvalidParamsError, match="definition of tool 'wrong' cannot be written as JSON"):
         ToolSpec.define("wrong", description, parameters)
 
 

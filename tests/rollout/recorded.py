@@ -17,7 +17,7 @@ from tertulia.protocol.events import (
 )
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import Reasoning
-from tertulia.protocol.records import Ended, Queued, Record, Said, Submitted
+from tertulia.protocol.records import ItemsRecord, QueuedInputRecord, Record, SubmissionRecord, ToolOutputRecord
 from tertulia.protocol.storage import Full
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.usage import NO_USAGE, Usage
@@ -55,19 +55,19 @@ def turn() -> list[Event | Record]:
     usage = Usage(1200, 1000, 30, 4, 1230)
     return [
         agreed(Full(), instructions="be brief"),
-        Submitted(A, TASK, TRACE, None),
-        Said(A, (ask,)),
+        SubmissionRecord(A, TASK, TRACE, None),
+        ItemsRecord(A, (ask,)),
         event(TaskStarted("user", ask.text[:120]), seq=1),
         asked(),
-        Said(A, (think, request)),
+        ItemsRecord(A, (think, request)),
         event(AgentReasoning(think.text, think.id), seq=2),
         event(TokenCount(usage, 128_000, "k" * 32), seq=3),
         event(ToolCallBegin(request.call_id, request.name, msgspec.json.decode(request.arguments)), seq=4),
-        Ended(A, result),
+        ToolOutputRecord(A, result),
         event(ToolCallEnd(request.call_id, request.name, True, result.text, False, 12), seq=5),
-        Said(A, (result,)),
+        ItemsRecord(A, (result,)),
         asked(),
-        Said(A, (answer,)),
+        ItemsRecord(A, (answer,)),
         event(AgentMessage(answer.text, answer.id), seq=6),
         event(TokenCount(usage, 128_000, "k" * 32), seq=7),
         event(TaskComplete("completed", answer.text, usage), seq=8),
@@ -86,17 +86,17 @@ def without_bodies(rows: Iterable[Stored]) -> list[Stored]:
 def conversation() -> list[Event | Record]:
     return [
         agreed(Full(), title="a title"),
-        Submitted(A, TASK, TRACE, None),
-        Said(A, (user("hello", injected=True), user("and more")), pinned=True, seed=True),
+        SubmissionRecord(A, TASK, TRACE, None),
+        ItemsRecord(A, (user("hello", injected=True), user("and more")), pinned=True, seed=True),
         event(TaskStarted("user", "hel")),
         asked(),
-        Said(A, (assistant("hm"), call())),
+        ItemsRecord(A, (assistant("hm"), call())),
         event(AgentMessage("hm", ItemId("a1")), seq=2),
         event(ToolCallBegin(CallId("c1"), "shell", {"x": 1}), seq=3),
-        Ended(A, output("42", success=False)),
+        ToolOutputRecord(A, output("42", success=False)),
         event(ToolCallEnd(CallId("c1"), "shell", False, "42", True, 7), seq=4),
-        Queued(A, user("wait", id="u3")),
-        Said(A, (output("42", success=False), user("wait", id="u3"))),
+        QueuedInputRecord(A, user("wait", id="u3")),
+        ItemsRecord(A, (output("42", success=False), user("wait", id="u3"))),
         event(TokenCount(NO_USAGE, 10, "key"), seq=5),
         event(TaskComplete("completed", "hm", NO_USAGE), seq=6),
     ]

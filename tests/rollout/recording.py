@@ -24,17 +24,17 @@ from tertulia.protocol.items import (
     UserMessage,
 )
 from tertulia.protocol.records import (
-    Agreed,
-    Asked,
-    Drawn,
-    Ended,
-    Forked,
-    Noted,
-    Queued,
+    CanvasRecord,
+    ForkRecord,
+    ItemsRecord,
+    ModelRequestRecord,
+    NoteRecord,
+    QueuedInputRecord,
     Record,
-    Rewritten,
-    Said,
-    Submitted,
+    RewriteRecord,
+    SubmissionRecord,
+    TermsRecord,
+    ToolOutputRecord,
 )
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import EVENT_TYPES
@@ -64,9 +64,9 @@ def event(data: EventData, conversation: ConversationId | None = A, seq: int = 1
     return Event(**fields | envelope)
 
 
-def agreed(storage: StoragePolicy, conversation: ConversationId = A, **terms: Any) -> Agreed:
+def agreed(storage: StoragePolicy, conversation: ConversationId = A, **terms: Any) -> TermsRecord:
     """The terms of a conversation."""
-    return Agreed(conversation, storage, {"approval": "never"}, {"depth": 0}, terms)
+    return TermsRecord(conversation, storage, {"approval": "never"}, {"depth": 0}, terms)
 
 
 def user(text: str, id: str = "u1", **fields: Any) -> UserMessage:
@@ -85,9 +85,11 @@ def output(text: str, id: str = "c1", **fields: Any) -> ToolOutput:
     return ToolOutput(ItemId(f"out-{id}"), CallId(id), (TextPart(text),), **fields)
 
 
-def asked(tools: bytes = b'[{"name":"shell"}]', task: TaskId = TASK, conversation: ConversationId = A) -> Asked:
+def asked(
+    tools: bytes = b'[{"name":"shell"}]', task: TaskId = TASK, conversation: ConversationId = A
+) -> ModelRequestRecord:
     digest = format(hash(tools) & (2**64 - 1), "064x")
-    return Asked(conversation, task, "1" * 64, digest, "3" * 64, 4, "5" * 64, tools)
+    return ModelRequestRecord(conversation, task, "1" * 64, digest, "3" * 64, 4, "5" * 64, tools)
 
 
 def as_stored(row: Row) -> Stored:
@@ -206,20 +208,20 @@ conversations = st.sampled_from([A, B])
 counts = st.integers(0, 2**40)
 tasks = st.sampled_from([TASK, "another task"])
 RECORDS: dict[str, st.SearchStrategy[Record]] = {
-    "agreed": st.builds(Agreed, conversations, st.sampled_from([Full(), Ttl(5.0)]), objects, objects, objects),
-    "forked": st.builds(Forked, conversations, conversations, counts),
-    "said": st.builds(Said, conversations, st.lists(items, max_size=4).map(tuple), st.booleans(), st.booleans()),
-    "ended": st.builds(Ended, conversations, outputs),
-    "queued": st.builds(Queued, conversations, users),
+    "agreed": st.builds(TermsRecord, conversations, st.sampled_from([Full(), Ttl(5.0)]), objects, objects, objects),
+    "forked": st.builds(ForkRecord, conversations, conversations, counts),
+    "said": st.builds(ItemsRecord, conversations, st.lists(items, max_size=4).map(tuple), st.booleans(), st.booleans()),
+    "ended": st.builds(ToolOutputRecord, conversations, outputs),
+    "queued": st.builds(QueuedInputRecord, conversations, users),
     "rewritten": st.builds(
-        Rewritten, conversations, st.lists(counts, max_size=3).map(tuple), counts, counts, st.none() | summaries
+        RewriteRecord, conversations, st.lists(counts, max_size=3).map(tuple), counts, counts, st.none() | summaries
     ),
-    "submitted": st.builds(Submitted, conversations, tasks, ids, st.none() | ids),
-    "drawn": st.builds(Drawn, conversations, counts)
-    | st.builds(Drawn, conversations, counts, texts, st.none() | texts, st.none() | texts),
-    "noted": st.builds(Noted, conversations, st.sampled_from(["bond", "other"]), st.none() | objects),
+    "submitted": st.builds(SubmissionRecord, conversations, tasks, ids, st.none() | ids),
+    "drawn": st.builds(CanvasRecord, conversations, counts)
+    | st.builds(CanvasRecord, conversations, counts, texts, st.none() | texts, st.none() | texts),
+    "noted": st.builds(NoteRecord, conversations, st.sampled_from(["bond", "other"]), st.none() | objects),
     "asked": st.builds(
-        lambda tools, **fields: Asked(tools=tools[0], tools_json=tools[1], **fields),
+        lambda tools, **fields: ModelRequestRecord(tools=tools[0], tools_json=tools[1], **fields),
         st.sampled_from([("0" * 64, b"[]"), ("~x", b'[{"name":"shell"}]'), ("a text", b"\xff\xfe")]),
         conversation_id=conversations, task_id=tasks, instructions=ids, history=ids, items=counts, prompt=ids,
         override=st.none() | texts, output_schema=st.none() | texts,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tertulia.protocol.events import (
     AgentMessage,
     BackgroundEvent,
-    Error,
+    ErrorEvent,
     Event,
     EventData,
     ForeignEvent,
@@ -26,16 +26,16 @@ from tertulia.protocol.ids import CallId, ItemId, TaskId, new_item_id, new_span_
 from tertulia.protocol.items import Summary, TextPart, ToolOutput
 from tertulia.protocol.records import (
     MCP_PINS,
-    Asked,
-    Drawn,
-    Ended,
-    Forked,
-    Noted,
-    Queued,
+    CanvasRecord,
+    ForkRecord,
+    ItemsRecord,
+    ModelRequestRecord,
+    NoteRecord,
+    QueuedInputRecord,
     Record,
-    Rewritten,
-    Said,
-    Submitted,
+    RewriteRecord,
+    SubmissionRecord,
+    ToolOutputRecord,
 )
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import ExecCommandEnd, ToolCallBegin, ToolCallEnd
@@ -154,7 +154,7 @@ def test_no_text_of_a_turn_is_written_where_none_may_be(policy: StoragePolicy) -
 def test_headers_tell_times_tools_and_counts() -> None:
     """S002-16: and enough to know which call an output answers."""
     lines = list(read(map(as_stored, written(*turn(), policy=HeadersOnly()))))
-    said = [item for line in lines if isinstance(line.what, Said) for item in line.what.items]
+    said = [item for line in lines if isinstance(line.what, ItemsRecord) for item in line.what.items]
     begun = next(line for line in lines if isinstance(line.what, Event) and line.what.type == "tool_call_begin")
 
     assert [type(item).__name__ for item in said] == [
@@ -169,7 +169,7 @@ def test_headers_tell_times_tools_and_counts() -> None:
 
 def test_under_none_only_starts_ends_and_errors_are_written() -> None:
     """S002-17"""
-    rows = written(*turn(), event(Error("limit", "too long: " + LONG)), policy=NoStorage())
+    rows = written(*turn(), event(ErrorEvent("limit", "too long: " + LONG)), policy=NoStorage())
 
     assert [row.type for row in rows] == [
         "talk", "agreed", *(["submitted"] if any(row.type == "submitted" for row in rows) else []),
@@ -178,7 +178,7 @@ def test_under_none_only_starts_ends_and_errors_are_written() -> None:
     assert [line.what.data for line in read(map(as_stored, rows)) if isinstance(line.what, Event)] == [
         TaskStarted("user"),
         TaskComplete("completed", None, Usage(1200, 1000, 30, 4, 1230)),
-        Error("limit", ""),
+        ErrorEvent("limit", ""),
     ]
 
 
@@ -186,7 +186,7 @@ def test_under_none_only_starts_ends_and_errors_are_written() -> None:
 
 
 def test_a_reference_never_crosses_conversations() -> None:
-    rows = written(Said(A, (assistant(LONG),)), event(AgentMessage(LONG, ItemId("a1")), B))
+    rows = written(ItemsRecord(A, (assistant(LONG),)), event(AgentMessage(LONG, ItemId("a1")), B))
 
     assert occurrences(rows, LONG) == 2
 
@@ -196,7 +196,7 @@ def test_a_reference_never_points_to_another_policy(policy: StoragePolicy) -> No
     """What erases the one must not have to erase the other."""
     codec = Codec(unredacted)
     item, message = assistant(LONG), AgentMessage(LONG, ItemId("a1"))
-    rows = [*codec.record(Said(A, (item,)), policy, 1.0), *codec.event(event(message), Full())]
+    rows = [*codec.record(ItemsRecord(A, (item,)), policy, 1.0), *codec.event(event(message), Full())]
 
     assert rows[-1].body == msgspec.json.encode(message)
     assert b"said" not in rows[-1].header
@@ -221,8 +221,8 @@ DIFFERENT: list[tuple[EventData, str]] = [
 def test_what_no_item_says_is_written_with_its_event(data: EventData, text: str) -> None:
     given = [
         asked(),
-        Said(A, (user(LONG), assistant(LONG), call())),
-        Ended(A, output(LONG)),
+        ItemsRecord(A, (user(LONG), assistant(LONG), call())),
+        ToolOutputRecord(A, output(LONG)),
         event(data),
     ]
     rows = written(*given)
@@ -235,7 +235,7 @@ def test_after_the_end_of_a_task_nobody_refers_to_it() -> None:
     """Bounded: what was said in a task is not held longer than the task."""
     codec = Codec(unredacted)
     item = assistant(LONG)
-    written(Said(A, (item,)), event(TurnAborted("interrupted")), codec=codec)
+    written(ItemsRecord(A, (item,)), event(TurnAborted("interrupted")), codec=codec)
 
     rows = written(event(AgentMessage(LONG, item.id)), codec=codec)
 
@@ -244,7 +244,7 @@ def test_after_the_end_of_a_task_nobody_refers_to_it() -> None:
 
 def test_only_so_many_items_are_held() -> None:
     codec = Codec(unredacted)
-    written(*(Said(A, (assistant(f"{n} {LONG}", id=f"a{n}"),)) for n in range(300)), codec=codec)
+    written(*(ItemsRecord(A, (assistant(f"{n} {LONG}", id=f"a{n}"),)) for n in range(300)), codec=codec)
 
     early = written(event(AgentMessage(f"0 {LONG}", ItemId("a0"))), codec=codec)
     late = written(event(AgentMessage(f"299 {LONG}", ItemId("a299"))), codec=codec)
@@ -265,7 +265,13 @@ def test_names_and_scopes_that_were_given_up_are_written_again() -> None:
 def test_what_was_queued_or_has_ended_is_written_once() -> None:
     """Contract of Queued and Ended: the same item joins the history later."""
     message, result = user(LONG, sender="ada"), output(LONG)
-    given = [Queued(A, message), Said(A, (call(),)), Ended(A, result), Said(A, (result,)), Said(A, (message,))]
+    given = [
+        QueuedInputRecord(A, message),
+        ItemsRecord(A, (call(),)),
+        ToolOutputRecord(A, result),
+        ItemsRecord(A, (result,)),
+        ItemsRecord(A, (message,)),
+    ]
     rows = written(*given)
 
     assert occurrences(rows, LONG) == 2
@@ -273,7 +279,7 @@ def test_what_was_queued_or_has_ended_is_written_once() -> None:
 
 
 def test_what_joins_the_history_changed_is_written_again() -> None:
-    given = [Queued(A, user(LONG)), Said(A, (user(LONG + "and more"),))]
+    given = [QueuedInputRecord(A, user(LONG)), ItemsRecord(A, (user(LONG + "and more"),))]
     rows = written(*given)
 
     assert occurrences(rows, LONG) == 2
@@ -283,11 +289,11 @@ def test_what_joins_the_history_changed_is_written_again() -> None:
 def test_an_item_of_a_stricter_source_is_a_header_in_a_full_conversation() -> None:
     """S002-19: the policy travels. What stands around it is stored."""
     result = output("the child's words", storage=HeadersOnly())
-    rows = written(Said(A, (call(),)), Ended(A, result), Said(A, (result, user("go on"))))
+    rows = written(ItemsRecord(A, (call(),)), ToolOutputRecord(A, result), ItemsRecord(A, (result, user("go on"))))
     line = list(read(map(as_stored, rows)))[-1]
 
     assert occurrences(rows, "child") == 0
-    assert line.what == Said(
+    assert line.what == ItemsRecord(
         A,
         (
             ToolOutput(
@@ -302,7 +308,7 @@ def test_an_item_of_a_stricter_source_is_a_header_in_a_full_conversation() -> No
 def test_of_an_item_that_may_not_be_stored_at_all_only_its_place_is() -> None:
     """S002-17: a gap would part the parent's calls from their outputs. Not even its length is told."""
     result = output("the child's words", storage=NoStorage(), success=False)
-    rows = written(Said(A, (call(),)), Said(A, (result,)))
+    rows = written(ItemsRecord(A, (call(),)), ItemsRecord(A, (result,)))
     (item,) = list(read(map(as_stored, rows)))[-1].what.items
 
     assert (item.call_id, item.success) == (CallId("c1"), False)
@@ -317,7 +323,7 @@ def test_a_tool_name_that_was_never_offered_is_a_text_of_the_model() -> None:
     """HARDENING E1: a model may write anything where a name should stand."""
     given = [
         asked(),
-        Said(A, (call(name="CANARY"), call(name="", id="c2"))),
+        ItemsRecord(A, (call(name="CANARY"), call(name="", id="c2"))),
         event(ToolCallBegin(CallId("c9"), "CANARY", {})),
     ]
 
@@ -327,7 +333,7 @@ def test_a_tool_name_that_was_never_offered_is_a_text_of_the_model() -> None:
 
 def test_an_event_with_a_text_where_a_name_should_be_hides_nothing_in_its_header() -> None:
     """HARDENING E1: a tool may publish what it likes."""
-    data = Error("my own words", "and more of them")
+    data = ErrorEvent("my own words", "and more of them")
 
     assert occurrences(written(event(data), policy=HeadersOnly()), "own") == 0
     assert whats(written(event(data))) == [event(data)]
@@ -336,20 +342,22 @@ def test_an_event_with_a_text_where_a_name_should_be_hides_nothing_in_its_header
 @pytest.mark.parametrize(("message", "hits"), [("0123456789abcdef" * 2, 1), ("the client's own words", 0)])
 def test_only_the_key_of_a_message_id_may_stand_in_a_header(message: str, hits: int) -> None:
     """A message id is the client's text, its digest is not."""
-    rows = written(Submitted(A, TASK, TRACE, message), policy=HeadersOnly())
+    rows = written(SubmissionRecord(A, TASK, TRACE, message), policy=HeadersOnly())
     (line,) = read(map(as_stored, rows))
 
     assert occurrences(rows, "own words") == 0
-    assert line.what == Submitted(A, TASK, TRACE, message if hits else None)
+    assert line.what == SubmissionRecord(A, TASK, TRACE, message if hits else None)
 
 
-@pytest.mark.parametrize("noted", [Noted(A, "bond", {"id": "x"}), Noted(A, "bond", {}), Noted(A, "bond")])
-def test_a_note_is_text_and_its_name_is_not(noted: Noted) -> None:
+@pytest.mark.parametrize(
+    "noted", [NoteRecord(A, "bond", {"id": "x"}), NoteRecord(A, "bond", {}), NoteRecord(A, "bond")]
+)
+def test_a_note_is_text_and_its_name_is_not(noted: NoteRecord) -> None:
     """S003-32: what an agent calls its talk is kept by the storage policy."""
     (line,) = read(map(as_stored, written(noted)))
     assert (line.what, line.missing) == (noted, ())
     (line,) = read(map(as_stored, written(noted, policy=HeadersOnly())))
-    assert line.what == Noted(A, "bond")
+    assert line.what == NoteRecord(A, "bond")
     assert bool(line.missing) is (noted.value is not None)
     assert list(read(map(as_stored, written(noted, policy=NoStorage())))) == []
 
@@ -357,7 +365,7 @@ def test_a_note_is_text_and_its_name_is_not(noted: Noted) -> None:
 @pytest.mark.parametrize("policy", [Full(), HeadersOnly(), Ttl(1.0)])
 def test_what_is_pinned_of_mcp_tools_is_no_text_and_outlives_the_texts(policy: StoragePolicy) -> None:
     """HARDENING C1, E4"""
-    noted = Noted(A, MCP_PINS, {"fs__read": "0" * 64})
+    noted = NoteRecord(A, MCP_PINS, {"fs__read": "0" * 64})
     rows = written(noted, policy=policy)
     (line,) = read(map(as_stored, rows))
     assert (line.what, line.missing) == (noted, ())
@@ -367,20 +375,22 @@ def test_what_is_pinned_of_mcp_tools_is_no_text_and_outlives_the_texts(policy: S
 
 def test_what_only_calls_itself_a_pin_is_text() -> None:
     """HARDENING E1"""
-    noted = Noted(A, MCP_PINS, {"fs__read": "somebody's own words"})
+    noted = NoteRecord(A, MCP_PINS, {"fs__read": "somebody's own words"})
     rows = written(noted, policy=HeadersOnly())
     (line,) = read(map(as_stored, rows))
     assert occurrences(rows, "own words") == 0
-    assert line.what == Noted(A, MCP_PINS)
+    assert line.what == NoteRecord(A, MCP_PINS)
 
 
-@pytest.mark.parametrize("drawn", [Drawn(A, 1, "<p>", "a title", "now"), Drawn(A, 2, ""), Drawn(A, 3)])
-def test_a_page_is_text_and_its_number_is_not(drawn: Drawn) -> None:
+@pytest.mark.parametrize(
+    "drawn", [CanvasRecord(A, 1, "<p>", "a title", "now"), CanvasRecord(A, 2, ""), CanvasRecord(A, 3)]
+)
+def test_a_page_is_text_and_its_number_is_not(drawn: CanvasRecord) -> None:
     """S002-16: that a canvas changed is known under any policy that keeps headers; what it showed is not."""
     (line,) = read(map(as_stored, written(drawn)))
     assert (line.what, line.missing) == (drawn, ())
     (line,) = read(map(as_stored, written(drawn, policy=HeadersOnly())))
-    assert line.what == Drawn(A, drawn.revision)
+    assert line.what == CanvasRecord(A, drawn.revision)
     assert bool(line.missing) is (drawn.html is not None)
     assert list(read(map(as_stored, written(drawn, policy=NoStorage())))) == []
 
@@ -405,7 +415,7 @@ def test_a_tool_list_that_will_expire_is_written_again_in_time() -> None:
 def test_a_prompt_digest_that_follows_from_the_others_is_not_written() -> None:
     parts = ("1" * 64, "2" * 64, "3" * 64, hashlib.sha256(b"{}").hexdigest())
     prompt = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    record = Asked(A, TASK, *parts[:3], 4, prompt, b"[]", output_schema="{}")
+    record = ModelRequestRecord(A, TASK, *parts[:3], 4, prompt, b"[]", output_schema="{}")
     rows = written(record)
 
     assert b"prompt" not in rows[-1].header
@@ -414,13 +424,13 @@ def test_a_prompt_digest_that_follows_from_the_others_is_not_written() -> None:
 
 def test_a_request_for_notes_says_which_items_they_are_of() -> None:
     """S002-15: whoever proves it must know what the model was shown."""
-    record = Asked(A, TASK, "1" * 64, "2" * 64, "3" * 64, 4, "5" * 64, b"[]", summarises=((2, 5), (7, 9)))
+    record = ModelRequestRecord(A, TASK, "1" * 64, "2" * 64, "3" * 64, 4, "5" * 64, b"[]", summarises=((2, 5), (7, 9)))
     assert whats(written(record)) == [record]
 
 
 def test_ids_stand_once() -> None:
     """A conversation is named once, a task's ids once a task."""
-    given = [event(Error("limit", str(n)), seq=n) for n in range(1, 5)]
+    given = [event(ErrorEvent("limit", str(n)), seq=n) for n in range(1, 5)]
     kinds = [row.kind for row in written(*given)]
 
     assert kinds == ["session", "talk", "scope", "event", "event", "event", "event"]
@@ -437,11 +447,11 @@ def test_an_ordinary_turn_takes_little_more_than_its_items() -> None:
         prompt = usual_prompt("1" * 64, "2" * 64, history, None)
         told = {"task_id": task, "span_id": span, "sub_id": f"sub/{new_item_id()}"}
         rows = written(
-            Submitted(A, task, TRACE, None),
-            Said(A, (ask,)),
+            SubmissionRecord(A, task, TRACE, None),
+            ItemsRecord(A, (ask,)),
             event(TaskStarted("user", ask.text[:120]), **told),
-            Asked(A, task, "1" * 64, "2" * 64, history, 2 * number, prompt, b"[]"),
-            Said(A, (answer,)),
+            ModelRequestRecord(A, task, "1" * 64, "2" * 64, history, 2 * number, prompt, b"[]"),
+            ItemsRecord(A, (answer,)),
             event(AgentMessage(answer.text, answer.id), **told),
             event(TokenCount(usage, 128_000, "5" * 32), **told),
             event(TaskComplete("completed", answer.text, usage), **told),
@@ -454,7 +464,7 @@ def test_an_ordinary_turn_takes_little_more_than_its_items() -> None:
 
 
 def test_a_new_epoch_is_said_once() -> None:
-    given = [event(Error("limit", ""), epoch=epoch) for epoch in (0, 0, 1, 1)]
+    given = [event(ErrorEvent("limit", ""), epoch=epoch) for epoch in (0, 0, 1, 1)]
 
     assert [row.kind for row in written(*given)].count("session") == 2
     assert whats(written(*given)) == given
@@ -473,26 +483,26 @@ def test_what_is_no_json_is_recorded_without_its_text(raw: Any) -> None:
 
 
 def test_a_header_that_is_no_json_is_a_damaged_line() -> None:
-    rows = written(msgspec.structs.replace(agreed(Full()), rights={"a": object()}), event(Error("limit", "")))
+    rows = written(msgspec.structs.replace(agreed(Full()), rights={"a": object()}), event(ErrorEvent("limit", "")))
 
     assert [line.damaged for line in read(map(as_stored, rows))] == [(2,), ()]
 
 
 def test_a_call_that_cannot_be_compared_is_written() -> None:
-    rows = written(asked(), Said(A, (call(),)), event(ToolCallBegin(CallId("c1"), "shell", object())))
+    rows = written(asked(), ItemsRecord(A, (call(),)), event(ToolCallBegin(CallId("c1"), "shell", object())))
 
     assert b"said" not in rows[-1].header
 
 
 def test_a_time_that_is_none_counts_as_long_ago() -> None:
-    rows = written(event(Error("limit", ""), ts="yesterday"))
+    rows = written(event(ErrorEvent("limit", ""), ts="yesterday"))
 
     assert {row.ts for row in rows} == {0.0}
 
 
 def test_every_body_is_redacted() -> None:
     codec = Codec(lambda body: body.replace(b"hunter2", b"*"))
-    rows = written(*turn()[:2], Said(A, (user("hunter2"),)), event(BackgroundEvent("hunter2")), codec=codec)
+    rows = written(*turn()[:2], ItemsRecord(A, (user("hunter2"),)), event(BackgroundEvent("hunter2")), codec=codec)
 
     assert occurrences(rows, "hunter2") == 0
 
@@ -502,12 +512,18 @@ def test_every_body_is_redacted() -> None:
 
 def test_a_record_that_goes_on_knows_its_conversations_lists_and_calls() -> None:
     reader = Reader()
-    first = [agreed(Full()), asked(), Said(A, (call(),)), event(Error("limit", "")), agreed(HeadersOnly(), B)]
+    first = [
+        agreed(Full()),
+        asked(),
+        ItemsRecord(A, (call(),)),
+        event(ErrorEvent("limit", "")),
+        agreed(HeadersOnly(), B),
+    ]
     rows = written(*first, codec=Codec(unredacted))
     assert len(list(reader.lines(map(as_stored, rows)))) == len(first)
 
     codec = Codec(unredacted, reader.known)
-    more = [asked(), Said(A, (output("done"),)), event(Error("limit", ""), B, epoch=1)]
+    more = [asked(), ItemsRecord(A, (output("done"),)), event(ErrorEvent("limit", ""), B, epoch=1)]
     new = written(*more, codec=codec)
 
     assert new[0].n > rows[-1].n
@@ -518,7 +534,7 @@ def test_a_record_that_goes_on_knows_its_conversations_lists_and_calls() -> None
 
 
 def test_an_event_of_a_conversation_need_not_belong_to_a_task() -> None:
-    given = [event(Error("limit", ""), sub_id=SESSION, task_id=None, trace_id=None, span_id=None)]
+    given = [event(ErrorEvent("limit", ""), sub_id=SESSION, task_id=None, trace_id=None, span_id=None)]
     rows = written(*given)
 
     assert rows[-1].scope == 0
@@ -526,14 +542,20 @@ def test_an_event_of_a_conversation_need_not_belong_to_a_task() -> None:
 
 
 def test_digests_that_are_none_are_texts() -> None:
-    record = Asked(A, TASK, "my words", "2" * 64, "my words", 4, "my words", b"\xff", override="mine")
+    record = ModelRequestRecord(A, TASK, "my words", "2" * 64, "my words", 4, "my words", b"\xff", override="mine")
 
     assert whats(written(record)) == [record]
     assert occurrences(written(record, policy=HeadersOnly()), "my") == 0
 
 
 def test_a_request_of_another_task_has_its_own_scope() -> None:
-    given = [asked(), asked(task=TaskId("another")), event(Error("limit", "")), asked(task=TaskId("another")), asked()]
+    given = [
+        asked(),
+        asked(task=TaskId("another")),
+        event(ErrorEvent("limit", "")),
+        asked(task=TaskId("another")),
+        asked(),
+    ]
     rows = written(*given)
 
     assert [row.kind for row in rows].count("scope") == 3
@@ -541,7 +563,7 @@ def test_a_request_of_another_task_has_its_own_scope() -> None:
 
 
 def test_session_wide_events_belong_to_no_conversation() -> None:
-    usual = event(Error("limit", ""), None, sub_id=SESSION, task_id=None, trace_id=None, span_id=None)
+    usual = event(ErrorEvent("limit", ""), None, sub_id=SESSION, task_id=None, trace_id=None, span_id=None)
     odd = event(TokenCount(NO_USAGE, 1, "key"), None)
     rows = written(usual, odd)
 
@@ -552,11 +574,11 @@ def test_session_wide_events_belong_to_no_conversation() -> None:
 
 def test_forks_and_rewritings_are_read_back() -> None:
     given = [
-        Forked(B, A, 3),
-        Rewritten(A, (0, 2), 5, 1, None),
-        Rewritten(A, (), 5, 0, Summary(ItemId("s"), LONG, 7)),
-        Said(A, ()),
-        Said(A, (), pinned=True, seed=True),
+        ForkRecord(B, A, 3),
+        RewriteRecord(A, (0, 2), 5, 1, None),
+        RewriteRecord(A, (), 5, 0, Summary(ItemId("s"), LONG, 7)),
+        ItemsRecord(A, ()),
+        ItemsRecord(A, (), pinned=True, seed=True),
     ]
 
     assert whats(written(*given)) == given

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.errors import Busy, InvalidParams, StorageError
+from tertulia.errors import BusyError, InvalidParamsError, StorageError
 from tertulia.protocol.ids import new_session_id
 from tertulia.rollout import files as files_module
 from tertulia.rollout.files import (
@@ -64,7 +64,7 @@ def mode(path: Path) -> int:
 )  # fmt: skip
 def test_what_is_no_uuid_is_refused_before_a_path_is_made(tmp_path: Path, wrong: str) -> None:
     """E9."""
-    with pytest.raises(InvalidParams) as refusal:
+    with pytest.raises(InvalidParamsError) as refusal:
         session_files(tmp_path, wrong)
     assert len(refusal.value.message) < 250
     assert list(tmp_path.iterdir()) == []
@@ -76,7 +76,7 @@ def test_no_text_leads_out_of_the_folder(text: str) -> None:
     if is_session_id(text):
         assert session_files(Path("/home"), text).db.parent == Path("/home/sessions")
     else:
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             session_files(Path("/home"), text)
 
 
@@ -179,7 +179,7 @@ def test_a_flush_that_fails_is_told_apart_from_other_errors(tmp_path: Path, monk
 def test_a_second_owner_in_the_same_process_is_refused_too(files: SessionFiles) -> None:
     owner = Ownership.take(files)
     assert is_held(files)
-    with pytest.raises(Busy, match=f"process {os.getpid()}.*--follow") as refusal:
+    with pytest.raises(BusyError, match=f"process {os.getpid()}.*--follow") as refusal:
         Ownership.take(files)
     assert refusal.value.detail == {"session_id": SESSION_ID, "file": str(files.db), "pid": os.getpid()}
     owner.release()
@@ -203,7 +203,7 @@ def test_ownership_is_known_to_other_processes_and_ends_with_its_process(files: 
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert cast(IO[bytes], process.stdout).readline() == b"mine\n"
         assert is_held(files)
-        with pytest.raises(Busy) as refusal:
+        with pytest.raises(BusyError) as refusal:
             Ownership.take(files)
         assert refusal.value.detail["pid"] == process.pid
         process.kill()
@@ -217,7 +217,7 @@ def test_an_owner_who_did_not_leave_his_number_is_another_process(files: Session
     files.lock.write_bytes(said)
     with files.lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(Busy, match="in use by"):
+        with pytest.raises(BusyError, match="in use by"):
             Ownership.take(files)
 
 
@@ -235,7 +235,7 @@ def test_a_lock_that_was_removed_while_it_was_opened_locks_nothing(
     monkeypatch.setattr(fcntl, "flock", flock)
     owner = Ownership.take(files)
     assert files.lock.exists()
-    with pytest.raises(Busy):
+    with pytest.raises(BusyError):
         Ownership.take(files)
     owner.release()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import Busy, InvalidParams, NotFound, StorageError
+from tertulia.errors import BusyError, InvalidParamsError, NotFoundError, StorageError
 from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import HeadersOnly, Ttl
 from tertulia.rollout import index as index_module
@@ -262,9 +262,9 @@ def test_headers_that_are_not_there_leave_gaps(home: Path) -> None:
 
 def test_what_is_not_there_is_not_found(home: Path) -> None:
     for act in (find_session, find_files, remove_session):
-        with pytest.raises(NotFound, match="there is no session"):
+        with pytest.raises(NotFoundError, match="there is no session"):
             act(home, new_session_id())
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             act(home, "../x")
 
 
@@ -291,7 +291,7 @@ def test_a_session_that_is_forgotten_leaves_the_index_too(home: Path) -> None:
 def test_a_session_that_is_open_is_not_removed(home: Path) -> None:
     files = add_session(home, session_rows("x"))
     owner = Ownership.take(files)
-    with pytest.raises(Busy, match="--follow"):
+    with pytest.raises(BusyError, match="--follow"):
         remove_session(home, files.session_id)
     assert files.db.exists()
     owner.release()

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import ImagePart, Item, Reasoning, Summary, TextPart, ToolCall, ToolOutput, UserMessage
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
@@ -81,5 +81,5 @@ def test_an_output_has_the_call_id_of_its_call() -> None:
 
 
 def test_a_storage_policy_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         join_item("user", {"storage": "sometimes"}, {"id": "u", "text": "x"}, 1, None)

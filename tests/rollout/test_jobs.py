@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import Busy, StorageError
+from tertulia.errors import BusyError, StorageError
 from tertulia.protocol.storage import Full, StoragePolicy
 from tertulia.rollout.jobs import Append, Claim, Close, Enforce, Foreman, Job, Sweep
 from tertulia.rollout.store import Row, Swept, TtlAction
@@ -19,7 +19,7 @@ class Notebook:
 
     def __init__(self) -> None:
         self.noted: list[Any] = []
-        self.error: StorageError | Busy | None = None
+        self.error: StorageError | BusyError | None = None
 
     def _note(self, *what: Any) -> None:
         if self.error is not None:
@@ -82,11 +82,11 @@ def test_a_stale_attempt_among_fresh_ones_is_refused_alone() -> None:
 
 def test_an_owner_in_the_way_is_busy_to_who_asks_and_a_storage_error_to_who_writes() -> None:
     notebook, heard = Notebook(), []
-    notebook.error = Busy("in use", pid=5)
+    notebook.error = BusyError("in use", pid=5)
     told(
         Foreman(notebook), [Claim(heard.append), Append([row(1)], 0, heard.append), Sweep(0.0, "delete", heard.append)]
     )
-    assert [type(answer) for answer in heard] == [Busy, StorageError, StorageError]
+    assert [type(answer) for answer in heard] == [BusyError, StorageError, StorageError]
     assert {answer.message for answer in heard} == {"in use"}
     assert heard[1].detail == {"pid": 5}
 

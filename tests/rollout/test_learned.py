@@ -6,7 +6,7 @@ import tracemalloc
 
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import ImagePart, TextPart, UserMessage
-from tertulia.protocol.records import Said
+from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.storage import Full
 from tertulia.rollout.reading import Reader, read
 from tests.rollout.recorded import stored, without_bodies
@@ -20,14 +20,14 @@ from tests.rollout.recording import (
 
 
 def test_an_output_whose_call_was_deleted_has_a_call_id_all_the_same() -> None:
-    rows = stored(Said(A, (call(),)), Said(A, (output("42"),)))
+    rows = stored(ItemsRecord(A, (call(),)), ItemsRecord(A, (output("42"),)))
     (line,) = read(row for row in rows if row.type != "tool_call")
 
     assert line.what.items[0].call_id == CallId("row-2")
 
 
 def test_an_output_without_a_call_that_is_known_keeps_itself() -> None:
-    rows = without_bodies(stored(Said(A, (output("42"),))))
+    rows = without_bodies(stored(ItemsRecord(A, (output("42"),))))
     (line,) = read(rows)
 
     assert line.what.items[0].call_id == CallId("row-2")
@@ -35,14 +35,14 @@ def test_an_output_without_a_call_that_is_known_keeps_itself() -> None:
 
 def test_a_picture_is_told_by_the_number_of_parts() -> None:
     parts = (TextPart("abc"), ImagePart("data:"))
-    (line,) = read(without_bodies(stored(Said(A, (UserMessage(ItemId("u"), parts),)))))
+    (line,) = read(without_bodies(stored(ItemsRecord(A, (UserMessage(ItemId("u"), parts),)))))
 
     assert line.what.items[0].text == "[not stored: 3 characters, 2 parts]"
 
 
 def test_a_reader_that_is_to_forget_takes_no_more_memory_for_a_long_session() -> None:
     """HARDENING E7."""
-    rows = stored(agreed(Full()), *(Said(A, (user("x" * 1_000, id=f"u{n}"),)) for n in range(3_000)))
+    rows = stored(agreed(Full()), *(ItemsRecord(A, (user("x" * 1_000, id=f"u{n}"),)) for n in range(3_000)))
     tracemalloc.start()
     try:
         count = sum(1 for _ in Reader(keep_items=10).lines(iter(rows)))
@@ -54,8 +54,8 @@ def test_a_reader_that_is_to_forget_takes_no_more_memory_for_a_long_session() ->
 
 
 def test_what_points_further_back_than_is_remembered_is_told_all_the_same() -> None:
-    said = [Said(A, (user(f"{n}", id=f"u{n}"),)) for n in range(3)]
-    rows = without_bodies(stored(agreed(Full()), *said, Said(A, (call(),)), Said(A, (output("done"),))))
+    said = [ItemsRecord(A, (user(f"{n}", id=f"u{n}"),)) for n in range(3)]
+    rows = without_bodies(stored(agreed(Full()), *said, ItemsRecord(A, (call(),)), ItemsRecord(A, (output("done"),))))
     told = list(Reader(keep_items=1).lines(rows))
     assert len(told) == 6
     assert told[-1].what.items[0].call_id == told[-2].what.items[0].call_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.protocol.records import Said
+from tertulia.protocol.records import ItemsRecord
 from tertulia.rollout.lines import Segment
 from tertulia.rollout.store import Stored
 from tests.rollout.recording import A, user
@@ -36,10 +36,10 @@ def test_a_segment_is_one_line() -> None:
     segment = Segment(row(), {"pinned": True, "seed": 1})
     segment.items.append(user("x"))
 
-    assert segment.line(A).what == Said(A, (user("x"),), pinned=True, seed=False)
+    assert segment.line(A).what == ItemsRecord(A, (user("x"),), pinned=True, seed=False)
     assert segment.line(None).what is None
 
 
 def test_a_segment_without_anything_in_it_says_nothing_unless_it_was_empty() -> None:
     assert Segment(row(), {"of": 2}).line(A).what is None
-    assert Segment(row(), {"of": 0}).line(A).what == Said(A, ())
+    assert Segment(row(), {"of": 0}).line(A).what == ItemsRecord(A, ())

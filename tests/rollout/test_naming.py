@@ -6,7 +6,7 @@ import tracemalloc
 
 import msgspec
 
-from tertulia.protocol.events import ConversationClosed, Error, Event
+from tertulia.protocol.events import ConversationClosed, ErrorEvent, Event
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.storage import Full
 from tertulia.rollout.codec import Codec
@@ -78,7 +78,7 @@ def test_what_a_closed_conversation_had_is_forgotten_but_for_its_row() -> None:
     tracemalloc.start()
     for index in range(200):
         one = ConversationId(f"conversation-{index}")
-        written(agreed(Full(), one), event(Error("limit", ""), one), closed(one), codec=codec)
+        written(agreed(Full(), one), event(ErrorEvent("limit", ""), one), closed(one), codec=codec)
     held = tracemalloc.get_traced_memory()[0] / 200
     tracemalloc.stop()
     assert held < 600
@@ -88,9 +88,9 @@ def test_what_a_closed_conversation_had_is_forgotten_but_for_its_row() -> None:
 
 def test_what_is_heard_of_a_conversation_after_its_end_points_to_the_same_row() -> None:
     codec = Codec(unredacted)
-    first = [agreed(Full()), event(Error("limit", ""), seq=1), closed(A)]
+    first = [agreed(Full()), event(ErrorEvent("limit", ""), seq=1), closed(A)]
     rows = written(*first, codec=codec)
-    late = event(Error("late", ""), seq=2)
+    late = event(ErrorEvent("late", ""), seq=2)
     more = written(late, codec=codec)
 
     assert not any(row.kind == "talk" for row in more)
@@ -119,7 +119,7 @@ def test_of_a_record_that_goes_on_closed_conversations_are_known_by_their_row_al
     assert [talk.closed for talk in reader.known.talks.values()] == [True, False]
 
     again = Codec(unredacted, reader.known)
-    more = [asked(), event(Error("late", ""), epoch=1)]
+    more = [asked(), event(ErrorEvent("late", ""), epoch=1)]
     new = written(*more, codec=again)
 
     assert again.naming.talk(A) == rows[0].n

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import Busy, StorageError
+from tertulia.errors import BusyError, StorageError
 from tertulia.protocol.storage import HeadersOnly, NoStorage, Ttl
 from tertulia.rollout import database, owned_file, table
 from tertulia.rollout.files import SessionFiles, session_files
@@ -361,7 +361,7 @@ def test_a_second_owner_is_busy_and_closing_him_disturbs_nobody(files: SessionFi
     """F9: in one process too, where closing a file can drop the locks of others."""
     file.commit([row(1)])
     other = OwnedFile(files, FakeClock())
-    with pytest.raises(Busy):
+    with pytest.raises(BusyError):
         other.commit([row(2)])
     other.close()
     # Had our locks gone with his, a stranger would now take himself for the last one, and the journal away.

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tertulia.protocol.events import AgentMessage, Error, Event, TaskStarted
+from tertulia.protocol.events import AgentMessage, ErrorEvent, Event, TaskStarted
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, UserMessage
-from tertulia.protocol.records import Ended, Record, Said
+from tertulia.protocol.records import ItemsRecord, Record, ToolOutputRecord
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage
 from tertulia.protocol.tool_events import EVENT_TYPES
 from tertulia.rollout.codec import Codec
@@ -48,8 +48,8 @@ def test_items_whose_texts_are_gone_are_placeholders_of_the_same_kind() -> None:
     """S002-18, HARDENING E5: what a sweep leaves can still be read; calls and outputs still match."""
     rows = without_bodies(stored(*conversation()))
     lines = list(read(rows))
-    said = [item for line in lines if isinstance(line.what, Said) for item in line.what.items]
-    ended = next(line.what for line in lines if isinstance(line.what, Ended))
+    said = [item for line in lines if isinstance(line.what, ItemsRecord) for item in line.what.items]
+    ended = next(line.what for line in lines if isinstance(line.what, ToolOutputRecord))
 
     assert [type(line.what) for line in lines] == [type(what) for what in conversation()]
     assert said[0] == UserMessage(ItemId("row-5"), (TextPart("[not stored: 5 characters]"),), injected=True)
@@ -85,7 +85,7 @@ def test_a_conversation_whose_name_is_damaged_is_known_by_what_was_agreed() -> N
 
 
 def test_a_text_that_is_damaged_is_missing() -> None:
-    rows = stored(Said(A, (user("hello"), user("you", id="u2"))))
+    rows = stored(ItemsRecord(A, (user("hello"), user("you", id="u2"))))
     rows[1] = replace(rows[1], body=None, damaged=True)
     (line,) = read(rows)
 
@@ -95,7 +95,10 @@ def test_a_text_that_is_damaged_is_missing() -> None:
 
 def test_what_is_left_of_a_segment_is_one_segment() -> None:
     """Some of its rows may have been deleted; the next one is another segment all the same."""
-    first, second = Said(A, tuple(user(str(n), id=str(n)) for n in range(4))), Said(A, (user("x"), user("y")))
+    first, second = (
+        ItemsRecord(A, tuple(user(str(n), id=str(n)) for n in range(4))),
+        ItemsRecord(A, (user("x"), user("y"))),
+    )
     talk, *rows = stored(first, second)
     left = [talk, rows[1], rows[3], rows[5]]
 
@@ -103,14 +106,14 @@ def test_what_is_left_of_a_segment_is_one_segment() -> None:
 
 
 def test_a_segment_ends_where_another_begins() -> None:
-    talk, *rows = stored(Said(A, (user("1"), user("2"))), Said(A, (user("3"), user("4"))))
+    talk, *rows = stored(ItemsRecord(A, (user("1"), user("2"))), ItemsRecord(A, (user("3"), user("4"))))
     left = [talk, rows[0], rows[2], rows[3]]
 
     assert [[item.text for item in line.what.items] for line in read(left)] == [["1"], ["3", "4"]]
 
 
 def test_a_segment_of_which_nothing_can_be_read_is_a_damaged_line() -> None:
-    rows = stored(Said(A, (user("1"),)))
+    rows = stored(ItemsRecord(A, (user("1"),)))
     rows[1] = replace(rows[1], type="nonsense")
     (line,) = read(rows)
 
@@ -118,7 +121,7 @@ def test_a_segment_of_which_nothing_can_be_read_is_a_damaged_line() -> None:
 
 
 def test_kinds_and_types_of_another_version_are_handed_on() -> None:
-    rows = stored(event(Error("limit", "")), Said(A, (user("1"),)))
+    rows = stored(event(ErrorEvent("limit", "")), ItemsRecord(A, (user("1"),)))
     new_type = replace(rows[3], n=90, type="from_the_future")
     new_kind = replace(rows[4], n=91, kind="from_the_future")
 
@@ -138,7 +141,7 @@ def test_a_row_that_was_read_before_is_not_read_again() -> None:
 
 
 def test_reading_tells_what_a_recorder_has_to_know() -> None:
-    rows = stored(*conversation()[:6], event(Error("limit", ""), B, seq=9, epoch=3), agreed(HeadersOnly(), B))
+    rows = stored(*conversation()[:6], event(ErrorEvent("limit", ""), B, seq=9, epoch=3), agreed(HeadersOnly(), B))
     reader = Reader()
     assert list(reader.lines(rows))
     known = reader.known
@@ -158,7 +161,7 @@ def test_a_call_that_was_answered_is_not_open() -> None:
 
 def test_of_a_conversation_nothing_was_agreed_of_nothing_may_be_stored() -> None:
     reader = Reader()
-    assert list(reader.lines(stored(event(Error("limit", "")))))
+    assert list(reader.lines(stored(event(ErrorEvent("limit", "")))))
 
     assert reader.known.talks[A].storage == NoStorage()
 
@@ -237,7 +240,7 @@ NONSENSE = [
 @pytest.mark.parametrize("row", NONSENSE, ids=lambda row: f"{row.kind} {row.type} {row.header[:40]!r}")
 def test_a_row_that_makes_no_sense_is_counted_and_skipped(row: Stored) -> None:
     """HARDENING E8: wrong types, wild references, deep nesting; what stands around it is read."""
-    before, after = stored(*conversation()), replace(stored(event(Error("limit", "")))[-1], n=60, talk=1, scope=0)
+    before, after = stored(*conversation()), replace(stored(event(ErrorEvent("limit", "")))[-1], n=60, talk=1, scope=0)
     lines = list(read([*before, row, after]))
 
     assert [line.n for line in lines if line.damaged or line.what is None] == [50]
@@ -285,7 +288,9 @@ def test_numbers_that_a_row_claims_are_not_allocated() -> None:
 
 def test_a_reference_never_reaches_into_another_conversation() -> None:
     """HARDENING E10: even a crafted one."""
-    rows = stored(agreed(Full()), agreed(Full(), B), event(Error("limit", ""), B), Said(A, (assistant("private"),)))
+    rows = stored(
+        agreed(Full()), agreed(Full(), B), event(ErrorEvent("limit", ""), B), ItemsRecord(A, (assistant("private"),))
+    )
     n = rows[-1].n
     talk = next(row.n for row in rows if row.kind == "talk" and row.n > 1)
     spy = [
@@ -348,7 +353,7 @@ def test_reading_ten_thousand_items_is_quick() -> None:
     codec = Codec(unredacted)
     rows: list[Row] = []
     for n in range(5_000):
-        rows += written(Said(A, (user("x" * 200, id=f"u{n}"), assistant("y" * 200, id=f"a{n}"))), codec=codec)
+        rows += written(ItemsRecord(A, (user("x" * 200, id=f"u{n}"), assistant("y" * 200, id=f"a{n}"))), codec=codec)
     found = list(map(as_stored, rows))
 
     start = time.process_time()

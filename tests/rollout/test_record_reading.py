@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Summary
-from tertulia.protocol.records import Rewritten
+from tertulia.protocol.records import RewriteRecord
 from tertulia.protocol.storage import Ttl
 from tertulia.rollout.reading import read
 from tests.rollout.recorded import stored, without_bodies
@@ -33,7 +33,7 @@ def test_a_tool_list_that_is_gone_is_missing_in_every_request() -> None:
 
 
 def test_a_summary_that_is_gone_still_stands_for_its_items() -> None:
-    record = Rewritten(A, (0,), 3, 1, Summary(ItemId("s"), "what was said", 2))
+    record = RewriteRecord(A, (0,), 3, 1, Summary(ItemId("s"), "what was said", 2))
     (line,) = read(without_bodies(stored(record)))
 
     assert line.what == replace(record, summary=Summary(ItemId("row-2"), "[not stored: 13 characters]", 2))

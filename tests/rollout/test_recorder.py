@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import Closed, StorageError, StoragePolicyViolation
+from tertulia.errors import ClosedError, StorageError, StoragePolicyViolationError
 from tertulia.events.journal import Journal
 from tertulia.policy.redaction import Redactor
 from tertulia.protocol.events import AgentMessage, BackgroundEvent, ConversationOpened, Event, TaskStarted
 from tertulia.protocol.ids import ConversationId, ItemId
-from tertulia.protocol.records import Record, Said
+from tertulia.protocol.records import ItemsRecord, Record
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl, strictest
 from tertulia.rollout.codec import Codec
 from tertulia.rollout.reading import Reader, read
@@ -43,15 +43,15 @@ def message(text: str, seq: int = 1, conversation: ConversationId | None = A) ->
     return event(BackgroundEvent(text), conversation, seq)
 
 
-def said(text: str, conversation: ConversationId = A) -> Said:
-    return Said(conversation, (user(text, id=text),))
+def said(text: str, conversation: ConversationId = A) -> ItemsRecord:
+    return ItemsRecord(conversation, (user(text, id=text),))
 
 
 def texts(store: ListStore) -> list[str]:
     """What can be read of messages and items, in order."""
     found: list[str] = []
     for line in read(store.stored):
-        if isinstance(line.what, Said):
+        if isinstance(line.what, ItemsRecord):
             found += [item.text for item in line.what.items]
         elif isinstance(line.what, Event):
             found.append(line.what.data["message"])
@@ -211,7 +211,9 @@ async def test_an_item_is_kept_by_its_own_policy_in_a_wider_conversation() -> No
     store = ListStore()
     journal = recorder(store)
     journal.keep(agreed(Full()))
-    journal.keep(Said(A, (call(), output("the child's words", storage=HeadersOnly()), assistant("my own words"))))
+    journal.keep(
+        ItemsRecord(A, (call(), output("the child's words", storage=HeadersOnly()), assistant("my own words")))
+    )
     await journal.settle()
 
     assert b"child" not in store.bytes
@@ -523,9 +525,9 @@ async def test_a_write_that_would_break_a_policy_is_refused_whole() -> None:
     store.work()
     assert outcome(before) == "committed"
     assert refused is not None
-    assert isinstance(refused.exception(), StoragePolicyViolation)
+    assert isinstance(refused.exception(), StoragePolicyViolationError)
     assert later is not None
-    assert isinstance(later.exception(), StoragePolicyViolation)
+    assert isinstance(later.exception(), StoragePolicyViolationError)
     assert b"CANARY" not in store.bytes
 
     Careless.broken = False
@@ -546,7 +548,7 @@ async def test_a_write_that_would_break_a_policy_is_refused_at_once_where_nothin
     journal._codec.__class__ = Careless
     journal.keep(said("CANARY"))
 
-    with pytest.raises(StoragePolicyViolation):
+    with pytest.raises(StoragePolicyViolationError):
         await journal.settle()
     assert b"CANARY" not in store.bytes
 
@@ -584,7 +586,7 @@ async def test_after_closing_nothing_is_written() -> None:
     await ticks()
 
     assert late is not None
-    assert isinstance(late.exception(), Closed)
+    assert isinstance(late.exception(), ClosedError)
     assert store.rows == before
 
 

@@ -11,18 +11,26 @@ from tertulia.protocol.events import (
     AgentReasoning,
     BackgroundEvent,
     ConversationOpened,
-    Error,
+    ErrorEvent,
     EventData,
     ForeignEvent,
     TaskComplete,
     TaskStarted,
     TokenCount,
     TurnAborted,
-    Warning,
+    WarningEvent,
 )
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import ImagePart, Reasoning, Summary, ToolOutput, UserMessage
-from tertulia.protocol.records import Drawn, Ended, Noted, Queued, Rewritten, Said, Submitted
+from tertulia.protocol.records import (
+    CanvasRecord,
+    ItemsRecord,
+    NoteRecord,
+    QueuedInputRecord,
+    RewriteRecord,
+    SubmissionRecord,
+    ToolOutputRecord,
+)
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import (
     ApprovalRequest,
@@ -69,8 +77,8 @@ TOLD: list[EventData] = [
     ElicitationRequest("id", "server", C, {C: C}),
     CanvasUpdated(1, C, 1),
     BackgroundEvent(C, [{"field": C}]),
-    Warning(C, C),
-    Error(C, C),
+    WarningEvent(C, C),
+    ErrorEvent(C, C),
     ForeignEvent(C, {C: [C]}),
     TurnAborted("interrupted", CallId(C)),
     TaskComplete("failed", C, NO_USAGE),
@@ -81,7 +89,7 @@ async def record(store: ListStore, policy: StoragePolicy, *, items: StoragePolic
     """Everything that can be said, with the secret wherever somebody could have put it."""
     journal = Recorder(store, StillClock(5.0), Redactor().json)
     journal.keep(agreed(policy, instructions=C, cwd=f"/home/{C}", title=C))
-    journal.keep(Submitted(A, TASK, TRACE, C))
+    journal.keep(SubmissionRecord(A, TASK, TRACE, C))
     journal.keep(replace(asked(f'[{{"description":"{C}"}}]'.encode()), override=C, output_schema=C))
     said = [
         user(C, sender=C, storage=items),
@@ -89,16 +97,18 @@ async def record(store: ListStore, policy: StoragePolicy, *, items: StoragePolic
         Reasoning(ItemId(C), C, "chat", C, storage=items),
         call(f'{{"path":"{C}"}}', id=C, name=C, storage=items),
     ]
-    journal.keep(Said(A, tuple(said)))
-    journal.keep(Ended(A, output(C, id=C, storage=items)))
-    journal.keep(Said(A, (output(C, id=C, storage=items), ToolOutput(ItemId(C), CallId("x"), (), storage=items))))
-    journal.keep(Queued(A, user(C, id="q", storage=items)))
-    journal.keep(Said(A, (assistant(C, storage=items), Reasoning(ItemId("r"), C, storage=items))))
-    journal.keep(Rewritten(A, (), 1, 0, Summary(ItemId(C), C, 1, storage=items)))
-    journal.keep(Drawn(A, 1, C, C, C, storage=items))
+    journal.keep(ItemsRecord(A, tuple(said)))
+    journal.keep(ToolOutputRecord(A, output(C, id=C, storage=items)))
+    journal.keep(
+        ItemsRecord(A, (output(C, id=C, storage=items), ToolOutput(ItemId(C), CallId("x"), (), storage=items)))
+    )
+    journal.keep(QueuedInputRecord(A, user(C, id="q", storage=items)))
+    journal.keep(ItemsRecord(A, (assistant(C, storage=items), Reasoning(ItemId("r"), C, storage=items))))
+    journal.keep(RewriteRecord(A, (), 1, 0, Summary(ItemId(C), C, 1, storage=items)))
+    journal.keep(CanvasRecord(A, 1, C, C, C, storage=items))
     if items is None:
         # Of its own conversation alone, and by that one's policy.
-        journal.keep(Noted(A, "bond", {C: C}))
+        journal.keep(NoteRecord(A, "bond", {C: C}))
     for seq, data in enumerate(TOLD, 1):
         journal.write(event(data, seq=seq), items)
     await journal.settle()
@@ -130,10 +140,10 @@ async def test_what_comes_from_a_stricter_source_is_nowhere_in_a_full_record(ite
     store = ListStore()
     journal = Recorder(store, StillClock(5.0), Redactor().json)
     journal.keep(agreed(Full()))
-    journal.keep(Said(A, (call(id="c1"), output(C, storage=items), user(C, sender=C, storage=items))))
-    journal.keep(Ended(A, output(C, storage=items)))
-    journal.keep(Queued(A, user(C, storage=items)))
-    journal.keep(Rewritten(A, (), 1, 0, Summary(ItemId("s"), C, 1, storage=items)))
+    journal.keep(ItemsRecord(A, (call(id="c1"), output(C, storage=items), user(C, sender=C, storage=items))))
+    journal.keep(ToolOutputRecord(A, output(C, storage=items)))
+    journal.keep(QueuedInputRecord(A, user(C, storage=items)))
+    journal.keep(RewriteRecord(A, (), 1, 0, Summary(ItemId("s"), C, 1, storage=items)))
     for seq, data in enumerate(TOLD, 1):
         journal.write(event(data, seq=seq), items)
     await journal.settle()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tertulia.errors import StorageError
 from tertulia.protocol.events import BackgroundEvent
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.records import Said
+from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl, strictest
 from tertulia.rollout.reading import read
 from tertulia.rollout.recorder import Recorder
@@ -50,7 +50,7 @@ class Stage:
             case "say":
                 self.note(text, conversation, value)
                 self.said.append(text)
-                self.journal.keep(Said(conversation, (user(text, id=text, storage=value),)))
+                self.journal.keep(ItemsRecord(conversation, (user(text, id=text, storage=value),)))
             case "write":
                 self.note(text, conversation, value)
                 written = self.journal.write(event(BackgroundEvent(text), conversation, number), value)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tertulia.policy.redaction import Redactor
-from tertulia.protocol.events import BackgroundEvent, Error, Event
-from tertulia.protocol.records import Said
+from tertulia.protocol.events import BackgroundEvent, ErrorEvent, Event
+from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.lines import Line
 from tertulia.rollout.reading import Reader
@@ -35,8 +35,8 @@ def lines(stage: Stage) -> list[Line]:
     return list(Reader().lines(stages.read(stage)))
 
 
-def said(text: str) -> Said:
-    return Said(A, (call(), output(text), user(text, id="u"), assistant(text)))
+def said(text: str) -> ItemsRecord:
+    return ItemsRecord(A, (call(), output(text), user(text, id="u"), assistant(text)))
 
 
 async def test_what_was_recorded_is_read_back(stage: Stage) -> None:
@@ -60,13 +60,13 @@ async def test_a_stricter_policy_leaves_nothing_of_the_texts(stage: Stage, room:
     journal.keep(agreed(Full(), title=CANARY))
     journal.keep(asked())
     journal.keep(said(CANARY))
-    journal.write(event(Error("limit", CANARY)))
+    journal.write(event(ErrorEvent("limit", CANARY)))
     await journal.settle()
     journal.keep(agreed(policy, title=CANARY))
     journal.keep(said(CANARY))
     await journal.settle()
     journal.keep(agreed(Full(), title="later"))
-    journal.keep(Said(A, (user("later"),)))
+    journal.keep(ItemsRecord(A, (user("later"),)))
     last = journal.write(event(BackgroundEvent("later"), seq=2))
     await journal.close()
 
@@ -77,7 +77,7 @@ async def test_a_stricter_policy_leaves_nothing_of_the_texts(stage: Stage, room:
     assert not any(line.damaged for line in found)
     assert [line.what for line in found[-3:]] == [
         agreed(Full(), title="later"),
-        Said(A, (user("later"),)),
+        ItemsRecord(A, (user("later"),)),
         event(BackgroundEvent("later"), seq=2),
     ]
 
@@ -102,7 +102,7 @@ async def test_what_has_expired_is_gone_and_the_rest_can_be_read(
     swept: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     journal.store.sweep(now + 100.0, action, swept.set_result)
     await swept
-    journal.keep(Said(A, (user("later"),)))
+    journal.keep(ItemsRecord(A, (user("later"),)))
     journal.keep(asked())
     journal.write(event(BackgroundEvent("later"), seq=2, ts="2023-11-14T22:15:00.000Z"))
     await journal.close()
@@ -110,7 +110,7 @@ async def test_what_has_expired_is_gone_and_the_rest_can_be_read(
     found = lines(stage)
     assert b"early" not in b"".join(row.body or b"" for row in stages.read(stage))
     assert not any(line.damaged for line in found)
-    assert found[-3].what == Said(A, (user("later"),))
+    assert found[-3].what == ItemsRecord(A, (user("later"),))
     assert found[-1].what.data == BackgroundEvent("later")
     assert found[-1].what.task_id == TASK
     assert any(line.what == agreed(Ttl(60.0)) for line in found), "what was agreed stays"

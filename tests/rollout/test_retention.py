@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.rollout.retention import Retention, retention_from_wire
 
 
@@ -39,5 +39,5 @@ def test_what_is_not_said_is_no_limit(table: Any, parsed: Retention) -> None:
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(table: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidParams, match=message):
+    with pytest.raises(InvalidParamsError, match=message):
         retention_from_wire(table)

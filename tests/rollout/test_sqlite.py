@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import InvalidParams, StorageError
+from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import HeadersOnly, Ttl
 from tertulia.rollout.files import session_files
@@ -41,7 +41,7 @@ def few_files() -> Iterator[int]:
 @pytest.mark.parametrize("wrong", ["../x", "a\0b", "x" * 4096])
 def test_an_id_that_is_no_uuid_is_refused(tmp_path: Path, wrong: str) -> None:
     """E9."""
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         SqliteStore(tmp_path, wrong, FakeClock())
     assert list(tmp_path.iterdir()) == []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import Busy, Closed, StorageError, StoragePolicyViolation
+from tertulia.errors import BusyError, ClosedError, StorageError, StoragePolicyViolationError
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.store import Row, Swept, allows_body
 from tests.rollout.stages import NOW, AnyStore, MemoryStage, SqliteStage, Stage, asked, begun, read, row, same
@@ -25,7 +25,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 async def store(stage: Stage) -> AsyncIterator[AnyStore]:
     store = stage.store()
     yield store
-    with contextlib.suppress(Closed):  # the test may have done it
+    with contextlib.suppress(ClosedError):  # the test may have done it
         await asked(store.close)
 
 
@@ -75,7 +75,7 @@ async def test_a_whole_append_is_refused_for_one_record_that_breaks_its_policy(s
     """S002-44: a write that would break a policy is a StoragePolicyViolation, and nothing of it is kept."""
     await asked(store.append, [row(1)], 0)
     for policy in (HeadersOnly(), NoStorage()):
-        with pytest.raises(StoragePolicyViolation):
+        with pytest.raises(StoragePolicyViolationError):
             store.append([row(2), row(3, b"canary", policy)], 0, lambda error: pytest.fail("called"))
     await asked(store.append, [row(4)], 0)
     assert [found.n for found in read(stage)] == [1, 4]
@@ -265,7 +265,7 @@ async def test_there_is_one_owner_at_a_time(stage: Stage, store: AnyStore) -> No
     await asked(store.append, [row(1)], 0)
     second = stage.store()
     refused = await asked(second.claim)
-    assert isinstance(refused, Busy)
+    assert isinstance(refused, BusyError)
     assert "--follow" in refused.message
     told = await asked(second.append, [row(2)], 0)
     assert isinstance(told, StorageError)
@@ -291,7 +291,7 @@ async def test_after_close_nothing_is_taken(stage: Stage, store: AnyStore) -> No
         lambda: store.close(pytest.fail),
         lambda: store.claim(pytest.fail),
     ):
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             act()
     assert read(stage) == [same(row(1))]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import HeadersOnly
 from tertulia.rollout.files import Ownership
@@ -63,7 +63,7 @@ def test_a_session_that_is_open_says_so_and_one_that_is_not_there_is_not_found(h
     owner = Ownership.take(files)
     assert summary(home, files.session_id).held
     owner.release()
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         summary(home, new_session_id())
 
 
@@ -113,5 +113,5 @@ def test_damaged_sessions_are_passed_over_and_an_empty_text_is_refused(home: Pat
     torn.db.write_bytes(content[:-16384] + b"\xff" * 16384)
     good = add_session(home, session_rows("needle"))
     assert good.session_id in [match.session_id for match in search(home, "needle")]
-    with pytest.raises(InvalidParams, match="empty"):
+    with pytest.raises(InvalidParamsError, match="empty"):
         list(search(home, ""))

@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 import tertulia
-from tertulia.errors import SandboxUnavailable
+from tertulia.errors import SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.runner import Command, CommandLimits, Confinement
 from tertulia.sandbox.sandbox import Sandbox
@@ -43,7 +43,7 @@ def why_not(tier: str) -> str | None:
     with ThreadPoolExecutor(1) as pool:
         try:
             pool.submit(asyncio.run, check()).result()
-        except SandboxUnavailable as error:
+        except SandboxUnavailableError as error:
             return error.message
     return None
 

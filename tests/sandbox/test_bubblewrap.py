@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import SandboxError, SandboxUnavailable
+from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox import bubblewrap
 from tertulia.sandbox.bubblewrap import BWRAP, Bubblewrap
@@ -84,7 +84,7 @@ async def test_a20_a_missing_or_unfit_bubblewrap_refuses_every_command(
         monkeypatch.setattr(bubblewrap, "_check_owner", lambda path: None)
     sandbox = Sandbox(tier=Bubblewrap(str(program)), clock=SystemClock())
     for _ in range(2):
-        with pytest.raises(SandboxUnavailable, match=complaint):
+        with pytest.raises(SandboxUnavailableError, match=complaint):
             await sandbox.run(place.command("touch", "ran"))
     assert list(place.root.iterdir()) == []
 
@@ -97,7 +97,7 @@ async def test_a20_user_namespaces_that_are_off_refuse_every_command(
     version = '[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit'
     script = f"{version}; echo 'bwrap: No permissions to creating new namespace' >&2; exit 1"
     sandbox = Sandbox(tier=Bubblewrap(str(plant(tmp_path / "bwrap", script))), clock=SystemClock())
-    with pytest.raises(SandboxUnavailable, match=r"does not start: .*No permissions to creating new namespace"):
+    with pytest.raises(SandboxUnavailableError, match=r"does not start: .*No permissions to creating new namespace"):
         await sandbox.run(place.command("touch", "ran"))
     assert list(place.root.iterdir()) == []
 
@@ -127,7 +127,7 @@ async def test_a20_a_bubblewrap_that_confines_nothing_is_found_out(
     program.write_text(code)
     program.chmod(0o755)
     sandbox = Sandbox(tier=Bubblewrap(str(program)), clock=SystemClock())
-    with pytest.raises(SandboxUnavailable, match=r"leaks here: a command could .*connect to a UNIX socket"):
+    with pytest.raises(SandboxUnavailableError, match=r"leaks here: a command could .*connect to a UNIX socket"):
         await sandbox.run(place.command("touch", "ran"))
     assert list(place.root.iterdir()) == []
 
@@ -136,12 +136,12 @@ def test_a21_a_program_that_others_can_write_is_not_trusted(tmp_path: Path) -> N
     """A21"""
     program = plant(tmp_path / "bwrap", "echo bubblewrap 99.0.0")
     program.chmod(program.stat().st_mode | stat.S_IWOTH)
-    with pytest.raises(SandboxUnavailable, match="not root's alone, so it is not trusted"):
+    with pytest.raises(SandboxUnavailableError, match="not root's alone, so it is not trusted"):
         Bubblewrap(str(program)).find()
     link = tmp_path / "elsewhere" / "bwrap"
     link.parent.mkdir(mode=0o755)
     link.symlink_to(BWRAP)
-    with pytest.raises(SandboxUnavailable, match="not trusted"):
+    with pytest.raises(SandboxUnavailableError, match="not trusted"):
         Bubblewrap(str(link)).find()
 
 
@@ -154,7 +154,7 @@ async def test_what_vanishes_after_it_was_tried_refuses_the_command(
     tier = sandbox._tier
     before = len(os.listdir("/proc/self/fd"))
     tier._program, tier._cgroups = program, groups
-    with pytest.raises(SandboxUnavailable, match=r"cannot be started: No such file|is missing; install"):
+    with pytest.raises(SandboxUnavailableError, match=r"cannot be started: No such file|is missing; install"):
         await sandbox.run(place.command("touch", "ran"))
     assert list(place.root.iterdir()) == []
     assert len(os.listdir("/proc/self/fd")) == before

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import SandboxError, SandboxUnavailable
+from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox import landlock
 from tertulia.sandbox.landlocked import NOT_COVERED, Landlocked
@@ -28,7 +28,7 @@ async def test_a20_a_landlock_that_is_missing_or_too_old_refuses_every_command(
     """A20: a faked version"""
     monkeypatch.setattr(landlock, "abi", lambda: version)
     sandbox = Sandbox(tier="landlock", clock=SystemClock())
-    with pytest.raises(SandboxUnavailable, match=complaint):
+    with pytest.raises(SandboxUnavailableError, match=complaint):
         await sandbox.run(place.command("touch", "ran"))
     await sandbox.close()
     assert list(place.root.iterdir()) == []

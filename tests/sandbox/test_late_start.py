@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tertulia.errors import SandboxError, SandboxUnavailable
+from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.sandbox.late_start import LateStart
 from tertulia.sandbox.runner import Change
 from tertulia.sandbox.tier import Ended, Ending, Streams
@@ -81,7 +81,7 @@ async def test_killed_before_it_began_it_never_does() -> None:
     ("problems", "reason"),
     [
         ({"refused": SandboxError("not so")}, "not so"),
-        ({"broken": SandboxUnavailable("not there")}, "not there"),
+        ({"broken": SandboxUnavailableError("not there")}, "not there"),
         ({"broken": OSError(28, "No space left on device")}, "No space left on device"),
     ],
 )

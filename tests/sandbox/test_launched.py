@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import SandboxUnavailable
+from tertulia.errors import SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.launched import _ending, _Report
 from tertulia.sandbox.runner import Command
@@ -56,7 +56,7 @@ async def test_closing_waits_until_guardian_and_launcher_are_gone(place: Place) 
 async def test_a_python_that_is_not_there_refuses_the_command(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     sandbox = Sandbox(clock=SystemClock())
-    with pytest.raises(SandboxUnavailable, match="cannot be handed to its launcher"):
+    with pytest.raises(SandboxUnavailableError, match="cannot be handed to its launcher"):
         await sandbox.run(unconfined(place, "touch", "ran"))
     await sandbox.close()
     assert list(place.root.iterdir()) == []

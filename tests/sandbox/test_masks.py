@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.sandbox.masks import GuardedPaths, guarded_paths, is_in
 
 NAMED = """
@@ -71,7 +71,7 @@ def test_a_user_may_add_and_unmask() -> None:
 )
 def test_what_is_not_masked_by_itself_cannot_be_unmasked(name: str, said: str) -> None:
     """S1: and our own files never."""
-    with pytest.raises(InvalidParams, match=r"masks\.unmask") as refused:
+    with pytest.raises(InvalidParamsError, match=r"masks\.unmask") as refused:
         of(unmask=[name])
     assert said in refused.value.message
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import SandboxUnavailable
+from tertulia.errors import SandboxUnavailableError
 from tertulia.sandbox import bubblewrap, mount_calls
 from tertulia.sandbox.bubblewrap import Bubblewrap
 from tertulia.sandbox.mount_calls import clone_tree, facts, missing_calls, new_tmpfs, open_beneath
@@ -62,5 +62,5 @@ def test_a20_a_kernel_without_these_calls_refuses_the_tier(monkeypatch: pytest.M
     assert not missing_calls()
     monkeypatch.setattr(mount_calls, "_NEEDED", (100_000,))
     assert missing_calls()
-    with pytest.raises(SandboxUnavailable, match=r"Linux 5\.12 or newer"):
+    with pytest.raises(SandboxUnavailableError, match=r"Linux 5\.12 or newer"):
         Bubblewrap(bubblewrap.BWRAP).find()

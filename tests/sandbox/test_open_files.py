@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import Limit
+from tertulia.errors import LimitError
 from tertulia.sandbox import open_files
 
 SOFT, HARD = 200, 900
@@ -131,7 +131,7 @@ def test_the_next_session_is_refused_in_one_sentence_that_says_what_to_do(monkey
     monkeypatch.setattr(open_files, "_count_open", lambda: 952)
     open_files.check_room()
     monkeypatch.setattr(open_files, "_count_open", lambda: 953)
-    with pytest.raises(Limit, match=r"953 of 1,024 files .* close some, or raise the limit") as refusal:
+    with pytest.raises(LimitError, match=r"953 of 1,024 files .* close some, or raise the limit") as refusal:
         open_files.check_room()
     assert (refusal.value.code, refusal.value.detail) == ("limit", {"used": 953, "limit": 1_024})
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from tertulia.errors import Closed, SandboxError
+from tertulia.errors import ClosedError, SandboxError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox import process as process_module
 from tertulia.sandbox.process import Process
@@ -99,7 +99,7 @@ async def test_who_writes_to_a_command_that_stops_reading_is_told(place: Place, 
     else:
         os.close(puppet.stdin)
         puppet.stdin = os.open(os.devnull, os.O_RDONLY)
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         await asyncio.wait_for(writing, 10)
     if process.finished is None:
         puppet.end(Ending(0))

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import SandboxUnavailable
+from tertulia.errors import SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox import sandbox
 from tertulia.sandbox.bubblewrap import Bubblewrap
@@ -35,7 +35,7 @@ class Counted(Bubblewrap):
     def find(self) -> str:
         self.found += 1
         if self.missing:
-            raise SandboxUnavailable("missing")
+            raise SandboxUnavailableError("missing")
         return super().find()
 
 
@@ -93,7 +93,7 @@ async def test_a_program_that_was_replaced_is_tried_out_again(place: Place) -> N
     await runner.check()
     assert tier.found == 2
     tier.replaced, tier.missing = 2, True
-    with pytest.raises(SandboxUnavailable):
+    with pytest.raises(SandboxUnavailableError):
         await runner.run(place.command("touch", "made"))
     assert not (place.root / "made").exists()
     await runner.close()
@@ -106,7 +106,7 @@ async def test_a20_what_was_missing_may_be_there_the_next_time(place: Place) -> 
     tier.missing = True
     sandbox = Sandbox(tier=tier, clock=SystemClock())
     refused = await asyncio.gather(*(sandbox.run(place.command("true")) for _ in range(2)), return_exceptions=True)
-    assert [type(error) for error in refused] == [SandboxUnavailable] * 2
+    assert [type(error) for error in refused] == [SandboxUnavailableError] * 2
     tier.missing = False
     assert (await sandbox.run(place.command("true"))).exit_code == 0
     await sandbox.close()
@@ -238,7 +238,7 @@ async def test_auto_refuses_where_neither_works_and_tries_both_again(
     need("landlock")
     monkeypatch.setattr("tertulia.sandbox.landlock.abi", lambda: 0)
     runner = Sandbox(tier="auto", clock=SystemClock())
-    with pytest.raises(SandboxUnavailable, match=r"no/such/bwrap is missing.*no Landlock"):
+    with pytest.raises(SandboxUnavailableError, match=r"no/such/bwrap is missing.*no Landlock"):
         await runner.run(place.command("touch", "here"))
     assert list(place.root.iterdir()) == []
     monkeypatch.undo()
@@ -255,7 +255,7 @@ async def test_auto_never_leaves_what_it_has_chosen(place: Place, monkeypatch: p
     runner = Sandbox(tier="auto", clock=SystemClock())
     assert (await runner.check()).tier == "bubblewrap"
     tier.missing, tier.replaced = True, 1
-    with pytest.raises(SandboxUnavailable):
+    with pytest.raises(SandboxUnavailableError):
         await runner.run(place.command("touch", "here"))
     assert list(place.root.iterdir()) == []
     await runner.close()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.errors import SandboxUnavailable
+from tertulia.errors import SandboxUnavailableError
 from tertulia.sandbox.seccomp import (
     ALLOW,
     KILL_PROCESS,
@@ -230,8 +230,8 @@ def test_a20_there_is_no_filter_for_a_machine_that_we_do_not_know(monkeypatch: p
     """A20"""
     real = os.uname()
     monkeypatch.setattr(os, "uname", lambda: os.uname_result((*real[:4], "riscv64")))
-    with pytest.raises(SandboxUnavailable, match="no system call filter for riscv64"):
+    with pytest.raises(SandboxUnavailableError, match="no system call filter for riscv64"):
         current_machine()
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
-    with pytest.raises(SandboxUnavailable, match="on Linux only, and this is Darwin"):
+    with pytest.raises(SandboxUnavailableError, match="on Linux only, and this is Darwin"):
         current_machine()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import SandboxError, SandboxUnavailable
+from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.bubblewrap import Bubblewrap
 from tertulia.sandbox.runner import Command, Finished, Output
@@ -46,7 +46,7 @@ async def test_what_held_is_listed() -> None:
 async def test_each_attempt_that_succeeds_makes_the_sandbox_unavailable(number: int) -> None:
     """A20: never unsandboxed because of one leak that seems small."""
     text = b'{"succeeded": [%s]}' % b", ".join([b"true" if at == number else b"false" for at in range(len(ATTEMPTS))])
-    with pytest.raises(SandboxUnavailable, match=f"leaks here: a command could {ATTEMPTS[number]}"):
+    with pytest.raises(SandboxUnavailableError, match=f"leaks here: a command could {ATTEMPTS[number]}"):
         await judge(text)
 
 
@@ -58,15 +58,15 @@ async def test_what_is_seen_from_outside_counts_more_than_what_is_said() -> None
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(command.argv[-2])
 
-    with pytest.raises(SandboxUnavailable) as refused:
+    with pytest.raises(SandboxUnavailableError) as refused:
         await judge(HELD, reach)
     assert all(attempt in refused.value.message for attempt in ATTEMPTS[:3])
 
 
 async def test_a_probe_that_does_not_answer_proves_nothing() -> None:
-    with pytest.raises(SandboxUnavailable, match="did not run: no python"):
+    with pytest.raises(SandboxUnavailableError, match="did not run: no python"):
         await judge(b"no python")
-    with pytest.raises(SandboxUnavailable, match="did not run: exit code 0"):
+    with pytest.raises(SandboxUnavailableError, match="did not run: exit code 0"):
         await judge(b"")
 
 
@@ -74,7 +74,7 @@ async def test_a_workspace_that_cannot_be_written_is_no_workspace() -> None:
     async def run(command: Command) -> Finished:
         return finished(HELD)
 
-    with pytest.raises(SandboxUnavailable, match="does not let a command write to its workspace"):
+    with pytest.raises(SandboxUnavailableError, match="does not let a command write to its workspace"):
         await try_to_escape(Unconfined(), run)
 
 
@@ -107,7 +107,7 @@ async def test_l7_a_stop_during_it_leaves_no_scene(own_folder: Path, passes: int
 async def test_l7_a_scene_that_cannot_be_made_is_not_left(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """L7: a refusal leaves nothing behind."""
     monkeypatch.setattr(socket.socket, "listen", lambda self: (_ for _ in ()).throw(OSError(98, "in use")))
-    with pytest.raises(SandboxUnavailable, match=r"cannot be set up in .*in use"):
+    with pytest.raises(SandboxUnavailableError, match=r"cannot be set up in .*in use"):
         await judge(HELD)
     assert list(own_folder.iterdir()) == []
 
@@ -131,7 +131,7 @@ async def test_a_sandbox_that_does_not_start_says_why_and_leaves_nothing(monkeyp
         seen.append(command)
         raise SandboxError("because")
 
-    with pytest.raises(SandboxUnavailable, match="does not start: because"):
+    with pytest.raises(SandboxUnavailableError, match="does not start: because"):
         await try_to_escape(Unconfined(), run)
     assert not os.path.exists(seen[0].cwd)
     await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import Closed, InvalidParams, SandboxError
+from tertulia.errors import ClosedError, InvalidParamsError, SandboxError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.runner import Command, TerminalSize
 from tertulia.sandbox.sandbox import Sandbox
@@ -95,7 +95,7 @@ async def test_whoever_is_told_to_end_may_do_so_in_its_own_way(tried: Tried) -> 
     if tried.name == "bubblewrap":
         assert await running.wait(0.2) is None
     else:
-        with suppress(Closed):
+        with suppress(ClosedError):
             # It may have ended meanwhile.
             await running.write(b"\n")
         finished = await running.wait(DEADLINE_S)
@@ -130,7 +130,7 @@ async def test_an_open_input_takes_more_until_it_is_closed(tried: Tried) -> None
     assert finished is not None
     assert finished.output.text() == "one\ntwo\n"
     assert running.take().text() == "two\n"
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         await running.write(b"three\n")
 
 
@@ -294,7 +294,7 @@ async def test_what_no_program_can_be_given_is_refused_before_anything_runs(
     tried: Tried, fields: dict[str, Any], complaint: str
 ) -> None:
     command = tried.fit(replace(tried.place.command("true"), **fields))
-    with pytest.raises(InvalidParams, match=complaint):
+    with pytest.raises(InvalidParamsError, match=complaint):
         await tried.sandbox.start(command)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import SandboxUnavailable
+from tertulia.errors import SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.bubblewrap import Bubblewrap
 from tertulia.sandbox.runner import Output
@@ -22,7 +22,7 @@ async def test_only_full_access_leaves_the_sandbox_and_needs_none(place: Place, 
     sandbox = Sandbox(tier=Bubblewrap("/no/such/bwrap"), clock=SystemClock())
     command = place.command("touch", str(tmp_path / "outside"))
     for mode in ("read_only", "workspace_write"):
-        with pytest.raises(SandboxUnavailable):
+        with pytest.raises(SandboxUnavailableError):
             await sandbox.run(replace(command, confinement=replace(command.confinement, mode=mode)))
         assert not (tmp_path / "outside").exists()
     danger = replace(command, confinement=replace(command.confinement, mode="danger_full_access"))

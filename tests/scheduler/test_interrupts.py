@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 import tertulia
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import UnsupportedByBackendError
 from tertulia.protocol.inputs import NewConversation, TextInput
 from tertulia.scheduler.interrupts import Interrupts
 from tertulia.testing import ScriptedModel, assert_order, call, fail, say
@@ -413,7 +413,7 @@ def test_a_conversation_of_another_backend_cannot_hand_over() -> None:
     """DESIGN, Delegation: an agent of its own has no turn of ours to come back to. Nothing is counted first."""
     floor = SimpleNamespace(talk=SimpleNamespace(terms=SimpleNamespace(backend="claude")))
     nothing_is_touched: Any = None
-    with pytest.raises(UnsupportedByBackend, match="claude cannot hand over"):
+    with pytest.raises(UnsupportedByBackendError, match="claude cannot hand over"):
         Interrupts(nothing_is_touched, nothing_is_touched, nothing_is_touched).admit(
             nothing_is_touched, cast(Any, floor), nothing_is_touched
         )

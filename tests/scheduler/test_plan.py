@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tertulia.events.bus import Scope
+from tertulia.events.bus import EventScope
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import ToolCall
 from tertulia.protocol.usage import NO_USAGE
@@ -16,7 +16,7 @@ A, B, C = ConversationId("a"), ConversationId("b"), ConversationId("c")
 
 def closure(call_id: str) -> Closure:
     made = ToolCall(ItemId(call_id), CallId(call_id), "ask", "{}")
-    return Closure(made, lambda result: Result(result.text or ""), Scope("s"), 0.0)
+    return Closure(made, lambda result: Result(result.text or ""), EventScope("s"), 0.0)
 
 
 def waiting(conversation: ConversationId, *calls: str, reports_to: tuple[Frame, int] | None = None) -> Frame:

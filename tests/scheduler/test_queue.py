@@ -11,8 +11,8 @@ import tertulia
 from tertulia.conversation.floor import Surroundings
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.toolbox import Toolbox
-from tertulia.errors import AgentError, Busy, Closed, Limit
-from tertulia.events.bus import EventBus, Scope
+from tertulia.errors import BusyError, ClosedError, LimitError, TertuliaError
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.journal import NoJournal
 from tertulia.protocol.events import TurnAborted
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId
@@ -127,7 +127,7 @@ async def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         running = await held(on)
         waiting = [on.begin(on.root.message(f"w{number}")) for number in range(2)]
         await ticks(2)
-        with pytest.raises(Busy) as refusal:
+        with pytest.raises(BusyError) as refusal:
             await on.root.message("one too many")
         assert refusal.value.detail["retry_after_s"] == 5
         assert len(on.parts.scheduler.queued()) == 2
@@ -148,10 +148,10 @@ class Houseful:
         return self.talks.get(conversation_id)
 
     def check_child(self, spec: NewConversation, caller: Talk, promised: int) -> None:
-        raise Limit("no room in this house")
+        raise LimitError("no room in this house")
 
-    def open_child(self, spec: NewConversation, caller: Talk, cause: Scope, shared: Rounds) -> Talk:
-        raise Limit("no room in this house")
+    def open_child(self, spec: NewConversation, caller: Talk, cause: EventScope, shared: Rounds) -> Talk:
+        raise LimitError("no room in this house")
 
 
 async def test_the_scheduler_needs_a_house_and_no_session() -> None:
@@ -180,7 +180,7 @@ async def test_a_message_that_may_not_wait_is_refused_and_leaves_nothing_behind(
         other = await on.session.open()
         running = await held(on)
         before = (on.parts.bus.last_seq, len(on.parts.scheduler.ledger), on.parts.scheduler.queued())
-        with pytest.raises(Busy) as refusal:
+        with pytest.raises(BusyError) as refusal:
             await other.message("now?", if_busy="fail", message_id="m1")
         assert refusal.value.detail["retry_after_s"] == 1
         assert (on.parts.bus.last_seq, len(on.parts.scheduler.ledger), on.parts.scheduler.queued()) == before
@@ -195,7 +195,7 @@ async def test_it_is_refused_too_when_others_wait_and_nobody_runs_yet() -> None:
         waiting = on.begin(on.root.message("one"))
         await ticks(1)
         assert on.parts.scheduler.queued()
-        with pytest.raises(Busy):
+        with pytest.raises(BusyError):
             await on.root.message("two", if_busy="fail")
         await waiting
         assert (await on.root.message("three", if_busy="fail")).status == "completed"
@@ -314,7 +314,7 @@ async def test_closing_takes_nothing_more_and_drops_what_waits_with_its_reason()
         assert ((await running).status, (await waiting).status) == ("interrupted", "interrupted")
         reasons = [e.data.reason for e in on.events.drain() if e.type == "turn_aborted"]
         assert reasons == ["shutdown", "shutdown"]
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             await on.root.message("too late")
         assert not await on.parts.scheduler.close(0)
 
@@ -472,7 +472,7 @@ async def test_when_the_journal_fails_under_a_target_the_waiting_call_is_answere
         while "task_complete" not in [event.type for event, _ in disk.open]:
             disk.commit(max(0, len(disk.open)))
             await ticks(1)
-        disk.fail(AgentError("full"))
+        disk.fail(TertuliaError("full"))
         disk.holding = False
         reply = await running
         assert (reply.status, reply.error.code if reply.error else None) == ("failed", "agent_error")

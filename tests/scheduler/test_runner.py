@@ -14,16 +14,16 @@ import pytest
 
 import tertulia
 from tertulia.errors import (
-    AgentError,
-    ApprovalDenied,
+    ApprovalDeniedError,
     ModelError,
-    NoApprover,
+    NoApproverError,
     SandboxError,
-    ToolConflict,
+    TertuliaError,
+    ToolConflictError,
 )
 from tertulia.history.sanitiser import prove
 from tertulia.models.wire import TextDelta
-from tertulia.protocol.events import Event, Warning
+from tertulia.protocol.events import Event, WarningEvent
 from tertulia.protocol.ids import ItemId
 from tertulia.scheduler.plan import TaskPlan
 from tertulia.testing import ScriptedModel, ScriptedReply, call, check_invariants, fail, say
@@ -71,7 +71,7 @@ class Stubborn:
                         await self.free.wait()
                     except asyncio.CancelledError:
                         continue
-                call.publish(Warning("after the end"))
+                call.publish(WarningEvent("after the end"))
                 return "too late"
             finally:
                 self.left.set()
@@ -205,11 +205,11 @@ async def test_a_model_that_fails_ends_its_own_task_and_nothing_else(
 @pytest.mark.parametrize(
     "error",
     [
-        ToolConflict,
-        ApprovalDenied,
-        NoApprover,
+        ToolConflictError,
+        ApprovalDeniedError,
+        NoApproverError,
         SandboxError,
-        AgentError,
+        TertuliaError,
         ValueError,
         TimeoutError,
         asyncio.CancelledError,
@@ -229,7 +229,7 @@ async def test_a_tool_that_fails_is_an_output_and_the_task_goes_on(error: type[B
         assert (reply.status, reply.text) == ("completed", "I see")
         (output,) = on.outputs(on.root)
         assert not output.success
-        assert (error.code if issubclass(error, AgentError) else error.__name__) in output.text
+        assert (error.code if issubclass(error, TertuliaError) else error.__name__) in output.text
 
 
 async def test_an_interrupted_task_keeps_what_was_half_said_and_answers_its_calls() -> None:
@@ -624,7 +624,7 @@ async def test_a_task_can_do_other_work_than_turns_and_ends_like_any_other() -> 
 
     async def work(floor: Any) -> None:
         floors.append(floor)
-        floor.publish(Warning("at work"))
+        floor.publish(WarningEvent("at work"))
 
     entered = asyncio.Event()
 
@@ -639,7 +639,7 @@ async def test_a_task_can_do_other_work_than_turns_and_ends_like_any_other() -> 
         assert (reply.status, reply.text) == ("completed", None)
         assert on.events.types() == ["task_started", "warning", "task_complete"]
         with pytest.raises(asyncio.CancelledError):
-            floors.pop().publish(Warning("too late"))
+            floors.pop().publish(WarningEvent("too late"))
         chain = on.parts.scheduler.submit(TaskPlan(on.root.id, "user", work=swallows))
         await entered.wait()
         await on.root.interrupt()

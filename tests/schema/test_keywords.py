@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.schema.keywords import BUILDERS
 from tertulia.schema.schema import Schema
 
@@ -50,7 +50,7 @@ def test_a_keyword_demands_this(keyword: str, limit: Any, passes: list[Any], fai
     for value in passes:
         schema.validate(value)
     for value in fails:
-        with pytest.raises(InvalidParams, match=r"^\$: expected .+, got .+"):
+        with pytest.raises(InvalidParamsError, match=r"^\$: expected .+, got .+"):
             schema.validate(value)
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
+from tertulia.schema.check import MAX_STEPS
 from tertulia.schema.pattern import MAX_NESTING, MAX_SOURCE, Pattern
-from tertulia.schema.verdict import MAX_STEPS
 from tests.thorough import examples
 from tests.tools.calling import at_most_100_ms
 
@@ -109,7 +109,7 @@ def test_the_mail_pattern_of_a_schema_library_works(text: str, is_address: bool)
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_or_matched_is_refused(source: str) -> None:
-    with pytest.raises(InvalidParams, match="pattern"):
+    with pytest.raises(InvalidParamsError, match="pattern"):
         Pattern(source)
 
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_read_or_matched_is_refused(source: str) -> None:
 def test_any_text_is_a_pattern_or_refused_and_nothing_else(source: str) -> None:
     try:
         pattern = Pattern(source)
-    except InvalidParams:
+    except InvalidParamsError:
         return
     assert pattern.occurs_in("ab01", free) in {True, False}
 

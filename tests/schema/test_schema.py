@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.schema.keywords import BUILDERS
 from tertulia.schema.schema import MAX_BYTES, MAX_NODES, Schema
 from tests.thorough import examples
@@ -25,7 +25,7 @@ def schema(document: Any) -> Schema:
 def fits(document: Any, value: Any) -> bool:
     try:
         schema(document).validate(value)
-    except InvalidParams:
+    except InvalidParamsError:
         return False
     return True
 
@@ -164,7 +164,7 @@ def test_older_spellings_of_generators_are_understood() -> None:
     ],
 )
 def test_a_refusal_names_the_place_and_what_was_expected(document: Any, value: Any, message: str) -> None:
-    with pytest.raises(InvalidParams) as caught:
+    with pytest.raises(InvalidParamsError) as caught:
         schema(document).validate(value)
     assert caught.value.message == message
 
@@ -172,7 +172,7 @@ def test_a_refusal_names_the_place_and_what_was_expected(document: Any, value: A
 def test_a_refusal_is_short_however_long_the_schema_and_the_value() -> None:
     name = "x" * 100_000
     document = {"properties": {f"{name}{i}": True for i in range(2)}, "additionalProperties": False}
-    with pytest.raises(InvalidParams) as caught:
+    with pytest.raises(InvalidParamsError) as caught:
         schema({"items": document}).validate([{name: name}])
     assert len(caught.value.message) < 1_000
 
@@ -223,7 +223,7 @@ LOOP = {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"anyOf": [{"$re
 )
 def test_a_schema_that_cannot_be_used_is_refused_in_time(text: str, why: str) -> None:
     """C14: `$ref` loop."""
-    with at_most_100_ms(), pytest.raises(InvalidParams) as caught:
+    with at_most_100_ms(), pytest.raises(InvalidParamsError) as caught:
         Schema.compile(text)
     assert why in caught.value.message
 
@@ -289,7 +289,7 @@ def test_no_pair_of_schema_and_value_holds_the_process(case: str) -> None:
     """C14: extra, huge, deep, `$ref` loop, regex bomb: refused within 100 ms."""
     document, value = HOSTILE[case]()
     compiled = schema(document)
-    with at_most_100_ms(), pytest.raises(InvalidParams, match="to be checked"):
+    with at_most_100_ms(), pytest.raises(InvalidParamsError, match="to be checked"):
         compiled.validate(value)
 
 

@@ -7,7 +7,7 @@ import base64
 import acp
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.server.as_acp_prompt import first_words, items_of, words_of
 from tests.tools.test_picture import PNG
 
@@ -44,7 +44,7 @@ def test_a_link_is_only_words(uri: str) -> None:
 def test_words_alone_become_one_text() -> None:
     """X-70: what steers has no pictures."""
     assert words_of([acp.text_block("see"), acp.resource_link_block("b", "file:///b")]) == "see\n[b](file:///b)"
-    with pytest.raises(InvalidParams, match="words alone"):
+    with pytest.raises(InvalidParamsError, match="words alone"):
         words_of([acp.text_block("see"), acp.image_block(PICTURE, "image/png")])
 
 

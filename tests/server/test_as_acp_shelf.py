@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.server import as_acp_shelf
 from tertulia.server.as_acp_shelf import listed, remove
 from tertulia.session.session import Session
@@ -47,9 +47,9 @@ async def test_what_has_no_text_or_lies_elsewhere_is_not_listed(tmp_path: Path) 
     seen = await stored(tmp_path, "open")
     assert [entry["sessionId"] for entry in listed(home, None, None)["sessions"]] == [seen]
     assert listed(home, str(tmp_path / "elsewhere"), None) == {"sessions": []}
-    with pytest.raises(InvalidParams, match="cursor"):
+    with pytest.raises(InvalidParamsError, match="cursor"):
         listed(home, None, "nonsense")
-    with pytest.raises(InvalidParams, match="cwd"):
+    with pytest.raises(InvalidParamsError, match="cwd"):
         listed(home, "/with\0nul", None)
 
 

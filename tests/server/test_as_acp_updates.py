@@ -56,7 +56,7 @@ def test_usage_is_what_the_last_request_filled_of_the_window() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (e.Warning("mind the gap"), "mind the gap"),
+        (e.WarningEvent("mind the gap"), "mind the gap"),
         (t.McpServerStatus("x", "failed", "it died"), "it died"),
         (t.McpServerStatus("x", "untrusted"), "no reason is known"),
         (e.HistoryCompacted(True, 900, 100, 5, "limit"), "900 tokens are 100"),
@@ -88,7 +88,7 @@ def test_a_server_that_fails_again_as_before_is_no_news() -> None:
         e.BackgroundEvent("narrowed"),
         e.BackgroundEvent("again", discard_deltas=True),
         e.TaskStarted("user"),
-        e.Error("model_error", "it is the prompt's answer"),
+        e.ErrorEvent("model_error", "it is the prompt's answer"),
         e.ForeignEvent("codex", {"a": 1}),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.policy.approval_policy import ApprovalPolicy, approval_from_wire
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import (
@@ -57,7 +57,7 @@ def test_each_message_of_a_person_begins_a_turn() -> None:
 def test_a_turn_is_found_by_its_name() -> None:
     """Issue 10 (5): lastTurnId of a fork."""
     assert (round_of(TALK, "u1"), round_of(TALK, "task-2", {"u2": "task-2"})) == (1, 2)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         round_of(TALK, "u2", {"u2": "task-2"})
 
 

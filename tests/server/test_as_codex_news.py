@@ -74,7 +74,7 @@ def test_every_other_ending_has_its_status() -> None:
         turn = begun().hear(e.TurnAborted(reason))[-1][1]["turn"]
         assert (turn["status"], turn["error"] is None) == (status, status == "interrupted")
     follower = begun()
-    ((method, told),) = follower.hear(e.Error("model_error", "no luck"))
+    ((method, told),) = follower.hear(e.ErrorEvent("model_error", "no luck"))
     assert (method, told["willRetry"]) == ("error", False)
     turn = follower.hear(e.TaskComplete("failed", None, NO_USAGE))[-1][1]["turn"]
     assert (turn["status"], turn["error"]["message"]) == ("failed", "no luck")
@@ -134,7 +134,7 @@ def test_costs_add_up() -> None:
 def test_what_is_not_as_asked_is_a_warning_and_a_retry_is_an_error_that_is_not_the_last() -> None:
     """Issue 10 (5)."""
     follower = begun()
-    assert follower.names(e.Warning("careful")) == ["warning"]
+    assert follower.names(e.WarningEvent("careful")) == ["warning"]
     assert follower.names(e.BackgroundEvent("narrowed", [{"field": "sandbox"}])) == ["warning"]
     assert not follower.hear(e.BackgroundEvent("just so"))
     ((method, told),) = follower.hear(e.BackgroundEvent("again", discard_deltas=True))
@@ -155,6 +155,6 @@ def test_between_turns_nothing_belongs_to_one() -> None:
     """Issue 10 (5)."""
     follower = Follower()
     assert not follower.hear(e.TokenCount(NO_USAGE, 1, "key"))
-    assert not follower.hear(e.Error("internal", "x"))
+    assert not follower.hear(e.ErrorEvent("internal", "x"))
     assert not follower.hear(e.SubscriberLagged(None, None, 3))
     assert not follower.hear(t.PlanUpdate([]))

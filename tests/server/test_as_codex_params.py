@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.server import as_codex_params as p
 
 
@@ -37,7 +37,7 @@ def test_a_turn_changes_its_thread() -> None:
 )
 def test_what_is_wrong_is_named(kind: Any, params: dict[str, Any], named: str) -> None:
     """HARDENING D."""
-    with pytest.raises(InvalidParams, match=named):
+    with pytest.raises(InvalidParamsError, match=named):
         p.read(kind, params)
 
 
@@ -56,7 +56,7 @@ def test_input_becomes_items_of_a_message() -> None:
         {"type": "text", "text": "readme: /README.md"},
     ]
     assert p.text_of([given[0], given[3]]) == "hi\nreadme: /README.md"
-    with pytest.raises(InvalidParams, match="text alone"):
+    with pytest.raises(InvalidParamsError, match="text alone"):
         p.text_of(given)
-    with pytest.raises(InvalidParams, match="an entry is"):
+    with pytest.raises(InvalidParamsError, match="an entry is"):
         p.items_of([{"type": "audio", "url": "data:x"}])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.server.as_codex_params import ListThreads
 from tertulia.server.as_codex_shelf import NAME, Shelf
 from tertulia.session.session import Session
@@ -45,7 +45,7 @@ async def test_a_stored_thread_is_read_with_or_without_its_turns(tmp_path: Path)
     assert shelf().cwd(id) == str(tmp_path)
     assert shelf().created(id, 0.0) > 0
     assert shelf().created(NOBODY, 7.0) == 7.0
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         shelf().read(NOBODY, turns=False)
 
 
@@ -63,6 +63,6 @@ async def test_the_list_of_what_is_put_away_names_nothing_that_is_gone(tmp_path:
     assert shelf().archived() == {second}
     assert (home / NAME).stat().st_mode & 0o777 == 0o600
     before = (home / NAME).read_bytes()
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         shelf().archive(NOBODY, away=True)
     assert (home / NAME).read_bytes() == before

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.mcp.serving import ServedCall
 from tertulia.models.script import say
 from tertulia.protocol.inputs import Message
@@ -64,7 +64,10 @@ async def test_giving_up_stops_the_task() -> None:
 
 @pytest.mark.parametrize(
     ("message", "error"),
-    [(Message(conversation_id="nobody", text="x"), NotFound), (Message(conversation_id="root"), InvalidParams)],
+    [
+        (Message(conversation_id="nobody", text="x"), NotFoundError),
+        (Message(conversation_id="root"), InvalidParamsError),
+    ],
 )
 async def test_what_cannot_be_sent_is_refused(message: Message, error: type[Exception]) -> None:
     heard: list[Any] = []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import Busy, StorageError
+from tertulia.errors import BusyError, StorageError
 from tertulia.server import broker_place
 from tertulia.server.broker_place import held, is_ours, private_directory, private_file, short_path, socket_path
 from tertulia.session.environment import Environment
@@ -149,7 +149,7 @@ def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
 
 def test_a_lock_is_held_by_one_and_handed_over(tmp_path: Path) -> None:
     path = tmp_path / "broker" / "x.lock"
-    with held(path, 0), pytest.raises(Busy), held(path, 0):
+    with held(path, 0), pytest.raises(BusyError), held(path, 0):
         raise AssertionError
     with held(path, 0):
         pass

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.named_view import NamedView
 from tertulia.protocol.storage import HeadersOnly, NoStorage
 from tertulia.server.broker_settings import broker_settings, find_view
@@ -40,8 +40,8 @@ def test_a_view_is_found_by_its_name() -> None:
 
 @pytest.mark.parametrize("name", ["reviews", "", "x" * 10_000])
 def test_one_that_there_is_not_is_refused_with_those_there_are(name: str) -> None:
-    with pytest.raises(InvalidParams, match=r"has review") as caught:
+    with pytest.raises(InvalidParamsError, match=r"has review") as caught:
         find_view(Settings(mcp_views={"review": {}}), name)
     assert len(caught.value.message) < 300
-    with pytest.raises(InvalidParams, match="has none"):
+    with pytest.raises(InvalidParamsError, match="has none"):
         find_view(Settings(), name)

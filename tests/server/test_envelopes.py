@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tertulia import errors
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.server.envelopes import Refused, Request, answer, batch, notification, read_request, refusal
 
 
@@ -40,7 +40,7 @@ def test_a_request_without_id_is_a_notification() -> None:
 def test_texts_and_numbers_are_legal_ids_and_come_back_as_they_were(id: Any) -> None:
     """D10."""
     assert read_request(request(id=id)).id == id
-    for line in (answer(id, {}), refusal(id, errors.NotFound("no"))):
+    for line in (answer(id, {}), refusal(id, errors.NotFoundError("no"))):
         echoed = json.loads(line)["id"]
         assert echoed == id
         assert type(echoed) is type(id)
@@ -110,10 +110,10 @@ NUMBERS = {
 
 @pytest.mark.parametrize(
     "kind",
-    [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, AgentError)],
+    [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TertuliaError)],
     ids=lambda kind: kind.__name__,
 )
-def test_each_error_has_its_number_its_code_and_its_detail(kind: type[AgentError]) -> None:
+def test_each_error_has_its_number_its_code_and_its_detail(kind: type[TertuliaError]) -> None:
     assert json.loads(refusal(7, kind("a sentence", retry_after_s=1, code="never this"))) == {
         "jsonrpc": "2.0",
         "id": 7,

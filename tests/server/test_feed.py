@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.events.bus import EventBus, Scope
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.journal import NoJournal
 from tertulia.protocol.events import AgentMessage, AgentMessageDelta
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId
@@ -17,7 +17,7 @@ from tertulia.server.feed import BURST_BYTES, Feed
 from tertulia.testing import FakeClock
 from tests.server.client import DEADLINE_S, MemorySink, ticks
 
-A, B = Scope("s", ConversationId("a")), Scope("s", ConversationId("b"))
+A, B = EventScope("s", ConversationId("a")), EventScope("s", ConversationId("b"))
 MESSAGE = AgentMessage("hello", ItemId("item"))
 DELTA = AgentMessageDelta("h", ItemId("item"), 0)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.inputs import Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.following import Following
@@ -72,7 +72,7 @@ async def test_what_is_stored_is_brought_back_and_ends_with_the_client(ears: Ear
 
 
 async def test_nobody_can_join_what_never_was(ears: Ears) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         await ears.following.join("5c7ae9e2-5c50-4d8e-8a5f-4ce2eb2e7d7a")
     assert not ears.host.sessions()
 
@@ -115,7 +115,7 @@ async def test_a_cursor_from_the_future_is_refused_and_what_was_heard_goes_on(ea
     ears.following.adopt(session)
     last = session.parts.bus.last_seq
     for wrong in (-1, last + 1):
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             ears.following.subscribe(session, Subscribe(after_seq=wrong))
     assert ears.following.subscribe(session, Subscribe(after_seq=0)).last_seq == last
     await session.root.message("hi")

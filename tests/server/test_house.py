@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams, StorageError
+from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.server.house import House, Settled, Wish, known_models
 from tertulia.session.environment import Environment
 from tertulia.session.handle import Conversation
@@ -63,7 +63,7 @@ async def test_a_directory_that_is_none_is_refused_by_name(tmp_path: Path, field
     """Issue 10 (4)."""
     at = house(None)
     wish = Wish(path) if field == "cwd" else Wish(str(tmp_path), [path])
-    with pytest.raises(InvalidParams, match=field):
+    with pytest.raises(InvalidParamsError, match=field):
         await at.begin(wish)
     assert not at.host.sessions()
 

@@ -9,7 +9,7 @@ import socket
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.server.http_server import HttpServer, listen, url_of
 from tests.server.served import DEADLINE_S, Place, served, status
 
@@ -32,19 +32,19 @@ def test_small_answers_are_not_held_back() -> None:
     ("port", "host"), [(70_000, "127.0.0.1"), (-1, "127.0.0.1"), (0, "\udcff"), (0, "203.0.113.1")]
 )
 def test_where_nobody_can_listen_is_said(port: int, host: str) -> None:
-    with pytest.raises(InvalidParams, match=str(port)):
+    with pytest.raises(InvalidParamsError, match=str(port)):
         listen(port, host)
 
 
 def test_a_port_that_is_taken_is_said() -> None:
-    with listen(0) as first, pytest.raises(InvalidParams, match="in use"):
+    with listen(0) as first, pytest.raises(InvalidParamsError, match="in use"):
         listen(first.getsockname()[1])
 
 
 def test_an_address_of_the_newer_kind_is_written_in_brackets() -> None:
     try:
         listening = listen(0, "::1")
-    except InvalidParams:
+    except InvalidParamsError:
         pytest.skip("this machine has no IPv6")
     with listening:
         assert url_of(listening).startswith("http://[::1]:")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tertulia
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.named_view import NamedView
 from tertulia.policy.limits import Limits
 from tertulia.protocol.events import Event
@@ -32,7 +32,7 @@ async def test_a_client_is_a_conversation_with_its_view_as_long_as_it_is_there()
             assert rights.mcp_tool_allowlist == frozenset({"fake__echo"})
             assert rights.limits.mcp_concurrency == 2
         assert len(session.conversations()) == 1
-        with pytest.raises(InvalidParams, match="fake__ech"):
+        with pytest.raises(InvalidParamsError, match="fake__ech"):
             async with client_broker(session, NamedView(name="v", mcp_tool_allowlist=("fake__ech",)), "v"):
                 raise AssertionError
         assert len(session.conversations()) == 1

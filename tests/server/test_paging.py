@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.rollout.index import Entry
 from tertulia.server.paging import after, cursor_at
 
@@ -24,5 +24,5 @@ def test_a_cursor_leads_on_from_where_it_was_taken_whatever_came_since() -> None
 @pytest.mark.parametrize("cursor", ["", "nonsense", "/", "1.5.5/a"])
 def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
     """Issue 10 (4)."""
-    with pytest.raises(InvalidParams, match="cursor"):
+    with pytest.raises(InvalidParamsError, match="cursor"):
         after([], cursor)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from tertulia.errors import (
-    AgentError,
-    Busy,
-    Closed,
-    InvalidParams,
-    InvalidRequest,
-    MethodNotFound,
+    BusyError,
+    ClosedError,
+    InvalidParamsError,
+    InvalidRequestError,
+    MethodNotFoundError,
     ModelError,
-    NotFound,
-    NotInitialized,
+    NotFoundError,
+    NotInitializedError,
+    TertuliaError,
 )
 from tertulia.server import peer as module
 from tertulia.server.peer import Answered, Peer
@@ -37,17 +37,17 @@ async def nothing(method: str, params: dict[str, Any]) -> Answered:
 @pytest.mark.parametrize(
     ("error", "number"),
     [
-        (InvalidRequest("x"), -32600),
-        (NotInitialized("x"), -32600),
-        (MethodNotFound("x"), -32601),
-        (InvalidParams("x"), -32602),
-        (Busy("x"), -32001),
-        (NotFound("x"), -32002),
-        (Closed("x"), -32002),
+        (InvalidRequestError("x"), -32600),
+        (NotInitializedError("x"), -32600),
+        (MethodNotFoundError("x"), -32601),
+        (InvalidParamsError("x"), -32602),
+        (BusyError("x"), -32001),
+        (NotFoundError("x"), -32002),
+        (ClosedError("x"), -32002),
         (ModelError("x"), -32603),
     ],
 )
-async def test_each_refusal_has_its_number_and_its_code(error: AgentError, number: int) -> None:
+async def test_each_refusal_has_its_number_and_its_code(error: TertuliaError, number: int) -> None:
     """Issue 10 (4): errors as JSON-RPC errors with data.code, numbered as ACP does it."""
 
     async def serve(method: str, params: dict[str, Any]) -> Answered:
@@ -69,7 +69,7 @@ async def test_each_refusal_has_its_number_and_its_code(error: AgentError, numbe
 async def test_a_message_that_is_no_request_is_refused_with_the_same_numbers() -> None:
     """Issue 10 (5): with Codex whatever a client did wrong has one number, its parameters' form too."""
     sink = MemorySink()
-    peer = Peer(sink, nothing, {InvalidParams: -32600, InvalidRequest: -32600}, bare=True)
+    peer = Peer(sink, nothing, {InvalidParamsError: -32600, InvalidRequestError: -32600}, bare=True)
     for params in (b"[]", b'{"x":"\\ud800"}'):
         await peer.receive(b'{"id":1,"method":"x","params":%b}' % params)
         await peer.receive(b'{"method":"x","params":%b}' % params)

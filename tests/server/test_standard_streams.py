@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.server import standard_streams
 from tertulia.server.framing import Lines
 from tertulia.server.standard_streams import hear
@@ -24,7 +24,7 @@ class Listener:
     async def receive(self, line: bytes) -> None:
         self.heard.append(line)
 
-    async def refuse(self, error: AgentError) -> None:
+    async def refuse(self, error: TertuliaError) -> None:
         self.heard.append(error.code)
 
 
@@ -63,7 +63,7 @@ async def test_lines_that_are_nothing_hold_the_loop_never_for_long() -> None:
             while thread_time() < until:
                 pass
 
-        async def refuse(self, error: AgentError) -> None:
+        async def refuse(self, error: TertuliaError) -> None:
             raise AssertionError(error)
 
     client, data = Refusing(), b"x\n" * 20_000

@@ -16,7 +16,7 @@ from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import NewConversation, TextInput
 from tertulia.protocol.items import Item, ToolOutput
-from tertulia.protocol.records import Forked, Record, Said
+from tertulia.protocol.records import ForkRecord, ItemsRecord, Record
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.session.session import Session
 from tertulia.testing import RecordedEvents, ScriptedModel, check_invariants
@@ -170,10 +170,10 @@ class Disk(ScriptedJournal):
         super().__init__(asyncio.get_running_loop())
         self.holding = False
         self.items: list[Item] = []
-        self.forks: list[Forked] = []
+        self.forks: list[ForkRecord] = []
 
     def keep(self, record: Record) -> None:
-        if isinstance(record, Said):
+        if isinstance(record, ItemsRecord):
             self.items.extend(record.items)
-        elif isinstance(record, Forked):
+        elif isinstance(record, ForkRecord):
             self.forks.append(record)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.testing import call
 from tests.executors.acp_stage import guests, received, said, told
 from tests.executors.agents import until
@@ -470,7 +470,7 @@ async def test_a_backend_that_is_not_there_is_refused_at_open() -> None:
     """DESIGN, executors: unknown backend: refused at open."""
     async with guests() as acting:
         before = len(acting.session.conversations())
-        with pytest.raises(InvalidParams, match="acp:fake"):
+        with pytest.raises(InvalidParamsError, match="acp:fake"):
             await acting.session.open(backend="acp:fak")
         assert len(acting.session.conversations()) == before
 

@@ -11,7 +11,7 @@ import pytest
 
 import tertulia
 from tertulia.context.offers import McpServerHttp
-from tertulia.errors import Closed, InvalidParams, NotFound
+from tertulia.errors import ClosedError, InvalidParamsError, NotFoundError
 from tertulia.protocol.items import ToolOutput
 from tertulia.testing import call
 from tests.mcp.fakes import bare
@@ -123,7 +123,7 @@ async def test_an_unknown_archetype_has_the_rights_of_the_least(archetype: str) 
     async with stage(providers=[Porter(tools=[bell("a", "all"), bell("b", "service")])]) as acting:
         agent = await acting.session.open(agent={"name": "ada", "archetype": archetype})
         assert names(agent, "injector") == ["a"]
-        with pytest.raises(InvalidParams, match="has no canvas"):
+        with pytest.raises(InvalidParamsError, match="has no canvas"):
             acting.parts.agency.canvases.update(agent.id, HTML)
 
 
@@ -150,7 +150,7 @@ async def test_tools_stand_in_their_fixed_order() -> None:
 async def test_a_tool_with_the_name_of_ours_is_a_conflict_and_leaves_nothing() -> None:
     """S002-42; S001-44: the agent does not start, and there is no token."""
     async with stage(providers=[Porter(tools=[bell("update_plan")])]) as acting:
-        with pytest.raises(tertulia.AgentError, match="update_plan"):
+        with pytest.raises(tertulia.TertuliaError, match="update_plan"):
             await acting.session.open(agent=EMPLOYEE)
         assert (acting.parts.agency.tokens, len(acting.session.conversations())) == (0, 1)
 
@@ -213,7 +213,7 @@ async def test_what_a_conversation_is_cannot_be_changed_later() -> None:
         plain, agent = await acting.session.open(), await acting.session.open(agent=EMPLOYEE)
         for conversation in (plain, agent, acting.root):
             before = (await conversation.context(), acting.parts.agency.token(conversation.id))
-            with pytest.raises(InvalidParams, match="agent: what a conversation is"):
+            with pytest.raises(InvalidParamsError, match="agent: what a conversation is"):
                 await conversation.set_context(agent={"name": "mallory", "archetype": "employee"})
             assert (await conversation.context(), acting.parts.agency.token(conversation.id)) == before
         opened = await agent.set_context(title="another", agent=None)
@@ -237,12 +237,12 @@ async def test_agents_cannot_reach_each_others_canvas() -> None:
         eva = await acting.session.open(agent={"name": "eva", "archetype": "service"})
         await agency.internal.call(agency.token(eva.id), "canvas_update", {"html": "eva's"}, source="rpc")
         for extra in ("agent_name", "agentName", "conversation_id", "session_id"):
-            with pytest.raises(InvalidParams):
+            with pytest.raises(InvalidParamsError):
                 mine = {"html": HTML, extra: eva.id}
                 await agency.internal.call(agency.token(ada.id), "canvas_update", mine, source="rpc")
         await agency.internal.call(agency.token(ada.id), "canvas_clear", {}, source="rpc")
         assert agency.canvases.get(eva.id).html == "eva's"
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             agency.canvases.get(ada.id)
         assert [record.ok for record in agency.audit] == [True, False, False, False, False, True]
         assert {record.agent_name for record in agency.audit} == {"ada", "eva"}
@@ -255,7 +255,7 @@ async def test_two_agents_may_have_one_name_and_are_two() -> None:
         assert agency.token(first.id) != agency.token(second.id)
         await first.close()
         assert (agency.token(first.id), agency.tokens) == (None, 1)
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             await first.context()
         assert agency.internal.validate_token(agency.token(second.id)).session_id == second.id
 
@@ -277,7 +277,7 @@ async def test_a_bad_agent_is_refused_before_a_provider_is_asked(agent: Any) -> 
     asked: list[int] = []
     porter = Porter(before=lambda: asked.append(1))
     async with stage(providers=[porter]) as acting:
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             await acting.session.open(agent=agent)
         assert (asked, acting.parts.agency.tokens, len(acting.session.conversations())) == ([], 0, 1)
 
@@ -286,7 +286,7 @@ async def test_a_bad_agent_is_refused_before_a_provider_is_asked(agent: Any) -> 
 async def test_what_can_be_refused_is_refused_before_a_provider_is_asked(refused: dict[str, Any]) -> None:
     asked: list[int] = []
     async with stage(providers=[Porter(before=lambda: asked.append(1))]) as acting:
-        with pytest.raises(tertulia.AgentError):
+        with pytest.raises(tertulia.TertuliaError):
             await acting.session.open(agent=EMPLOYEE, **refused)
         assert (asked, acting.parts.agency.tokens, len(acting.session.conversations())) == ([], 0, 1)
 

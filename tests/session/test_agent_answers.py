@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import AgentError, InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError
 from tertulia.session.answers import MessageAnswer, Opened
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
@@ -26,7 +26,7 @@ async def test_a_canvas_is_shown_listed_and_cleared() -> None:
         agent = await acting.session.open(agent=EMPLOYEE)
         token = acting.parts.agency.token(agent.id)
         assert (await ask(acting, "canvas/list")).canvases == []
-        with pytest.raises(NotFound, match="shows nothing"):
+        with pytest.raises(NotFoundError, match="shows nothing"):
             await ask(acting, "canvas/get", conversation_id=agent.id)
         called = await ask(acting, "internal/call", token=token, tool="canvas_update", arguments={"html": HTML})
         assert called.result == {"ok": True, "revision": 1}
@@ -46,7 +46,7 @@ async def test_what_is_no_agent_has_no_canvas(method: str) -> None:
     """Unknown: not found."""
     async with stage() as acting:
         for conversation in ("root", "nobody"):
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFoundError):
                 await ask(acting, method, conversation_id=conversation)
 
 
@@ -55,9 +55,9 @@ async def test_a_repo_agent_is_refused() -> None:
     async with stage() as acting:
         agent = await acting.session.open(agent={"name": "ada", "archetype": "repo"})
         token = acting.parts.agency.token(agent.id)
-        with pytest.raises(NotFound, match="has no internal tool"):
+        with pytest.raises(NotFoundError, match="has no internal tool"):
             await ask(acting, "internal/call", token=token, tool="canvas_update", arguments={"html": HTML})
-        with pytest.raises(InvalidParams, match="has no canvas"):
+        with pytest.raises(InvalidParamsError, match="has no canvas"):
             acting.parts.agency.canvases.update(agent.id, HTML)
 
 
@@ -68,9 +68,9 @@ async def test_whose_a_token_is() -> None:
         owner = await ask(acting, "internal/validate_token", token=acting.parts.agency.token(agent.id))
         assert (owner.agent_name, owner.session_id, owner.pid) == ("ada", agent.id, None)
         for token in ("", "0" * 64, 3, None):
-            with pytest.raises(InvalidParams):
+            with pytest.raises(InvalidParamsError):
                 await ask(acting, "internal/validate_token", token=token)
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             await ask(acting, "internal/validate_token")
 
 
@@ -84,7 +84,7 @@ async def test_a_page_that_cannot_be_is_refused_and_the_one_before_stays(argumen
         agent = await acting.session.open(agent=EMPLOYEE)
         token = acting.parts.agency.token(agent.id)
         await ask(acting, "internal/call", token=token, tool="canvas_update", arguments={"html": HTML})
-        with pytest.raises(AgentError):
+        with pytest.raises(TertuliaError):
             await ask(acting, "internal/call", token=token, tool="canvas_update", arguments=arguments)
         shown = await ask(acting, "canvas/get", conversation_id=agent.id)
         assert (shown.html, shown.revision) == (HTML, 1)
@@ -108,6 +108,6 @@ async def test_an_answer_with_a_token_in_it_is_of_the_same_type_without_it() -> 
         assert {entry.text for entry in listed.entries} == {shown}
         task = await ask(acting, "task/get", task_id=answer.task_id)
         assert task.last_assistant_message == shown
-        with pytest.raises(NotFound) as refused:
+        with pytest.raises(NotFoundError) as refused:
             await ask(acting, "conversation/history", conversation_id=said[0])
         assert said[0][:9] not in refused.value.message

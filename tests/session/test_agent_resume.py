@@ -11,9 +11,9 @@ import pytest
 import tertulia
 from tertulia.context.canvas import Canvas
 from tertulia.context.injector import SessionContextInjector
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.protocol.items import UserMessage
-from tertulia.protocol.records import Drawn
+from tertulia.protocol.records import CanvasRecord
 from tertulia.session.session import Session
 from tertulia.testing import FakeClock, ScriptedModel, call
 from tests.session.agents import EMPLOYEE, HTML, Porter, bell, names
@@ -34,7 +34,7 @@ def told(session: Session, conversation: str) -> list[str]:
 
 
 def drawn(session_id: str) -> list[tuple[int, str | None]]:
-    found = [line.what for line in lines(session_id) if isinstance(line.what, Drawn)]
+    found = [line.what for line in lines(session_id) if isinstance(line.what, CanvasRecord)]
     return [(record.revision, record.html) for record in found]
 
 
@@ -223,7 +223,7 @@ async def test_a_closed_conversations_canvas_is_gone(lives: Lives) -> None:
         agent = await session.open(agent=EMPLOYEE)
         await agent.message("go")
         await agent.close()
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             session.parts.agency.canvases.get(agent.id)
     async with lives.resumed(session.id) as second:
         assert second.parts.agency.canvases.list() == {}

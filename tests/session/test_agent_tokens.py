@@ -10,7 +10,7 @@ import pytest
 
 import tertulia
 from tertulia.context.tokens import SessionTokenStore
-from tertulia.errors import AgentError, InvalidParams, StorageError
+from tertulia.errors import InvalidParamsError, StorageError, TertuliaError
 from tertulia.testing import FakeClock, call
 from tests.mcp.fakes import hostile
 from tests.session.agents import EMPLOYEE, Porter
@@ -43,7 +43,7 @@ def nothing_is_left(acting: Stage, *tokens: str | None) -> None:
     assert len(acting.session.conversations()) == 1
     for token in tokens:
         assert token is not None
-        with pytest.raises(InvalidParams, match="the token is not valid"):
+        with pytest.raises(InvalidParamsError, match="the token is not valid"):
             agency.internal.validate_token(token)
     assert agency.canvases.list() == {}
 
@@ -89,7 +89,7 @@ async def test_closing_the_session_ends_all_of_them(made: list[str]) -> None:
         await acting.session.close()
         assert agency.tokens == 0
         for token in made:
-            with pytest.raises(InvalidParams):
+            with pytest.raises(InvalidParamsError):
                 agency.internal.validate_token(token)
         assert not agency.door.path.exists()
 
@@ -105,7 +105,7 @@ async def test_a_new_process_knows_no_token_of_an_old_one(lives: Lives, made: li
             assert old != new
             agency = second.parts.agency
             assert agency.token(agent.id) == new
-            with pytest.raises(InvalidParams):
+            with pytest.raises(InvalidParamsError):
                 agency.internal.validate_token(old)
 
 
@@ -120,7 +120,7 @@ async def test_one_that_is_not_used_for_a_day_expires_and_a_task_renews_it() -> 
         clock.advance(23 * 3600)
         assert acting.parts.agency.internal.validate_token(token).agent_name == "ada"
         clock.advance(2 * 3600)
-        with pytest.raises(InvalidParams, match="expired"):
+        with pytest.raises(InvalidParamsError, match="expired"):
             acting.parts.agency.internal.validate_token(token)
         assert acting.parts.agency.tokens == 0
 
@@ -141,7 +141,7 @@ async def test_a_task_of_an_agent_whose_token_has_expired_has_its_tools_all_the_
 async def test_an_allowlist_that_names_nothing_leaves_no_token(made: list[str]) -> None:
     """S001-44: failed start; what its own servers offer is known only after it was prepared."""
     async with stage(providers=[Porter(servers=[slow_server()])]) as acting:
-        with pytest.raises(InvalidParams, match="nobody__x"):
+        with pytest.raises(InvalidParamsError, match="nobody__x"):
             await acting.session.open(agent=EMPLOYEE, mcp_tool_allowlist=["nobody__x"])
         nothing_is_left(acting, *made)
         assert len(made) == 1
@@ -200,7 +200,7 @@ async def test_a_session_that_closes_while_an_agent_is_prepared_leaves_no_token(
         agency = acting.parts.agency
         await acting.session.close()
         go.set()
-        with pytest.raises(AgentError, match="closed"):
+        with pytest.raises(TertuliaError, match="closed"):
             await opening
         assert agency.tokens == 0
 
@@ -218,7 +218,7 @@ async def test_too_many_conversations_leave_no_token(made: list[str]) -> None:
         await asyncio.wait_for(asked.wait(), 10)
         other = await acting.session.open()
         go.set()
-        with pytest.raises(AgentError, match="max_conversations"):
+        with pytest.raises(TertuliaError, match="max_conversations"):
             await opening
         assert len(made) == 1
         await other.close()
@@ -242,9 +242,9 @@ async def test_what_is_not_the_token_is_refused_and_changes_nothing(spoilt: str)
         }[spoilt]  # fmt: skip
         if given == token:
             pytest.skip("a token of digits only")
-        with pytest.raises(InvalidParams, match="the token is not valid"):
+        with pytest.raises(InvalidParamsError, match="the token is not valid"):
             agency.internal.validate_token(given)
-        with pytest.raises(InvalidParams, match="the token is not valid"):
+        with pytest.raises(InvalidParamsError, match="the token is not valid"):
             await agency.internal.call(given, "canvas_update", {"html": "x"}, source="rpc")
         (record,) = agency.audit
         assert (record.ok, record.result, record.agent_name) == (False, "invalid_params", None)

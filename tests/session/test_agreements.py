@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tertulia.errors import StorageError
 from tertulia.policy.narrowing import TOP, Narrowed
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.records import Agreed
+from tertulia.protocol.records import TermsRecord
 from tertulia.protocol.storage import HeadersOnly, Ttl
 from tertulia.session.agreements import agreed, read_agreement, with_rights_of, workspace_then
 from tests.conversation.making import talk, terms
@@ -23,7 +23,7 @@ RIGHTS = replace(
 )
 
 
-def made() -> Agreed:
+def made() -> TermsRecord:
     one = talk(terms(RIGHTS, base="canary base", user="canary user", cwd="/canary/cwd", shell_mode="streamable"))
     one.title, one.parent_id, one.depth, one.because = "canary title", ConversationId("p"), 2, "ancestor:p"
     one.ceiling = replace(RIGHTS, writable_roots=("/canary/a", "/canary/b"))
@@ -32,7 +32,7 @@ def made() -> Agreed:
 
 def test_what_is_written_is_what_is_read() -> None:
     """S002-15"""
-    record = msgspec.json.decode(msgspec.json.encode(made()), type=Agreed)
+    record = msgspec.json.decode(msgspec.json.encode(made()), type=TermsRecord)
     back = read_agreement(record)
     assert (back.rights, back.ceiling.writable_roots) == (RIGHTS, ("/canary/a", "/canary/b"))
     told = (back.base_instructions, back.user_instructions, back.title)

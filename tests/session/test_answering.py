@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.testing import call
 from tests.sandbox.confined import need
@@ -189,5 +189,5 @@ async def test_a_session_that_closes_takes_its_handlers_with_it(tmp_path: Path) 
 
 async def test_what_is_no_function_is_refused(tmp_path: Path) -> None:
     async with stage(cwd=str(tmp_path)) as acting:
-        with pytest.raises(InvalidParams, match="function"):
+        with pytest.raises(InvalidParamsError, match="function"):
             acting.session.approvals.answer_with("allow")  # type: ignore[arg-type]

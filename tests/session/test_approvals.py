@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 import tertulia
-from tertulia.errors import InvalidParams, NoApprover, NotFound
+from tertulia.errors import InvalidParamsError, NoApproverError, NotFoundError
 from tertulia.events.journal import NoJournal
 from tertulia.policy.approval_request import Request, Subject
 from tertulia.testing import FakeClock, ScriptedModel, call
@@ -177,7 +177,7 @@ async def test_grants_are_listed_and_taken_back(tmp_path: Path) -> None:
         approvals = acting.session.approvals
         said = acting.begin(acting.root.message("1"))
         event = await asked(news)
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             await approvals.resolve(event.data["approval_id"], "allow", ttl_s=60)
         await approvals.resolve(event.data["approval_id"], "allow", scope="session", ttl_s=60)
         await said
@@ -259,13 +259,13 @@ async def test_an_answer_to_nothing_is_refused(tmp_path: Path) -> None:
     """B6"""
     async with stage(cwd=str(tmp_path)) as acting:
         for wrong in ("", "no-such", "0123456789abcdef-1"):
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFoundError):
                 await acting.session.approvals.resolve(wrong, "allow")
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFoundError):
                 await acting.session.approvals.revoke(wrong)
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             await acting.session.approvals.resolve("x", "perhaps")
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             await acting.session.approvals.resolve("x", "allow", forever=True)
 
 
@@ -277,7 +277,7 @@ async def test_a_request_of_one_session_cannot_be_answered_in_another(tmp_path: 
         event = await asked(news)
         other = tertulia.Session.start(tertulia.Settings(model=ScriptedModel()), journal=NoJournal())
         async with other as stranger:
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFoundError):
                 await stranger.approvals.resolve(event.data["approval_id"], "allow")
         assert len(acting.session.approvals.pending()) == 1
         assert not (tmp_path / "made").exists()
@@ -325,7 +325,7 @@ async def test_a_stream_of_one_conversation_is_nobody_to_another(tmp_path: Path)
         seen = Request(
             kind="exec", conversation_id=other.id, title="t", detail="d", subject=Subject(("touch",), "/", "", "")
         )
-        with pytest.raises(NoApprover):
+        with pytest.raises(NoApproverError):
             await desk.ask(seen, untrusted, lambda _: None)
         asking = acting.begin(desk.ask(replace(seen, chain=(acting.root.id,)), untrusted, lambda _: None))
         await ticks()

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import ApprovalDenied, InvalidParams, NoApprover, NotFound, UnsupportedByBackend
+from tertulia.errors import (
+    ApprovalDeniedError,
+    InvalidParamsError,
+    NoApproverError,
+    NotFoundError,
+    UnsupportedByBackendError,
+)
 from tertulia.mcp.server import Elicitation, Elicited, Sampled, Sampling
 from tertulia.mcp.serving import ServedCall
 from tertulia.policy.approval_policy import NEVER, ON_REQUEST
@@ -44,7 +50,7 @@ class Asked:
 async def test_an_elicitation_is_denied_unless_everything_allows_it(refusing: dict[str, Any]) -> None:
     """C16."""
     asked = Asked(**refusing)
-    with pytest.raises(NoApprover):
+    with pytest.raises(NoApproverError):
         await asked.caller.elicit(QUESTION)
     assert asked.bench.told == []
     assert asked.elicitations.pending() == []
@@ -68,10 +74,10 @@ async def answered(question: Sampling) -> Sampled:
 @pytest.mark.parametrize(
     ("refusing", "error"),
     [
-        ({"aside": answered}, NoApprover),
-        ({"sampling": True}, UnsupportedByBackend),
-        ({"sampling": True, "aside": answered, "policy": NEVER}, NoApprover),
-        ({"sampling": True, "aside": answered, "attended": False}, NoApprover),
+        ({"aside": answered}, NoApproverError),
+        ({"sampling": True}, UnsupportedByBackendError),
+        ({"sampling": True, "aside": answered, "policy": NEVER}, NoApproverError),
+        ({"sampling": True, "aside": answered, "attended": False}, NoApproverError),
     ],
 )
 async def test_sampling_is_denied_unless_everything_allows_it(refusing: dict[str, Any], error: Any) -> None:
@@ -95,7 +101,7 @@ async def test_sampling_is_asked_for_each_time_and_bounded(decision: Any) -> Non
     assert request.scopes == ["once"]
     asked.bench.desk.resolve(request.approval_id, decision)
     if decision == "deny":
-        with pytest.raises(ApprovalDenied):
+        with pytest.raises(ApprovalDeniedError):
             await asking
         return
     assert await asking == Sampled(f"at most {MAX_TOKENS}", "scripted")
@@ -129,7 +135,7 @@ async def test_a_person_answers_a_server_over_the_one_operation(kind: Any) -> No
         assert approvals.pending() == []
         number = event.data.elicitation_id
         for wrong in ({"scope": "session"}, {"ttl_s": 1.0}, {"content": {"ok": "perhaps"}}):
-            with pytest.raises(InvalidParams):
+            with pytest.raises(InvalidParamsError):
                 await approvals.resolve(number, "allow", **wrong)
         assert await approvals.resolve(number, "allow", content={"ok": True})
         assert not await approvals.resolve(number, "deny")
@@ -175,9 +181,9 @@ async def test_an_interrupted_call_withdraws_its_question() -> None:
 
 async def test_content_belongs_to_elicitations_alone() -> None:
     async with stage() as acting:
-        with pytest.raises(InvalidParams, match="content answers an elicitation"):
+        with pytest.raises(InvalidParamsError, match="content answers an elicitation"):
             await acting.session.approvals.resolve("x", "allow", content={})
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await acting.session.approvals.resolve("x", "allow")
 
 
@@ -231,7 +237,7 @@ async def test_behind_the_broker_it_is_the_client_who_asks_its_person(said: Any,
     async def elicit(asked: Elicitation) -> Elicited:
         questions.append(asked)
         if said is None:
-            raise NoApprover("this client cannot ask")
+            raise NoApproverError("this client cannot ask")
         return said
 
     async with stage(mcp_servers=served()) as acting:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.events.journal import NoJournal
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.session.assembly import assemble
@@ -36,7 +36,7 @@ def test_a_wire_is_found_by_name_and_one_that_is_given_is_taken(tmp_path: Path) 
 @pytest.mark.parametrize("model", ["nobody/knows", "plain", "", "scripted/no/such.json", 5, object(), ["x"]])
 def test_a_model_that_is_unknown_or_none_is_refused(tmp_path: Path, model: object) -> None:
     """DESIGN, Models: an unknown provider is refused at open."""
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         models(tmp_path).find(model)
 
 
@@ -88,7 +88,7 @@ async def test_tools_are_functions_made_tools_plain_functions_and_objects() -> N
 
 @pytest.mark.parametrize("bad", [5, "name", None])
 async def test_what_is_neither_tool_nor_function_is_refused(bad: Any) -> None:
-    with pytest.raises(InvalidParams, match="tool"):
+    with pytest.raises(InvalidParamsError, match="tool"):
         async with tertulia.Session.start(tertulia.Settings(model=ScriptedModel([]), tools=[bad])):
             raise AssertionError("entered")
 

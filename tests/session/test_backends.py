@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.definition import ExecutorDefinition
 from tertulia.protocol.events import Event
 from tertulia.session.backends import child_environment
@@ -191,7 +191,7 @@ async def test_variables_that_make_no_sense_are_refused_before_anything_is_there
     """S003-12, X-55: by name, when the session starts; nothing is left of it."""
     lives = Lives(monkeypatch, tmp_path)
     monkeypatch.setenv(f"EXECUTOR_HISTORY_{name}", value)
-    with pytest.raises(InvalidParams, match=f"EXECUTOR_HISTORY_{name} must be"):
+    with pytest.raises(InvalidParamsError, match=f"EXECUTOR_HISTORY_{name} must be"):
         async with lives.start(executors={"fake": codex_table()}):
             pass
     assert not lives.home.exists() or not [path for path in lives.home.rglob("*.db*") if path.is_file()]
@@ -299,9 +299,9 @@ async def test_an_unknown_backend_is_refused_when_it_is_asked_for_and_nothing_is
     """DESIGN fine print: unknown backend: refused at open."""
     async with agents() as acting:
         before = len(acting.parts.conversations)
-        with pytest.raises(InvalidParams, match="backend 'command:fak' is unknown; did you mean command:fake"):
+        with pytest.raises(InvalidParamsError, match="backend 'command:fak' is unknown; did you mean command:fake"):
             await acting.session.open(backend="command:fak")
-        with pytest.raises(InvalidParams, match="there is native, codex, claude, command:fake"):
+        with pytest.raises(InvalidParamsError, match="there is native, codex, claude, command:fake"):
             await acting.root.set_context(backend="zzz")
         assert (len(acting.parts.conversations), acting.root.info.backend) == (before, "native")
 
@@ -311,12 +311,12 @@ async def test_one_that_cannot_ask_is_refused_where_somebody_has_to_be_asked(pol
     """DESIGN: refused at open under a policy that needs asking; on_request does not count."""
     async with agents(executors={"asking": codex_table(can_ask=True)}, approval_policy="on-failure") as acting:
         before = len(acting.parts.conversations)
-        with pytest.raises(InvalidParams, match="cannot ask anybody"):
+        with pytest.raises(InvalidParamsError, match="cannot ask anybody"):
             await acting.session.open(backend="command:fake", approval_policy=policy)
         assert len(acting.parts.conversations) == before
         for free in ("on-request", "never"):
             conversation = await acting.session.open(backend="command:fake", approval_policy=free)
-        with pytest.raises(InvalidParams, match="cannot ask anybody"):
+        with pytest.raises(InvalidParamsError, match="cannot ask anybody"):
             await conversation.set_context(
                 approval_policy={"auto_run": "trusted", "may_ask": False, "retry_outside_on_failure": False}
             )

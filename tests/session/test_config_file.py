@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.session.config_file import MAX_BYTES, anchor, anchor_servers, read_config, read_override
 
 
@@ -45,25 +45,25 @@ def test_no_file_is_nothing(file, tmp_path) -> None:
 )
 def test_a_file_that_is_not_toml_is_refused_with_its_name_the_line_and_what_was_expected(file, text, said) -> None:
     file.write_bytes(text)
-    with pytest.raises(InvalidParams, match=said):
+    with pytest.raises(InvalidParamsError, match=said):
         read_config(file)
 
 
 def test_what_is_no_file_is_refused_and_never_waited_for(file, tmp_path) -> None:
     """A project may plant a pipe, a device or a directory where its file should be."""
     os.mkfifo(file)
-    with pytest.raises(InvalidParams, match="expected a file"):
+    with pytest.raises(InvalidParamsError, match="expected a file"):
         read_config(file)
     (tmp_path / "zero").symlink_to("/dev/zero")
-    with pytest.raises(InvalidParams, match="expected a file"):
+    with pytest.raises(InvalidParamsError, match="expected a file"):
         read_config(tmp_path / "zero")
-    with pytest.raises(InvalidParams, match="expected a file"):
+    with pytest.raises(InvalidParamsError, match="expected a file"):
         read_config(tmp_path)
 
 
 def test_a_file_that_cannot_be_read_is_an_error_and_not_an_absence(file) -> None:
     file.symlink_to(file.name)
-    with pytest.raises(InvalidParams, match=r"config\.toml: cannot be read: "):
+    with pytest.raises(InvalidParamsError, match=r"config\.toml: cannot be read: "):
         read_config(file)
 
 
@@ -86,18 +86,18 @@ def test_an_override_is_toml_and_what_is_not_is_a_string(override, tables) -> No
 
 @pytest.mark.parametrize("override", ["", "=", "=1", "a b=1", "a..b=1", "[x]=1"])
 def test_an_override_without_a_key_is_refused(override) -> None:
-    with pytest.raises(InvalidParams, match="expected key=value"):
+    with pytest.raises(InvalidParamsError, match="expected key=value"):
         read_override(override)
 
 
 def test_an_override_without_a_value_is_refused() -> None:
-    with pytest.raises(InvalidParams, match="-c network: expected key=value"):
+    with pytest.raises(InvalidParamsError, match="-c network: expected key=value"):
         read_override("network")
 
 
 def test_a_refused_override_does_not_repeat_its_value() -> None:
     """E6"""
-    with pytest.raises(InvalidParams) as refusal:
+    with pytest.raises(InvalidParamsError) as refusal:
         read_override("mcp servers.env.KEY=canary")
     assert "canary" not in refusal.value.message
 

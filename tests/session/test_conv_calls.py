@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.session.conv_calls import call_conv_tool
 from tertulia.testing import fail, say
 from tests.session.staging import Stage, stage
@@ -111,5 +111,5 @@ async def test_somebody_may_stop_the_target() -> None:
 
 async def test_what_is_no_conversation_tool_is_a_mistake_of_the_caller() -> None:
     async with stage() as on:
-        with pytest.raises(InvalidParams, match="conv_create, conv_send"):
+        with pytest.raises(InvalidParamsError, match="conv_create, conv_send"):
             await call_conv_tool(on.parts, "shell", "{}")

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 import tertulia
-from tertulia.errors import InvalidParams, Limit, NotFound, ToolConflict
+from tertulia.errors import InvalidParamsError, LimitError, NotFoundError, ToolConflictError
 from tertulia.protocol.inputs import NewConversation, SetContext
-from tertulia.protocol.records import Forked
+from tertulia.protocol.records import ForkRecord
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.testing import ScriptedModel, say
 from tests.prompt.specs import mcp
@@ -91,17 +91,17 @@ async def test_a_child_by_parent_id_is_below_its_parent() -> None:
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
-        ({"nonsense": 1}, InvalidParams),
-        ({"base_instructions": ["list"]}, InvalidParams),
-        ({"parent_id": "nobody"}, NotFound),
-        ({"agent": {"name": "../a"}}, InvalidParams),
-        ({"backend": "nobody"}, InvalidParams),
-        ({"model": "nobody/gpt"}, InvalidParams),
-        ({"model": "scripted/no/such/file.json"}, InvalidParams),
-        ({"title": "x" * 201}, InvalidParams),
-        ({"title": "\ud800"}, InvalidParams),
-        ({"limits": {"task_timeout_s": 0}}, InvalidParams),
-        ({"mcp_tool_allowlist": ["fs__read"]}, InvalidParams),
+        ({"nonsense": 1}, InvalidParamsError),
+        ({"base_instructions": ["list"]}, InvalidParamsError),
+        ({"parent_id": "nobody"}, NotFoundError),
+        ({"agent": {"name": "../a"}}, InvalidParamsError),
+        ({"backend": "nobody"}, InvalidParamsError),
+        ({"model": "nobody/gpt"}, InvalidParamsError),
+        ({"model": "scripted/no/such/file.json"}, InvalidParamsError),
+        ({"title": "x" * 201}, InvalidParamsError),
+        ({"title": "\ud800"}, InvalidParamsError),
+        ({"limits": {"task_timeout_s": 0}}, InvalidParamsError),
+        ({"mcp_tool_allowlist": ["fs__read"]}, InvalidParamsError),
     ],
 )
 async def test_a_conversation_that_cannot_be_opened_leaves_nothing_behind(
@@ -120,7 +120,7 @@ async def test_camel_case_is_accepted_and_both_spellings_are_not() -> None:
     async with stage() as on:
         made = await on.session.open(baseInstructions="Be kind.", includePlanTool=False)
         assert (await made.context()).base_instructions == "Be kind."
-        with pytest.raises(InvalidParams, match="twice"):
+        with pytest.raises(InvalidParamsError, match="twice"):
             await on.session.open(base_instructions="a", baseInstructions="b")
 
 
@@ -129,7 +129,7 @@ async def test_there_is_a_most_and_a_closed_one_makes_room() -> None:
         first = await on.session.open()
         await on.session.open()
         for refused in (on.session.open(), on.root.fork()):
-            with pytest.raises(Limit, match="max_conversations"):
+            with pytest.raises(LimitError, match="max_conversations"):
                 await refused
         await first.close()
         await on.session.open()
@@ -170,13 +170,13 @@ async def test_tools_that_claim_one_name_are_refused_where_they_would_be_offered
     async with stage() as on:
         offer(on, mcp("a__b", "c"), mcp("a", "b__c"), mcp("fs", "read"))
         seq = on.parts.bus.last_seq
-        with pytest.raises(ToolConflict, match="a__b__c"):
+        with pytest.raises(ToolConflictError, match="a__b__c"):
             await on.session.open()
         assert (len(on.session.conversations()), on.parts.bus.last_seq) == (1, seq)
         made = await on.session.open(mcp_tool_allowlist=["fs__read"])
         assert names(made) == [*BUILT_IN, *CONV_TOOLS, "fs__read"]
         before = on.parts.conversations.find(made.id).terms
-        with pytest.raises(ToolConflict):
+        with pytest.raises(ToolConflictError):
             await made.set_context(mcp_tool_allowlist=None)
         assert on.parts.conversations.find(made.id).terms is before
 
@@ -204,7 +204,7 @@ async def test_two_functions_of_one_name_are_refused_when_the_session_starts() -
         """Two."""
         return str(number)
 
-    with pytest.raises(ToolConflict, match="same"):
+    with pytest.raises(ToolConflictError, match="same"):
         async with tertulia.Session.start(tertulia.Settings(tools=[one, two])):
             raise AssertionError("entered")
 
@@ -264,7 +264,7 @@ async def test_everything_that_joins_a_history_is_handed_to_the_journal_once() -
         assert [item.text.split("\n")[0] for item in disk.items] == ["<environment_context>", "hi", "ok"]
         fork = await on.root.fork()
         assert len(disk.items) == 3
-        assert disk.forks == [Forked(fork.id, on.root.id, 3)]
+        assert disk.forks == [ForkRecord(fork.id, on.root.id, 3)]
 
 
 def test_open_and_set_context_take_the_same_fields() -> None:

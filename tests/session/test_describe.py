@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import tertulia
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.session import describe
 from tertulia.testing import FakeClock, say
 from tests.session.staging import Disk, stage, ticks
@@ -73,7 +73,7 @@ async def test_a_task_can_be_asked_for_until_it_is_forgotten() -> None:
         reply = await on.root.message("hi")
         info = describe.task(on.parts, reply.task_id)
         assert (info.status, info.last_assistant_message, info.chain) == ("completed", "ok", [on.root.id])
-        with pytest.raises(NotFound) as refusal:
+        with pytest.raises(NotFoundError) as refusal:
             describe.task(on.parts, "x" * 10_000)
         assert len(refusal.value.message) < 200
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import Busy, Closed, InvalidParams, NotFound
+from tertulia.errors import BusyError, ClosedError, InvalidParamsError, NotFoundError
 from tertulia.mcp.server import Elicitation, Elicited
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
@@ -59,7 +59,7 @@ async def test_denied_is_declined() -> None:
     office = Office()
     asking = office.start()
     [event] = await office.asked()
-    with pytest.raises(InvalidParams, match="content goes with the decision allow"):
+    with pytest.raises(InvalidParamsError, match="content goes with the decision allow"):
         office.desk.resolve(event.elicitation_id, "deny", ADA)
     assert office.desk.resolve(event.elicitation_id, "deny")
     assert await asking == Elicited("decline")
@@ -70,7 +70,7 @@ async def test_what_is_not_what_was_asked_for_is_refused_and_it_goes_on_waiting(
     office = Office()
     asking = office.start()
     [event] = await office.asked()
-    with pytest.raises(InvalidParams, match="content is"):
+    with pytest.raises(InvalidParamsError, match="content is"):
         office.desk.resolve(event.elicitation_id, "allow", content)
     assert office.desk.pending() == [event]
     assert office.desk.resolve(event.elicitation_id, "allow", ADA)
@@ -88,7 +88,7 @@ async def test_the_first_answer_counts_and_an_unknown_id_is_not_found() -> None:
     assert len(office.resolved()) == 1
     assert office.desk.gave(event.elicitation_id)
     assert not office.desk.gave("nobody-1")
-    with pytest.raises(NotFound, match="there is no elicitation 'nobody-1'"):
+    with pytest.raises(NotFoundError, match="there is no elicitation 'nobody-1'"):
         office.desk.resolve("nobody-1", "allow")
 
 
@@ -120,7 +120,7 @@ async def test_the_end_of_a_conversation_cancels_its_own_questions_and_no_others
     assert office.desk.pending() == [second]
     office.desk.close()
     assert await stays == Elicited("cancel")
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         await office.start()
     assert len(office.told) == 4
 
@@ -140,7 +140,7 @@ async def test_a_page_to_visit_takes_no_content() -> None:
     asking = office.start(Elicitation("fs", "Log in.", {}, "https://example.org/login?x=1"))
     [event] = await office.asked()
     assert event.url == "https://example.org/login?x=1"
-    with pytest.raises(InvalidParams, match="leave out content"):
+    with pytest.raises(InvalidParamsError, match="leave out content"):
         office.desk.resolve(event.elicitation_id, "allow", ADA)
     assert office.desk.resolve(event.elicitation_id, "allow")
     assert await asking == Elicited("accept")
@@ -160,7 +160,7 @@ async def test_a_page_to_visit_takes_no_content() -> None:
 )
 async def test_what_nobody_could_be_asked_is_refused_at_once(asked: Elicitation) -> None:
     office = Office()
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         await office.start(asked)
     assert office.told == []
     assert office.desk.pending() == []
@@ -197,9 +197,9 @@ async def test_a_form_is_shown_with_nothing_in_it_that_hides() -> None:
     assert office.desk.resolve(event.elicitation_id, "allow", {"title": "é"})
     assert (await asking).content == {"title": "é"}
     for hidden in ({"enum": ["yes", "yes\u200b"]}, {"default": evil}):
-        with pytest.raises(InvalidParams, match="nobody would see"):
+        with pytest.raises(InvalidParamsError, match="nobody would see"):
             await office.start(Elicitation("fs", "Who?", {"type": "object", "properties": {"a": hidden}}))
-    with pytest.raises(InvalidParams, match="nobody would see"):
+    with pytest.raises(InvalidParamsError, match="nobody would see"):
         await office.start(Elicitation("fs", "Who?", {"type": "object", "properties": {"a\u2066": {}}}))
 
 
@@ -208,11 +208,11 @@ async def test_only_so_many_wait_of_one_conversation_and_in_all() -> None:
     office = Office()
     own = [office.start(conversation="a") for _ in range(MAX_PENDING_OF_ONE)]
     await office.asked(len(own))
-    with pytest.raises(Busy):
+    with pytest.raises(BusyError):
         await office.start(conversation="a")
     others = [office.start(conversation=f"c{n // MAX_PENDING_OF_ONE}") for n in range(MAX_PENDING - len(own))]
     await office.asked(MAX_PENDING)
-    with pytest.raises(Busy):
+    with pytest.raises(BusyError):
         await office.start(conversation="late")
     office.desk.close()
     assert set(await asyncio.gather(*own, *others)) == {Elicited("cancel")}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import tertulia
-from tertulia.errors import InvalidParams, NotFound, StorageError
+from tertulia.errors import InvalidParamsError, NotFoundError, StorageError
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.ids import ItemId
-from tertulia.protocol.records import Said
+from tertulia.protocol.records import ItemsRecord
 from tertulia.rollout.home_sweep import sweep_home
 from tertulia.rollout.retention import Retention
 from tertulia.session import forking
@@ -61,7 +61,10 @@ async def test_a_fork_begins_with_everything_and_leaves_the_old_session_alone() 
 async def test_it_ends_at_a_round_or_at_an_item(at: int | str, left: int) -> None:
     old = await talked()
     first = next(
-        item for line in lines(old.id) if isinstance(line.what, Said) and not line.what.seed for item in line.what.items
+        item
+        for line in lines(old.id)
+        if isinstance(line.what, ItemsRecord) and not line.what.seed
+        for item in line.what.items
     )
     new = await fork(old.id, at=ItemId(first.id) if at == "item" else at)
     assert len(await said_in(new)) == left
@@ -70,10 +73,10 @@ async def test_it_ends_at_a_round_or_at_an_item(at: int | str, left: int) -> Non
 @pytest.mark.parametrize(
     ("where", "refused"),
     [
-        ({"at": 9}, NotFound),
-        ({"at": 0}, InvalidParams),
-        ({"at": ItemId("nothing")}, NotFound),
-        ({"conversation_id": "nobody"}, NotFound),
+        ({"at": 9}, NotFoundError),
+        ({"at": 0}, InvalidParamsError),
+        ({"at": ItemId("nothing")}, NotFoundError),
+        ({"conversation_id": "nobody"}, NotFoundError),
     ],
 )
 async def test_a_point_that_is_not_there_leaves_nothing_behind(where: dict[str, object], refused: type) -> None:
@@ -86,9 +89,9 @@ async def test_a_point_that_is_not_there_leaves_nothing_behind(where: dict[str, 
 
 async def test_an_id_that_is_none_and_a_session_that_is_not_there() -> None:
     """HARDENING E9."""
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         await fork("../../etc/passwd")
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         await fork("00000000-0000-0000-0000-000000000000")
     assert session_ids() == set()
 
@@ -127,7 +130,7 @@ async def test_what_was_not_stored_is_not_stored_in_the_fork_either() -> None:
 async def test_nothing_lives_longer_for_having_been_copied() -> None:
     """S002-18, X-31: the age of a record is that of what was said, not of the copy."""
     old = await talked(storage_policy={"ttl": 100.0})
-    said_at = max(line.ts for line in lines(old.id) if isinstance(line.what, Said))
+    said_at = max(line.ts for line in lines(old.id) if isinstance(line.what, ItemsRecord))
     late = FakeClock(said_at + 90)
     new = await fork_session(current_environment(), tertulia.Settings(), late, old.id)
     assert CANARY.encode() in stored_bytes(new)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tertulia import Session
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.session.environment import Environment
 from tertulia.session.guarded_home import check_workspace, guarded_of
 from tertulia.session.settings import Settings
@@ -28,7 +28,7 @@ def around(home: Path, **variables: str) -> Environment:
 
 
 def refusal(settings: Settings, environment: Environment) -> str:
-    with pytest.raises(InvalidParams) as refused:
+    with pytest.raises(InvalidParamsError) as refused:
         check_workspace(settings, environment)
     return refused.value.message
 
@@ -108,7 +108,7 @@ def test_variables_say_where_our_folders_are(home: Path) -> None:
     ],
 )
 def test_masks_are_checked_when_the_settings_are_made(masks: Any, said: str) -> None:
-    with pytest.raises(InvalidParams, match="masks") as refused:
+    with pytest.raises(InvalidParamsError, match="masks") as refused:
         Settings(masks=masks)
     assert said in refused.value.message
 
@@ -118,7 +118,7 @@ async def test_a_refused_workspace_leaves_nothing_behind(home: Path, monkeypatch
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("TERTULIA_HOME", str(home / ".local" / "share" / "tertulia"))
     before = sorted(home.rglob("*"))
-    with pytest.raises(InvalidParams, match="home directory"):
+    with pytest.raises(InvalidParamsError, match="home directory"):
         async with Session.start(Settings(model=ScriptedModel(["hi"]), cwd=str(home))):
             raise AssertionError
     assert sorted(home.rglob("*")) == before
@@ -133,7 +133,7 @@ async def test_a_resumed_session_is_refused_there_too(home: Path, monkeypatch: p
     stored = Path(os.environ["TERTULIA_HOME"]) / "sessions"
     before = {path: path.read_bytes() for path in stored.rglob("*.db")}
     assert before
-    with pytest.raises(InvalidParams, match="home directory"):
+    with pytest.raises(InvalidParamsError, match="home directory"):
         async with Session.resume(session.id, Settings(model=model)):
             raise AssertionError
     assert {path: path.read_bytes() for path in stored.rglob("*.db")} == before

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import Busy, InvalidParams, NotFound
+from tertulia.errors import BusyError, InvalidParamsError, NotFoundError
 from tertulia.protocol.inputs import ImageInput, TextInput
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.testing import FakeClock, ScriptedModel, call, say
@@ -82,9 +82,9 @@ async def test_a_message_that_cannot_be_accepted_leaves_nothing_behind(content: 
     """Bad input: empty, wrong types, lone surrogates: invalid_params, and nothing has happened."""
     async with stage("fine") as on:
         before = (on.parts.bus.last_seq, len(on.parts.scheduler.ledger))
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             await on.root.message(content, **fields)
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             async for _ in on.root.stream(content, **fields):
                 pass
         assert (on.parts.bus.last_seq, len(on.parts.scheduler.ledger)) == before
@@ -198,7 +198,7 @@ async def test_a_stream_may_not_wait_either_if_it_says_so() -> None:
     async with stage(say("never", gate=asyncio.Event())) as on:
         running = on.begin(on.root.message("hi"))
         await on.asked(1)
-        with pytest.raises(Busy):
+        with pytest.raises(BusyError):
             async for _ in on.root.stream("now?", if_busy="fail"):
                 pass
         await on.root.interrupt()
@@ -241,7 +241,7 @@ async def test_history_is_what_people_and_the_model_said() -> None:
 @pytest.mark.parametrize("limit", [0, -1, True, False])
 async def test_a_limit_that_is_none_is_refused(limit: Any) -> None:
     async with stage() as on:
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             await on.root.history(limit=limit)
 
 
@@ -325,7 +325,7 @@ async def test_a_change_that_cannot_be_made_changes_nothing(changes: dict[str, A
     async with stage() as on:
         talk = on.parts.conversations.root
         before = (talk.terms, talk.title, on.parts.bus.last_seq, talk.history.item_count)
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             await on.root.set_context(**{"title": "new", **changes})
         assert (talk.terms, talk.title, on.parts.bus.last_seq, talk.history.item_count) == before
 
@@ -370,7 +370,7 @@ async def test_a_fork_can_begin_at_a_round_or_at_an_item() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "error"), [(0, InvalidParams), (-1, InvalidParams), (9, NotFound), ("no item", NotFound)]
+    ("at", "error"), [(0, InvalidParamsError), (-1, InvalidParamsError), (9, NotFoundError), ("no item", NotFoundError)]
 )
 async def test_a_fork_at_a_point_that_is_not_there_is_refused(at: Any, error: type[Exception]) -> None:
     async with stage("ok") as on:

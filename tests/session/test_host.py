@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import Closed, InvalidParams, Limit, NotFound
+from tertulia.errors import ClosedError, InvalidParamsError, LimitError, NotFoundError
 from tertulia.session import host as module
 from tertulia.testing import ScriptedModel, call, say
 from tests.session.staging import ticks
@@ -52,9 +52,9 @@ async def test_closed_and_unknown_sessions_are_different() -> None:
     assert not held.was_closed(session.id)
     assert await held.close_session(session) is False
     assert held.was_closed(session.id)
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         held.find(session.id)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         held.find("nobody" * 1_000)
     assert await held.close_session(session) is False
     await held.close()
@@ -63,7 +63,7 @@ async def test_closed_and_unknown_sessions_are_different() -> None:
 async def test_a_time_that_is_refused_closes_nothing() -> None:
     held = host("ok")
     session = await held.start()
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         await held.close_session(session, -1)
     assert held.find(session.id) is session
     assert (await session.root.message("hi")).text == "ok"
@@ -99,7 +99,7 @@ async def test_a_process_holds_only_so_many(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "MAX_SESSIONS", 1)
     held = host()
     session = await held.start()
-    with pytest.raises(Limit):
+    with pytest.raises(LimitError):
         await held.start()
     await held.close_session(session)
     await held.start()
@@ -109,7 +109,7 @@ async def test_a_process_holds_only_so_many(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_a_session_that_does_not_start_is_not_held() -> None:
     held = host()
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         await held.start(tertulia.Settings(model="nobody/knows"))
     assert len(held) == 0
 
@@ -127,7 +127,7 @@ async def test_several_who_bring_back_one_session_at_once_get_the_same() -> None
     await held.close()
     nobody = "00000000-0000-4000-8000-000000000000"
     for answer in await asyncio.gather(*(held.resume(nobody) for _ in range(3)), return_exceptions=True):
-        assert isinstance(answer, NotFound)
+        assert isinstance(answer, NotFoundError)
 
 
 async def test_the_end_of_a_session_that_is_brought_back_meanwhile_does_not_take_the_new_one() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tertulia.errors import InvalidParams
-from tertulia.protocol.inputs import ForkOf, Message, NewConversation, TextInput
+from tertulia.errors import InvalidParamsError
+from tertulia.protocol.inputs import ForkConversation, Message, NewConversation, TextInput
 from tertulia.session.inputs import parse, snake
 
 
@@ -35,7 +35,7 @@ def test_camel_case_keys_become_snake_case_and_the_users_own_stay(
 
 @pytest.mark.parametrize("given", [{"aB": 1, "a_b": 2}, {"items": [{"imageUrl": 1, "image_url": 2}]}])
 def test_one_field_in_two_spellings_is_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidParams, match="twice"):
+    with pytest.raises(InvalidParamsError, match="twice"):
         snake(given)
 
 
@@ -57,11 +57,11 @@ def test_an_input_is_what_it_says() -> None:
         (Message, {"conversation_id": "c", "if_busy": "maybe"}, "if_busy"),
         (Message, {"conversation_id": "c", "detach": "yes"}, "detach"),
         (NewConversation, {"include_plan_tool": "yes"}, "include_plan_tool"),
-        (ForkOf, {"conversation_id": "c", "at": 1.5}, "at"),
+        (ForkConversation, {"conversation_id": "c", "at": 1.5}, "at"),
     ],
 )
 def test_a_refusal_names_the_field(kind: type[msgspec.Struct], values: dict[str, Any], named: str) -> None:
-    with pytest.raises(InvalidParams) as refusal:
+    with pytest.raises(InvalidParamsError) as refusal:
         parse(kind, values)
     assert named in refusal.value.message
     assert "$." not in refusal.value.message
@@ -73,7 +73,7 @@ def test_what_is_nested_without_end_or_cannot_be_encoded_is_refused() -> None:
     for _ in range(100_000):
         deep = {"a": deep}
     for bad in ({"limits": deep}, {"\ud800": 1}, {"limits": {5: 1}}):
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             parse(NewConversation, bad)
 
 

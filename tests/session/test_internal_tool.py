@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import tertulia
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.mcp.broker import Broker
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.session.brokerage import Brokerage
@@ -90,7 +90,7 @@ async def test_what_a_handler_refuses_is_the_tools_answer_and_the_task_goes_on()
     """A refusal is an answer."""
 
     def refuse(who: Any, arguments: Any) -> Any:
-        raise NotFound("there is no such bell")
+        raise NotFoundError("there is no such bell")
 
     def break_down(who: Any, arguments: Any) -> Any:
         raise RuntimeError("secret of the handler")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.limits import Limits
 from tertulia.session.layers import Layers
 
@@ -61,7 +61,7 @@ def test_a_refusal_names_its_source_and_leaves_what_was_there() -> None:
     layers = Layers()
     layers.add("sandbox", "read-only", "file")
     before = (dict(layers.values), layers.provenance(("sandbox",)))
-    with pytest.raises(InvalidParams, match="flag --sandbox: sandbox must be one of"):
+    with pytest.raises(InvalidParamsError, match="flag --sandbox: sandbox must be one of"):
         layers.add("sandbox", "nothing", "flag --sandbox")
     assert (layers.values, layers.provenance(("sandbox",))) == before
 
@@ -71,5 +71,5 @@ def test_a_part_of_a_table_is_checked_together_with_the_rest_of_it() -> None:
     layers.add("model_providers", {"p": {"base_url": "http://x", "wire": "chat"}}, "file")
     layers.add("model_providers", {"p": {"env_key": "KEY"}}, "-c")
     assert layers.values["model_providers"]["p"] == {"base_url": "http://x", "wire": "chat", "env_key": "KEY"}
-    with pytest.raises(InvalidParams, match=r"-c: model_providers\.q"):
+    with pytest.raises(InvalidParamsError, match=r"-c: model_providers\.q"):
         layers.add("model_providers", {"q": {"env_key": "KEY"}}, "-c")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 import tertulia
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.history.sanitiser import prove
 from tertulia.models.cues import Asked
 from tertulia.protocol.events import Event
@@ -106,7 +106,7 @@ class SessionMachine(RuleBasedStateMachine):
     def attempt(self, work: Coroutine[Any, Any, Any]) -> Any:
         try:
             return self.run(work)
-        except AgentError:
+        except TertuliaError:
             return None
 
     @rule(target=conversations, plan=st.booleans(), sandbox=st.sampled_from([None, "read-only", "danger-full-access"]))
@@ -118,7 +118,7 @@ class SessionMachine(RuleBasedStateMachine):
         async def send() -> None:
             try:
                 handle = self.session.conversation(conversation)
-            except AgentError:
+            except TertuliaError:
                 return
             self.replies.extend(REPLIES[kind])
             self.waiting.append(self.loop.create_task(handle.message(kind, message_id=key)))
@@ -238,7 +238,7 @@ class SessionMachine(RuleBasedStateMachine):
         results = await asyncio.gather(*self.waiting, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
-                assert isinstance(result, AgentError | asyncio.CancelledError), repr(result)
+                assert isinstance(result, TertuliaError | asyncio.CancelledError), repr(result)
         while (event := self.news.next_nowait()) is not None:
             self.events.append(event)
         check_invariants(self.events)

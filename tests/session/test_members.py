@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.session.internal_tool import InternalTool
 from tertulia.tools.mcp import McpTool
 from tests.mcp.fakes import bare
@@ -20,7 +20,7 @@ async def test_ours_come_first_then_the_applications() -> None:
 
 
 async def test_a_provider_without_a_name_is_refused_when_the_session_starts() -> None:
-    with pytest.raises(InvalidParams, match="name of a provider"):
+    with pytest.raises(InvalidParamsError, match="name of a provider"):
         async with stage(providers=[object()]):
             pass
 

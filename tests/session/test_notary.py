@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tertulia
-from tertulia.errors import InvalidParams, Limit
+from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.protocol.inputs import NewConversation
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
@@ -59,7 +59,7 @@ async def test_a_rehearsal_raises_what_the_opening_would_and_keeps_no_wire() -> 
         conversations.check_child(NewConversation(model="acme/one"), root)
         conversations.check_child(NewConversation(), root)
         assert (len(session.parts.wires), len(conversations)) == (wires, 1)
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             conversations.check_child(NewConversation(model="nobody/knows"), root)
-        with pytest.raises(Limit, match="max_conversations"):
+        with pytest.raises(LimitError, match="max_conversations"):
             conversations.check_child(NewConversation(), root, promised=10_000)

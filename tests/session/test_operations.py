@@ -12,7 +12,14 @@ import msgspec
 import pytest
 
 import tertulia
-from tertulia.errors import Busy, Closed, InvalidParams, MethodNotFound, NotFound, NotRunning
+from tertulia.errors import (
+    BusyError,
+    ClosedError,
+    InvalidParamsError,
+    MethodNotFoundError,
+    NotFoundError,
+    NotRunningError,
+)
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.session.operations import OPERATIONS, Done, call
 from tertulia.session.session import Session
@@ -98,7 +105,7 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
 )
 async def test_an_unknown_operation_is_named(name: str) -> None:
     async with desk() as on:
-        with pytest.raises(MethodNotFound) as refusal:
+        with pytest.raises(MethodNotFoundError) as refusal:
             await on(name)
         assert len(refusal.value.message) < 200
 
@@ -110,7 +117,7 @@ async def test_every_operation_refuses_a_field_that_it_does_not_know_by_name(nam
         seq = on.session.parts.bus.last_seq
         required = {"conversation_id": "root", "task_id": "t", "text": "x"}
         fields = {f: required[f] for f in OPERATIONS[name].kind.__struct_fields__ if f in required}
-        with pytest.raises(InvalidParams, match="bananas"):
+        with pytest.raises(InvalidParamsError, match="bananas"):
             await on(name, bananas=3, **fields)
         assert on.session.parts.bus.last_seq == seq
         assert len(on.host) == 1
@@ -122,21 +129,21 @@ async def test_what_is_addressed_must_be_there(name: str) -> None:
     async with desk() as on:
         given = {"text": "x"} if name in ("conversation/message", "conversation/steer") else {}
         if "conversation_id" in fields:
-            with pytest.raises(InvalidParams, match="conversation_id"):
+            with pytest.raises(InvalidParamsError, match="conversation_id"):
                 await on(name, **given)
-            with pytest.raises(InvalidParams):
+            with pytest.raises(InvalidParamsError):
                 await on(name, conversation_id=5, **given)
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFoundError):
                 await on(name, conversation_id="nobody", **given)
         if "task_id" in fields:
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFoundError):
                 await on(name, task_id="nobody")
 
 
 async def test_both_spellings_are_accepted_one_at_a_time() -> None:
     async with desk("ok") as on:
         assert (await on("conversation/message", conversationId="root", text="hi"))["status"] == "completed"
-        with pytest.raises(InvalidParams, match="twice"):
+        with pytest.raises(InvalidParamsError, match="twice"):
             await on("conversation/message", conversationId="root", conversation_id="root", text="hi")
 
 
@@ -157,12 +164,12 @@ async def test_sessions_are_started_listed_and_addressed_by_id() -> None:
         assert reply["status"] == "completed"
         assert await on("conversation/history", conversation_id="root") == {"entries": []}
         assert await on("session/close", session_id=other) == {"closed": True, "already_closed": False, "forced": False}
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             await on("session/info", session_id=other)
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await on("session/info", session_id="nobody")
         for bad in (5, ["x"], {}):
-            with pytest.raises(InvalidParams):
+            with pytest.raises(InvalidParamsError):
                 await on("session/info", session_id=bad)
 
 
@@ -199,7 +206,7 @@ async def test_writable_roots_do_not_grow_above_the_workspace() -> None:
 @pytest.mark.parametrize("bad", [{"model": 5}, {"sandbox": "open"}, {"limits": {"x": 1}}, {"model": "nobody/knows"}])
 async def test_a_session_that_cannot_be_started_is_not(bad: dict[str, Any]) -> None:
     async with desk() as on:
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             await on("session/start", **bad)
         assert len(on.host) == 1
 
@@ -209,9 +216,9 @@ async def test_closing_a_session_twice_says_so() -> None:
     async with desk() as on:
         assert (await on("session/close"))["already_closed"] is False
         assert (await on("session/close"))["already_closed"] is True
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             await on("conversation/message", conversation_id="root", text="hi")
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             await on("conversation/open")
 
 
@@ -220,7 +227,7 @@ async def test_a_session_that_was_closed_can_be_closed_again_by_its_id() -> None
         other = (await on("session/start"))["session_id"]
         assert (await on("session/close", session_id=other))["already_closed"] is False
         assert (await on("session/close", session_id=other))["already_closed"] is True
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await on("session/close", session_id="nobody")
 
 
@@ -323,13 +330,13 @@ async def test_a_message_can_be_left_to_itself() -> None:
 
 async def test_steer_interrupt_and_compact_answer_as_promised() -> None:
     async with desk(say("never", gate=asyncio.Event())) as on:
-        with pytest.raises(NotRunning):
+        with pytest.raises(NotRunningError):
             await on("conversation/steer", conversation_id="root", text="faster")
         assert await on("conversation/interrupt", conversation_id="root") == {"interrupted": False}
         running = asyncio.create_task(on("conversation/message", conversation_id="root", text="hi"))
         await ticks()
         assert await on("conversation/steer", conversation_id="root", text="faster") == {}
-        with pytest.raises(Busy):
+        with pytest.raises(BusyError):
             await on("conversation/message", conversation_id="root", text="now?", if_busy="fail")
         assert await on("conversation/interrupt", conversation_id="root") == {"interrupted": True}
         assert (await running)["status"] == "interrupted"
@@ -347,7 +354,7 @@ async def test_history_tools_and_fork() -> None:
             {"role": "assistant", "attachments": [], "text": "hello"},
         ]
         for limit in (0, -1, 1.5, "two", True):
-            with pytest.raises(InvalidParams):
+            with pytest.raises(InvalidParamsError):
                 await on("conversation/history", conversation_id="root", limit=limit)
         tools = await on("conversation/tools", conversation_id="root")
         assert [tool["name"] for tool in tools["tools"]] == [*BUILT_IN, *CONV_TOOLS]
@@ -366,7 +373,7 @@ async def test_closing_a_conversation_twice_says_so_and_the_root_stays() -> None
         assert first == {"closed": True, "already_closed": False, "forced": False}
         assert again == {"closed": True, "already_closed": True, "forced": False}
         for root in ("root", on.session.root.id):
-            with pytest.raises(InvalidParams, match="root"):
+            with pytest.raises(InvalidParamsError, match="root"):
                 await on("conversation/close", conversation_id=root)
         assert (await on("conversation/message", conversation_id="root", text="hi"))["status"] == "completed"
 
@@ -453,7 +460,7 @@ async def test_a_directory_that_a_client_names_is_not_writable_for_having_been_n
         assert await roots(on, cwd=str(inside)) == (str(inside),)
         assert await roots(on, cwd=str(outside)) == ()
         assert await roots(on, cwd=str(outside), writable_roots=["/"]) == (str(tmp_path / "own"),)
-        with pytest.raises(InvalidParams, match="cwd"):
+        with pytest.raises(InvalidParamsError, match="cwd"):
             await on("session/start", cwd="relative")
     async with desk(cwd=str(tmp_path / "own"), writable_roots=[str(outside)]) as on:
         assert await roots(on, cwd=str(inside)) == (str(outside),)
@@ -470,12 +477,12 @@ async def test_approvals_are_listed_answered_and_taken_back(tmp_path: Path) -> N
         (waiting,) = (await on("approval/list"))["approvals"]
         assert waiting == msgspec.to_builtins(event.data)
         assert (await on("approval/list", conversation_id="root"))["approvals"] == [waiting]
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await on("approval/list", conversation_id="nowhere")
         for bad in ({"decision": "maybe"}, {"decision": "allow", "scope": "always"}, {"decision": "allow", "x": 1}):
-            with pytest.raises(InvalidParams):
+            with pytest.raises(InvalidParamsError):
                 await on("approval/resolve", approval_id=waiting["approval_id"], **bad)
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await on("approval/resolve", approval_id="nothing", decision="allow")
         assert len((await on("approval/list"))["approvals"]) == 1
         answer = {"approval_id": waiting["approval_id"], "decision": "allow", "scope": "session", "ttlS": 60}

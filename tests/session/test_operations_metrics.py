@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import tertulia
-from tertulia.errors import Closed, InvalidParams, ModelError, NotFound
+from tertulia.errors import ClosedError, InvalidParamsError, ModelError, NotFoundError
 from tertulia.protocol.usage import Usage
 from tertulia.testing import RecordedEvents, ScriptedModel, ScriptedReply, call, fail, say
 from tests.session.test_operations import desk
@@ -126,11 +126,11 @@ async def test_one_conversation_can_be_asked_for_also_after_its_end() -> None:
             await ask("conversation/close", conversation_id=of)
         (after,) = (await ask("metrics/get", conversation_id=opened[0]))["conversations"]
         assert (after["closed"], after["tasks"]["completed"]) == (True, 1)
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             await ask("metrics/get", conversation_id=opened[1])
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await ask("metrics/get", conversation_id="nobody")
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             await ask("metrics/get", conversation_id=7)
         assert [each["conversation_id"] for each in (await ask("metrics/get"))["conversations"]] == opened[:1]
 

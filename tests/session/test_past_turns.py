@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tertulia import Session, Settings
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.events.clock import SystemClock
 from tertulia.history.segment import is_asked
 from tertulia.protocol.events import Event, SessionConfigured, TaskComplete
@@ -95,5 +95,5 @@ async def test_a_turn_that_nothing_says_the_end_of_was_interrupted(same_life: bo
 def test_of_nothing_there_is_nothing_and_a_session_that_never_was_is_not_found() -> None:
     assert past_turns([]).usage == NO_USAGE
     assert not past_turns([]).endings
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         read_past_turns(home(), "6b1ab4f8-0c9e-4b52-8d2a-4be0a2a35a05")

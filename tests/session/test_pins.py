@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.records import MCP_PINS, Noted
+from tertulia.protocol.records import MCP_PINS, NoteRecord
 from tertulia.session.forking import fork_session
 from tertulia.session.pins import FormerPins
 from tertulia.session.session import Session
@@ -166,11 +166,11 @@ async def test_a_refresh_while_a_server_is_down_does_not_forget_its_pins(lives: 
 
 def test_conversations_that_had_the_same_share_it() -> None:
     former = FormerPins()
-    one, two = former.view(Noted(A, MCP_PINS, {"x": "1"})), former.view(Noted(A, MCP_PINS, {"x": "1"}))
+    one, two = former.view(NoteRecord(A, MCP_PINS, {"x": "1"})), former.view(NoteRecord(A, MCP_PINS, {"x": "1"}))
     assert one.pins is two.pins
-    assert former.view(None).pins == former.view(Noted(A, MCP_PINS)).pins == {}
+    assert former.view(None).pins == former.view(NoteRecord(A, MCP_PINS)).pins == {}
 
 
 def test_a_record_of_nonsense_pins_the_name_all_the_same() -> None:
     """HARDENING E8: nothing fits it, so the tool is withheld."""
-    assert FormerPins().view(Noted(A, MCP_PINS, {"x": ["1"], "y": None})).pins == {"x": "['1']", "y": "None"}
+    assert FormerPins().view(NoteRecord(A, MCP_PINS, {"x": ["1"], "y": None})).pins == {"x": "['1']", "y": "None"}

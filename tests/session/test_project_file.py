@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.limits import NO_LIMITS
 from tertulia.policy.narrowing import TOP, leq
 from tertulia.session.project_file import apply_project_file, find_project_files
@@ -104,7 +104,7 @@ def test_servers_are_named_and_not_taken() -> None:
     ],
 )
 def test_a_file_with_a_mistake_is_an_error_and_not_a_wider_right(config, said) -> None:
-    with pytest.raises(InvalidParams, match=rf"/repo/\.tertulia/config\.toml: {said}"):
+    with pytest.raises(InvalidParamsError, match=rf"/repo/\.tertulia/config\.toml: {said}"):
         apply_project_file(PATH, config, replace(TOP, limits=NO_LIMITS))
 
 

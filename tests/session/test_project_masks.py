@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.session.settings import Loaded, load_settings
 
 
@@ -51,5 +51,5 @@ def test_nor_does_it_allow_a_home(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["masks = 3", 'masks.add = "x"', "masks.add = [3]", 'masks.show = ["x"]'])
 def test_what_is_no_mask_is_refused_with_the_file(tmp_path: Path, text: str) -> None:
-    with pytest.raises(InvalidParams, match=r"config\.toml: masks"):
+    with pytest.raises(InvalidParamsError, match=r"config\.toml: masks"):
         loaded(tmp_path, text)

@@ -10,7 +10,7 @@ from tertulia.errors import StorageError
 from tertulia.protocol.events import Event, TaskComplete
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import Summary
-from tertulia.protocol.records import Forked, Record, Rewritten, Said, Submitted
+from tertulia.protocol.records import ForkRecord, ItemsRecord, Record, RewriteRecord, SubmissionRecord
 from tertulia.protocol.usage import NO_USAGE
 from tertulia.rollout.reading import Line
 from tertulia.session.recollection import Recollection
@@ -23,8 +23,8 @@ def read(*records: Record) -> Recollection:
     return Recollection().read(Line(n, float(n), record) for n, record in enumerate(records, start=1))
 
 
-def said(*texts: str, **fields: Any) -> Said:
-    return Said(A, tuple(map(user, texts)), **fields)
+def said(*texts: str, **fields: Any) -> ItemsRecord:
+    return ItemsRecord(A, tuple(map(user, texts)), **fields)
 
 
 def words(past: Recollection, id: ConversationId = A) -> list[str]:
@@ -33,27 +33,27 @@ def words(past: Recollection, id: ConversationId = A) -> list[str]:
 
 def test_a_rewrite_lays_the_pieces_as_the_history_did() -> None:
     summary = Summary(ItemId("s"), "so far", 2)
-    rewritten = Rewritten(A, kept=(0, 2), end=4, place=1, summary=summary)
+    rewritten = RewriteRecord(A, kept=(0, 2), end=4, place=1, summary=summary)
     past = read(said("seed", seed=True, pinned=True), said("1"), said("2"), said("3"), said("4"), rewritten, said("5"))
     assert words(past) == ["seed", "so far", "2", "4", "5"]
 
 
 def test_a_rewrite_whose_pieces_are_lost_does_what_it_can() -> None:
     """F4: places that are not there are left out."""
-    past = read(said("1"), Rewritten(A, kept=(0, 7), end=9, place=3, summary=None), said("2"))
+    past = read(said("1"), RewriteRecord(A, kept=(0, 7), end=9, place=3, summary=None), said("2"))
     assert words(past) == ["1", "2"]
 
 
 def test_a_rewrite_finds_its_places_although_the_oldest_pieces_have_expired() -> None:
     """E4: what a sweep has deleted were the oldest."""
     summary = Summary(ItemId("s"), "so far", 2)
-    rewritten = Rewritten(A, kept=(0, 2), end=4, place=1, summary=summary, total=6)
+    rewritten = RewriteRecord(A, kept=(0, 2), end=4, place=1, summary=summary, total=6)
     past = read(said("2"), said("3"), said("4"), said("5"), rewritten)
     assert words(past) == ["so far", "2", "4", "5"]
 
 
 def test_a_fork_begins_with_the_first_items_also_in_the_middle_of_a_piece() -> None:
-    past = read(said("seed"), said("1", "2", "3"), said("4"), Forked(B, A, 3), said("5"))
+    past = read(said("seed"), said("1", "2", "3"), said("4"), ForkRecord(B, A, 3), said("5"))
     assert words(past, B) == ["seed", "1", "2"]
     assert words(past) == ["seed", "1", "2", "3", "4", "5"]
 
@@ -71,7 +71,7 @@ def test_damaged_lines_are_counted_and_left_out() -> None:
 
 def test_a_message_that_was_noted_again_after_its_end_is_not_open_again() -> None:
     """R3: the next life would close its task a second time, as crashed, and then run the message once more."""
-    submitted = Submitted(A, TaskId("t"), "trace", "key")
+    submitted = SubmissionRecord(A, TaskId("t"), "trace", "key")
     end = TaskComplete("completed", "done", NO_USAGE)
     told = Event(1, 1, "", end.type, SessionId("s"), "", A, TaskId("t"), "trace", None, end)
     past = Recollection().read(Line(n, 1.0, record) for n, record in enumerate((submitted, told, submitted), start=1))

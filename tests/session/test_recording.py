@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import InvalidParams, StorageError
+from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
 from tests.session.lives import Lives
@@ -30,7 +30,7 @@ async def test_a_session_is_recorded_where_the_user_keeps_data_and_nobody_else_c
 
 
 async def test_a_refused_start_leaves_no_record(lives: Lives) -> None:
-    with pytest.raises(tertulia.errors.InvalidParams):
+    with pytest.raises(tertulia.errors.InvalidParamsError):
         async with Session.start(tertulia.Settings(model=ScriptedModel([]), tools=["no tool"])):
             raise AssertionError("entered")
     assert not (lives.home / "sessions").exists()
@@ -97,6 +97,6 @@ async def test_what_agents_are_given_in_confidence_is_not_written_down(lives: Li
 @pytest.mark.parametrize("table", [5, {"env": 5}, {"env": {"KEY": 5}}, {"args": "x"}, {"args": [7]}])
 async def test_a_table_of_an_agent_that_is_none_is_refused_and_not_stumbled_over(lives: Lives, table: Any) -> None:
     said = {"command": ["x"], **table} if isinstance(table, dict) else table
-    with pytest.raises(InvalidParams, match=r"executors\.bad"):
+    with pytest.raises(InvalidParamsError, match=r"executors\.bad"):
         async with lives.start(executors={"bad": said}):
             pass

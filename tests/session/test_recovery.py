@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 import tertulia
-from tertulia.errors import Busy, NotFound
+from tertulia.errors import BusyError, NotFoundError
 from tertulia.protocol.events import Event
 from tertulia.protocol.items import ToolCall, ToolOutput
-from tertulia.protocol.records import Said
+from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
 from tertulia.rollout.index import list_sessions
 from tertulia.session.host import Host
@@ -74,7 +74,7 @@ async def test_every_conversation_comes_back_with_tree_context_history_and_plan(
         assert [talk.history.digest for talk in again.parts.conversations] == digests
         assert texts(await again.conversation(child.id).history()) == ["hi", "hello"]
         assert again.conversation(grandchild.id).info.parent_id == child.id
-        with pytest.raises(tertulia.errors.Closed):
+        with pytest.raises(tertulia.errors.ClosedError):
             again.conversation(gone.id)
         news = told(again)
         assert [event.type for event in news] == ["session_configured", "plan_update"]
@@ -468,7 +468,7 @@ async def test_a_call_that_was_cut_has_one_output_in_the_record_and_in_every_for
                 calls = [item.call_id for item in talk.items if isinstance(item, ToolCall)]
                 assert calls == [item.call_id for item in talk.items if isinstance(item, ToolOutput)]
             assert [type(item).__name__ for item in past.talks[fork.id].items] == shape
-        whole = [item for line in lines(session.id) if isinstance(line.what, Said) for item in line.what.items]
+        whole = [item for line in lines(session.id) if isinstance(line.what, ItemsRecord) for item in line.what.items]
         made = [item.call_id for item in whole if isinstance(item, ToolCall)]
         assert len(made) == (1 if kind == "tool" else 2)
         assert sorted(made) == sorted(item.call_id for item in whole if isinstance(item, ToolOutput))
@@ -605,11 +605,11 @@ def test_why_a_text_does_not_come_back_is_said_as_people_write_it(policy: Ttl | 
 
 async def test_a_session_that_does_not_exist_is_not_found_and_nothing_is_made(lives: Lives) -> None:
     """E9"""
-    with pytest.raises(NotFound, match="00000000-0000-4000-8000-000000000000"):
+    with pytest.raises(NotFoundError, match="00000000-0000-4000-8000-000000000000"):
         async with Session.resume("00000000-0000-4000-8000-000000000000"):
             raise AssertionError("entered")
     for bad in ("../x", "", "x" * 5_000, "a\0b"):
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             async with Session.resume(bad):
                 raise AssertionError("entered")
     assert not lives.home.exists()
@@ -619,7 +619,7 @@ async def test_a_session_that_runs_cannot_be_resumed_and_goes_on(lives: Lives) -
     """F9: the second one is told who has it."""
     async with lives.start("one", "two") as session:
         await session.root.message("hi")
-        with pytest.raises(Busy, match=rf"{session.id}.*--follow"):
+        with pytest.raises(BusyError, match=rf"{session.id}.*--follow"):
             async with lives.resumed(session.id):
                 raise AssertionError("entered")
         assert (await session.root.message("still there?")).text == "two"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 import tertulia
 from tertulia.protocol.items import Item, TextPart, ToolOutput, UserMessage
-from tertulia.protocol.records import Agreed, Asked, Said
+from tertulia.protocol.records import ItemsRecord, ModelRequestRecord, TermsRecord
 from tertulia.rollout.lines import Line
 from tertulia.session.replay import Verdict, verify
 from tertulia.session.session import Session
@@ -77,12 +77,14 @@ async def test_a_request_for_notes_is_proved_like_any_other_and_a_changed_word_i
         await session.root.message("delta")
 
     def forged(line: Line) -> Line:
-        if isinstance(line.what, Said) and any(getattr(item, "text", "") == "alpha" for item in line.what.items):
+        if isinstance(line.what, ItemsRecord) and any(getattr(item, "text", "") == "alpha" for item in line.what.items):
             return replace(line, what=replace(line.what, items=tuple(with_text(i, "omega") for i in line.what.items)))
         return line
 
     assert outcomes(list(verify(lines(session.id)))) == ["same"] * 5
-    (asked,) = [line.what for line in lines(session.id) if isinstance(line.what, Asked) and line.what.summarises]
+    (asked,) = [
+        line.what for line in lines(session.id) if isinstance(line.what, ModelRequestRecord) and line.what.summarises
+    ]
     assert asked.override is not None
     assert outcomes(changed(session.id, forged))[3] == "different"
 
@@ -112,7 +114,7 @@ async def test_a_word_that_was_changed_later_is_found_in_every_prompt_that_has_i
 
     def forge(line: Line) -> Line:
         said = line.what
-        if isinstance(said, Said) and any(getattr(item, "text", "") == "two" for item in said.items):
+        if isinstance(said, ItemsRecord) and any(getattr(item, "text", "") == "two" for item in said.items):
             return replace(line, what=replace(said, items=tuple(with_text(item, "2") for item in said.items)))
         return line
 
@@ -133,7 +135,11 @@ async def test_each_part_of_a_request_is_compared(field: str, value: object, bec
     session_id = await talked("fine")
 
     def forge(line: Line) -> Line:
-        return replace(line, what=replace(line.what, **{field: value})) if isinstance(line.what, Asked) else line
+        return (
+            replace(line, what=replace(line.what, **{field: value}))
+            if isinstance(line.what, ModelRequestRecord)
+            else line
+        )
 
     (verdict,) = changed(session_id, forge)
     assert (verdict.outcome, verdict.because) == ("different", because)
@@ -193,7 +199,9 @@ async def test_damaged_records_make_what_follows_unknown() -> None:
 
     def damage(line: Line) -> Line:
         said = line.what
-        return Line(line.n, line.ts, None, damaged=(line.n,)) if isinstance(said, Said) and not said.seed else line
+        return (
+            Line(line.n, line.ts, None, damaged=(line.n,)) if isinstance(said, ItemsRecord) and not said.seed else line
+        )
 
     verdicts = changed(session_id, damage)
     assert outcomes(verdicts) == ["unknown"]
@@ -205,7 +213,9 @@ async def test_terms_that_make_no_sense_are_said_and_stop_nothing() -> None:
     session_id = await talked("fine")
 
     def forge(line: Line) -> Line:
-        return replace(line, what=replace(line.what, place={"depth": "x"})) if isinstance(line.what, Agreed) else line
+        return (
+            replace(line, what=replace(line.what, place={"depth": "x"})) if isinstance(line.what, TermsRecord) else line
+        )
 
     (verdict,) = changed(session_id, forge)
     assert verdict.outcome == "unknown"
@@ -213,6 +223,6 @@ async def test_terms_that_make_no_sense_are_said_and_stop_nothing() -> None:
 
 
 async def test_a_request_of_a_conversation_that_nobody_knows_is_unknown() -> None:
-    alone = [line for line in lines(await talked("fine")) if isinstance(line.what, Asked)]
+    alone = [line for line in lines(await talked("fine")) if isinstance(line.what, ModelRequestRecord)]
     (verdict,) = verify(alone)
     assert verdict.outcome == "unknown"

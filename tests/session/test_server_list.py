@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.definition import Http, ServerDefinition, Stdio
 from tertulia.mcp.trust import TrustStore
 from tertulia.session.environment import Environment
@@ -70,9 +70,9 @@ def test_on_the_command_line_a_server_may_be_said_in_any_order(place) -> None:
     place.config.write_text('[mcp_servers.a]\ncommand = "x"\n')
     servers = place.servers('mcp_servers.n.args=["1"]', "mcp_servers.a.enabled=false", "mcp_servers.n.command=y")
     assert statuses(servers) == {"a": "disabled", "n": "ok"}
-    with pytest.raises(InvalidParams, match=r"^-c: mcp_servers\.n has neither command nor url"):
+    with pytest.raises(InvalidParamsError, match=r"^-c: mcp_servers\.n has neither command nor url"):
         place.servers('mcp_servers.n.args=["1"]')
-    with pytest.raises(InvalidParams, match=r"^-c: mcp_servers must be a table"):
+    with pytest.raises(InvalidParamsError, match=r"^-c: mcp_servers must be a table"):
         place.servers("mcp_servers=0")
 
 
@@ -135,7 +135,7 @@ def test_a_mistake_is_told_with_file_and_key_and_no_value(place, text, said, who
     file = place.config if whose == "user" else place.repo / ".tertulia" / "config.toml"
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
-    with pytest.raises(InvalidParams) as caught:
+    with pytest.raises(InvalidParamsError) as caught:
         place.load()
     assert caught.value.message.startswith(f"{file}: ")
     assert said in caught.value.message
@@ -281,16 +281,16 @@ def test_the_home_of_the_user_is_no_project(place) -> None:
 def test_a_broken_dot_mcp_is_refused_with_file_and_line(place) -> None:
     file = place.write({})
     file.write_text('{"mcpServers": {\n}')
-    with pytest.raises(InvalidParams) as caught:
+    with pytest.raises(InvalidParamsError) as caught:
         place.load()
     assert caught.value.message.startswith(f"{file}: ")
     assert "(at line 2, column 2)" in caught.value.message
 
 
 def test_no_file_and_no_flag_can_speak_for_a_project(place) -> None:
-    with pytest.raises(InvalidParams, match="there is no setting 'project_servers'"):
+    with pytest.raises(InvalidParamsError, match="there is no setting 'project_servers'"):
         place.load("project_servers=[]")
-    with pytest.raises(InvalidParams, match="project_servers must be a list of servers"):
+    with pytest.raises(InvalidParamsError, match="project_servers must be a list of servers"):
         Settings(project_servers=[{"command": "x"}])  # type: ignore[list-item]
 
 

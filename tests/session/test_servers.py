@@ -184,7 +184,7 @@ async def test_status_and_refresh_are_operations() -> None:
         ]
         assert listed[0]["latency_ms"] >= 0
         assert (await on("mcp/refresh", names=["fs"]))["servers"][0]["status"] == "ready"
-        with pytest.raises(tertulia.errors.NotFound, match="nobody"):
+        with pytest.raises(tertulia.errors.NotFoundError, match="nobody"):
             await on("mcp/refresh", names=["nobody"])
 
 

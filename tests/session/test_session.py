@@ -15,7 +15,7 @@ import pytest
 
 import tertulia
 from tertulia.conversation.context import ConversationContext, ToolsPrefs, TurnContext
-from tertulia.errors import Closed, Internal, InvalidParams, Limit, NotFound
+from tertulia.errors import ClosedError, InternalError, InvalidParamsError, LimitError, NotFoundError
 from tertulia.mcp.view import McpView
 from tertulia.prompt.instructions import builtin
 from tertulia.protocol.events import Event
@@ -128,7 +128,7 @@ async def test_conversations_are_found_by_id_and_the_root_by_its_name_too() -> N
 async def test_malformed_and_unknown_ids_are_not_found(bad: str) -> None:
     """X-38; bad input: a typed error with its code, and nothing is touched."""
     async with stage() as on:
-        with pytest.raises(NotFound) as refusal:
+        with pytest.raises(NotFoundError) as refusal:
             on.session.conversation(bad)
         assert refusal.value.code == "not_found"
         assert len(refusal.value.message) < 200
@@ -140,16 +140,16 @@ async def test_a_closed_conversation_is_closed_and_not_unknown() -> None:
         gone = await on.session.open()
         await gone.close()
         for use in (lambda: on.session.conversation(gone.id), lambda: gone.info, gone.tools):
-            with pytest.raises(Closed):
+            with pytest.raises(ClosedError):
                 use()
         for use in (gone.history, gone.context, gone.interrupt, gone.compact, gone.fork, gone.set_context):
-            with pytest.raises(Closed):
+            with pytest.raises(ClosedError):
                 await use()
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             await gone.message("hello?")
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             await gone.steer("hello?")
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             async for _ in gone.stream("hello?"):
                 pass
 
@@ -213,9 +213,9 @@ async def _types(events: Any) -> list[str]:
 
 async def test_a_cursor_or_a_conversation_that_is_not_there_is_refused_at_once() -> None:
     async with stage() as on:
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             on.session.events(after=10_000)
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             on.session.events(conversation="nobody")
 
 
@@ -247,9 +247,9 @@ async def test_nothing_runs_before_a_session_is_entered() -> None:
     session = tertulia.Session.start(settings())
     assert not session.closed
     for use in (lambda: session.id, lambda: session.root, lambda: session.info, session.conversations, session.events):
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             use()
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         await session.open()
 
 
@@ -283,7 +283,7 @@ async def test_a_session_that_was_never_entered_can_be_closed_and_then_not_enter
     """H2: closed before it was started."""
     session = tertulia.Session.start(settings())
     assert (await session.close()).closed
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         async with session:
             pass
     assert (await session.close()).already_closed
@@ -301,7 +301,7 @@ async def test_a_session_closed_while_it_starts_does_not_start() -> None:
     await ticks(3)
     disk.commit()
     assert (await closing).closed
-    with pytest.raises(Closed):
+    with pytest.raises(ClosedError):
         await starting
 
 
@@ -312,7 +312,7 @@ async def test_a_session_whose_first_words_cannot_be_written_does_not_start_and_
     starting = asyncio.create_task(session.__aenter__())
     await ticks(3)
     disk.fail(OSError("the disk is full"))
-    with pytest.raises(Internal):
+    with pytest.raises(InternalError):
         await starting
     assert session.closed
 
@@ -335,9 +335,9 @@ async def test_a_caller_that_gives_up_starting_leaves_nothing() -> None:
 async def test_a_timeout_that_is_none_is_refused_and_closes_nothing(timeout: float) -> None:
     async with stage("still here") as on:
         conversation = await on.session.open()
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             await on.session.close(timeout=timeout)
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             await conversation.close(timeout=timeout)
         assert not on.session.closed
         assert (await conversation.message("hello?")).text == "still here"
@@ -379,9 +379,9 @@ async def test_after_the_end_nothing_is_accepted_and_what_was_said_can_be_read()
             on.root.compact(),
             on.root.set_context(title="x"),
         ):
-            with pytest.raises(Closed):
+            with pytest.raises(ClosedError):
                 await refused
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             on.session.events()
         assert [entry.text for entry in await on.root.history()] == ["hi", "hello"]
         assert len(on.session.conversations()) == 2
@@ -425,7 +425,7 @@ def test_thousands_of_conversations_are_light_and_gone_when_closed() -> None:
             finally:
                 tracemalloc.stop()
             assert len(session.conversations()) == many + 1
-            with pytest.raises(Limit):
+            with pytest.raises(LimitError):
                 await session.open()
             for conversation in made:
                 await conversation.close()

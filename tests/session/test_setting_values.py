@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.models.catalog import ModelProvider
 from tertulia.policy.approval_policy import NEVER
 from tertulia.policy.limits import Limits
@@ -135,7 +135,7 @@ def test_a_setting_is_parsed_once_and_its_parsed_form_is_stable(name, value, par
     ],
 )
 def test_a_wrong_value_is_refused_by_the_name_of_its_setting(name, value) -> None:
-    with pytest.raises(InvalidParams, match=name):
+    with pytest.raises(InvalidParamsError, match=name):
         parse(name, value)
 
 
@@ -148,7 +148,7 @@ def test_a_root_is_where_its_links_lead(tmp_path) -> None:
 def test_tables_are_refused_without_their_values() -> None:
     """E6"""
     for name, value in [("mcp_servers", {"fs": "canary"}), ("retention", "canary"), ("notify", "canary")]:
-        with pytest.raises(InvalidParams) as refusal:
+        with pytest.raises(InvalidParamsError) as refusal:
             parse(name, value)
         assert "canary" not in refusal.value.message
 
@@ -159,9 +159,9 @@ def test_limits_not_named_come_from_below() -> None:
 
 
 def test_a_name_that_is_no_setting_is_refused_with_the_nearest() -> None:
-    with pytest.raises(InvalidParams, match=r"f\.toml: there is no setting 'sandbx'; did you mean sandbox\?"):
+    with pytest.raises(InvalidParamsError, match=r"f\.toml: there is no setting 'sandbx'; did you mean sandbox\?"):
         check_name("sandbx", "f.toml")
-    with pytest.raises(InvalidParams, match=r"f\.toml: there is no setting 'zzz'$"):
+    with pytest.raises(InvalidParamsError, match=r"f\.toml: there is no setting 'zzz'$"):
         check_name("zzz", "f.toml")
     check_name("sandbox", "f.toml")
 
@@ -169,7 +169,7 @@ def test_a_name_that_is_no_setting_is_refused_with_the_nearest() -> None:
 @pytest.mark.parametrize("name", ["tools", "providers", "buffers", "cwd", "base_instructions", "user_instructions"])
 def test_a_file_holds_no_objects_no_place_and_no_instructions(name) -> None:
     """S000-02: a session has no instructions."""
-    with pytest.raises(InvalidParams, match="there is no setting"):
+    with pytest.raises(InvalidParamsError, match="there is no setting"):
         check_name(name, "f.toml")
 
 
@@ -191,7 +191,7 @@ def test_an_executor_that_makes_no_sense_is_refused_when_the_settings_are_made(
     table: dict[str, object], sentence: str
 ) -> None:
     """DESIGN fine print, executors: what was wrong, where, and what to do."""
-    with pytest.raises(InvalidParams) as refused:
+    with pytest.raises(InvalidParamsError) as refused:
         parse("executors", table)
     assert refused.value.message.startswith(sentence)
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 import tertulia.session.setting_values as setting_values
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import NEVER, ON_REQUEST, UNTRUSTED
 from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import Rights, leq
@@ -41,7 +41,7 @@ def test_values_are_accepted_as_objects_and_as_clients_spell_them() -> None:
 
 @pytest.mark.parametrize("field", ["sandbox", "approval_policy", "storage_policy", "limits", "mcp_servers", "cwd"])
 def test_a_wrong_value_is_refused_by_name(field) -> None:
-    with pytest.raises(InvalidParams, match=field):
+    with pytest.raises(InvalidParamsError, match=field):
         Settings(**{field: "nonsense"})
 
 
@@ -52,7 +52,7 @@ def test_every_setting_has_its_parser_and_every_parser_its_setting() -> None:
 def test_settings_changed_are_checked_again() -> None:
     settings = Settings(sandbox="read-only")
     assert replace(settings, network=True).sandbox == "read_only"
-    with pytest.raises(InvalidParams, match="network"):
+    with pytest.raises(InvalidParamsError, match="network"):
         replace(settings, network="on")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import NEVER
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
 from tertulia.session.settings import Loaded, Settings, load_settings
@@ -117,7 +117,7 @@ def test_the_environment_is_the_processs_own_when_none_is_given(house, monkeypat
 def test_the_working_directory_is_where_its_links_lead_and_must_exist(house) -> None:
     (house.home / "link").symlink_to(house.repo)
     assert house.load(cwd=house.home / "link").settings.cwd == str(house.repo)
-    with pytest.raises(InvalidParams, match="missing is not a directory"):
+    with pytest.raises(InvalidParamsError, match="missing is not a directory"):
         house.load(cwd=house.home / "missing")
 
 
@@ -218,7 +218,7 @@ def test_servers_of_a_project_stay_apart_from_the_users(house) -> None:
 def test_a_mistake_in_a_file_is_refused_with_file_and_key(house, place, text, said) -> None:
     file: Path = getattr(house, place)
     file.write_text(text)
-    with pytest.raises(InvalidParams, match=rf"{file}: .*{said}"):
+    with pytest.raises(InvalidParamsError, match=rf"{file}: .*{said}"):
         house.load()
 
 
@@ -233,7 +233,7 @@ def test_a_mistake_in_a_file_is_refused_with_file_and_key(house, place, text, sa
     ],
 )
 def test_a_mistake_on_the_command_line_is_refused_with_its_place(house, overrides, flags, said) -> None:
-    with pytest.raises(InvalidParams, match=said):
+    with pytest.raises(InvalidParamsError, match=said):
         house.load(*overrides, **flags)
 
 
@@ -281,7 +281,7 @@ def test_the_old_switch_has_the_provenance_of_its_place_and_narrows_in_a_project
 
 def test_an_old_switch_that_is_neither_true_nor_false_is_refused_with_its_place(house) -> None:
     """S002-20."""
-    with pytest.raises(InvalidParams, match="-c: disable_response_storage must be true or false"):
+    with pytest.raises(InvalidParamsError, match="-c: disable_response_storage must be true or false"):
         house.load("disable_response_storage=perhaps")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import Closed, InvalidParams
+from tertulia.errors import ClosedError, InvalidParamsError
 from tertulia.protocol.records import message_key
 from tertulia.scheduler.plan import TaskPlan
 from tertulia.session.shutdown import close_seconds
@@ -134,7 +134,7 @@ async def test_calls_left_open_by_a_waiting_conversation_are_answered_when_it_is
 
 async def test_the_root_cannot_be_closed_alone() -> None:
     async with stage("ok") as on:
-        with pytest.raises(InvalidParams, match="session"):
+        with pytest.raises(InvalidParamsError, match="session"):
             await on.root.close()
         assert (await on.root.message("hi")).text == "ok"
 
@@ -240,7 +240,7 @@ async def test_a_journal_that_fails_at_the_end_is_said_and_closing_goes_on() -> 
         await ticks()
         disk.fail(OSError("the disk is full"))
         assert (await closing).forced
-        with pytest.raises(tertulia.AgentError):
+        with pytest.raises(tertulia.TertuliaError):
             await opening
         assert on.session.closed
 
@@ -281,7 +281,7 @@ async def test_every_wire_is_closed_once_and_one_that_fails_or_hangs_stops_no_ot
 
 @pytest.mark.parametrize("given", [-0.001, float("nan"), float("inf"), 86_401])
 def test_a_time_that_is_none_is_refused(given: float) -> None:
-    with pytest.raises(InvalidParams, match="timeout"):
+    with pytest.raises(InvalidParamsError, match="timeout"):
         close_seconds(tertulia.Settings(), given)
 
 
@@ -314,7 +314,7 @@ async def test_a_message_that_comes_after_close_began_is_refused_and_never_inter
             await ticks(1)
             assert on.session.closed
             await ticks(late)
-            with pytest.raises(Closed):
+            with pytest.raises(ClosedError):
                 await on.root.message("late", message_id="late")
             assert on.parts.scheduler.queued() == []
             assert on.parts.scheduler.ledger.by_message(on.root.id, message_key("late", on.session.id)) is None
@@ -329,7 +329,7 @@ async def test_a_message_that_was_taken_before_close_began_has_its_answer() -> N
         closing = on.begin(on.session.close())
         refused = on.begin(on.root.message("refused"))
         assert (await taken).status == "interrupted"
-        with pytest.raises(Closed):
+        with pytest.raises(ClosedError):
             await refused
         await closing
 
@@ -338,5 +338,5 @@ async def test_the_scheduler_itself_refuses_from_that_moment() -> None:
     async with stage("never") as on:
         plan = TaskPlan(on.root.id, "user")
         on.parts.scheduler.closing = True
-        with pytest.raises(Closed, match="closing"):
+        with pytest.raises(ClosedError, match="closing"):
             on.parts.scheduler.submit(plan)

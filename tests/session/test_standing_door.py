@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import NotRunning
+from tertulia.errors import NotRunningError
 from tertulia.mcp.serving import ServedCall
 from tests.executors.acp_stage import guests, received, said
 
@@ -49,5 +49,5 @@ async def test_between_two_tasks_nothing_can_be_called(home: Path) -> None:
         (room,) = guest._rooms.values()
         assert [tool.name for tool in await room.tools.tools()] == ["conv_list", "conv_history"]
         call = ServedCall("conv_list", {}, "x", False, _nobody, lambda *_: None)  # type: ignore[arg-type]
-        with pytest.raises(NotRunning):
+        with pytest.raises(NotRunningError):
             await room.tools.call(call)

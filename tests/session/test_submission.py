@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.inputs import Message
 from tertulia.protocol.records import message_key
 from tertulia.session import submission
@@ -42,7 +42,7 @@ async def test_a_submission_becomes_one_plan() -> None:
 @pytest.mark.parametrize("message_id", ["", "x" * 257, "\ud800"])
 async def test_a_message_id_is_short_and_can_be_encoded(message_id: str) -> None:
     async with stage() as on:
-        with pytest.raises(InvalidParams, match="message_id"):
+        with pytest.raises(InvalidParamsError, match="message_id"):
             sent(on, text="hi", message_id=message_id)
         assert not on.parts.scheduler.queued()
 
@@ -50,7 +50,7 @@ async def test_a_message_id_is_short_and_can_be_encoded(message_id: str) -> None
 @pytest.mark.parametrize("schema", [{"a": "\ud800"}, {"a": object()}])
 async def test_a_schema_that_cannot_be_written_is_refused(schema: Any) -> None:
     async with stage() as on:
-        with pytest.raises(InvalidParams, match="output_schema"):
+        with pytest.raises(InvalidParamsError, match="output_schema"):
             sent(on, text="hi", output_schema=schema)
         assert not on.parts.scheduler.queued()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import Closed, StorageError
+from tertulia.errors import ClosedError, StorageError
 from tertulia.events.journal import NoJournal
 from tertulia.protocol.storage import Full, StoragePolicy, Ttl
 from tertulia.rollout.retention import HomeSwept, Retention
@@ -170,7 +170,7 @@ async def test_a_policy_that_is_agreed_later_is_kept_as_promptly(monkeypatch: py
 
 async def test_news_never_puts_a_sweep_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "SHORTEST_S", 0.01)
-    store = Shelf(Closed("over"))
+    store = Shelf(ClosedError("over"))
     busy = sweeper(store, Ttl(0.01))
     running = asyncio.ensure_future(busy.run())
     async with asyncio.timeout(DEADLINE_S):
@@ -184,14 +184,14 @@ async def test_news_never_puts_a_sweep_off(monkeypatch: pytest.MonkeyPatch) -> N
 class Shelf:
     """A store that answers as it is told."""
 
-    def __init__(self, *answers: Swept | StorageError | Closed) -> None:
+    def __init__(self, *answers: Swept | StorageError | ClosedError) -> None:
         self._answers = list(answers)
         self.swept: list[tuple[float, str]] = []
 
     def sweep(self, now: float, action: str, done: Callable[[Any], None]) -> None:
         self.swept.append((now, action))
         answer = self._answers.pop(0)
-        if isinstance(answer, Closed):
+        if isinstance(answer, ClosedError):
             raise answer
         done(answer)
 
@@ -205,7 +205,7 @@ async def test_it_goes_on_after_a_failure_and_ends_with_the_record(
 ) -> None:
     monkeypatch.setattr(sweeping, "SHORTEST_S", 0.0)
     monkeypatch.setattr(sweeping, "LONGEST_S", 0.0)
-    store = Shelf(Swept(), StorageError("the disk is full"), Closed("over"))
+    store = Shelf(Swept(), StorageError("the disk is full"), ClosedError("over"))
     await asyncio.wait_for(sweeper(store).run(), DEADLINE_S)
     assert store.swept == [(1_000, "delete")] * 3
     assert "the disk is full" in caplog.text

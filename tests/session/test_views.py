@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tertulia
-from tertulia.errors import InvalidParams, ToolConflict
+from tertulia.errors import InvalidParamsError, ToolConflictError
 from tertulia.testing import call, say
 from tests.session.mcp_stage import calls, names, outputs, served, server, so_far
 
@@ -51,7 +51,7 @@ async def test_an_allowlist_with_an_unknown_name_opens_nothing(entries, said) ->
     """S000-29, S000-42: refused before the conversation exists; no event, nothing left behind."""
     async with served({"fs": server("echo")}) as session:
         before = (len(session.conversations()), session.parts.bus.last_seq)
-        with pytest.raises(InvalidParams, match="mcp_tool_allowlist") as refused:
+        with pytest.raises(InvalidParamsError, match="mcp_tool_allowlist") as refused:
             await session.open(mcp_tool_allowlist=entries)
         assert said in refused.value.message
         assert (len(session.conversations()), session.parts.bus.last_seq) == before
@@ -98,7 +98,7 @@ async def test_a_name_that_two_servers_claim_is_offered_to_nobody() -> None:
     servers = {"a__b": server("echo"), "a": server("b__echo", "pid")}
     async with served(servers) as session:
         assert names(session.root) == ["a__pid"]
-        with pytest.raises(ToolConflict, match="a__b__echo"):
+        with pytest.raises(ToolConflictError, match="a__b__echo"):
             await session.open()
         narrow = await session.open(mcp_tool_allowlist=["a__pid"])
         assert names(narrow) == ["a__pid"]

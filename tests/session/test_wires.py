@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.wires import WireShelf
 from tertulia.testing import ScriptedModel
@@ -26,7 +26,7 @@ def make(model: object) -> Any:
     if not isinstance(model, str):
         return model
     if model.startswith("nope/"):
-        raise InvalidParams("no such provider")
+        raise InvalidParamsError("no such provider")
     return Line(name=model)
 
 
@@ -72,6 +72,6 @@ async def test_a_wire_that_is_let_go_is_closed_once(nursery: Nursery) -> None:
 
 async def test_an_unknown_model_leaves_nothing_on_the_shelf(nursery: Nursery) -> None:
     shelf = WireShelf(make, nursery)
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         shelf.find("nope/x")
     assert len(shelf) == 0

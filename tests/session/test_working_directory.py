@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.session.host import Host
 from tertulia.session.operations import call
 from tertulia.session.session import Session
@@ -29,7 +29,7 @@ def test_only_a_directory_is_one(tmp_path: Path) -> None:
     for fine in (None, UNSET, str(tmp_path), str(tmp_path / "linked"), "relative"):
         check_directory(fine)
     for path in no_directories(tmp_path):
-        with pytest.raises(InvalidParams, match="is not a directory") as refused:
+        with pytest.raises(InvalidParamsError, match="is not a directory") as refused:
             check_directory(path)
         assert len(refused.value.message) < 300
 
@@ -52,7 +52,7 @@ async def test_no_session_and_no_conversation_begins_where_there_is_no_directory
                 ("conversation/open", {"agent": {"name": "x"}}),
                 ("conversation/set_context", {"conversation_id": talk.id}),
             ):
-                with pytest.raises(InvalidParams, match="cwd"):
+                with pytest.raises(InvalidParamsError, match="cwd"):
                     await call(host, own, name, {**params, "cwd": cwd})
         assert await standing() == before
         assert await talk.context() == context

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.errors import McpError, NoApprover
+from tertulia.errors import McpError, NoApproverError
 from tertulia.mcp.definition import ServerDefinition, Stdio
 from tertulia.mcp.server import Answer, Caller, Elicitation, Elicited, Hints, OnProgress, RemoteTool, Sampled, Sampling
 from tertulia.policy.approvals import ApprovalDesk
@@ -93,7 +93,7 @@ class StubAsker:
 
     @staticmethod
     async def _refuse(what: object) -> Any:
-        raise NoApprover("nobody is here")
+        raise NoApproverError("nobody is here")
 
 
 class Bench:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tertulia.errors import ApprovalDenied
+from tertulia.errors import ApprovalDeniedError
 from tertulia.protocol.events import EventData
 from tertulia.protocol.tool_events import ApprovalFile, Decider, PatchApplyBegin, PatchApplyEnd
 from tertulia.tools.apply_patch import DISK_COMMAND, ApplyPatch
@@ -43,7 +43,7 @@ class Bench:
         self.asked.append((text, files))
         self.meanwhile()
         if self.refuse is not None:
-            raise ApprovalDenied(self.refuse)
+            raise ApprovalDeniedError(self.refuse)
         return Decider("policy", "on-request")
 
     async def answer(self, text: str) -> Result:

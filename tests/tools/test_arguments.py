@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.schema.schema import Schema
 from tertulia.tools.arguments import define
@@ -38,5 +38,5 @@ def test_what_is_not_required_may_be_null() -> None:
 
 @pytest.mark.parametrize("wrong", [{"path": None}, {"path": "x", "mode": "c"}, {"path": "x", "detail": "d"}, {}])
 def test_everything_else_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         taken(define("look", "Looks.", SHOWN, ["path"])).validate(wrong)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tertulia.errors import ApprovalDenied, Closed
+from tertulia.errors import ApprovalDeniedError, ClosedError
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import NewConversation, TextInput
 from tertulia.protocol.items import ImagePart, TextPart, ToolCall
@@ -130,7 +130,7 @@ async def test_a_refused_call_gets_its_error_and_the_others_run(refused: ToolCal
         StubTool("searched", kind="hosted"),
         StubTool("looping", parameters={"$ref": "#"}),
         StubTool("bomb", parameters={"type": "object", "properties": {"text": {"pattern": "^((a|b)*c?)*$"}}}),
-        StubTool("denied", check=failing(ApprovalDenied("not this one"))),
+        StubTool("denied", check=failing(ApprovalDeniedError("not this one"))),
         StubTool("broken", check=failing(ValueError("a fault of the tool"))),
     ]
     answer = Answer(echo, *quiet)
@@ -362,7 +362,7 @@ async def test_a_tool_that_raises_gets_an_output_without_a_traceback(
 
 
 async def test_an_error_of_ours_keeps_its_code() -> None:
-    (ended,) = await Answer(StubTool("bad", failing(Closed("it was closed"))))(call("bad"))
+    (ended,) = await Answer(StubTool("bad", failing(ClosedError("it was closed"))))(call("bad"))
     assert code(ended.result) == "closed"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import AgentError, ApprovalDenied, InvalidParams, SandboxError
+from tertulia.errors import ApprovalDeniedError, InvalidParamsError, SandboxError, TertuliaError
 from tertulia.tools.editor import MAX_ASKED, MAX_TEXT_BYTES, EditorView, SeenFile
 from tertulia.tools.tool import CallContext
 from tests.tools.calling import call
@@ -128,7 +128,7 @@ async def test_the_editor_is_not_asked_about_a_masked_file(tmp_path: Path) -> No
         secret.mkdir()
         (secret / "key").write_text("1")
         editor = Open(key="2")
-        with pytest.raises(InvalidParams, match=f"{secret} is masked"):
+        with pytest.raises(InvalidParamsError, match=f"{secret} is masked"):
             await EditorView(bench.place, editor).look(["secret/key"], at(bench))
         assert not editor.asked
 
@@ -136,14 +136,14 @@ async def test_the_editor_is_not_asked_about_a_masked_file(tmp_path: Path) -> No
 # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def changed(bench: Workbench, editor: Open) -> AgentError | None:
+async def changed(bench: Workbench, editor: Open) -> TertuliaError | None:
     """Try to have `a` changed; the refusal."""
     view, here = EditorView(bench.place, editor), at(bench)
     seen = (await view.look(["a"], here))["a"]
     try:
         await view.approve("a patch", "a", (), here)
         assert await view.write("a", seen, "saved\nchanged\n", here)
-    except AgentError as error:
+    except TertuliaError as error:
         return error
     return None
 
@@ -163,13 +163,13 @@ async def test_an_allowed_change_is_written_once_and_looked_at(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("refusal", "rights"),
     [
-        (ApprovalDenied, {}),
-        (InvalidParams, {"sandbox": "read_only"}),
-        (InvalidParams, {"writable_roots": "outside"}),
+        (ApprovalDeniedError, {}),
+        (InvalidParamsError, {"sandbox": "read_only"}),
+        (InvalidParamsError, {"writable_roots": "outside"}),
     ],
 )
 async def test_a_change_that_may_not_be_is_not_asked_of_the_editor(
-    tmp_path: Path, refusal: type[AgentError], rights: dict[str, object]
+    tmp_path: Path, refusal: type[TertuliaError], rights: dict[str, object]
 ) -> None:
     """Issue 10 (4): a no, the read-only mode, and a file that the sandbox could not write."""
     async with workbench(tmp_path, allow if rights else deny) as bench:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import ConversationId
 from tertulia.schema.schema import Schema
 from tertulia.tools.function import FunctionTool, tool
@@ -168,7 +168,7 @@ async def test_arguments_are_converted_to_what_the_annotations_say() -> None:
     ],
 )
 async def test_arguments_that_do_not_fit_are_refused_before_anything_runs(arguments: Any, place: str) -> None:
-    with pytest.raises(InvalidParams) as caught:
+    with pytest.raises(InvalidParamsError) as caught:
         weather.check(arguments, context())
     assert place in caught.value.message
 
@@ -179,7 +179,7 @@ async def test_limits_of_the_annotations_hold() -> None:
         return box.side**2 * scale
 
     assert await text_of(area, box={"side": 3}, scale=2) == "18"
-    with pytest.raises(InvalidParams, match=r"\$\.box\.side"):
+    with pytest.raises(InvalidParamsError, match=r"\$\.box\.side"):
         await text_of(area, box={"side": 0})
 
 
@@ -220,7 +220,7 @@ async def test_the_context_is_given_to_who_asks_and_not_shown_to_the_model() -> 
 
     assert list(msgspec.json.decode(where.spec.schema)["properties"]) == ["name"]
     assert await text_of(where, name="me") == "me in conversation"
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         await text_of(where, name="me", call="mine")
 
 
@@ -330,13 +330,13 @@ def generator() -> Iterator[int]:
 
 @pytest.mark.parametrize("function", [varargs, kwargs, positional, bare, opaque, number, structs, unknown, nonsense])
 def test_a_parameter_that_a_model_cannot_give_is_refused_by_name(function: Callable[..., Any]) -> None:
-    with pytest.raises(InvalidParams, match=rf"^{function.__name__}: parameter names?\b"):
+    with pytest.raises(InvalidParamsError, match=rf"^{function.__name__}: parameter names?\b"):
         tool(function)
 
 
 @pytest.mark.parametrize("thing", [3, Opaque, functools.partial(weather), weather, print, generator, lambda: None])
 def test_what_is_no_plain_function_is_refused(thing: Any) -> None:
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         tool(thing)
 
 

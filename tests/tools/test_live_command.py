@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import SandboxError
 from tertulia.events.clock import SystemClock
-from tertulia.protocol.events import EventData, Warning
+from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import Decider, ExecCommandOutputDelta
 from tertulia.sandbox.masks import GuardedPaths
@@ -129,7 +129,7 @@ async def test_a_protected_file_that_changed_is_told_to_everybody_and_to_the_mod
     result = await run_order(place, order, 20, bench.context(call("shell")))
     await sandbox.close()
     assert f"{hooks}/pre-commit (made; put back" in result.text
-    (warning,) = [event for event in bench.events if isinstance(event, Warning)]
+    (warning,) = [event for event in bench.events if isinstance(event, WarningEvent)]
     assert (warning.code, warning.paths) == ("protected_changed", [f"{hooks}/pre-commit"])
     assert warning.message in result.text
     assert os.listdir(hooks) == []
@@ -149,6 +149,6 @@ async def test_names_that_a_command_gave_to_protected_files_are_fit_to_be_told(t
     await sandbox.close()
     shown = "/hooks/a⟨U+DCFF⟩⟨U+000A⟩⟨U+001B⟩[2J⟨U+202E⟩b"
     assert f"{shown} (made; put back)" in result.text
-    (warning,) = [event for event in bench.events if isinstance(event, Warning)]
+    (warning,) = [event for event in bench.events if isinstance(event, WarningEvent)]
     assert msgspec.json.encode(warning)
     assert warning.paths[0].endswith(shown)

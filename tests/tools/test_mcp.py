@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import ApprovalDenied, Limit, McpError
+from tertulia.errors import ApprovalDeniedError, LimitError, McpError
 from tertulia.mcp.server import Answer, Caller, Elicitation, Elicited, OnProgress, RemoteTool
 from tertulia.policy.limits import NO_LIMITS
 from tertulia.protocol.events import BackgroundEvent
@@ -139,7 +139,7 @@ async def test_a_denial_calls_nobody() -> None:
     bench = Bench(WRITING)
     calling = bench.begin()
     bench.desk.resolve((await bench.asked()).approval_id, "deny")
-    with pytest.raises(ApprovalDenied):
+    with pytest.raises(ApprovalDeniedError):
         await calling
     assert bench.servers.calls == []
     assert bench.types == ["approval_request", "approval_resolved"]
@@ -173,7 +173,7 @@ async def test_one_that_waited_too_long_was_never_begun() -> None:
     bench = Bench(act=wait_for_ever, concurrency=1)
     first = bench.begin()
     await bench.until(lambda: "mcp_tool_call_begin" in bench.types)
-    with pytest.raises(Limit, match="mcp_wait_s"):
+    with pytest.raises(LimitError, match="mcp_wait_s"):
         await bench.run(limits=replace(NO_LIMITS, mcp_wait_s=0.01))
     assert bench.types.count("mcp_tool_call_begin") == 1
     first.cancel()

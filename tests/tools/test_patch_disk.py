@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.tools import patch_disk
 from tertulia.tools.patch_plan import make_plan
 from tertulia.tools.patch_text import parse_patch
@@ -377,7 +377,7 @@ def test_what_was_planned_is_what_is_on_the_disk(files: dict[str, str], acts: li
         before = snapshot(place)
         try:
             plan = make_plan(parse_patch(text), contents.get)
-        except InvalidParams:
+        except InvalidParamsError:
             return
         expected: dict[str, bytes | None] = contents | {change.path: change.new for change in plan.changes}
         if run_disk(place, plan.for_disk())["ok"]:

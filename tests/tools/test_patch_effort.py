@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.errors import Limit
+from tertulia.errors import LimitError
 from tertulia.tools import patch_effort
 from tertulia.tools.apply_patch import _planned
 from tertulia.tools.patch_effort import Effort
@@ -46,7 +46,7 @@ def test_the_time_counts_from_the_first_check_and_has_an_end() -> None:
     while thread_time() - began < 0.05:
         pass
     effort.check()
-    with pytest.raises(Limit, match=r"takes more than 0\.02 s"):
+    with pytest.raises(LimitError, match=r"takes more than 0\.02 s"):
         while thread_time() - began < DEADLINE_S:
             effort.check()
 
@@ -62,7 +62,7 @@ def test_a_patch_of_many_updates_ends_at_its_limit() -> None:
     """L6: 40 hunks against a file of 11.8 MB took minutes of a core."""
     hunks, content = slow_patch()
     began = thread_time()
-    with pytest.raises(Limit, match="takes more than"):
+    with pytest.raises(LimitError, match="takes more than"):
         make_plan(hunks, {"f": content}.get, Effort(limit_s=0.1))
     assert thread_time() - began < 1
 
@@ -104,7 +104,7 @@ async def test_a_large_file_and_many_hunks_hold_up_nobody() -> None:
             before = monotonic()
             await asyncio.wait((planning,), timeout=0.005)
             longest = max(longest, monotonic() - before)
-    with pytest.raises(Limit):
+    with pytest.raises(LimitError):
         await planning
     assert not _is_running()
     assert longest < 1, "on a quiet machine it is under 0.1"

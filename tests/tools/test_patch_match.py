@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tertulia.errors import InvalidParams, Limit
+from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.tools.patch_match import FileLines, updated
 from tertulia.tools.patch_text import UpdateFile, parse_patch
 from tests.tools.patching import patch
@@ -112,7 +112,7 @@ def test_a_last_line_without_an_end_can_be_replaced() -> None:
     ],
 )
 def test_what_is_not_there_is_named_with_file_and_line(content: str, lines: list[str], error: str) -> None:
-    with pytest.raises(InvalidParams) as refused:
+    with pytest.raises(InvalidParamsError) as refused:
         update(content, *lines)
     assert refused.value.message.startswith(error)
 
@@ -120,7 +120,7 @@ def test_what_is_not_there_is_named_with_file_and_line(content: str, lines: list
 def test_a_search_takes_no_longer_than_its_file_whatever_is_in_it() -> None:
     content = "x\n" * 500_000
     began = time.thread_time()
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         update(content, *["-x"] * 20_000, "-y")
     assert update(content + "y\n", *["-x"] * 20_000, "-y") == "x\n" * 480_000
     assert time.thread_time() - began < 10
@@ -129,5 +129,5 @@ def test_a_search_takes_no_longer_than_its_file_whatever_is_in_it() -> None:
 def test_a_patch_made_to_be_slow_is_refused() -> None:
     lines = FileLines("x\ny\n" * 1_000, max_scanned=20_000)
     assert lines.find(["x", "x"], 0) is None
-    with pytest.raises(Limit, match="takes too long"):
+    with pytest.raises(LimitError, match="takes too long"):
         lines.find(["x", "x"], 0)

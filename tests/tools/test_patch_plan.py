@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tertulia.errors import InvalidParams, Limit
+from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.tools import patch_plan
 from tertulia.tools.patch_plan import Change, make_plan, touched
 from tertulia.tools.patch_text import parse_patch
@@ -87,7 +87,7 @@ def test_what_is_not_utf8_passes_through_unharmed() -> None:
     ],
 )
 def test_what_cannot_be_done_is_named_with_file_and_line(lines: list[str], error: str) -> None:
-    with pytest.raises(InvalidParams) as refused:
+    with pytest.raises(InvalidParamsError) as refused:
         applied({"a": "1\n", "binary": "1\n\0"}, *lines)
     assert refused.value.message.startswith(error)
 
@@ -102,7 +102,7 @@ def test_paths_that_are_one_on_some_disks_are_refused(one: str, other: str) -> N
         [f"*** Add File: {one}", "+", f"*** Delete File: {other}"],
         [f"*** Update File: {one}", f"*** Move to: {other}"],
     ):
-        with pytest.raises(InvalidParams, match="are the same on some disks"):
+        with pytest.raises(InvalidParamsError, match="are the same on some disks"):
             touched(parse_patch(patch(*lines)))
 
 
@@ -114,7 +114,7 @@ def test_every_path_is_read_once_destinations_too() -> None:
 def test_more_than_may_be_written_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patch_plan, "MAX_WRITTEN", 3)
     assert applied({}, "*** Add File: a", "+12") == {"a": "12\n"}
-    with pytest.raises(Limit, match="would write 4 bytes"):
+    with pytest.raises(LimitError, match="would write 4 bytes"):
         applied({}, "*** Add File: a", "+12", "*** Add File: b", "+")
 
 

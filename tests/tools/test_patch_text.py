@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tertulia.errors import InvalidParams, Limit
+from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.tools.patch_text import MAX_CHUNKS, AddFile, Chunk, DeleteFile, UpdateFile, parse_patch
 from tests.tools.patching import patch
 
@@ -138,7 +138,7 @@ def test_only_a_newline_ends_a_line(separator: str) -> None:
     ],
 )
 def test_what_is_no_patch_is_refused_with_its_line(text: str, error: str) -> None:
-    with pytest.raises(InvalidParams) as refused:
+    with pytest.raises(InvalidParamsError) as refused:
         parse_patch(text)
     assert error in refused.value.message
 
@@ -172,7 +172,7 @@ def test_what_is_no_patch_is_refused_with_its_line(text: str, error: str) -> Non
 def test_a_path_that_leads_away_or_is_none_is_refused(path: str, header: str) -> None:
     """A23: traversal, absolute."""
     lines = ["*** Update File: ok", header.format(path), "-x"] if "Move" in header else [header.format(path), "-x"]
-    with pytest.raises(InvalidParams, match=r"invalid hunk at line \d, "):
+    with pytest.raises(InvalidParamsError, match=r"invalid hunk at line \d, "):
         parse_patch(patch(*lines))
 
 
@@ -180,7 +180,7 @@ def test_a_path_that_leads_away_or_is_none_is_refused(path: str, header: str) ->
 def test_a_nul_and_half_a_character_are_refused(text: str) -> None:
     """A23: NUL, in a path or anywhere else."""
     for lines in ([f"*** Delete File: {text}"], ["*** Add File: a", f"+{text}"]):
-        with pytest.raises(InvalidParams, match="NUL or half a character"):
+        with pytest.raises(InvalidParamsError, match="NUL or half a character"):
             parse_patch(patch(*lines))
 
 
@@ -197,7 +197,7 @@ def test_a_million_hunks_are_refused_quickly(lines: list[str]) -> None:
     """A23: 1 M hunks."""
     text = patch(*lines)
     began = time.thread_time()
-    with pytest.raises(Limit, match="invalid patch: it "):
+    with pytest.raises(LimitError, match="invalid patch: it "):
         parse_patch(text)
     assert time.thread_time() - began < 2
 
@@ -210,7 +210,7 @@ def test_any_text_is_a_patch_or_refused(text: str) -> None:
     """HARDENING target 6: no crash, no hang."""
     try:
         hunks = parse_patch(text)
-    except (InvalidParams, Limit):
+    except (InvalidParamsError, LimitError):
         return
     for hunk in hunks:
         assert ".." not in hunk.path.split("/")
@@ -219,5 +219,5 @@ def test_any_text_is_a_patch_or_refused(text: str) -> None:
 
 def test_a_patch_of_too_many_lines_is_refused_before_it_is_read() -> None:
     """L6: it is read on the loop."""
-    with pytest.raises(Limit, match="more than 100,000 lines"):
+    with pytest.raises(LimitError, match="more than 100,000 lines"):
         parse_patch(patch("*** Add File: f", *["+"] * 100_000))

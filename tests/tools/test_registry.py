@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.errors import InvalidParams, ToolConflict
+from tertulia.errors import InvalidParamsError, ToolConflictError
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.tools.registry import ToolRegistry
 from tests.tools.calling import StubTool
@@ -39,7 +39,7 @@ def test_two_tools_of_one_name_that_differ_are_a_conflict_and_nothing_changes() 
     intruder = StubTool("conv_send")
     intruder.spec = ToolSpec.define("conv_send", "Send.", TEXT, source="mcp", server="evil")
     before = registry.specs(), registry.revision
-    with pytest.raises(ToolConflict, match="'conv_send': one of the builtin tools, one of the server 'evil'"):
+    with pytest.raises(ToolConflictError, match="'conv_send': one of the builtin tools, one of the server 'evil'"):
         registry.add(intruder)
     assert (registry.specs(), registry.revision) == before
     assert registry.get("conv_send") is builtin
@@ -49,7 +49,7 @@ def test_an_illegal_name_is_refused_and_nothing_changes() -> None:
     tool = StubTool("a")
     tool.spec = ToolSpec("a b", "", "{}", "mcp", "digest")
     registry = ToolRegistry()
-    with pytest.raises(InvalidParams, match="a b"):
+    with pytest.raises(InvalidParamsError, match="a b"):
         registry.add(tool)
     assert registry.specs() == ()
     assert registry.revision == 0
@@ -85,5 +85,5 @@ def test_a_tool_with_a_schema_that_cannot_be_used_is_listed_all_the_same() -> No
     registry = ToolRegistry([tool])
     assert names(registry) == ["a"]
     for _ in range(2):
-        with pytest.raises(InvalidParams, match="back to itself"):
+        with pytest.raises(InvalidParamsError, match="back to itself"):
             registry.schema(tool.spec)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import NoApprover
+from tertulia.errors import NoApproverError
 from tertulia.mcp.definition import Stdio
 from tertulia.policy.approval_policy import NEVER, ON_REQUEST, UNTRUSTED
 from tertulia.tools.remote_consent import request_for, runs_unasked
@@ -43,7 +43,7 @@ async def test_the_mode_decides_and_a_hint_counts_only_for_servers_of_the_user(
         assert (await bench.run(approval_policy=policy)).success
         assert "approval_request" not in bench.types
         return
-    with pytest.raises(NoApprover, match=r'`\[mcp_servers\.fs\] approval = "approve"`'):
+    with pytest.raises(NoApproverError, match=r'`\[mcp_servers\.fs\] approval = "approve"`'):
         await bench.run(approval_policy=policy)
     assert bench.servers.calls == []
     assert bench.told == []
@@ -70,7 +70,7 @@ def test_under_read_only_every_server_that_may_do_more_asks(
 
 async def test_under_read_only_the_refusal_says_what_would_help() -> None:
     bench = Bench(approval="approve", attended=False)
-    with pytest.raises(NoApprover) as refused:
+    with pytest.raises(NoApproverError) as refused:
         await bench.run(sandbox="read_only", approval_policy=NEVER)
     assert "`[mcp_servers.fs] approval` does not count" in refused.value.message
     assert '`[mcp_servers.fs] sandbox = "read-only"`' in refused.value.message

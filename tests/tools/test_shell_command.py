@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import SandboxError, SandboxUnavailable
+from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.sandbox.runner import Command, Finished, Output
 from tertulia.tools.shell_command import told
 from tests.tools.workbench import code, workbench
@@ -45,7 +45,7 @@ class NoSandbox:
         pass
 
 
-@pytest.mark.parametrize("error", [SandboxUnavailable("install bubblewrap"), SandboxError("a root was swapped")])
+@pytest.mark.parametrize("error", [SandboxUnavailableError("install bubblewrap"), SandboxError("a root was swapped")])
 async def test_without_a_sandbox_nothing_runs_and_the_model_is_told_why(tmp_path: Path, error: SandboxError) -> None:
     """S002-51: every tool that needs one says the same; nothing has begun."""
     async with workbench(tmp_path, runner=NoSandbox(error)) as bench:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.tools.local_shell import LocalShell
 from tertulia.tools.plan import UpdatePlan
 from tertulia.tools.shell import PLAIN, Shell
@@ -136,7 +136,7 @@ def test_a_wish_is_read_once_for_all_forms() -> None:
     assert read_wish({}) == Wish()
     asked = {"sandbox_permissions": "use_default", "with_escalated_permissions": True, "prefix_rule": ["git", "pull"]}
     assert read_wish(asked) == Wish(escalated=True, rule=("git", "pull"))
-    with pytest.raises(InvalidParams, match="require_escalated"):
+    with pytest.raises(InvalidParamsError, match="require_escalated"):
         read_wish({"additional_permissions": {"file_system": {"write": ["/"]}}})
 
 

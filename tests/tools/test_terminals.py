@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tertulia.errors import Internal, Limit, NotFound, SandboxError
+from tertulia.errors import InternalError, LimitError, NotFoundError, SandboxError
 from tertulia.protocol.ids import ConversationId
 from tertulia.tools.live_command import LiveCommand
 from tertulia.tools.terminals import MAX_TERMINALS, MAX_TERMINALS_IN_ALL, Terminals
@@ -46,9 +46,9 @@ def test_a_number_is_never_given_twice() -> None:
     second = kept.keep(A, stub())
     assert first != second
     assert len(kept) == 1
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         kept.find(A, first)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         kept.find(B, second)
 
 
@@ -57,12 +57,12 @@ def test_one_conversation_cannot_take_the_room_of_all() -> None:
     for _ in range(MAX_TERMINALS):
         kept.check_room(A)
         kept.keep(A, stub())
-    with pytest.raises(Limit):
+    with pytest.raises(LimitError):
         kept.check_room(A)
     kept.check_room(B)
     for number in range(MAX_TERMINALS_IN_ALL - MAX_TERMINALS):
         kept.keep(ConversationId(f"c{number}"), stub())
-    with pytest.raises(Limit):
+    with pytest.raises(LimitError):
         kept.check_room(B)
 
 
@@ -79,6 +79,6 @@ async def test_closing_kills_all_of_them_whatever_one_does() -> None:
 
 async def test_a_fault_of_ours_is_not_hidden() -> None:
     kept = terminals()
-    kept.keep(A, stub(Internal("a fault")))
-    with pytest.raises(Internal):
+    kept.keep(A, stub(InternalError("a fault")))
+    with pytest.raises(InternalError):
         await kept.forget(A)

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tertulia.errors import Internal, InvalidParams, Limit
-from tertulia.protocol.events import EventData, Warning
+from tertulia.errors import InternalError, InvalidParamsError, LimitError
+from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.tools import threads
 from tertulia.tools.threads import MAX_THREADS, for_thread, in_thread
 from tertulia.tools.tool import CallContext
@@ -81,7 +81,7 @@ async def test_what_would_end_a_thread_or_confuse_the_loop_is_an_ordinary_error(
     def leave() -> None:
         raise kind
 
-    with pytest.raises(Internal, match=kind.__name__):
+    with pytest.raises(InternalError, match=kind.__name__):
         await in_thread(leave)
 
 
@@ -102,12 +102,12 @@ async def test_threads_are_counted_until_they_end(gate: Gate) -> None:
         first, *others = [group.create_task(in_thread(gate)) for _ in range(MAX_THREADS)]
         for _ in range(MAX_THREADS):
             await gate.entered.get()
-        with pytest.raises(Limit, match=str(MAX_THREADS)):
+        with pytest.raises(LimitError, match=str(MAX_THREADS)):
             await in_thread(lambda: "one too many")
         for one in others:
             one.cancel()
         await asyncio.wait(others)
-        with pytest.raises(Limit):
+        with pytest.raises(LimitError):
             await in_thread(lambda: "abandoned threads still count")
         gate.open.set()
         assert await first == "through"
@@ -122,7 +122,7 @@ async def test_where_no_thread_can_be_started_the_slot_is_given_back(monkeypatch
     before = threads._slots._value
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(Limit, match="can't start new thread"):
+        with pytest.raises(LimitError, match="can't start new thread"):
             await in_thread(lambda: None)
     assert threads._slots._value == before
 
@@ -132,18 +132,18 @@ async def test_what_a_function_publishes_is_told_on_the_loop_in_order_and_before
     told: list[tuple[str, bool]] = []
 
     def publish(data: EventData) -> None:
-        assert isinstance(data, Warning)
+        assert isinstance(data, WarningEvent)
         told.append((data.message, threading.current_thread() is threading.main_thread()))
         if data.message == "late":
             raise asyncio.CancelledError
         if data.message == "bad":
-            raise InvalidParams("no")
+            raise InvalidParamsError("no")
 
     call = for_thread(context(publish))
 
     def work() -> str:
         for message in ("one", "late", "bad", "two"):
-            call.publish(Warning(message))
+            call.publish(WarningEvent(message))
         return "done"
 
     assert await in_thread(work) == "done"
@@ -154,7 +154,7 @@ def test_publishing_to_a_loop_that_is_gone_disturbs_nobody() -> None:
     async def made() -> CallContext:
         return for_thread(context())
 
-    asyncio.run(made()).publish(Warning("nobody hears"))
+    asyncio.run(made()).publish(WarningEvent("nobody hears"))
 
 
 def test_a_result_for_a_loop_that_is_gone_disturbs_nobody() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tertulia.errors import AgentError, DepthExceeded, InvalidParams, Limit
+from tertulia.errors import DepthExceededError, InvalidParamsError, LimitError, TertuliaError
 from tertulia.policy.limits import NO_LIMITS, Limits
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_names import is_legal
@@ -110,7 +110,7 @@ def test_a_result_is_good_and_goes_on_unless_it_says_otherwise() -> None:
 
 
 def test_a_refusal_of_a_check_is_an_error_of_ours() -> None:
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParamsError):
         double.check({"number": "two"}, context())
 
 
@@ -122,15 +122,15 @@ def test_a_refusal_of_a_check_is_an_error_of_ours() -> None:
     [
         (ChainView(), True, None, ""),
         (ChainView(depth=7, interrupts=63, opened=63), True, None, ""),
-        (ChainView(depth=8), False, DepthExceeded, "max_interrupt_chain_depth = 8"),
-        (ChainView(interrupts=64), False, Limit, "max_task_interrupts"),
-        (ChainView(opened=64), True, Limit, "max_chain_conversations"),
+        (ChainView(depth=8), False, DepthExceededError, "max_interrupt_chain_depth = 8"),
+        (ChainView(interrupts=64), False, LimitError, "max_task_interrupts"),
+        (ChainView(opened=64), True, LimitError, "max_chain_conversations"),
         (ChainView(opened=64), False, None, ""),
-        (ChainView(depth=8, interrupts=64, opened=64), True, DepthExceeded, "8 conversations"),
+        (ChainView(depth=8, interrupts=64, opened=64), True, DepthExceededError, "8 conversations"),
     ],
 )
 def test_a_handoff_that_would_break_a_limit_is_refused_by_its_name(
-    chain: ChainView, opens: bool, error: type[AgentError] | None, named: str
+    chain: ChainView, opens: bool, error: type[TertuliaError] | None, named: str
 ) -> None:
     """G5, X-16"""
     chain.check(NO_LIMITS, opens=opens)

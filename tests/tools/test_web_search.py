@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tertulia
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import UnsupportedByBackendError
 from tertulia.testing import ScriptedModel, call, say
 from tertulia.tools.web_search import WebSearch
 from tests.session.staging import BUILT_IN
@@ -35,7 +35,7 @@ async def test_a_model_that_calls_it_like_one_of_ours_is_refused_and_goes_on() -
 
 async def test_it_never_runs_here() -> None:
     tool = WebSearch()
-    with pytest.raises(UnsupportedByBackend):
+    with pytest.raises(UnsupportedByBackendError):
         tool.check({}, None)  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedByBackend):
+    with pytest.raises(UnsupportedByBackendError):
         await tool.run({}, None)  # type: ignore[arg-type]

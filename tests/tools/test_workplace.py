@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams, SandboxError
+from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.protocol.tool_events import ApprovalFile
 from tertulia.sandbox.masks import guarded_paths
@@ -37,7 +37,7 @@ async def test_no_directory_that_anybody_names_becomes_writable(tmp_path_factory
 
 async def test_a_directory_with_a_nul_is_refused(tmp_path: Path) -> None:
     async with workbench(tmp_path) as bench:
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             bench.place.directory("a\0", bench.context(call("shell")))
 
 

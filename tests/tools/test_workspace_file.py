@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.tools import workspace_file
 from tertulia.tools.workspace_file import read_start, read_text_inside
 
@@ -16,7 +16,7 @@ from tertulia.tools.workspace_file import read_start, read_text_inside
 async def test_a_text_is_read_whole_up_to_the_limit(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("ä" * 50)
     assert await read_text_inside(str(tmp_path), "a.md", 100, "field") == "ä" * 50
-    with pytest.raises(InvalidParams, match=r"field 'a\.md' is larger than 99 bytes"):
+    with pytest.raises(InvalidParamsError, match=r"field 'a\.md' is larger than 99 bytes"):
         await read_text_inside(str(tmp_path), "a.md", 99, "field")
 
 
@@ -62,7 +62,7 @@ async def test_a_link_that_takes_the_place_of_a_folder_meanwhile_is_not_followed
         return found
 
     monkeypatch.setattr(os.path, "realpath", swapping)
-    with pytest.raises(InvalidParams, match="cannot be read"):
+    with pytest.raises(InvalidParamsError, match="cannot be read"):
         await read_text_inside(str(inside), "docs/a.md", 100, "field")
 
 
@@ -72,7 +72,7 @@ async def test_nothing_stays_open(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     await read_text_inside(str(tmp_path), "a.md", 100, "field")
     for path in ("folder", "nowhere", "a.md/deeper"):
-        with pytest.raises(InvalidParams):
+        with pytest.raises(InvalidParamsError):
             await read_text_inside(str(tmp_path), path, 100, "field")
     assert len(os.listdir("/proc/self/fd")) == before
 
@@ -86,7 +86,7 @@ async def test_what_commands_are_not_shown_is_not_read_either(tmp_path: Path) ->
     hidden = [str(tmp_path / ".ssh")]
     for path in (".ssh/id", "innocent.md", "x/../.ssh/id"):
         assert await read_text_inside(str(tmp_path), path, 100, "field") == "a key"
-        with pytest.raises(InvalidParams, match="secrets"):
+        with pytest.raises(InvalidParamsError, match="secrets"):
             await read_text_inside(str(tmp_path), path, 100, "field", hidden)
     assert await read_text_inside(str(tmp_path), ".ssh2", 100, "field", hidden) == "no key"
 
@@ -95,5 +95,5 @@ def test_a_beginning_is_read_and_whether_there_is_more(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("abcdef")
     assert read_start(str(tmp_path), "a.md", 6, "field") == (b"abcdef", False)
     assert read_start(str(tmp_path), "a.md", 5, "field") == (b"abcde", True)
-    with pytest.raises(InvalidParams, match=r"field '\.\./a\.md' is not inside"):
+    with pytest.raises(InvalidParamsError, match=r"field '\.\./a\.md' is not inside"):
         read_start(str(tmp_path / "x"), "../a.md", 5, "field")

@@ -11,7 +11,7 @@ import click
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.houses import house_of, most_of
 from tertulia.apps.terminal import Terminal
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.sandbox_mode import SANDBOX_ORDER, sandbox_from_wire, sandbox_to_wire
 from tertulia.session.host import Host
 from tertulia.session.members import Models
@@ -64,5 +64,5 @@ def command(given: Given, *, mode: str | None) -> int:
 def _mode(mode: str, loaded: Loaded) -> str:
     asked, most = sandbox_from_wire(mode), most_of(loaded)
     if SANDBOX_ORDER.meet(asked, most) != asked:
-        raise InvalidParams(f"--mode {mode} is more than the settings allow: {sandbox_to_wire(most)}")
+        raise InvalidParamsError(f"--mode {mode} is more than the settings allow: {sandbox_to_wire(most)}")
     return sandbox_to_wire(asked)

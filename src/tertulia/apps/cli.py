@@ -17,7 +17,7 @@ import click
 
 from tertulia.apps.errors_shown import explained
 from tertulia.apps.global_flags import global_flags
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.policy.redaction import log_filter
 from tertulia.policy.shown import printable
 from tertulia.sandbox.open_files import raise_limit
@@ -117,7 +117,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         code = program.main(args=arguments, prog_name="tertulia", standalone_mode=False)
         sys.stdout.flush()
         return code or 0
-    except (click.ClickException, AgentError) as error:
+    except (click.ClickException, TertuliaError) as error:
         sentence, code = explained(error)
         _say(sentence)
         return code

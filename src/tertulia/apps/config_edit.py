@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from tertulia.errors import InvalidParams, StorageError
+from tertulia.errors import InvalidParamsError, StorageError
 
 
 def add_table(path: Path, family: str, name: str, table: Mapping[str, Any]) -> None:
@@ -22,7 +22,7 @@ def add_table(path: Path, family: str, name: str, table: Mapping[str, Any]) -> N
     text, before = _read(path)
     tables = _family(before, family)
     if name in tables:
-        raise InvalidParams(f"{path} has [{family}.{name}] already; remove it first")
+        raise InvalidParamsError(f"{path} has [{family}.{name}] already; remove it first")
     lines = [f"[{family}.{_key(name)}]", *(f"{_key(key)} = {toml_value(value)}" for key, value in table.items())]
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     _write(path, f"{text}{gap}{chr(10).join(lines)}\n", {**before, family: {**tables, name: dict(table)}}, family)
@@ -57,7 +57,7 @@ def toml_value(value: Any) -> str:
             entries = cast("Mapping[str, Any]", value).items()
             return f"{{ {', '.join(f'{_key(key)} = {toml_value(each)}' for key, each in entries)} }}"
         case _:
-            raise InvalidParams("that cannot be written as TOML")
+            raise InvalidParamsError("that cannot be written as TOML")
 
 
 def _key(name: str) -> str:
@@ -78,7 +78,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidParams(f"{path}: {error}") from None
+        raise InvalidParamsError(f"{path}: {error}") from None
 
 
 def _without(lines: list[str], gone: tuple[str, str]) -> str:
@@ -118,7 +118,7 @@ def _write(path: Path, text: str, wanted: Mapping[str, Any], family: str) -> Non
     except tomllib.TOMLDecodeError:
         found = None
     if found != wanted and not (found is not None and {**found, family: found.get(family, {})} == wanted):
-        raise InvalidParams(f"{path} is written in a way that cannot be changed safely; edit [{family}] by hand")
+        raise InvalidParamsError(f"{path} is written in a way that cannot be changed safely; edit [{family}] by hand")
     try:
         _replace(path, text)
     except OSError as error:

@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.mcp_listing import known_servers, prospect, where_from
 from tertulia.apps.terminal import Terminal
-from tertulia.errors import InvalidParams, SandboxUnavailable
+from tertulia.errors import InvalidParamsError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.policy.narrowing import to_wire
 from tertulia.sandbox.launched import Namespace
@@ -66,7 +66,7 @@ def _workspace_trouble(loaded: Loaded) -> list[str]:
     """Why no session would begin here, if none would."""
     try:
         check_workspace(loaded.settings, loaded.environment)
-    except InvalidParams as error:
+    except InvalidParamsError as error:
         return [error.message]
     return []
 
@@ -86,7 +86,7 @@ def _sandbox(loaded: Loaded, out: Terminal) -> None:
     notes: list[str] = []
     try:
         report, outside = asyncio.run(_try_out(tier, notes.append))
-    except SandboxUnavailable as error:
+    except SandboxUnavailableError as error:
         out.line(f"  {tier:32} ", ("unavailable", "red"), f" {error.message}")
         out.line(f"  {'':32} commands are refused; they are not run without it")
         return

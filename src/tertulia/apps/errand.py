@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tertulia.apps.stop_signals import on_stop_signal
 from tertulia.apps.stored import find_open
 from tertulia.conversation.context import NATIVE
-from tertulia.protocol.events import Event, SessionConfigured, Warning
+from tertulia.protocol.events import Event, SessionConfigured, WarningEvent
 from tertulia.protocol.inputs import InputItem
 from tertulia.scheduler.reply import Reply
 from tertulia.session.conversations import ROOT
@@ -110,7 +110,7 @@ async def _watch(session: Session, talk: Conversation, view: View) -> None:
         if isinstance(event.data, SessionConfigured):
             # To a view the root is the one that was spoken to: its answer is the answer.
             event = replace(event, data=replace(event.data, root_conversation_id=talk.id))
-        if isinstance(event.data, Warning) and event.data.code == "no_model" and talk.info.backend != NATIVE:
+        if isinstance(event.data, WarningEvent) and event.data.code == "no_model" and talk.info.backend != NATIVE:
             # It answers without one.
             continue
         view.show(event)

@@ -22,7 +22,7 @@ from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.stored import Comeback, find_stored
 from tertulia.apps.terminal import Terminal
 from tertulia.conversation.inbox import to_message
-from tertulia.errors import AgentError, NotFound
+from tertulia.errors import NotFoundError, TertuliaError
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
 from tertulia.protocol.usage import NO_USAGE
 from tertulia.rollout.index import remove_session
@@ -131,9 +131,9 @@ async def _begun(loaded: Loaded, backend: str | None) -> AsyncGenerator[Session]
         try:
             if backend is not None:
                 await session.root.set_context(backend=backend)
-        except AgentError:
+        except TertuliaError:
             await session.close()
-            with suppress(NotFound):
+            with suppress(NotFoundError):
                 remove_session(loaded.environment.home, session.id)
             raise
         yield session

@@ -47,7 +47,7 @@ class ExecLines:
         self._numbers = count()
         self._calls = CallItems(self._item)
         self._plans: dict[ConversationId | None, Line] = {}
-        self._errors: dict[TaskId | None, e.Error] = {}
+        self._errors: dict[TaskId | None, e.ErrorEvent] = {}
         self._usage = spent
         self._ended = False
 
@@ -98,7 +98,7 @@ class ExecLines:
         if data.status == "completed":
             yield {"type": "turn.completed", "usage": asdict(self._usage) | {"cache_write_input_tokens": 0}}
             return
-        error = self._errors.pop(event.task_id, None) or e.Error("internal", "the task failed")
+        error = self._errors.pop(event.task_id, None) or e.ErrorEvent("internal", "the task failed")
         yield _failed(error.code, error.message)
 
     def _abort(self, event: e.Event, data: e.TurnAborted) -> Lines:
@@ -136,7 +136,7 @@ class ExecLines:
         # A retry is a line of its own, as Codex has it.
         yield {"type": "error", "message": data.message} if data.discard_deltas else self._notice(data.message)
 
-    def _error(self, event: e.Event, data: e.Error) -> Lines:
+    def _error(self, event: e.Event, data: e.ErrorEvent) -> Lines:
         if event.task_id is not None:
             self._errors[event.task_id] = data
         yield {"type": "error", "code": data.code, "message": data.message}
@@ -151,7 +151,7 @@ class ExecLines:
         e.AgentReasoning: _said,
         t.PlanUpdate: _plan,
         e.BackgroundEvent: _background,
-        e.Error: _error,
+        e.ErrorEvent: _error,
     }
 
 

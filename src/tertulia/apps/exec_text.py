@@ -123,7 +123,7 @@ class TextView:
             self._shown.clear()
         self._note("narrowed" if data.narrowed else "note", "yellow", data.message)
 
-    def _error(self, event: e.Event, data: e.Error) -> None:
+    def _error(self, event: e.Event, data: e.ErrorEvent) -> None:
         self._note("error", "red", data.message)
 
     def _note(self, word: str, style: Style, text: str = "") -> None:
@@ -146,5 +146,5 @@ class TextView:
         t.PlanUpdate: _plan,
         e.TurnAborted: _aborted,
         e.BackgroundEvent: _background,
-        e.Error: _error,
+        e.ErrorEvent: _error,
     }

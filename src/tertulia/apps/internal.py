@@ -17,7 +17,7 @@ import msgspec
 
 from tertulia.apps.global_flags import global_flags
 from tertulia.apps.json_lines import json_line
-from tertulia.errors import AgentError, InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError
 from tertulia.session.environment import Environment
 from tertulia.session.internal_words import MAX_LINE, Asking, Knock, Told
 from tertulia.session.private_place import is_ours, short_path
@@ -58,7 +58,7 @@ def command(given: object, *, tool: str, arguments: str) -> int:
     environment = current_environment()
     token = environment.variables.get("TERTULIA_TOKEN", "")
     if not token:
-        raise InvalidParams("TERTULIA_TOKEN is not set: only programs that an agent has started have it")
+        raise InvalidParamsError("TERTULIA_TOKEN is not set: only programs that an agent has started have it")
     asked = _object(sys.stdin.read(MAX_LINE) if arguments == "-" else arguments)
     sys.stdout.buffer.write(json_line(_call(environment, token, Asking(tool, asked))))
     return 0
@@ -68,25 +68,25 @@ def _object(text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise InvalidParams(f"ARGUMENTS must be one JSON object: {error}") from None
+        raise InvalidParamsError(f"ARGUMENTS must be one JSON object: {error}") from None
 
 
 def _call(environment: Environment, token: str, asking: Asking) -> Any:
-    unknown: AgentError | None = None
+    unknown: TertuliaError | None = None
     for place in _places(environment):
         with _connected(place) as connection:
             if connection is None:
                 continue
             try:
                 _exchange(connection, Knock(token), _CONNECT_S)
-            except AgentError as refused:
+            except TertuliaError as refused:
                 # It may be another session's token.
                 unknown = refused
                 continue
             return _exchange(connection, asking, _ANSWER_S)
     if unknown is not None:
         raise unknown
-    raise NotFound("no session with agents runs here; TERTULIA_SOCKET says where to look")
+    raise NotFoundError("no session with agents runs here; TERTULIA_SOCKET says where to look")
 
 
 def _places(environment: Environment) -> Iterator[Path]:
@@ -125,7 +125,7 @@ def _exchange(connection: socket.socket, said: Knock | Asking, patience_s: float
     try:
         told = msgspec.json.decode(heard, type=Told)
     except msgspec.DecodeError:
-        raise AgentError("the session went away before it answered") from None
+        raise TertuliaError("the session went away before it answered") from None
     if told.error is not None:
-        raise AgentError(told.error.get("message", "the session refused"))
+        raise TertuliaError(told.error.get("message", "the session refused"))
     return told.result

@@ -11,7 +11,7 @@ from typing import Literal
 
 from tertulia.apps.errand import Ending, View
 from tertulia.apps.terminal import Terminal
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.reply import Reply
 from tertulia.session.session import Session
@@ -148,7 +148,7 @@ class LineMode:
     async def _show_end(self, asking: asyncio.Task[Reply]) -> None:
         try:
             reply = asking.result()
-        except AgentError as error:
+        except TertuliaError as error:
             self._out.line(("refused", "red"), f" {error.message}")
             return
         await self.caught_up(reply.last_seq)

@@ -11,7 +11,7 @@ import click
 from tertulia.apps.config_edit import add_table, remove_table
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.terminal import Terminal
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.mcp.servers import server_from_wire
 from tertulia.session.config_file import read_override
 
@@ -72,7 +72,7 @@ def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         # Not repeated: it may be the value alone.
-        raise InvalidParams("--env takes NAME=VALUE")
+        raise InvalidParamsError("--env takes NAME=VALUE")
     return name, value
 
 
@@ -91,9 +91,9 @@ def rm(given: Given, *, name: str) -> int:
     if not remove_table(path, _FAMILY, name):
         theirs = next((each.source for each in loaded.settings.project_servers if each.name == name), None)
         if theirs is not None:
-            raise NotFound(
+            raise NotFoundError(
                 f"{name} is defined by {theirs}; `tertulia mcp trust --revoke {name}` keeps it from starting"
             )
-        raise NotFound(f"{path} has no MCP server {name!r}; `tertulia mcp ls` shows what there is")
+        raise NotFoundError(f"{path} has no MCP server {name!r}; `tertulia mcp ls` shows what there is")
     Terminal(sys.stdout, loaded.environment.variables).line((name, "bold"), f" is no longer in {path}")
     return 0

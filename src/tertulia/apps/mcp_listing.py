@@ -6,7 +6,7 @@ import os.path
 from difflib import get_close_matches
 from urllib.parse import urlsplit
 
-from tertulia.errors import McpError, NotFound
+from tertulia.errors import McpError, NotFoundError
 from tertulia.mcp.definition import Http, ServerDefinition
 from tertulia.mcp.launch import launch_of
 from tertulia.policy.redaction import Redactor, secrets_of
@@ -25,7 +25,7 @@ def named(servers: ServerList, name: str) -> ServerDefinition | Unstarted:
     if name not in everyone:
         near = get_close_matches(name, everyone, 1)
         hint = f"did you mean {near[0]}?" if near else "`tertulia mcp ls` shows what there is"
-        raise NotFound(f"no MCP server is called {name!r:.80}; {hint}")
+        raise NotFoundError(f"no MCP server is called {name!r:.80}; {hint}")
     return everyone[name]
 
 

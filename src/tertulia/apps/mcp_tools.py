@@ -15,7 +15,7 @@ from tertulia.apps.json_lines import json_line
 from tertulia.apps.mcp_listing import known_servers, named, redactor_of
 from tertulia.apps.mcp_reach import Reached, reach
 from tertulia.apps.terminal import Piece, Terminal, shortened
-from tertulia.errors import InvalidParams, McpError
+from tertulia.errors import InvalidParamsError, McpError
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.member import spec_of
 from tertulia.mcp.named_view import NamedView
@@ -153,7 +153,7 @@ def _viewers(
     for view in cast("Mapping[str, NamedView]", loaded.settings.mcp_views).values():
         try:
             viewers[view.name] = _parsed(view.mcp_tool_allowlist, specs, absent, notes)
-        except InvalidParams as error:
+        except InvalidParamsError as error:
             # Only that view is wrong.
             notes.line(f"tertulia: mcp_views.{view.name}: {error.message}")
     if allowed:

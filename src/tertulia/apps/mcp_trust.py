@@ -11,7 +11,7 @@ import click
 
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.terminal import Terminal
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.mcp.servers import misnamed
 from tertulia.mcp.trust import TrustStore
 from tertulia.mcp.written import WrittenServer
@@ -53,7 +53,7 @@ def trust(given: Given, *, name: str, sure: bool, revoke: bool) -> int:
         out.line((name, "bold"), " is no longer trusted" if was else " was not trusted")
         return 0
     if (wrong := misnamed(name)) is not None:
-        raise InvalidParams(f"{server.source}: {wrong}")
+        raise InvalidParamsError(f"{server.source}: {wrong}")
     if store.is_trusted(server):
         out.line((name, "bold"), " is trusted already")
         return 0
@@ -70,14 +70,16 @@ def trust(given: Given, *, name: str, sure: bool, revoke: bool) -> int:
 def _find(loaded: Loaded, name: str) -> WrittenServer:
     servers: Sequence[WrittenServer] = loaded.settings.project_servers
     if name in loaded.settings.mcp_servers:
-        raise NotFound(f"{name} is in your own settings and needs no trust; a project's server of that name is ignored")
+        raise NotFoundError(
+            f"{name} is in your own settings and needs no trust; a project's server of that name is ignored"
+        )
     # The nearest file counts.
     found = next((each for each in reversed(servers) if each.name == name), None)
     if found is None:
         names = sorted({each.name for each in servers})
         near = get_close_matches(name, names, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}" if names else "there is none"
-        raise NotFound(f"no file of this project defines an MCP server {name!r:.80}; {hint}")
+        raise NotFoundError(f"no file of this project defines an MCP server {name!r:.80}; {hint}")
     return found
 
 
@@ -96,12 +98,12 @@ def _show(server: WrittenServer, out: Terminal) -> None:
 
 def _is_answered(name: str, out: Terminal) -> bool:
     if not (out.live and sys.stdin is not None and sys.stdin.isatty()):
-        raise InvalidParams(f"nobody is there to be asked; look at it, then `tertulia mcp trust {name} --yes`")
+        raise InvalidParamsError(f"nobody is there to be asked; look at it, then `tertulia mcp trust {name} --yes`")
     return click.confirm("Trust it?", default=False)
 
 
 def _complain(server: WrittenServer, loaded: Loaded, out: Terminal) -> None:
     try:
         server.definition(loaded.environment.variables)
-    except InvalidParams as error:
+    except InvalidParamsError as error:
         out.line(("But it cannot start: ", "yellow"), error.message)

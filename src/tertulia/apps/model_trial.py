@@ -10,7 +10,7 @@ import msgspec
 import tertulia
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.models.catalog import facts
-from tertulia.protocol.events import AgentMessageDelta, AgentReasoningDelta, Error, TaskComplete, TurnAborted
+from tertulia.protocol.events import AgentMessageDelta, AgentReasoningDelta, ErrorEvent, TaskComplete, TurnAborted
 from tertulia.protocol.usage import NO_USAGE, Usage
 from tertulia.session.handle import Conversation
 from tertulia.session.session import Session
@@ -99,7 +99,7 @@ async def _time(talk: Conversation, text: str, clock: Clock) -> Timed:
             match event.data:
                 case AgentMessageDelta() | AgentReasoningDelta() if first_s is None:
                     first_s = clock.monotonic() - started
-                case Error(_, message):
+                case ErrorEvent(_, message):
                     error = message
                 case TaskComplete(_, last, spent):
                     said, usage = last or "", spent

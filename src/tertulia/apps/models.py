@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.model_trial import Trial, try_model
 from tertulia.apps.terminal import Terminal, shortened
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.models.catalog import FACTS, PROVIDERS, ModelFacts, ModelProvider, locate
 from tertulia.models.choice import Choice, choose_model
 from tertulia.models.pull import pull, remove
@@ -103,7 +103,7 @@ def ls(given: Given) -> int:
 def _chosen(loaded: Loaded) -> Iterator[tuple[str, ...]]:
     try:
         choice = _choice(loaded)
-    except InvalidParams as error:
+    except InvalidParamsError as error:
         yield "nobody", error.message
     else:
         yield choice.model or "scripted/tour", choice.why
@@ -209,7 +209,7 @@ def remove_weights(given: Given, *, name: str) -> int:
     loaded = given.load()
     weights = find_weights(name)
     if not remove(weights, loaded.environment.home):
-        raise NotFound(f"{weights.name} was not pulled")
+        raise NotFoundError(f"{weights.name} was not pulled")
     out = Terminal(sys.stdout, loaded.environment.variables)
     out.line(f"{weights.name} is deleted, {weights.size // _MEGABYTE} MB are free again")
     return 0
@@ -233,7 +233,7 @@ def try_out(given: Given, *, tried: str | None) -> int:
         loaded = replace(loaded, settings=replace(loaded.settings, model=tried))
     choice = _choice(loaded)
     if choice.model is None:
-        raise InvalidParams(f"there is no model to try: {choice.why}")
+        raise InvalidParamsError(f"there is no model to try: {choice.why}")
     out = Terminal(sys.stdout, loaded.environment.variables)
     out.line((choice.model, "bold"), f"  {choice.why}")
     trial = asyncio.run(try_model(replace(loaded.settings, model=choice.model)))

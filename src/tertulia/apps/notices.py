@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tertulia.protocol.events import BackgroundEvent, ConversationCloseForced, EventData, SubscriberLagged, Warning
+from tertulia.protocol.events import BackgroundEvent, ConversationCloseForced, EventData, SubscriberLagged, WarningEvent
 from tertulia.protocol.tool_events import McpServerStatus, McpToolsChanged
 
 _SHOWN = 10
@@ -11,7 +11,7 @@ _SHOWN = 10
 def notice(data: EventData) -> str | None:
     """The sentence, or None for events of another kind."""
     match data:
-        case Warning(message) | BackgroundEvent(message):
+        case WarningEvent(message) | BackgroundEvent(message):
             # Of a record that keeps no texts.
             return message or "[not stored]"
         case McpServerStatus(name, status, str() as error):

@@ -14,7 +14,7 @@ from tertulia.apps.columns import counted, write_columns
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.json_lines import json_line
 from tertulia.apps.terminal import Piece, Terminal
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.events.journal import NoJournal
 from tertulia.session.prompt_parts import PromptPart, prompt_parts
 from tertulia.session.session import Session
@@ -57,7 +57,7 @@ def command(given: Given, *, agent: str | None, archetype: str | None, brief: bo
     Tokens are estimates: a quarter of the bytes.
     """
     if archetype is not None and agent is None:
-        raise InvalidParams("--archetype is a property of an agent; add --agent NAME")
+        raise InvalidParamsError("--archetype is a property of an agent; add --agent NAME")
     loaded = given.load()
     spec = None if agent is None else {"name": agent, **({"archetype": archetype} if archetype else {})}
     prompt = asyncio.run(_look(loaded.settings, spec, mcp=mcp))

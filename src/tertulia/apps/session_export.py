@@ -21,17 +21,17 @@ from tertulia.apps.terminal import Terminal
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import Event
 from tertulia.protocol.records import (
-    Agreed,
-    Asked,
-    Drawn,
-    Ended,
-    Forked,
-    Noted,
-    Queued,
+    CanvasRecord,
+    ForkRecord,
+    ItemsRecord,
+    ModelRequestRecord,
+    NoteRecord,
+    QueuedInputRecord,
     Record,
-    Rewritten,
-    Said,
-    Submitted,
+    RewriteRecord,
+    SubmissionRecord,
+    TermsRecord,
+    ToolOutputRecord,
 )
 from tertulia.protocol.storage import storage_to_wire
 from tertulia.rollout.index import find_files
@@ -44,15 +44,15 @@ from tertulia.version import __version__
 FORMAT = "tertulia-session"
 VERSION = 1
 _KINDS: dict[type[Record], str] = {
-    Agreed: "agreed",
-    Drawn: "drawn",
-    Ended: "ended",
-    Forked: "forked",
-    Noted: "noted",
-    Queued: "queued",
-    Rewritten: "rewritten",
-    Said: "said",
-    Submitted: "submitted",
+    TermsRecord: "agreed",
+    CanvasRecord: "drawn",
+    ToolOutputRecord: "ended",
+    ForkRecord: "forked",
+    NoteRecord: "noted",
+    QueuedInputRecord: "queued",
+    RewriteRecord: "rewritten",
+    ItemsRecord: "said",
+    SubmissionRecord: "submitted",
 }
 """What each record is called in an export. Part of the format: it does not follow the names of the classes."""
 _KEPT_ITEMS = 4_096
@@ -121,7 +121,7 @@ def exported(line: Line, ts: str) -> dict[str, Any]:
             said |= {"kind": "unknown", "raw": _raw(line.raw)}
         case None:
             said["kind"] = "damaged"
-        case Asked() as asked:
+        case ModelRequestRecord() as asked:
             record = msgspec.structs.asdict(asked)
             tools = asked.tools_json
             record["tools_json"] = tools.decode("utf-8", "backslashreplace") if tools else None
@@ -134,9 +134,9 @@ def exported(line: Line, ts: str) -> dict[str, Any]:
 def _record(record: Record) -> dict[str, Any]:
     """Policies are spelled as everywhere else."""
     fields: dict[str, Any] = msgspec.to_builtins(record)
-    if isinstance(record, Agreed):
+    if isinstance(record, TermsRecord):
         fields["storage"] = storage_to_wire(record.storage)
-    if isinstance(record, Said):
+    if isinstance(record, ItemsRecord):
         for item, plain in zip(record.items, fields["items"], strict=True):
             if item.storage is not None:
                 plain["storage"] = storage_to_wire(item.storage)

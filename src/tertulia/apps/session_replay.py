@@ -20,7 +20,7 @@ from tertulia.apps.playing import play
 from tertulia.apps.stored import find_stored, which_session
 from tertulia.apps.terminal import Terminal
 from tertulia.apps.transcript import Transcript
-from tertulia.errors import NotFound, StorageError
+from tertulia.errors import NotFoundError, StorageError
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import Event, SessionConfigured
 from tertulia.protocol.ids import ConversationId
@@ -99,7 +99,7 @@ def find_talk(home: Path, session_id: str, word: str) -> ConversationId:
     fitting = [id for id in past.talks if id.startswith(word)]
     if len(fitting) != 1:
         problem = "no conversation" if not fitting else f"more than one conversation ({len(fitting)})"
-        raise NotFound(f"{problem} of session {session_id} begins with {word[:64]!r}")
+        raise NotFoundError(f"{problem} of session {session_id} begins with {word[:64]!r}")
     return fitting[0]
 
 

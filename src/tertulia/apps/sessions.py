@@ -19,7 +19,7 @@ from tertulia.apps.session_replay import replay
 from tertulia.apps.session_show import described, show, told_shortly
 from tertulia.apps.stored import find_stored
 from tertulia.apps.terminal import Piece, Terminal
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.events.clock import SystemClock
 from tertulia.rollout.index import Entry, list_sessions, remove_session
 from tertulia.rollout.retention import HomeSwept
@@ -181,7 +181,7 @@ def rm(given: Given, *, ids: Sequence[str], last: bool, sure: bool) -> int:
     for session_id in wanted:
         try:
             remove_session(home, session_id)
-        except AgentError as error:
+        except TertuliaError as error:
             failed = 1
             Terminal(sys.stderr, loaded.environment.variables).line(f"tertulia: {error.message}")
         else:

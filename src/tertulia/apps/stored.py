@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.apps.global_flags import Given
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.rollout.files import is_session_id, sessions_folder
 from tertulia.rollout.index import find_files, latest_session, list_sessions
 from tertulia.session.conversations import ROOT
@@ -43,12 +43,12 @@ def find_stored(home: Path, which: str | None, *, last: bool) -> str:
     if which is None:
         newest = latest_session(home)
         if newest is None:
-            raise NotFound(f"there is no stored session yet in {sessions_folder(home)}")
+            raise NotFoundError(f"there is no stored session yet in {sessions_folder(home)}")
         return newest
     if is_session_id(which):
         return find_files(home, which).session_id
     if len(which) < MIN_PREFIX or not _BEGINNING.fullmatch(which):
-        raise InvalidParams(
+        raise InvalidParamsError(
             f"{which[:40]!r} is no session: give an ID or at least {MIN_PREFIX} characters of its beginning"
         )
     return _only([entry.id for entry in list_sessions(home) if entry.id.startswith(which)], which, home)
@@ -58,11 +58,11 @@ def _only(fitting: list[str], beginning: str, home: Path) -> str:
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
-        raise NotFound(
+        raise NotFoundError(
             f"no session in {sessions_folder(home)} begins with {beginning}; `tertulia sessions ls` shows them"
         )
     shown = ", ".join(fitting[:_SHOWN]) + (", …" if len(fitting) > _SHOWN else "")
-    raise InvalidParams(f"{len(fitting)} sessions begin with {beginning} ({shown}); give more of the one you mean")
+    raise InvalidParamsError(f"{len(fitting)} sessions begin with {beginning} ({shown}); give more of the one you mean")
 
 
 def find_open(session: Session, word: str) -> str:
@@ -72,7 +72,9 @@ def find_open(session: Session, word: str) -> str:
         return session.conversation(word).id
     fitting = [id for id in ids if id.startswith(word)]
     if len(fitting) > 1:
-        raise InvalidParams(f"{len(fitting)} conversations begin with {word[:40]!r}; give more of the one you mean")
+        raise InvalidParamsError(
+            f"{len(fitting)} conversations begin with {word[:40]!r}; give more of the one you mean"
+        )
     # Closed, or not found: the session knows.
     return session.conversation(fitting[0] if fitting else word).id
 
@@ -108,10 +110,12 @@ class Comeback(msgspec.Struct, frozen=True):
         """Have it run again, in that process. Where its model cannot be had any more, say what can be done."""
         try:
             session = await host.resume(self.session_id)
-        except InvalidParams as error:
+        except InvalidParamsError as error:
             if self.settings.model is not None:
                 raise
-            raise InvalidParams(f"{error.message}; the session's own model is used unless -m names another") from None
+            raise InvalidParamsError(
+                f"{error.message}; the session's own model is used unless -m names another"
+            ) from None
         if self.cwd is not None:
             await session.root.set_context(cwd=self.cwd)
         return session

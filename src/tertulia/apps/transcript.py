@@ -11,7 +11,7 @@ from tertulia.apps.terminal import Terminal, shortened
 from tertulia.protocol import events as e
 from tertulia.protocol.ids import ConversationId, ItemId
 from tertulia.protocol.items import AssistantMessage, UserMessage
-from tertulia.protocol.records import Agreed, Said
+from tertulia.protocol.records import ItemsRecord, TermsRecord
 from tertulia.rollout.lines import Line
 
 
@@ -34,10 +34,10 @@ class Transcript(TextView):
             case e.Event() as event:
                 if self._only in (None, event.conversation_id) or isinstance(event.data, e.SessionConfigured):
                     self.show(event)
-            case Said() as said:
+            case ItemsRecord() as said:
                 if self._only in (None, said.conversation_id):
                     self._hear(said)
-            case Agreed(conversation_id=id, place=place, terms=terms):
+            case TermsRecord(conversation_id=id, place=place, terms=terms):
                 self._names[id] = name_of(id, terms.get("title"), place.get("parent_id"))
             case _:
                 pass
@@ -48,7 +48,7 @@ class Transcript(TextView):
         for conversation_id, text in unsaid.values():
             self._speak(conversation_id, text)
 
-    def _hear(self, said: Said) -> None:
+    def _hear(self, said: ItemsRecord) -> None:
         self.finish()
         for item in said.items:
             if isinstance(item, AssistantMessage):

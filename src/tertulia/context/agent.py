@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from tertulia.context.reading import fields, made, one_of, plain, text
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
@@ -48,7 +48,7 @@ class AgentInstanceMeta(msgspec.Struct, frozen=True, kw_only=True):
             known.setdefault("name", name)
         extra = known.pop("extra", {})
         if not isinstance(extra, Mapping):
-            raise InvalidParams("extra in the description of an agent must be a mapping")
+            raise InvalidParamsError("extra in the description of an agent must be a mapping")
         unknown = {key: known.pop(key) for key in sorted(known.keys() - set(cls.__struct_fields__))}
         whole = MappingProxyType({**cast("Mapping[str, Any]", extra), **unknown})
         return made(cls, {**known, "extra": whole}, "an agent")
@@ -57,7 +57,7 @@ class AgentInstanceMeta(msgspec.Struct, frozen=True, kw_only=True):
 def check_agent_name(name: object) -> str:
     """A name that can stand in a path, an address and a log; InvalidParams otherwise."""
     if not isinstance(name, str) or not _NAME.match(name):
-        raise InvalidParams(
+        raise InvalidParamsError(
             f"the agent name {name!r:.40} must be 1 to 64 letters, digits, dots, dashes or underscores, "
             "and begin with a letter or digit"
         )

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tertulia.errors import Internal
+from tertulia.errors import InternalError
 from tertulia.tools.threads import in_thread, is_room
 
 _BETWEEN_LOOKS_S = 0.02
@@ -35,7 +35,7 @@ async def ask(function: Callable[..., Any], *args: Any) -> Any:
         return await _Stoppable(_awaited(answer)) if inspect.isawaitable(answer) else answer
     except SystemExit:
         # As in a thread: it is a mistake of the function, and here it would end the process.
-        raise Internal("the function ended with SystemExit") from None
+        raise InternalError("the function ended with SystemExit") from None
 
 
 def cancellations() -> int:

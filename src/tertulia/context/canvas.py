@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tertulia.context.offers import Handler, InternalCall, may_use
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.protocol.inputs import check_text
 from tertulia.protocol.tool_events import CanvasUpdated
@@ -76,7 +76,7 @@ class CanvasStore:
         """Show this page instead of the one before. A refusal changes nothing."""
         easel = self._easel(conversation_id)
         if not may_use(easel.archetype, "service"):
-            raise InvalidParams(f"an agent of the archetype {easel.archetype!r:.40} has no canvas")
+            raise InvalidParamsError(f"an agent of the archetype {easel.archetype!r:.40} has no canvas")
         page, headline = _page(html), _headline(title)
         easel.revision += 1
         shown = None if headline is None else self._clean(headline)
@@ -98,7 +98,7 @@ class CanvasStore:
         """What a canvas shows."""
         canvas = self._easel(conversation_id).canvas
         if canvas is None:
-            raise NotFound(f"conversation {conversation_id!r:.80} shows nothing on its canvas")
+            raise NotFoundError(f"conversation {conversation_id!r:.80} shows nothing on its canvas")
         return canvas
 
     def peek(self, conversation_id: str) -> Canvas | None:
@@ -125,7 +125,7 @@ class CanvasStore:
     def _easel(self, conversation_id: str) -> _Easel:
         easel = self._easels.get(conversation_id)
         if easel is None:
-            raise NotFound(f"conversation {conversation_id!r:.80} has no agent with a canvas")
+            raise NotFoundError(f"conversation {conversation_id!r:.80} has no agent with a canvas")
         return easel
 
     def _tell(self, conversation_id: str, easel: _Easel) -> None:
@@ -137,10 +137,10 @@ class CanvasStore:
 
 def _page(html: object) -> str:
     if not isinstance(html, str):
-        raise InvalidParams(f"html must be a text, not {type(html).__name__}")
+        raise InvalidParamsError(f"html must be a text, not {type(html).__name__}")
     size = len(check_text(html, "html").encode())
     if size > MAX_BYTES:
-        raise InvalidParams(f"html is {size:,} bytes long; the limit is {MAX_BYTES:,}")
+        raise InvalidParamsError(f"html is {size:,} bytes long; the limit is {MAX_BYTES:,}")
     return html
 
 
@@ -148,5 +148,5 @@ def _headline(title: object) -> str | None:
     if title is None:
         return None
     if not isinstance(title, str) or len(title) > MAX_TITLE:
-        raise InvalidParams(f"title must be a text of at most {MAX_TITLE} characters")
+        raise InvalidParamsError(f"title must be a text of at most {MAX_TITLE} characters")
     return check_text(title, "title")

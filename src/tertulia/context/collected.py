@@ -10,7 +10,7 @@ from tertulia.context.agent import AgentInstanceMeta
 from tertulia.context.budget import count
 from tertulia.context.offers import McpServer, ToolDefinition, may_use, server_of, tool_of
 from tertulia.context.provider import Fragment
-from tertulia.errors import AgentError, InvalidParams
+from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.protocol.inputs import check_text
 
 MAX_OFFERS = 256
@@ -38,7 +38,7 @@ class Collected:
             try:
                 server = server_of(given)
                 self.servers.setdefault(server.name, server)
-            except AgentError as error:
+            except TertuliaError as error:
                 problems.append(error)
         return problems
 
@@ -50,7 +50,7 @@ class Collected:
                 tool = tool_of(given)
                 if may_use(self.meta.archetype, tool.scope):
                     self.tools.setdefault(tool.name, tool)
-            except AgentError as error:
+            except TertuliaError as error:
                 problems.append(error)
         return problems
 
@@ -59,7 +59,7 @@ class Collected:
         if answer is None:
             return []
         if not isinstance(answer, str):
-            raise InvalidParams(f"the answer must be a text, not {type(answer).__name__}")
+            raise InvalidParamsError(f"the answer must be a text, not {type(answer).__name__}")
         if check_text(answer, "the answer").strip():
             # Nobody stays longer than the block about tools.
             place = min(priority, BLOCK_PRIORITY - 1) if isinstance(priority, int) else PRIORITY
@@ -71,9 +71,9 @@ def _listed(answer: object) -> Sequence[object]:
     if answer is None:
         return ()
     if not isinstance(answer, list | tuple):
-        raise InvalidParams(f"the answer must be a list, not {type(answer).__name__}")
+        raise InvalidParamsError(f"the answer must be a list, not {type(answer).__name__}")
     offers = cast("Sequence[object]", answer)
     if len(offers) > MAX_OFFERS:
-        raise InvalidParams(f"the answer has more than {MAX_OFFERS} entries")
+        raise InvalidParamsError(f"the answer has more than {MAX_OFFERS} entries")
     # Whoever made a list of his own may go on for ever.
     return list(islice(offers, MAX_OFFERS))

@@ -15,10 +15,10 @@ from tertulia.context.provider import ContextProvider, Fragment, SessionContext
 from tertulia.context.reading import plain
 from tertulia.context.tokens import SessionTokenStore
 from tertulia.context.tool_block import tool_block
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.policy.redaction import Redactor, for_the_log
-from tertulia.protocol.events import EventData, SessionContextReady, SessionPreparing, Warning
+from tertulia.protocol.events import EventData, SessionContextReady, SessionPreparing, WarningEvent
 from tertulia.protocol.ids import new_session_id
 from tertulia.tools.threads import left_behind
 
@@ -242,12 +242,12 @@ class SessionContextInjector:
     def _warn(self, collected: Collected, message: str, code: str) -> None:
         collected.warnings.append(message)
         _log.warning("agent %s: %s", collected.meta.name, message)
-        self._publish(Warning(message, code))
+        self._publish(WarningEvent(message, code))
 
     def _reason(self, error: BaseException) -> str:
         # Our own errors are made to be shown. What any other says may be a secret; its type is not.
         clean = _SHAPES if self._tokens is None else self._tokens.redactor
-        said = clean.text(error.message) if isinstance(error, AgentError) else f"it raised {type(error).__name__}"
+        said = clean.text(error.message) if isinstance(error, TertuliaError) else f"it raised {type(error).__name__}"
         return f"{said[:_MAX_REASON]}; the rest goes on without it"
 
     def _publish(self, event: EventData) -> None:

@@ -15,7 +15,15 @@ from tertulia.context.agent import AgentInstanceMeta
 from tertulia.context.asking import ask
 from tertulia.context.offers import Handler, InternalCall, ToolDefinition, may_use
 from tertulia.context.tokens import SessionToken, SessionTokenStore
-from tertulia.errors import AgentError, ApprovalDenied, Internal, InvalidParams, MethodNotFound, NotFound, Timeout
+from tertulia.errors import (
+    ApprovalDeniedError,
+    InternalError,
+    InvalidParamsError,
+    MethodNotFoundError,
+    NotFoundError,
+    TaskTimeoutError,
+    TertuliaError,
+)
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.policy.live_tokens import SHOWN
 from tertulia.schema.schema import Schema
@@ -99,7 +107,7 @@ class InternalTools:
             answer = await self._answer(entry, tool, arguments)
             result = "ok"
             return answer
-        except AgentError as error:
+        except TertuliaError as error:
             result = error.code
             raise
         except asyncio.CancelledError:
@@ -126,12 +134,14 @@ class InternalTools:
         admitted = self._admitted(owner)
         tool = admitted.tools.get(name) if isinstance(name, str) else None
         if tool is None:
-            raise NotFound(f"agent {owner.agent_name!r} has no internal tool {name!r:.80}")
+            raise NotFoundError(f"agent {owner.agent_name!r} has no internal tool {name!r:.80}")
         if not may_use(admitted.meta.archetype, tool.scope):
-            raise ApprovalDenied(f"{tool.name} is for the scope {tool.scope}, not for {admitted.meta.archetype!r:.40}")
+            raise ApprovalDeniedError(
+                f"{tool.name} is for the scope {tool.scope}, not for {admitted.meta.archetype!r:.40}"
+            )
         handler = tool.handler or self._handlers.get(tool.rpc_method)
         if handler is None:
-            raise MethodNotFound(f"nobody answers {tool.rpc_method}, the method of {tool.name}")
+            raise MethodNotFoundError(f"nobody answers {tool.rpc_method}, the method of {tool.name}")
         given = _object(arguments)
         admitted.schema(tool).validate(given)
         call = InternalCall(owner.agent_name, owner.session_id, admitted.meta, tool.name)
@@ -142,13 +152,13 @@ class InternalTools:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise Timeout(f"{tool.name} took longer than {self._timeout_s:g} s") from None
+            raise TaskTimeoutError(f"{tool.name} took longer than {self._timeout_s:g} s") from None
         return _plain_data(tool.name, answer)
 
     def _admitted(self, owner: SessionToken) -> _Admitted:
         admitted = self._agents.get(owner.session_id)
         if admitted is None:
-            raise NotFound(f"agent {owner.agent_name!r} is not running")
+            raise NotFoundError(f"agent {owner.agent_name!r} is not running")
         return admitted
 
 
@@ -171,7 +181,7 @@ class _Admitted:
 
 def _valid(entry: SessionToken | None) -> SessionToken:
     if entry is None:
-        raise InvalidParams("the token is not valid: it is wrong, expired or revoked")
+        raise InvalidParamsError("the token is not valid: it is wrong, expired or revoked")
     return entry
 
 
@@ -199,7 +209,7 @@ def _object(arguments: object) -> dict[str, Any]:
     if arguments is None:
         return {}
     if not isinstance(arguments, dict):
-        raise InvalidParams(f"arguments must be an object, not {type(arguments).__name__}")
+        raise InvalidParamsError(f"arguments must be an object, not {type(arguments).__name__}")
     return cast("dict[str, Any]", arguments)
 
 
@@ -208,4 +218,4 @@ def _plain_data(tool: str, answer: object) -> Any:
         # There and back: it goes out as JSON by every door, and what is none must be the tool's mistake.
         return msgspec.json.decode(msgspec.json.encode(answer))
     except (TypeError, ValueError, RecursionError):
-        raise Internal(f"{tool} answered with something that is not plain data") from None
+        raise InternalError(f"{tool} answered with something that is not plain data") from None

@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 from tertulia.context.agent import AgentInstanceMeta
 from tertulia.context.parameters import full_schema
 from tertulia.context.reading import MAX_PROSE, fields, made, one_of, plain, prose, text, texts, variables
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_spec import ToolSpec
 
 ToolScope = Literal["all", "service", "employee"]
@@ -62,7 +62,7 @@ class McpServerHttp(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         plain("the name of an MCP server", self.name)
         if not re.match(r"https?://\S+\Z", text(f"url of MCP server {self.name!r}", self.url)):
-            raise InvalidParams(f"url of MCP server {self.name!r} must begin with http:// or https://")
+            raise InvalidParamsError(f"url of MCP server {self.name!r} must begin with http:// or https://")
         one_of("kind", self.kind, ("http", "sse"))
         force_setattr(self, "headers", {pair["name"]: pair["value"] for pair in variables(self.name, self.headers)})
 
@@ -105,15 +105,21 @@ class ToolDefinition(msgspec.Struct, frozen=True):
         text("the name of a tool", self.name)
         prose(f"description of tool {self.name!r:.80}", self.description)
         if not isinstance(cast(object, self.scope), str) or self.scope not in _LEAST:
-            raise InvalidParams(f"scope {self.scope!r:.40} of tool {self.name!r:.80} is not all, service or employee")
+            raise InvalidParamsError(
+                f"scope {self.scope!r:.40} of tool {self.name!r:.80} is not all, service or employee"
+            )
         if not _METHOD.match(text(f"rpc_method of tool {self.name!r:.80}", self.rpc_method)):
-            raise InvalidParams(f"rpc_method {self.rpc_method!r:.80} of tool {self.name!r:.80} is not a method's name")
+            raise InvalidParamsError(
+                f"rpc_method {self.rpc_method!r:.80} of tool {self.name!r:.80} is not a method's name"
+            )
         if self.context is not None:
             prose(f"context of tool {self.name!r:.80}", self.context)
         force_setattr(self, "parameters", full_schema(self.parameters))
         size = len(self.spec().schema)
         if size > MAX_PROSE:
-            raise InvalidParams(f"parameters of tool {self.name!r} are {size:,} characters; the limit is {MAX_PROSE:,}")
+            raise InvalidParamsError(
+                f"parameters of tool {self.name!r} are {size:,} characters; the limit is {MAX_PROSE:,}"
+            )
 
     def spec(self) -> ToolSpec:
         """What a model is told of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _ONLY_IN_SCHEMAS = frozenset({"$defs", "$ref", "$schema", "allOf", "anyOf", "oneOf"})
@@ -20,7 +20,7 @@ def full_schema(parameters: object) -> dict[str, Any]:
     if parameters is None:
         return {"type": "object", "properties": {}}
     if not isinstance(parameters, Mapping):
-        raise InvalidParams(f"parameters must be a JSON Schema or a map of parameters, not {_kind(parameters)}")
+        raise InvalidParamsError(f"parameters must be a JSON Schema or a map of parameters, not {_kind(parameters)}")
     given = {str(key): value for key, value in cast("Mapping[object, Any]", parameters).items()}
     if _is_schema(given):
         return {**given, "type": "object", **_readable(given)}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.inputs import check_text
 
 MAX_PROSE = 64 * 1024
@@ -24,13 +24,13 @@ def made(kind: Callable[..., T], known: Mapping[str, Any], what: str) -> T:
     try:
         return kind(**known)
     except TypeError as error:
-        raise InvalidParams(f"{what} cannot be made: {error}") from None
+        raise InvalidParamsError(f"{what} cannot be made: {error}") from None
 
 
 def fields(given: object, what: str) -> dict[str, Any]:
     """A mapping's fields, `camelCase` and `snake_case` alike."""
     if not isinstance(given, Mapping):
-        raise InvalidParams(f"{what} must be a mapping, not {type(given).__name__}")
+        raise InvalidParamsError(f"{what} must be a mapping, not {type(given).__name__}")
     pairs = cast("Mapping[object, Any]", given).items()
     return {re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", str(key)).lower(): value for key, value in pairs}
 
@@ -38,37 +38,37 @@ def fields(given: object, what: str) -> dict[str, Any]:
 def text(what: str, value: object) -> str:
     """A text with something in it."""
     if not isinstance(value, str) or not value.strip() or "\0" in value:
-        raise InvalidParams(f"{what} must be a text")
+        raise InvalidParamsError(f"{what} must be a text")
     return value
 
 
 def prose(what: str, value: object) -> str:
     """A text that a model can be shown: perhaps empty, and not a book."""
     if not isinstance(value, str) or len(value) > MAX_PROSE or "\0" in value:
-        raise InvalidParams(f"{what} must be a text of at most {MAX_PROSE:,} characters")
+        raise InvalidParamsError(f"{what} must be a text of at most {MAX_PROSE:,} characters")
     return check_text(value, what)
 
 
 def plain(what: str, value: object) -> str:
     """One line, short enough for a list."""
     if not isinstance(value, str) or not _PLAIN.match(value):
-        raise InvalidParams(f"{what} must be one line of at most 200 characters")
+        raise InvalidParamsError(f"{what} must be one line of at most 200 characters")
     return value
 
 
 def one_of(field: str, value: object, choices: tuple[str, ...]) -> None:
     """One of a few words."""
     if value not in choices:
-        raise InvalidParams(f"{field} {value!r:.40} is not {' or '.join(choices)}")
+        raise InvalidParamsError(f"{field} {value!r:.40} is not {' or '.join(choices)}")
 
 
 def texts(what: str, values: object) -> list[str]:
     """A list of texts."""
     if isinstance(values, str) or not isinstance(values, Sequence):
-        raise InvalidParams(f"{what} must be a list of texts")
+        raise InvalidParamsError(f"{what} must be a list of texts")
     given = list(cast("Sequence[object]", values))
     if not all(isinstance(value, str) and "\0" not in value for value in given):
-        raise InvalidParams(f"{what} must be a list of texts")
+        raise InvalidParamsError(f"{what} must be a list of texts")
     return cast("list[str]", given)
 
 
@@ -80,7 +80,9 @@ def variables(server: str, given: object) -> list[dict[str, str]]:
         else:
             pairs = [(pair["name"], pair["value"]) for pair in cast("Sequence[Mapping[str, str]]", given)]
     except (KeyError, TypeError):
-        raise InvalidParams(f"variables of MCP server {server!r} must be a dict or a list of {{name, value}}") from None
+        raise InvalidParamsError(
+            f"variables of MCP server {server!r} must be a dict or a list of {{name, value}}"
+        ) from None
     texts(f"variables of MCP server {server!r}", [part for pair in pairs for part in pair])
     return [{"name": name, "value": value} for name, value in pairs]
 

@@ -14,7 +14,7 @@ from tertulia.context.agent import AgentInstanceMeta
 from tertulia.context.offers import InternalCall, ToolDefinition
 from tertulia.context.reading import untagged
 from tertulia.context.repository import repository_of
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.tools.workspace_file import read_start
 
 PLACES = (".agents/skills", ".claude/skills")
@@ -89,7 +89,7 @@ class SkillsContextProvider:
         skills, _ = self._found(call.meta)
         skill = skills.get(arguments["name"])
         if skill is None:
-            raise NotFound(f"there is no skill {arguments['name']!r:.80}")
+            raise NotFoundError(f"there is no skill {arguments['name']!r:.80}")
         top = _tops(call.meta.cwd or self._cwd)[-1]
         text, more = _text(top, skill.folder, MAX_BODY_BYTES, self._hidden)
         head = _HEAD.match(text)
@@ -106,7 +106,7 @@ class SkillsContextProvider:
                 break
             try:
                 skill = _described(tops[-1], folder, self._hidden)
-            except InvalidParams as error:
+            except InvalidParamsError as error:
                 broken.append(" ".join(error.message.split()))
             else:
                 skills.setdefault(skill.name, skill)
@@ -147,17 +147,17 @@ def _described(top: str, folder: str, hidden: Sequence[str]) -> Skill:
     text, _ = _text(top, folder, MAX_HEAD_BYTES, hidden)
     head = _HEAD.match(text)
     if head is None:
-        raise InvalidParams(f"{folder}/SKILL.md does not begin with its name and description between lines of ---")
+        raise InvalidParamsError(f"{folder}/SKILL.md does not begin with its name and description between lines of ---")
     if head[1].count("[") + head[1].count("{") > _MAX_BRACKETS:
         # A few thousand of them, nested, take the parser seconds.
-        raise InvalidParams(f"{folder}/SKILL.md has more than {_MAX_BRACKETS} brackets above its text")
+        raise InvalidParamsError(f"{folder}/SKILL.md has more than {_MAX_BRACKETS} brackets above its text")
     try:
         fields = load_plain(head[1])
-    except InvalidParams as error:
-        raise InvalidParams(f"{folder}/SKILL.md: {error.message}") from None
+    except InvalidParamsError as error:
+        raise InvalidParamsError(f"{folder}/SKILL.md: {error.message}") from None
     name, description = (_field(fields, key) for key in ("name", "description"))
     if not _NAME.match(name) or not description:
-        raise InvalidParams(f"{folder}/SKILL.md needs a name (letters, digits, dots and dashes) and a description")
+        raise InvalidParamsError(f"{folder}/SKILL.md needs a name (letters, digits, dots and dashes) and a description")
     return Skill(name, description, folder)
 
 

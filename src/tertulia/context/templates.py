@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 _GAP = re.compile(r"\{\{([^{}]*+)\}\}")
@@ -21,7 +21,7 @@ def load_template(name: str) -> str:
     """A shipped template, `core-identity` or `core-identity.md`. NotFound if there is none of that name."""
     stem = str(name).removesuffix(".md")
     if not _NAME.match(stem):
-        raise InvalidParams(f"{name!r:.80} is not the name of a template: letters, digits, dashes and underscores")
+        raise InvalidParamsError(f"{name!r:.80} is not the name of a template: letters, digits, dashes and underscores")
     return _read(stem)
 
 
@@ -30,7 +30,7 @@ def _read(stem: str) -> str:
     try:
         return Path(__file__).with_name(f"{stem}.md").read_text("utf-8")
     except FileNotFoundError:
-        raise NotFound(f"there is no template {stem!r}") from None
+        raise NotFoundError(f"there is no template {stem!r}") from None
 
 
 def render_template(template: str, variables: Mapping[str, str]) -> str:
@@ -43,7 +43,7 @@ def render_template(template: str, variables: Mapping[str, str]) -> str:
         name = gap[1].strip()
         given = cast(object, variables.get(name, ""))
         if not isinstance(given, str):
-            raise InvalidParams(f"the variable {name!r:.80} must be a text, not {type(given).__name__}")
+            raise InvalidParamsError(f"the variable {name!r:.80} must be a text, not {type(given).__name__}")
         return given
 
     return _GAP.sub(value, template)

@@ -10,7 +10,7 @@ import msgspec
 
 from tertulia.context.agent import check_agent_name
 from tertulia.context.reading import plain
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.policy.live_tokens import SHOWN
 from tertulia.policy.redaction import Redactor
@@ -48,7 +48,7 @@ class SessionTokenStore:
         self, clock: Clock | None = None, *, ttl_s: float | None = TTL_S, redactor: Redactor | None = None
     ) -> None:
         if ttl_s is not None and not ttl_s > 0:
-            raise InvalidParams(f"ttl_s must be above 0, not {ttl_s}")
+            raise InvalidParamsError(f"ttl_s must be above 0, not {ttl_s}")
         self._clock = clock or SystemClock()
         self._ttl_s = ttl_s
         self.redactor = redactor or Redactor()

@@ -13,7 +13,7 @@ from pathlib import Path
 from tertulia.context.agent import AgentInstanceMeta
 from tertulia.context.reading import untagged
 from tertulia.context.repository import git_state, repository_of
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.tools.workspace_file import read_start
 
@@ -70,7 +70,7 @@ class WorkspaceContextProvider:
                 shown = _one_line(str(path.relative_to(top)))
                 try:
                     text, more = _text(str(top), str(path.relative_to(top)), self._max_bytes, self._hidden)
-                except InvalidParams as error:
+                except InvalidParamsError as error:
                     yield f"- {_one_line(error.message)}"
                     continue
                 if text:
@@ -88,7 +88,7 @@ def _text(top: str, path: str, max_bytes: int, hidden: Sequence[str]) -> tuple[s
         # The cut may go through a character.
         text = data.decode(errors="ignore") if more else data.decode()
     except UnicodeDecodeError:
-        raise InvalidParams(f"the file of rules {path!r:.200} is not a text in UTF-8") from None
+        raise InvalidParamsError(f"the file of rules {path!r:.200} is not a text in UTF-8") from None
     return untagged(text.replace("\0", "").strip()), more
 
 

@@ -27,7 +27,7 @@ from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.items import AssistantMessage, ImagePart, Part, Reasoning, TextPart, ToolCall
 from tertulia.protocol.tool_events import WebSearchBegin, WebSearchEnd
-from tertulia.protocol.tool_names import canonical
+from tertulia.protocol.tool_names import canonical_name
 from tertulia.tools.output import bound
 
 SaidItem = AssistantMessage | Reasoning | ToolCall
@@ -153,7 +153,7 @@ def _clean(item: SaidItem) -> SaidItem:
         case Reasoning():
             return replace(item, id=ItemId(_valid(item.id)), text=_valid(item.text))
         case ToolCall():
-            name = canonical(_ILLEGAL.sub("_", item.name)[:64]) or "unnamed"
+            name = canonical_name(_ILLEGAL.sub("_", item.name)[:64]) or "unnamed"
             call_id = CallId(_valid(item.call_id) or f"call_{item.id}")
             return replace(
                 item, id=ItemId(_valid(item.id)), name=name, call_id=call_id, arguments=_valid(item.arguments)

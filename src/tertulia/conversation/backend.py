@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.turn import Script
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import UnsupportedByBackendError
 from tertulia.protocol.items import UserMessage
 
 
@@ -53,4 +53,4 @@ FindBackend = Callable[[Talk], Backend]
 
 def nobody(talk: Talk) -> Backend:
     """For a house without other agents."""
-    raise UnsupportedByBackend(f"there is no backend {talk.terms.backend!r} here")
+    raise UnsupportedByBackendError(f"there is no backend {talk.terms.backend!r} here")

@@ -23,7 +23,7 @@ from tertulia.prompt.assembly import Asking, build_request
 from tertulia.prompt.fingerprint import fingerprint
 from tertulia.prompt.instructions import builtin
 from tertulia.prompt.tool_list import NO_TOOLS
-from tertulia.protocol.events import TokenCount, Warning
+from tertulia.protocol.events import TokenCount, WarningEvent
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import AssistantMessage, Item, TextPart, UserMessage
 
@@ -97,7 +97,9 @@ async def compact_by_model(floor: Floor) -> Compaction:
     try:
         done = await compact(history, ModelSummariser(floor), target_tokens=0)
     except ModelError as error:
-        floor.publish(Warning(f"the model wrote no notes ({error.message}); a local summary stands in", error.code))
+        floor.publish(
+            WarningEvent(f"the model wrote no notes ({error.message}); a local summary stands in", error.code)
+        )
         done = await compact(history, ExtractiveSummariser(), target_tokens=0)
     floor.talk.note_rewrites(done.rewrites)
     floor.publish(compacted_event(done, "request"))

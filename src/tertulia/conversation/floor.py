@@ -13,8 +13,8 @@ import msgspec
 
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.toolbox import Toolbox
-from tertulia.errors import AgentError, Cancelled, InvalidParams
-from tertulia.events.bus import EventBus, Scope
+from tertulia.errors import InvalidParamsError, TaskCancelledError, TertuliaError
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import AgentMessage, AgentReasoning, Event, EventData
@@ -30,7 +30,7 @@ from tertulia.protocol.items import (
 )
 from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
-from tertulia.protocol.tool_names import CONV_TOOLS, canonical
+from tertulia.protocol.tool_names import CONV_TOOLS, canonical_name
 from tertulia.protocol.usage import NO_USAGE, Usage
 from tertulia.tools.dispatch import refusal
 from tertulia.tools.tool import ChainView, Result
@@ -87,7 +87,7 @@ class Floor:
         self,
         task_id: TaskId,
         talk: Talk,
-        scope: Scope,
+        scope: EventScope,
         around: Surroundings,
         rights: Callable[[], Rights],
         tally: Tally,
@@ -130,9 +130,9 @@ class Floor:
         try:
             msgspec.json.encode(data)
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidParams(f"{type(data).__name__} cannot be published: {error}") from None
+            raise InvalidParamsError(f"{type(data).__name__} cannot be published: {error}") from None
         if data.terminal:
-            raise InvalidParams(f"a tool cannot publish {data.type}")
+            raise InvalidParamsError(f"a tool cannot publish {data.type}")
         self.publish(data)
 
     def say(self, items: Sequence[Item]) -> None:
@@ -149,7 +149,7 @@ class Floor:
         """Wait until all that was said and published is written down. A task that was to stop stops here at last."""
         try:
             await self.around.bus.flush()
-        except AgentError:
+        except TertuliaError:
             self._tell_again()
             raise
         self._unsure.clear()
@@ -233,8 +233,8 @@ class Floor:
             if call.call_id not in self._begun:
                 self.begin(call)
             # Whoever reads the answer of a conversation tool reads JSON, in every ending.
-            is_conv = canonical(call.name) in CONV_TOOLS
-            self.end(call, refusal(Cancelled(reason)) if is_conv else Result(reason, success=False))
+            is_conv = canonical_name(call.name) in CONV_TOOLS
+            self.end(call, refusal(TaskCancelledError(reason)) if is_conv else Result(reason, success=False))
         self.settle_calls()
 
     def revoke(self) -> None:

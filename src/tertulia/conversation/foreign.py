@@ -17,7 +17,7 @@ from tertulia.conversation.floor import Floor
 from tertulia.conversation.progress import Progress
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.trimming import trim_to_limits
-from tertulia.errors import ModelError, UnsupportedByBackend
+from tertulia.errors import ModelError, UnsupportedByBackendError
 from tertulia.executors.continuity_settings import Continuity, Telling
 from tertulia.executors.executor import (
     Assignment,
@@ -34,10 +34,10 @@ from tertulia.executors.host import Host
 from tertulia.executors.news import Newsroom
 from tertulia.executors.transcript import transcript
 from tertulia.policy.narrowing import Rights
-from tertulia.protocol.events import Warning
+from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.ids import ItemId, new_item_id
 from tertulia.protocol.items import AssistantMessage, ImagePart, UserMessage, text_parts
-from tertulia.protocol.records import Noted
+from tertulia.protocol.records import NoteRecord
 from tertulia.protocol.storage import Full
 
 _GAP = "\n\n"
@@ -98,7 +98,7 @@ class ForeignAgent:
     async def run(self, floor: Floor, commission: Commission) -> None:
         """See `Backend`. What is put in meanwhile is the agent's next message, in the same task."""
         if floor.rights().approval_policy.needs_asking and not self._executor.can_ask:
-            raise UnsupportedByBackend(
+            raise UnsupportedByBackendError(
                 f"{self._executor.name} cannot ask anybody, and the approval policy of this task needs that"
             )
         trim_to_limits(floor)
@@ -125,7 +125,9 @@ class ForeignAgent:
         """One answer: by the agent's own memory where that holds, else by the transcript; never by both."""
         talk = floor.talk
         if any(isinstance(part, ImagePart) for item in asked for part in item.parts):
-            floor.publish(Warning(f"{self._executor.name} is not shown the pictures of this message", "no_pictures"))
+            floor.publish(
+                WarningEvent(f"{self._executor.name} is not shown the pictures of this message", "no_pictures")
+            )
         message = _GAP.join(item.text for item in asked)
         bond, talk.bond = talk.bond, None
         earlier, floor.last_text = floor.last_text, None
@@ -138,7 +140,7 @@ class ForeignAgent:
                 if isinstance(ending, Finished) or knew or self._resuming.on_resume_failure == "fail":
                     return _conclude(floor, ending, earlier)
                 why = _why(ending)
-            floor.publish(Warning(f"{self._executor.name} {_FORGOT} ({why})", "resume_failed"))
+            floor.publish(WarningEvent(f"{self._executor.name} {_FORGOT} ({why})", "resume_failed"))
         said = transcript(talk.history.snapshot(), before=asked[0].id, limit=telling.max_messages + _SPARE)
         assignment = replace(assignment, prompt=telling.prompt(said, message, previous))
         ending, _ = await self._run(floor, assignment, telling, bond)
@@ -242,7 +244,7 @@ def _remember(talk: Talk, bond: Bond | None, kept: bool, former: Bond | None) ->
         return
     talk.bond = bond if kept else None
     if kept or former is not None:
-        talk.note(Noted(talk.id, BOND, bond.noted() if kept else None))
+        talk.note(NoteRecord(talk.id, BOND, bond.noted() if kept else None))
 
 
 def _conclude(floor: Floor, ending: Ending, earlier: str | None) -> None:
@@ -265,7 +267,7 @@ def _conclude(floor: Floor, ending: Ending, earlier: str | None) -> None:
 
 def _broken_off(floor: Floor, ending: Failed) -> AgentFailed:
     """Nobody knows how it did: the task ends like one that was stopped. Why is told beside it."""
-    floor.publish(Warning(ending.message, "interrupted"))
+    floor.publish(WarningEvent(ending.message, "interrupted"))
     task = floor.talk.task
     if task is not None and task.reason is None:
         # Not `abort`: nothing is left to be cancelled but the tidying up.

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from tertulia.conversation.floor import Floor
-from tertulia.errors import AgentError, InvalidParams, NotFound, SandboxError
+from tertulia.errors import InvalidParamsError, NotFoundError, SandboxError, TertuliaError
 from tertulia.executors.host import Consent, Question
 from tertulia.executors.news import item_of
 from tertulia.policy.approval_parts import Parts, command_text, in_line, labelled
@@ -75,7 +75,7 @@ class GuestHost:
         safe = looks or (kind == "exec" and only_reads_in(read_command(question.words), cwd, ()))
         try:
             granted = await place.desk.ask(request, rights.approval_policy, floor.publish, known_safe=safe)
-        except AgentError:
+        except TertuliaError:
             return Consent(allowed=False)
         return Consent(allowed=True, lasting=granted.scope in ("conversation", "session"))
 
@@ -85,17 +85,17 @@ class GuestHost:
         self._place.check_readable(os.path.join(call.cwd, name), call)
         content = await self._content(call, name)
         if content is None:
-            raise NotFound(f"there is no file {path!r:.200}")
+            raise NotFoundError(f"there is no file {path!r:.200}")
         try:
             return content.decode()
         except UnicodeDecodeError:
-            raise InvalidParams(f"{path!r:.200} is not a text in UTF-8") from None
+            raise InvalidParamsError(f"{path!r:.200} is not a text in UTF-8") from None
 
     async def write(self, path: str, text: str, call: str) -> None:
         """As a patch would change it."""
         context, name = self._at(path, call)
         if context.rights.sandbox != "danger_full_access" and (part := protected_part(name)) is not None:
-            raise InvalidParams(f"{path!r:.200} lies in or is '{part}', which is protected from changes")
+            raise InvalidParamsError(f"{path!r:.200} lies in or is '{part}', which is protected from changes")
         self._place.check_changeable([name], context)
         old = await self._content(context, name)
         file = ApprovalFile(
@@ -147,7 +147,7 @@ class GuestHost:
     def _at(self, path: str, call: str | None = None) -> tuple[CallContext, str]:
         """(a call that stands in the nearest directory there is, the rest of the path)."""
         if "\0" in path or not os.path.isabs(path):
-            raise InvalidParams(f"{path!r:.200} must be an absolute path")
+            raise InvalidParamsError(f"{path!r:.200} must be an absolute path")
         folder, name = os.path.split(os.path.normpath(path))
         while not os.path.isdir(folder):
             folder, above = os.path.split(folder)
@@ -166,7 +166,7 @@ class GuestHost:
         except msgspec.DecodeError:
             raise SandboxError(f"it was not done: {said[-500:].decode('utf-8', 'replace')!r}") from None
         if not answer["ok"]:
-            raise InvalidParams(f"{answer['path']}: {answer['reason']}")
+            raise InvalidParamsError(f"{answer['path']}: {answer['reason']}")
         return answer
 
 

@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Sequence
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.inputs import ImageInput, InputItem, LocalImageInput, TextInput, check_text
 from tertulia.protocol.items import ImagePart, Part, TextPart, UserMessage
@@ -38,13 +38,13 @@ def to_message(
         content = _content(item, f"items[{index}]", cwd)
         room -= len(content)
         if room < 0:
-            raise InvalidParams(
+            raise InvalidParamsError(
                 f"items[{index}] is one too many: a message has {MAX_MESSAGE_CHARS:,} characters at most"
             )
         if content:
             parts.append(TextPart(content) if isinstance(item, TextInput) else ImagePart(content))
     if not parts:
-        raise InvalidParams("a message needs text or items, and both were empty")
+        raise InvalidParamsError("a message needs text or items, and both were empty")
     if sender is not None:
         check_text(sender, "sender")
     return UserMessage(new_item_id(), tuple(parts), sender=sender)
@@ -57,7 +57,7 @@ def _content(item: InputItem, where: str, cwd: str) -> str:
             return check_text(text, f"{where}.text")
         case ImageInput(image_url):
             if not image_url.startswith(("data:image/", "https://")):
-                raise InvalidParams(f"{where}.image_url must be a data:image/ or https: address")
+                raise InvalidParamsError(f"{where}.image_url must be a data:image/ or https: address")
             return check_text(image_url, f"{where}.image_url")
         case LocalImageInput(path):
             check_text(path, f"{where}.path")
@@ -70,17 +70,17 @@ def _read_image(path: str, named: str) -> str:
         # Without blocking: a pipe that nobody writes to must not hold the session.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidParams(f"{named} is not a file")
+                raise InvalidParamsError(f"{named} is not a file")
             data = file.read(MAX_IMAGE_BYTES + 1)
     except IsADirectoryError:
-        raise InvalidParams(f"{named} is not a file") from None
+        raise InvalidParamsError(f"{named} is not a file") from None
     except OSError as error:
-        raise InvalidParams(f"{named} cannot be read: {error.strerror}") from None
+        raise InvalidParamsError(f"{named} cannot be read: {error.strerror}") from None
     except ValueError:
-        raise InvalidParams(f"{named} is not a path") from None
+        raise InvalidParamsError(f"{named} is not a path") from None
     if len(data) > MAX_IMAGE_BYTES:
-        raise InvalidParams(f"{named} is larger than {MAX_IMAGE_BYTES:,} bytes")
+        raise InvalidParamsError(f"{named} is larger than {MAX_IMAGE_BYTES:,} bytes")
     for signature, mime in _SIGNATURES:
         if signature.match(data):
             return f"data:{mime};base64,{base64.b64encode(data).decode()}"
-    raise InvalidParams(f"{named} is not a PNG, JPEG, GIF or WebP picture")
+    raise InvalidParamsError(f"{named} is not a PNG, JPEG, GIF or WebP picture")

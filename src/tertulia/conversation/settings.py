@@ -14,7 +14,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from tertulia.conversation.context import NATIVE, ConversationContext, ShellMode, Terms, prefs
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpManager, McpView, NoServers, parse_allowlist
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import approval_from_wire
@@ -128,7 +128,7 @@ def _parse_rights(asked: ContextFields, current: Terms, ground: Ground) -> tuple
 
 def _visibility(value: object) -> str:
     if value not in ("session", "subtree"):
-        raise InvalidParams(f'visibility must be "session" or "subtree", not {value!r:.80}')
+        raise InvalidParamsError(f'visibility must be "session" or "subtree", not {value!r:.80}')
     return cast(str, value)
 
 
@@ -141,7 +141,7 @@ def _shell_mode(asked: object, current: Terms, default: Terms) -> ShellMode | No
         case str() if (mode := asked.replace("-", "_")) in get_args(ShellMode):
             return cast(ShellMode, mode)
         case _:
-            raise InvalidParams(f"shell_mode must be one of {', '.join(get_args(ShellMode))}, not {asked!r:.80}")
+            raise InvalidParamsError(f"shell_mode must be one of {', '.join(get_args(ShellMode))}, not {asked!r:.80}")
 
 
 def _text(asked: Any, current: str | None, field: str) -> str | None:
@@ -172,14 +172,14 @@ def _backend(asked: object, current: Terms, ground: Ground) -> str:
     if asked not in ground.backends:
         near = near_names(str(asked), ground.backends, 1)
         hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(ground.backends)}"
-        raise InvalidParams(f"backend {asked!r:.80} is unknown; {hint}")
+        raise InvalidParamsError(f"backend {asked!r:.80} is unknown; {hint}")
     return cast(str, asked)
 
 
 def _check_asking(backend: str, rights: Rights, ground: Ground) -> None:
     # One that is not there any more is refused when it is to work.
     if rights.approval_policy.needs_asking and not ground.backends.get(backend, True):
-        raise InvalidParams(
+        raise InvalidParamsError(
             f"backend {backend} cannot ask anybody, and this approval policy needs that; use on-request or never"
         )
 
@@ -203,7 +203,7 @@ def _cwd(asked: Any, current: Terms, default: Terms) -> str:
         case _:
             path = check_text(asked, "cwd")
             if not path.startswith("/") or "\0" in path or len(path) > _MAX_PATH:
-                raise InvalidParams(
+                raise InvalidParamsError(
                     f"cwd must be an absolute path of at most {_MAX_PATH:,} characters, not {path!r:.80}"
                 )
             return path

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tertulia.conversation.bond import Bond
 from tertulia.conversation.context import Terms, TurnContext
 from tertulia.conversation.task import TaskHandle
-from tertulia.errors import Busy
+from tertulia.errors import BusyError
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.history.compaction import keep_rounds
@@ -23,8 +23,15 @@ from tertulia.policy.narrowing import Rights
 from tertulia.prompt.seeds import NO_LONGER, environment_message, seeds, user_instructions_message
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
-from tertulia.protocol.records import Ended, Forked, Queued, Record, Rewritten, Said
-from tertulia.protocol.storage import StoragePolicy, still_binding, strictest
+from tertulia.protocol.records import (
+    ForkRecord,
+    ItemsRecord,
+    QueuedInputRecord,
+    Record,
+    RewriteRecord,
+    ToolOutputRecord,
+)
+from tertulia.protocol.storage import StoragePolicy, binding_policy, strictest
 from tertulia.tools.tool import Rounds
 
 _Item = TypeVar("_Item", bound=Item)
@@ -82,12 +89,12 @@ class Talk:
         told = [] if terms.agent is None else [addition.text for addition in terms.agent.additions]
         items = seeds(terms.context.user_instructions, terms.cwd, terms.rights, told)
         self.history = HistoryStore(history_limits(terms.rights), items)
-        self.note(Said(self.id, tuple(items), pinned=True, seed=True))
+        self.note(ItemsRecord(self.id, tuple(items), pinned=True, seed=True))
 
     def inherit(self, source: Talk, rounds: Rounds) -> None:
         """Begin with what another conversation has said, and with what is different here."""
         self.history = source.history.fork()
-        self.note(Forked(self.id, source.id, self.history.item_count))
+        self.note(ForkRecord(self.id, source.id, self.history.item_count))
         if isinstance(rounds, int) and (done := keep_rounds(self.history, rounds)) is not None:
             self.note_rewrites([done])
         terms, self.terms = self.terms, source.terms
@@ -123,13 +130,13 @@ class Talk:
         if items:
             said = tuple(_marked(items, strictest(self.storage, storage or self.storage), self.storage))
             self.history.append(said, pinned=pinned)
-            self.note(Said(self.id, said, pinned))
+            self.note(ItemsRecord(self.id, said, pinned))
             self.touch()
 
     def has_ended(self, output: ToolOutput, storage: StoragePolicy) -> ToolOutput:
         """A tool has answered: written down now, said when the turn of its call comes. The output to be said."""
         (marked,) = _marked((output,), storage, self.storage)
-        self.note(Ended(self.id, marked))
+        self.note(ToolOutputRecord(self.id, marked))
         return marked
 
     def note(self, record: Record) -> None:
@@ -139,7 +146,7 @@ class Talk:
     def note_rewrites(self, rewrites: Iterable[Rewrite]) -> None:
         """The history was made smaller."""
         for done in rewrites:
-            self.note(Rewritten(self.id, done.kept, done.end, done.place, done.summary, done.total))
+            self.note(RewriteRecord(self.id, done.kept, done.end, done.place, done.summary, done.total))
 
     def touch(self) -> None:
         """Something happened here just now."""
@@ -149,10 +156,10 @@ class Talk:
         """Keep messages for the next model request of this conversation; Busy, and none kept, when too many wait."""
         pending = self._pending or []
         if len(pending) + len(messages) > MAX_PENDING:
-            raise Busy(f"{len(pending)} messages already wait for the model's next request", retry_after_s=1)
+            raise BusyError(f"{len(pending)} messages already wait for the model's next request", retry_after_s=1)
         self._pending = [*pending, *messages]
         for message in messages:
-            self.note(Queued(self.id, message))
+            self.note(QueuedInputRecord(self.id, message))
 
     def put_back(self, messages: Iterable[UserMessage]) -> None:
         """Input that was accepted in an earlier life of the session."""
@@ -180,7 +187,7 @@ class Talk:
         if environment.parts != environment_message(before.cwd, before.rights).parts:
             news.append(environment)
         self.instruct(news)
-        self.history.kept_by = still_binding(
+        self.history.kept_by = binding_policy(
             self.history.kept_by, before.rights.storage_policy, terms.rights.storage_policy
         )
         self.terms = terms

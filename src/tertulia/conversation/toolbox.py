@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from tertulia.conversation.context import ShellMode, Terms, ToolsPrefs, prefs
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.mcp.view import McpView
 from tertulia.policy.narrowing import Rights
 from tertulia.prompt.tool_list import ToolList, assemble
@@ -131,7 +131,7 @@ class _Offered:
     def schema(self, spec: ToolSpec) -> Schema:
         return self._registry.schema(spec)
 
-    def absence(self, name: str) -> AgentError:
+    def absence(self, name: str) -> TertuliaError:
         return withheld(name) if self._view.withholds(name) else self._registry.absence(name)
 
 

@@ -18,14 +18,14 @@ from tertulia.conversation.context import TurnContext
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.inbox import to_message
 from tertulia.conversation.trimming import make_room, trim_to_limits
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.models.wire import Request
 from tertulia.prompt.assembly import Asking, build_request
 from tertulia.prompt.fingerprint import fingerprint
 from tertulia.prompt.tool_list import ToolList
-from tertulia.protocol.events import TokenCount, Warning
+from tertulia.protocol.events import TokenCount, WarningEvent
 from tertulia.protocol.items import ToolCall, UserMessage
-from tertulia.protocol.records import Asked
+from tertulia.protocol.records import ModelRequestRecord
 from tertulia.tools.dispatch import Checked, Dispatch, check_calls, refusal
 from tertulia.tools.tool import CallContext, Handoff
 
@@ -90,7 +90,7 @@ async def _one_answer(floor: Floor, script: Script) -> tuple[Answer, ToolList]:
 class _Turn(msgspec.Struct, frozen=True):
     """One request, and what it was made from."""
 
-    asked: Asked
+    asked: ModelRequestRecord
     context: TurnContext
     known: ToolList
     """Those that answer. More than are offered: who asks for too much is told which limit it was."""
@@ -150,7 +150,9 @@ def _record(floor: Floor, answer: Answer, known: ToolList) -> list[Checked]:
         floor.announce(item)
     for call in dropped:
         floor.publish(
-            Warning(f"the model used the call id {call.call_id!r} twice in one answer; the second call was dropped")
+            WarningEvent(
+                f"the model used the call id {call.call_id!r} twice in one answer; the second call was dropped"
+            )
         )
     return checked
 
@@ -181,7 +183,7 @@ def _hand_over(floor: Floor, call: ToolCall, handoff: Handoff, admit: Admit) -> 
     try:
         message = to_message(None, handoff.input, cwd=floor.talk.terms.cwd)
         admit(handoff)
-    except AgentError as error:
+    except TertuliaError as error:
         floor.end(call, refusal(error))
         return None
     return Handed(call, handoff, message, floor.leave(call))

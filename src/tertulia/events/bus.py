@@ -13,18 +13,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from tertulia.errors import AgentError, Closed, Internal, InvalidParams
+from tertulia.errors import ClosedError, InternalError, InvalidParamsError, TertuliaError
 from tertulia.events.clock import Clock, Timestamps
 from tertulia.events.journal import Journal
 from tertulia.events.metrics import COUNTED, Metrics
 from tertulia.events.ring import Ring
-from tertulia.events.subscription import Mailbox, Subscription, heard_in
-from tertulia.protocol.events import Error, Event, EventData
+from tertulia.events.subscription import Mailbox, Subscription, visible_in
+from tertulia.protocol.events import ErrorEvent, Event, EventData
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
 from tertulia.protocol.storage import StoragePolicy
 
 
-class Scope(msgspec.Struct, frozen=True):
+class EventScope(msgspec.Struct, frozen=True):
     """Whom an event is about. Made once a task, used for all its events."""
 
     sub_id: str
@@ -63,13 +63,13 @@ class EventBus:
         self._epoch = epoch
         self._now = Timestamps(clock)
         self._journal = journal
-        self._session = Scope(session_id)
+        self._session = EventScope(session_id)
         self._ring = Ring(ring_events, ring_bytes, last_seq)
         self._numbered = last_seq
         self._held: deque[tuple[Event, asyncio.Future[None] | None]] = deque()
         # Each flush with the event it waits for; the same order as above.
         self._flushes: deque[tuple[Event, asyncio.Future[None]]] = deque()
-        self._unheard: AgentError | None = None
+        self._unheard: TertuliaError | None = None
         # Tuples that are replaced and never changed: delivery walks them while subscriptions come and go.
         self._boxes: dict[ConversationId | None, tuple[Mailbox, ...]] = {}
         # Filled by garbage collection too, in whatever thread it happens to run.
@@ -97,14 +97,14 @@ class EventBus:
         self._sweep()
         return bool(self._boxes)
 
-    def publish(self, data: EventData, scope: Scope | None = None, storage: StoragePolicy | None = None) -> Event:
+    def publish(self, data: EventData, scope: EventScope | None = None, storage: StoragePolicy | None = None) -> Event:
         """Stamp an event and send it on its way. Never waits, and never fails on account of a listener.
 
         `storage` is the strictest policy of what it was made from, where that may be stricter than its conversation's.
-        Raises `Closed` after `close`. Whether a durable event was committed is learnt from `flush`.
+        Raises `ClosedError` after `close`. Whether a durable event was committed is learnt from `flush`.
         """
         if self._closed:
-            raise Closed("the session's event bus is closed")
+            raise ClosedError("the session's event bus is closed")
         if self._held:
             # A failure that happened but was not noticed yet must not leave its mark on the next number.
             self._settle()
@@ -126,8 +126,8 @@ class EventBus:
     async def flush(self) -> None:
         """Return when everything published so far is committed and delivered.
 
-        If a write of it failed, raises the journal's error: as it came if it is an `AgentError`, else an
-        `Internal` caused by it. A failure is raised by every flush that waits for a lost event; if the last of
+        If a write of it failed, raises the journal's error: as it came if it is an `TertuliaError`, else an
+        `InternalError` caused by it. A failure is raised by every flush that waits for a lost event; if the last of
         those events had no flush waiting for it, then by the next flush too, once.
         """
         if self._held:
@@ -150,17 +150,17 @@ class EventBus:
         session as a whole have none and are left out. What was published before and is still held counts as later than
         now. A cursor that is older than the ring gets a `subscriber_lagged` with the range that is gone, then the rest.
         A cursor is worth something only in the epoch it comes from: one beyond the last event is refused with
-        `InvalidParams`. `limit` bounds what may lie ready for a slow reader. Raises `Closed` after `close`.
+        `InvalidParamsError`. `limit` bounds what may lie ready for a slow reader. Raises `ClosedError` after `close`.
         """
         if self._closed:
-            raise Closed("the session's event bus is closed")
+            raise ClosedError("the session's event bus is closed")
         last = self._ring.last
         if after is not None and not 0 <= after <= last:
-            raise InvalidParams(
+            raise InvalidParamsError(
                 f"after must be between 0 and {last}, the last event of this epoch", after=after, epoch=self._epoch
             )
         if limit < 1:
-            raise InvalidParams("limit must be at least 1", limit=limit)
+            raise InvalidParamsError("limit must be at least 1", limit=limit)
         self._sweep()
         cursor = last if after is None else after
         box = Mailbox(self._ring, cursor, conversation, limit, self._notice, self._gone.append)
@@ -180,7 +180,7 @@ class EventBus:
 
     # ── stamping ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _stamp(self, data: EventData, scope: Scope, seq: int | None) -> Event:
+    def _stamp(self, data: EventData, scope: EventScope, seq: int | None) -> Event:
         return Event(
             self._epoch,
             seq,
@@ -201,7 +201,7 @@ class EventBus:
     # ── holding back until committed ─────────────────────────────────────────────────────────────────────────
 
     def _on_written(self, future: asyncio.Future[None]) -> None:
-        _look_at(future)
+        _retrieve_exception(future)
         self._settle()
 
     def _settle(self) -> None:
@@ -230,11 +230,11 @@ class EventBus:
             if not reached.done():
                 reached.set_result(None)
 
-    def _give_up(self, error: AgentError) -> None:
+    def _give_up(self, error: TertuliaError) -> None:
         """Take back everything that is held, and say so."""
         last, _ = self._held[-1]
         for _, written in self._held:
-            _look_at(written)
+            _retrieve_exception(written)
         self._held.clear()
         self._numbered = self._ring.last
         self._unheard = error
@@ -244,7 +244,7 @@ class EventBus:
                 if event is last:
                     self._unheard = None
         self._flushes.clear()
-        notice = self._notice(Error(error.code, error.message))
+        notice = self._notice(ErrorEvent(error.code, error.message))
         for box in self._everybody():
             box.put(notice)
 
@@ -257,7 +257,7 @@ class EventBus:
             self._sweep()
         for box in self._boxes.get(None, ()):
             box.put(event)
-        for conversation in heard_in(event):
+        for conversation in visible_in(event):
             for box in self._boxes.get(conversation, ()):
                 box.put(event)
         if event.seq is not None:
@@ -281,18 +281,18 @@ class EventBus:
                 self._boxes.pop(conversation, None)
 
 
-def _look_at(future: asyncio.Future[None] | None) -> None:
+def _retrieve_exception(future: asyncio.Future[None] | None) -> None:
     """So that asyncio does not report a failure as ignored."""
     if future is not None and future.done() and not future.cancelled():
         future.exception()
 
 
-def _failure(future: asyncio.Future[None]) -> AgentError | None:
+def _failure(future: asyncio.Future[None]) -> TertuliaError | None:
     if future.cancelled():
-        return Internal("the journal was stopped before it had written everything")
+        return InternalError("the journal was stopped before it had written everything")
     cause = future.exception()
-    if cause is None or isinstance(cause, AgentError):
+    if cause is None or isinstance(cause, TertuliaError):
         return cause
-    error = Internal(f"the journal could not write: {cause}")
+    error = InternalError(f"the journal could not write: {cause}")
     error.__cause__ = cause
     return error

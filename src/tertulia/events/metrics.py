@@ -21,7 +21,7 @@ from tertulia.protocol.events import (
 )
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import McpToolCallEnd, ToolCallEnd
-from tertulia.protocol.tool_names import canonical
+from tertulia.protocol.tool_names import canonical_name
 from tertulia.protocol.usage import NO_USAGE
 
 OTHER = "other"
@@ -31,7 +31,7 @@ MAX_CLOSED = 1_000
 """Closed conversations whose numbers are kept; those of the oldest live on in the session's sum only."""
 
 
-class Calls:
+class CallTotals:
     """Calls of one kind that have ended."""
 
     __slots__ = ("calls", "duration_ms", "failures", "max_ms")
@@ -50,7 +50,7 @@ class Calls:
         self.max_ms = max(self.max_ms, duration_ms)
 
 
-class Tally:
+class MetricsTotals:
     """The numbers of one conversation, or of a whole session."""
 
     __slots__ = (
@@ -66,9 +66,9 @@ class Tally:
         """By reason."""
         self.requests = 0
         self.usage = NO_USAGE
-        self.tools: dict[str, Calls] = {}
+        self.tools: dict[str, CallTotals] = {}
         """By name."""
-        self.mcp = Calls()
+        self.mcp = CallTotals()
         self.mcp_waits = 0
         """Calls that had to wait for their turn, whatever became of them."""
         self.mcp_waited_ms = 0
@@ -79,12 +79,12 @@ class Metrics:
     """Is told of the events in `COUNTED`, in order. Bounded but for the open conversations, of which there are few."""
 
     def __init__(self) -> None:
-        self.session = Tally()
+        self.session = MetricsTotals()
         self.knows: Callable[[str], bool] = _knows_none
         """Whether there is a tool of that name; asked until it says yes."""
         self._names: set[str] = set()
-        self._open: dict[ConversationId, Tally] = {}
-        self._closed: dict[ConversationId, Tally] = {}
+        self._open: dict[ConversationId, MetricsTotals] = {}
+        self._closed: dict[ConversationId, MetricsTotals] = {}
 
     def count(self, event: Event) -> None:
         """Take in one event of a type in `COUNTED`."""
@@ -102,11 +102,11 @@ class Metrics:
             tally.mcp_waits += 1
             tally.mcp_waited_ms += round(seconds * 1000)
 
-    def of(self, conversation_id: ConversationId) -> Tally | None:
+    def of(self, conversation_id: ConversationId) -> MetricsTotals | None:
         """The numbers of a conversation; None where nothing was counted, or it was closed too long ago."""
         return self._open.get(conversation_id) or self._closed.get(conversation_id)
 
-    def conversations(self) -> Iterator[tuple[ConversationId, Tally, bool]]:
+    def conversations(self) -> Iterator[tuple[ConversationId, MetricsTotals, bool]]:
         """Each conversation with numbers, and whether it is closed: the open ones first, both in order of use."""
         for of, tally in self._open.items():
             yield of, tally, False
@@ -119,7 +119,7 @@ class Metrics:
 
     def label(self, name: str) -> str:
         """What a call of that name is counted under."""
-        name = canonical(name)
+        name = canonical_name(name)
         if name in self._names:
             return name
         if len(self._names) < MAX_NAMES and self.knows(name):
@@ -131,11 +131,11 @@ class Metrics:
         """Nothing more will be counted; the numbers stay. Whoever still holds the bus must not hold all the tools."""
         self.knows = _knows_none
 
-    def _tally(self, of: ConversationId) -> Tally:
+    def _tally(self, of: ConversationId) -> MetricsTotals:
         tally = self.of(of)
         if tally is None:
             # Not before there is something to count: most of ten thousand conversations may be idle.
-            tally = self._open[of] = Tally()
+            tally = self._open[of] = MetricsTotals()
         return tally
 
     def _retire(self, of: ConversationId | None) -> None:
@@ -150,50 +150,50 @@ def _knows_none(name: str) -> bool:
     return False
 
 
-def _started(metrics: Metrics, tally: Tally, data: TaskStarted) -> None:
+def _count_started(metrics: Metrics, tally: MetricsTotals, data: TaskStarted) -> None:
     tally.started += 1
 
 
-def _complete(metrics: Metrics, tally: Tally, data: TaskComplete) -> None:
+def _count_complete(metrics: Metrics, tally: MetricsTotals, data: TaskComplete) -> None:
     if data.status == "completed":
         tally.completed += 1
     else:
         tally.failed += 1
 
 
-def _aborted(metrics: Metrics, tally: Tally, data: TurnAborted) -> None:
+def _count_aborted(metrics: Metrics, tally: MetricsTotals, data: TurnAborted) -> None:
     tally.aborted[data.reason] = tally.aborted.get(data.reason, 0) + 1
 
 
-def _tokens(metrics: Metrics, tally: Tally, data: TokenCount) -> None:
+def _count_tokens(metrics: Metrics, tally: MetricsTotals, data: TokenCount) -> None:
     tally.requests += 1
     tally.usage += data.usage
 
 
-def _called(metrics: Metrics, tally: Tally, data: ToolCallEnd) -> None:
+def _count_tool_call(metrics: Metrics, tally: MetricsTotals, data: ToolCallEnd) -> None:
     label = metrics.label(data.name)
     calls = tally.tools.get(label)
     if calls is None:
-        calls = tally.tools[label] = Calls()
+        calls = tally.tools[label] = CallTotals()
     calls.add(data.success, data.duration_ms)
 
 
-def _called_server(metrics: Metrics, tally: Tally, data: McpToolCallEnd) -> None:
+def _count_mcp_call(metrics: Metrics, tally: MetricsTotals, data: McpToolCallEnd) -> None:
     tally.mcp.add(data.success, data.duration_ms)
 
 
-def _compacted(metrics: Metrics, tally: Tally, data: HistoryCompacted) -> None:
+def _count_compaction(metrics: Metrics, tally: MetricsTotals, data: HistoryCompacted) -> None:
     tally.compactions += data.compacted
 
 
-COUNTED: dict[str, Callable[[Metrics, Tally, Any], None] | None] = {
-    TaskStarted.type: _started,
-    TaskComplete.type: _complete,
-    TurnAborted.type: _aborted,
-    TokenCount.type: _tokens,
-    ToolCallEnd.type: _called,
-    McpToolCallEnd.type: _called_server,
-    HistoryCompacted.type: _compacted,
+COUNTED: dict[str, Callable[[Metrics, MetricsTotals, Any], None] | None] = {
+    TaskStarted.type: _count_started,
+    TaskComplete.type: _count_complete,
+    TurnAborted.type: _count_aborted,
+    TokenCount.type: _count_tokens,
+    ToolCallEnd.type: _count_tool_call,
+    McpToolCallEnd.type: _count_mcp_call,
+    HistoryCompacted.type: _count_compaction,
     ConversationClosed.type: None,
 }
 """The types of event that count; whoever publishes looks here first, and spares `Metrics` all others."""

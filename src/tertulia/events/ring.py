@@ -23,7 +23,7 @@ _VALUE_BYTES = 32
 """A field or an element: its slot, its object, and its name in the encoded form."""
 
 
-class Reader(Protocol):
+class RingReader(Protocol):
     """One who reads from the ring and is not at its end."""
 
     def missed(self, seq: int, event: Event) -> None:
@@ -42,7 +42,7 @@ class Ring:
     def __init__(self, max_events: int, max_bytes: int, last: int = 0) -> None:
         self.last = last
         """The number of the newest event, kept or not; 0 before the first of all."""
-        self.behind: set[Reader] = set()
+        self.behind: set[RingReader] = set()
         """Who is told of what is forgotten. Readers put themselves in and take themselves out."""
         self._max_events = max_events
         self._max_bytes = max_bytes
@@ -57,7 +57,7 @@ class Ring:
 
     def add(self, event: Event) -> None:
         """Keep the event numbered `last + 1`, and forget as many of the oldest as the bounds ask."""
-        size = weight(event.data)
+        size = event_weight(event.data)
         self._events.append(event)
         self._weights.append(size)
         self._bytes += size
@@ -78,7 +78,7 @@ class Ring:
             reader.missed(seq, event)
 
 
-def weight(data: EventData) -> int:
+def event_weight(data: EventData) -> int:
     """About how much memory an event with this data takes, its encoded form included."""
     total = _ENVELOPE_BYTES
     values: list[Any] = [*astuple(data)]

@@ -30,14 +30,14 @@ from tertulia.protocol.tool_events import (
 )
 
 # Made once: this is asked of every event.
-_QUESTIONS = (ApprovalRequest, ApprovalResolved, ElicitationRequest, ElicitationResolved)
+_QUESTION_EVENTS = (ApprovalRequest, ApprovalResolved, ElicitationRequest, ElicitationResolved)
 
 
-def heard_in(event: Event) -> tuple[ConversationId, ...]:
+def visible_in(event: Event) -> tuple[ConversationId, ...]:
     """The conversations that an event shows in: its own, and with a question all those that wait for that one."""
     if event.conversation_id is None:
         return ()
-    if isinstance(event.data, _QUESTIONS):
+    if isinstance(event.data, _QUESTION_EVENTS):
         return (event.conversation_id, *event.data.chain)
     return (event.conversation_id,)
 
@@ -181,7 +181,7 @@ class Mailbox:
     # ── falling behind and catching up ───────────────────────────────────────────────────────────────────────
 
     def _matches(self, event: Event) -> bool:
-        return self.conversation is None or self.conversation in heard_in(event)
+        return self.conversation is None or self.conversation in visible_in(event)
 
     def _ready(self) -> bool:
         if self.behind and not self.queue:

@@ -11,7 +11,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from tertulia.errors import AgentError, ModelError
+from tertulia.errors import ModelError, TertuliaError
 from tertulia.executors.acp_definition import AcpDefinition, Hold
 from tertulia.executors.acp_process import GRACE_S, START_S, AcpProcess, Spawn, load_sdk
 from tertulia.executors.acp_session import hold_of, prompt_of, session_of, told_in, variables_of
@@ -75,7 +75,7 @@ class AcpExecutor:
             async with aclosing(self._run(assignment)) as steps:
                 async for step in steps:
                     yield step
-        except AgentError as error:
+        except TertuliaError as error:
             yield Failed(error.message, error.code)
         except OSError as error:
             # No room for a home.
@@ -222,7 +222,7 @@ class AcpExecutor:
         check_project(cwd, home)
         return bool(servers_in_toml(usual_place(home, self._environment), home.servers, home.folder, cwd))
 
-    async def _failed(self, seat: _Seat, error: AgentError) -> Failed:
+    async def _failed(self, seat: _Seat, error: TertuliaError) -> Failed:
         """Why, in one sentence: what the agent said, or how its program ended, and what can be done."""
         pipe, program = seat.process.pipe, self._definition.program
         if not error.message:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.definition import ExecutorDefinition, executor_from_wire
 from tertulia.executors.json_servers import JsonServers
 from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire
@@ -66,7 +66,7 @@ def acp_from_wire(name: str, table: object, below: AcpDefinition | None) -> AcpD
         if key not in KEYS:
             near = near_names(key, KEYS, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(KEYS))}"
-            raise InvalidParams(f"{where} has no {key!r:.80}; {hint}")
+            raise InvalidParamsError(f"{where} has no {key!r:.80}; {hint}")
     of_program = {key: value for key, value in said.items() if key in (*_PROGRAM, *_WAYS)}
     if below is not None and isinstance(said.get("env"), Mapping):
         of_program["env"] = {**below.program.env, **said["env"]}
@@ -118,7 +118,7 @@ def _has_place(template: object) -> bool:
 
 def _table(where: str, value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise InvalidParams(f"{where} must be a table")
+        raise InvalidParamsError(f"{where} must be a table")
     return dict(cast("Mapping[str, Any]", value))
 
 
@@ -128,5 +128,5 @@ def _holds(where: str, value: object) -> dict[SandboxMode, Hold]:
         try:
             holds[sandbox_from_wire(mode)] = msgspec.convert(said, Hold)
         except msgspec.ValidationError as error:
-            raise InvalidParams(f"{where}.{mode} must be a table of `mode`, a text, and `meta`: {error}") from None
+            raise InvalidParamsError(f"{where}.{mode} must be a table of `mode`, a text, and `meta`: {error}") from None
     return holds

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import Closed
+from tertulia.errors import ClosedError
 from tertulia.executors.last_words import ErrorOutput
 from tertulia.executors.lines import MAX_LINE_BYTES, JsonLines, Line, TooLong
 from tertulia.sandbox.runner import Command, Finished, Runner, Running
@@ -83,7 +83,7 @@ class AcpPipe:
         assert self._process is not None
         try:
             await self._process.write(_encode(message) + b"\n")
-        except Closed:
+        except ClosedError:
             # Mostly it is about to end, and its end says more.
             await self._process.wait(_LAST_WORDS_S)
             raise ConnectionError("the agent takes no more input") from None

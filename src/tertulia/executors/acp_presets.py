@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.acp_definition import AcpDefinition, Hold, acp_from_wire
 from tertulia.executors.definition import ExecutorDefinition
 from tertulia.executors.json_servers import JsonServers
@@ -108,6 +108,6 @@ def acp_agents_from_wire(tables: Mapping[str, Any]) -> dict[str, AcpDefinition]:
         if name in PRESETS:
             continue
         if not name or not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
-            raise InvalidParams(f"acp.{name:.80}: a name has letters, digits, `-` and `_` only")
+            raise InvalidParamsError(f"acp.{name:.80}: a name has letters, digits, `-` and `_` only")
         found[ACP + name] = acp_from_wire(name, table, None)
     return found

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tertulia.errors import AgentError, InvalidParams, MethodNotFound, ModelError, NotFound
+from tertulia.errors import InvalidParamsError, MethodNotFoundError, ModelError, NotFoundError, TertuliaError
 from tertulia.executors.acp_pipe import AcpPipe
 from tertulia.executors.acp_task import AcpTask
 from tertulia.executors.fields import native_id, table, text
@@ -30,7 +30,11 @@ GRACE_S = 2.0
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 _AUTH = -32000
-_NUMBERS: Mapping[type[AgentError], int] = {InvalidParams: -32602, MethodNotFound: -32601, NotFound: -32002}
+_NUMBERS: Mapping[type[TertuliaError], int] = {
+    InvalidParamsError: -32602,
+    MethodNotFoundError: -32601,
+    NotFoundError: -32002,
+}
 _OTHER = -32603
 
 
@@ -128,7 +132,7 @@ class AcpProcess:
         try:
             said = await self._ask("session/prompt", {"sessionId": self.session, "prompt": blocks}, None)
             task.end(said)
-        except AgentError as error:
+        except TertuliaError as error:
             task.fail(error)
         finally:
             self._task = None
@@ -194,7 +198,7 @@ class AcpProcess:
             return None
         try:
             return await task.serve(method, said)
-        except AgentError as error:
+        except TertuliaError as error:
             raise RequestError(_NUMBERS.get(type(error), _OTHER), error.message) from None
 
 

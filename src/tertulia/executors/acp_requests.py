@@ -14,7 +14,7 @@ from typing import Any, ClassVar, cast, get_args
 
 import msgspec
 
-from tertulia.errors import InvalidParams, MethodNotFound, NoApprover, NotFound
+from tertulia.errors import InvalidParamsError, MethodNotFoundError, NoApproverError, NotFoundError
 from tertulia.executors.acp_updates import arguments_of, paths_of, whole_change
 from tertulia.executors.clipping import clip
 from tertulia.executors.executor import Begun, Change, Command, Done, Patch, Step
@@ -77,7 +77,7 @@ class AcpRequests:
         """The answer; an AgentError refuses."""
         handler = self._handlers.get(method)
         if handler is None:
-            raise MethodNotFound(f"there is no {method:.80}")
+            raise MethodNotFoundError(f"there is no {method:.80}")
         return await handler(self, params)
 
     async def close(self) -> None:
@@ -87,7 +87,7 @@ class AcpRequests:
     @property
     def _house(self) -> Host:
         if self._host is None:
-            raise NoApprover("nobody is there who could be asked")
+            raise NoApproverError("nobody is there who could be asked")
         return self._host
 
     # ── permission ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -134,7 +134,7 @@ class AcpRequests:
 
     async def _create(self, params: Params) -> dict[str, Any]:
         if len(self._terminals) >= MAX_TERMINALS:
-            raise InvalidParams(f"{MAX_TERMINALS} terminals are open already; release one")
+            raise InvalidParamsError(f"{MAX_TERMINALS} terminals are open already; release one")
         words = _words(params)
         limit = min(_number(params, "outputByteLimit") or MAX_KEPT, MAX_KEPT)
         variables = _variables(params)
@@ -168,7 +168,7 @@ class AcpRequests:
     def _terminal(self, params: Params) -> Terminal:
         found = self._terminals.get(text(params.get("terminalId")) or "")
         if found is None:
-            raise NotFound("there is no such terminal")
+            raise NotFoundError("there is no such terminal")
         return found
 
     async def _end(self, name: str) -> None:
@@ -235,7 +235,7 @@ def _words(params: Params) -> tuple[str, ...]:
     program, arguments = _required(params, "command"), params.get("args")
     words = cast("list[object]", arguments) if isinstance(arguments, list) else []
     if not all(isinstance(word, str) for word in words):
-        raise InvalidParams("args must be a list of texts")
+        raise InvalidParamsError("args must be a list of texts")
     if words or len(program.split()) < 2:
         return (program, *cast("list[str]", words))
     # A whole line in one word: many agents mean it for a shell.
@@ -247,7 +247,7 @@ def _variables(params: Params) -> dict[str, str]:
     said = [(text(entry.get("name")), text(entry.get("value"))) for entry in tables(params.get("env"))]
     for name, value in said:
         if name is None or value is None or _VARIABLE.fullmatch(name) is None or "\0" in value:
-            raise InvalidParams(f"env: {name!r:.80} cannot be set")
+            raise InvalidParamsError(f"env: {name!r:.80} cannot be set")
     return cast("dict[str, str]", dict(said))
 
 
@@ -258,7 +258,7 @@ def _status(finished: Finished) -> dict[str, Any]:
 def _required(params: Params, name: str) -> str:
     said = text(params.get(name))
     if said is None:
-        raise InvalidParams(f"{name} must be a text")
+        raise InvalidParamsError(f"{name} must be a text")
     return said
 
 

@@ -9,7 +9,7 @@ import os.path
 from collections.abc import Mapping
 from typing import Any
 
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.acp_definition import AcpDefinition, Hold, filled, merged
 from tertulia.executors.command_line import system_part
 from tertulia.executors.executor import Assignment
@@ -28,13 +28,13 @@ def hold_of(name: str, definition: AcpDefinition, assignment: Assignment) -> Hol
     mode = assignment.rights.sandbox
     hold = definition.sandbox.get(mode)
     if hold is None and mode != "danger_full_access":
-        raise UnsupportedByBackend(
+        raise UnsupportedByBackendError(
             f"{name} does not say how it is held to the sandbox mode {sandbox_to_wire(mode)}; say so in the table "
             "`sandbox` of its agent, or run it under danger-full-access"
         )
     cwd = os.path.realpath(assignment.cwd)
     if mode == "workspace_write" and not any(_is_below(cwd, root) for root in assignment.roots):
-        raise UnsupportedByBackend(
+        raise UnsupportedByBackendError(
             f"{name} writes where it works, and {assignment.cwd} is outside of what may be written; "
             "open the conversation in a writable directory, or read-only"
         )

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from tertulia.errors import AgentError, Cancelled
+from tertulia.errors import TaskCancelledError, TertuliaError
 from tertulia.executors.acp_pipe import AcpPipe
 from tertulia.executors.acp_requests import AcpRequests
 from tertulia.executors.acp_updates import Updates
@@ -32,7 +32,7 @@ class AcpTask:
         self.pipe: AcpPipe | None = None
         self.steps: deque[Step] = deque()
         self.ending: Ending | None = None
-        self.failure: AgentError | None = None
+        self.failure: TertuliaError | None = None
         """Why there is no ending, where there will be none."""
         self._updates = Updates()
         self._requests = AcpRequests(host, self._tell, self._updates.known)
@@ -70,7 +70,7 @@ class AcpTask:
                 self._served.set()
         if method == "session/request_permission":
             return {"outcome": {"outcome": "cancelled"}}
-        raise Cancelled("the task was cancelled")
+        raise TaskCancelledError("the task was cancelled")
 
     def end(self, said: Mapping[str, Any]) -> None:
         """The agent has said how it ended."""
@@ -82,7 +82,7 @@ class AcpTask:
         self.ending = self._ended(said.get("stopReason"))
         self._news.set()
 
-    def fail(self, error: AgentError) -> None:
+    def fail(self, error: TertuliaError) -> None:
         """It never will."""
         for step in self._updates.end():
             self._tell(step)

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.executors.command_line import among_its_own, command_line, standard_input, system_part
 from tertulia.executors.definition import ExecutorDefinition
 from tertulia.executors.executor import STOP_S, Assignment, Ending, Failed, Interrupted, Parser, Step
@@ -81,7 +81,7 @@ class CommandExecutor:
                 async with aclosing(self._run(assignment, command)) as steps:
                     async for step in steps:
                         yield step
-        except AgentError as error:
+        except TertuliaError as error:
             yield Failed(error.message, error.code)
         except OSError as error:
             # No room for a home, or for one more descriptor.

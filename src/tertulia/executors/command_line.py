@@ -7,7 +7,7 @@ import os.path
 import re
 from collections.abc import Iterable, Iterator
 
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.definition import ExecutorDefinition, Words
 from tertulia.executors.executor import Assignment
 from tertulia.policy.sandbox_mode import sandbox_to_wire
@@ -89,7 +89,7 @@ def _sandbox(name: str, definition: ExecutorDefinition, assignment: Assignment) 
     mode, spelled = assignment.rights.sandbox, sandbox_to_wire(assignment.rights.sandbox)
     words = definition.sandbox.get(mode)
     if words is None and mode != "danger_full_access":
-        raise UnsupportedByBackend(
+        raise UnsupportedByBackendError(
             f"{name} does not say how it is held to the sandbox mode {spelled}; set the arguments for it in the table "
             "`sandbox` of its executor, or run it under danger-full-access"
         )
@@ -99,7 +99,7 @@ def _sandbox(name: str, definition: ExecutorDefinition, assignment: Assignment) 
         return
     cwd = os.path.realpath(assignment.cwd)
     if not any(_is_below(cwd, root) for root in assignment.roots):
-        raise UnsupportedByBackend(
+        raise UnsupportedByBackendError(
             f"{name} writes where it works, and {assignment.cwd} is outside of what may be written; "
             "open the conversation in a writable directory, or read-only"
         )
@@ -115,7 +115,7 @@ def _tools(name: str, definition: ExecutorDefinition, assignment: Assignment) ->
     rights = assignment.rights
     if not rights.shell:
         if definition.no_shell is None:
-            raise UnsupportedByBackend(
+            raise UnsupportedByBackendError(
                 f"{name} does not say how its shell is taken away, and this conversation may have none; set the "
                 "arguments for it as `no_shell` of its executor"
             )

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast, get_args
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.clipping import clip
 from tertulia.executors.headings import CURRENT, PREVIOUS, cleaned, escaped, heading
 from tertulia.executors.result_text import is_plain_text, result_text, value_text
@@ -51,7 +51,7 @@ def build_executor_prompt_with_history(
     fields, in at most `max_chars`. Raises InvalidParams for values that make no sense.
     """
     if not isinstance(cast("object", current_message), str):
-        raise InvalidParams("current_message must be a text")
+        raise InvalidParamsError("current_message must be a text")
     limits = _limits(mode, task_type, max_messages, max_chars, per_message_max_chars)
     if mode == "off":
         return current_message
@@ -73,14 +73,14 @@ def check_limit(name: str, value: object, least: int) -> int:
     """A whole number that is not below the least; InvalidParams names it."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
         shown = f"{value!r:.80}" if not isinstance(value, int) or abs(value) <= MOST else "a larger one"
-        raise InvalidParams(f"{name} must be a whole number from {least} to {MOST:,}, not {shown}")
+        raise InvalidParamsError(f"{name} must be a whole number from {least} to {MOST:,}, not {shown}")
     return value
 
 
 def check_word(name: str, value: object, words: tuple[str, ...]) -> str:
     """One of the words; InvalidParams lists them."""
     if value not in words:
-        raise InvalidParams(f"{name} must be one of {', '.join(words)}, not {value!r:.80}")
+        raise InvalidParamsError(f"{name} must be one of {', '.join(words)}, not {value!r:.80}")
     return cast("str", value)
 
 
@@ -109,7 +109,7 @@ def _said(messages: Iterable[object]) -> Iterable[Said]:
     """Those of users and assistants that have a text."""
     for number, message in enumerate(messages):
         if not isinstance(message, Mapping):
-            raise InvalidParams(f"messages[{number}] must be a table with a role and a text or a result")
+            raise InvalidParamsError(f"messages[{number}] must be a table with a role and a text or a result")
         read = _read(cast("Mapping[str, object]", message), f"messages[{number}]")
         if read is not None and without_label(read):
             yield read
@@ -118,9 +118,9 @@ def _said(messages: Iterable[object]) -> Iterable[Said]:
 def _read(message: Mapping[str, object], where: str) -> Said | None:
     role, text, username = (message.get(name) for name in ("role", "text", "username"))
     if not isinstance(role, str):
-        raise InvalidParams(f"{where}.role must be user or assistant")
+        raise InvalidParamsError(f"{where}.role must be user or assistant")
     if not isinstance(text, str | None) or not isinstance(username, str | None):
-        raise InvalidParams(f"{where}: text and username must be texts")
+        raise InvalidParamsError(f"{where}: text and username must be texts")
     if role.lower() not in get_args(Role):
         return None
     result = message.get("result")

@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 import msgspec
 from msgspec.structs import asdict, replace
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.continuity import (
     MAX_CHARS,
     MAX_MESSAGES,
@@ -83,7 +83,7 @@ def continuity_from(
 def _own(table: Mapping[str, object], kind: str, where: str) -> dict[str, Any]:
     own = table.get(kind, {})
     if not isinstance(own, Mapping):
-        raise InvalidParams(f"{where}.{kind} must be a table")
+        raise InvalidParamsError(f"{where}.{kind} must be a table")
     return _parsed(cast("Mapping[str, object]", own), f"{where}.{kind}", ())
 
 
@@ -93,7 +93,7 @@ def _parsed(table: Mapping[str, object], where: str, also: tuple[str, ...]) -> d
         if name not in known:
             near = near_names(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise InvalidParams(f"{where} has no {name!r:.80}; {hint}")
+            raise InvalidParamsError(f"{where} has no {name!r:.80}; {hint}")
     return {name: _value(f"{where}.{name}", name, value) for name, value in table.items()}
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast, get_args
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.executor import Resuming
 from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire
 from tertulia.protocol.inputs import near_names
@@ -138,11 +138,11 @@ def executor_from_wire(
         if key not in KEYS:
             near = near_names(key, KEYS, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(KEYS))}"
-            raise InvalidParams(f"{where} has no {key!r:.80}; {hint}")
+            raise InvalidParamsError(f"{where} has no {key!r:.80}; {hint}")
     said = {_FIELDS.get(key, key): _value(f"{where}.{key}", key, value) for key, value in table.items()}
     ways = {key: said.pop(key) for key in _RESUMING if key in said}
     if below is None and not said.get("command"):
-        raise InvalidParams(f"{where}.command is missing: the program and its first arguments, as a list")
+        raise InvalidParamsError(f"{where}.command is missing: the program and its first arguments, as a list")
     made = ExecutorDefinition(command=()) if below is None else below
     return msgspec.structs.replace(made, **said, resuming=msgspec.structs.replace(made.resuming, **ways))
 
@@ -171,7 +171,7 @@ def _value(where: str, key: str, value: object) -> Any:
 def _plain(where: str, value: object) -> object:
     kind, called = (bool, "true or false") if where.rpartition(".")[2] in _SWITCHES else (str, "a text")
     if not isinstance(value, kind):
-        raise InvalidParams(f"{where} must be {called}, not {value!r:.80}")
+        raise InvalidParamsError(f"{where} must be {called}, not {value!r:.80}")
     return value
 
 
@@ -179,14 +179,14 @@ def _program(where: str, value: object) -> Words:
     # A text is the program alone, as editors write it, with the arguments beside it.
     words = _words(where, [value] if isinstance(value, str) else value)
     if not words or not words[0]:
-        raise InvalidParams(f"{where} must name a program")
+        raise InvalidParamsError(f"{where} must name a program")
     return words
 
 
 def _resume(where: str, value: object) -> Words | None:
     words = _words(where, value)
     if words and not any("{id}" in word for word in words):
-        raise InvalidParams(f"{where} must have a place for {{id}}")
+        raise InvalidParamsError(f"{where} must have a place for {{id}}")
     return words or None
 
 
@@ -195,7 +195,7 @@ def _words(where: str, value: object) -> Words:
         words = tuple(cast("tuple[object, ...]", value))
         if all(isinstance(word, str) and "\0" not in word for word in words):
             return cast("Words", words)
-    raise InvalidParams(f"{where} must be a list of arguments, none of them with a NUL")
+    raise InvalidParamsError(f"{where} must be a list of arguments, none of them with a NUL")
 
 
 def _one_of(where: str, value: object, words: Words) -> str:
@@ -203,24 +203,24 @@ def _one_of(where: str, value: object, words: Words) -> str:
     spelled = {word.replace("-", "_"): word for word in words}
     found = spelled.get(value.replace("-", "_")) if isinstance(value, str) else None
     if found is None:
-        raise InvalidParams(f"{where} must be one of {', '.join(words)}, not {value!r:.80}")
+        raise InvalidParamsError(f"{where} must be one of {', '.join(words)}, not {value!r:.80}")
     return found
 
 
 def _modes(where: str, value: object) -> dict[SandboxMode, Words]:
     if not isinstance(value, Mapping):
-        raise InvalidParams(f"{where} must be a table: for each sandbox mode the arguments that mean it")
+        raise InvalidParamsError(f"{where} must be a table: for each sandbox mode the arguments that mean it")
     modes = cast("Mapping[object, object]", value)
     return {sandbox_from_wire(mode): _words(f"{where}.{mode}", words) for mode, words in modes.items()}
 
 
 def _variables(where: str, value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise InvalidParams(f"{where} must be a table of variables")
+        raise InvalidParamsError(f"{where} must be a table of variables")
     variables = cast("Mapping[object, object]", value)
     for name, text in variables.items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-            raise InvalidParams(f"{where}: {name!r:.80} cannot be the name of a variable")
+            raise InvalidParamsError(f"{where}: {name!r:.80} cannot be the name of a variable")
         if not isinstance(text, str) or "\0" in text:
-            raise InvalidParams(f"{where}.{name} must be a text without NUL")
+            raise InvalidParamsError(f"{where}.{name} must be a text without NUL")
     return cast("dict[str, str]", dict(variables))

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import UnsupportedByBackendError
 
 MAX_BYTES = 1024 * 1024
 # What is opened and never closed is taken to the end, and so looked at once. Whoever parses it will complain.
@@ -95,8 +95,8 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
         raise _refused(where, "is not JSON that can be understood") from None
 
 
-def _refused(where: str, why: str) -> UnsupportedByBackend:
-    return UnsupportedByBackend(
+def _refused(where: str, why: str) -> UnsupportedByBackendError:
+    return UnsupportedByBackendError(
         f"{where} {why}, so the agent cannot be kept from MCP servers that it may name; correct or remove it"
     )
 

@@ -122,7 +122,7 @@ class Newsroom:
         return [e.TokenCount(step.turn, 0, "")]
 
     def _notice(self, step: Notice) -> News:
-        return [e.Warning(step.message)]
+        return [e.WarningEvent(step.message)]
 
     def _foreign(self, step: Foreign) -> News:
         return [e.ForeignEvent(self._backend, step.raw)]

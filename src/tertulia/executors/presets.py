@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.definition import RESERVED, ExecutorDefinition, Home, Layer, executor_from_wire
 
 _NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
@@ -92,6 +92,6 @@ def executors_from_wire(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Ex
         if name in PRESETS or name == RESERVED:
             continue
         if not name or not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
-            raise InvalidParams(f"executors.{name:.80}: a name has letters, digits, `-` and `_` only")
+            raise InvalidParamsError(f"executors.{name:.80}: a name has letters, digits, `-` and `_` only")
         found[COMMAND + name] = executor_from_wire(name, table, None)
     return found

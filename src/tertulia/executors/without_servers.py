@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.definition import Home
 
 _SERVERS = "mcp_servers"
@@ -28,7 +28,7 @@ def strip_servers(place: str, home: Home) -> None:
         return
     left = "".join(_lines(said))
     if _SERVERS in _read(left) or _read(said).keys() - _read(left).keys() - {_SERVERS}:
-        raise UnsupportedByBackend(
+        raise UnsupportedByBackendError(
             f"{home.folder}/{home.servers} names MCP servers in a way that cannot be kept from the agent; "
             "write each as a table [mcp_servers.NAME]"
         )
@@ -42,7 +42,9 @@ def check_project(cwd: str, home: Home) -> None:
     while home.servers is not None and directory != above:
         path = os.path.join(directory, home.folder, home.servers)
         if _named(path):
-            raise UnsupportedByBackend(f"{path} names MCP servers, and the agent would start them; remove them there")
+            raise UnsupportedByBackendError(
+                f"{path} names MCP servers, and the agent would start them; remove them there"
+            )
         directory, above = os.path.dirname(directory), directory
 
 

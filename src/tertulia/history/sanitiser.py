@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 
-from tertulia.errors import Internal
+from tertulia.errors import InternalError
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import Item, Reasoning, ToolCall, ToolOutput, UserMessage, text_parts
 
@@ -26,13 +26,13 @@ def prove(items: Iterable[Item]) -> tuple[tuple[CallId, ...], tuple[CallId, ...]
     for item in items:
         if isinstance(item, ToolCall):
             if item.call_id in opens:
-                raise Internal("a call id is used again before its call was answered", call_id=item.call_id)
+                raise InternalError("a call id is used again before its call was answered", call_id=item.call_id)
             opens[item.call_id] = None
         elif isinstance(item, ToolOutput):
             if item.call_id in opens:
                 del opens[item.call_id]
             elif item.call_id in answered:
-                raise Internal("a call was answered twice", call_id=item.call_id)
+                raise InternalError("a call was answered twice", call_id=item.call_id)
             else:
                 closes[item.call_id] = None
             answered.add(item.call_id)

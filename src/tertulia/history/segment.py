@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.history.sanitiser import prove
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import AssistantMessage, Item, Reasoning, Summary, TextPart, ToolCall, UserMessage
@@ -47,7 +47,7 @@ def seal(items: Iterable[Item], *, pinned: bool = False) -> Segment:
         digest = hashlib.sha256(_canonical.encode(sealed)).digest()
         byte_count, weight = _weigh(sealed)
     except UnicodeEncodeError:
-        raise InvalidParams("an item has a lone surrogate; history holds valid Unicode only") from None
+        raise InvalidParamsError("an item has a lone surrogate; history holds valid Unicode only") from None
     messages = sum(map(is_message, sealed))
     return Segment(sealed, digest, opens, closes, byte_count, weight, messages, pinned)
 

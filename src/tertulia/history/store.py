@@ -9,7 +9,7 @@ from itertools import takewhile
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.errors import Internal
+from tertulia.errors import InternalError
 from tertulia.history.encoding import Encoding, ItemEncoder
 from tertulia.history.sanitiser import settled
 from tertulia.history.segment import Segment, estimate, seal, supersedes
@@ -52,9 +52,9 @@ class Cut(msgspec.Struct, frozen=True):
     def prove(self, segments: Sequence[Segment]) -> None:
         """Raise Internal unless every call before the cut has its output before it."""
         if sum(len(segment.opens) - len(segment.closes) for segment in segments[: self.end]):
-            raise Internal("a cut would part a call from its output")
+            raise InternalError("a cut would part a call from its output")
         if self.spared is not None and (segments[self.spared].opens or segments[self.spared].closes):
-            raise Internal("a cut would keep half of a call and its output")
+            raise InternalError("a cut would keep half of a call and its output")
 
     def dropped(self, segments: Iterable[Segment]) -> list[Segment]:
         """Those that go, of the segments the cut was planned for."""
@@ -258,12 +258,12 @@ def _admit(segment: Segment, calls: Iterable[CallId], open_calls: Container[Call
     closes = frozenset(segment.closes)
     for call_id in segment.closes:
         if call_id not in open_calls:
-            raise Internal("an output has no open call before it", call_id=call_id)
+            raise InternalError("an output has no open call before it", call_id=call_id)
     for call_id in calls:
         if call_id in open_calls and call_id not in closes:
-            raise Internal("a call id is used again before its call was answered", call_id=call_id)
+            raise InternalError("a call id is used again before its call was answered", call_id=call_id)
     if segment.pinned and (segment.opens or segment.closes):
-        raise Internal("a pinned segment cannot hold half of a call and its output")
+        raise InternalError("a pinned segment cannot hold half of a call and its output")
 
 
 def _without_pins_of(segments: list[Segment], seeds: int, newer: Segment) -> list[Segment]:

@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 import msgspec
 
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.history.segment import Segment, is_asked, is_message
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Item, UserMessage
@@ -79,7 +79,7 @@ class HistoryView(msgspec.Struct, frozen=True, eq=False):
     def messages(self, limit: int | None = None) -> list[UserMessage | AssistantMessage]:
         """The newest messages of users and model, oldest first, injected ones left out. Costs what it returns."""
         if limit is not None and limit < 0:
-            raise InvalidParams(f"limit must not be negative, not {limit}")
+            raise InvalidParamsError(f"limit must not be negative, not {limit}")
         said = (
             item
             for segment in self.newest_first()
@@ -96,7 +96,7 @@ class HistoryView(msgspec.Struct, frozen=True, eq=False):
             for item in segment.items:
                 if item.id == item_id:
                     return item
-        raise NotFound(f"no item {item_id!r} in this history")
+        raise NotFoundError(f"no item {item_id!r} in this history")
 
     def end_of(self, at: ItemId | int) -> int:
         """How many items there are up to and with an item, or up to the end of a round (the first is 1).
@@ -109,16 +109,16 @@ class HistoryView(msgspec.Struct, frozen=True, eq=False):
         for position, item in enumerate(self, start=1):
             if item.id == item_id:
                 return position
-        raise NotFound(f"no item {item_id!r} in this history")
+        raise NotFoundError(f"no item {item_id!r} in this history")
 
     def _end_of_round(self, number: int) -> int:
         if number < 1:
-            raise InvalidParams(f"rounds are counted from 1; there is no round {number}")
+            raise InvalidParamsError(f"rounds are counted from 1; there is no round {number}")
         rounds = 0
         for position, item in enumerate(self):
             rounds += is_asked(item)
             if rounds > number:
                 return position
         if rounds < number:
-            raise NotFound(f"there are {rounds} rounds in this history, not {number}")
+            raise NotFoundError(f"there are {rounds} rounds in this history, not {number}")
         return self.item_count

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tertulia.errors import AgentError, Busy, InvalidParams, McpError, NoApprover
+from tertulia.errors import BusyError, InvalidParamsError, McpError, NoApproverError, TertuliaError
 from tertulia.mcp.audience import MAX_LISTENERS, Audience
 from tertulia.mcp.promises import on_arrival, promising_server
 from tertulia.mcp.reading import reading_of
@@ -170,7 +170,7 @@ class Broker:
                     return _input_required(question, ticket)
                 await self._ask(ctx, question)
             return _as_result(running.result())
-        except AgentError as error:
+        except TertuliaError as error:
             return _refusal(error)
         finally:
             if running is not None:
@@ -185,7 +185,7 @@ class Broker:
         program = _program(ctx)
         # No client of several has the last place, if it has one already.
         if self._calls >= MAX_CALLS or (program and self._programs[program] > MAX_CALLS - self._calls):
-            raise Busy(f"{self._programs[program]} calls of this client are under way already", retry_after_s=1)
+            raise BusyError(f"{self._programs[program]} calls of this client are under way already", retry_after_s=1)
         running = RunningCall(self._spawn, ctx.session.report_progress)
         forms, pages = _can_ask(ctx)
         call = ServedCall(
@@ -207,7 +207,7 @@ class Broker:
 
         try:
             return self._waiting.leave(ticket)
-        except InvalidParams as error:
+        except InvalidParamsError as error:
             # Not the tool's answer: the protocol wants to see it refused.
             raise MCPError(_INVALID_PARAMS, error.message) from None
 
@@ -230,7 +230,7 @@ class Broker:
 
 async def _elicit(running: RunningCall, asked: Elicitation, *, forms: bool, pages: bool) -> Elicited:
     if not (forms if asked.url is None else pages):
-        raise NoApprover("the client cannot ask anybody this")
+        raise NoApproverError("the client cannot ask anybody this")
     return await running.elicit(asked)
 
 
@@ -330,7 +330,7 @@ def _is_base64(text: str) -> bool:
     return True
 
 
-def _refusal(error: AgentError) -> t.CallToolResult:
+def _refusal(error: TertuliaError) -> t.CallToolResult:
     import mcp_types as t
 
     said = msgspec.json.encode({"ok": False, "code": error.code, "reason": error.message}).decode()

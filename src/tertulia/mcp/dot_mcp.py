@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.servers import is_known
 from tertulia.sandbox.stubs import is_stub
 
@@ -39,16 +39,16 @@ def read_dot_mcp(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        raise InvalidParams(f"{path}: cannot be read: {error.strerror}") from None
+        raise InvalidParamsError(f"{path}: cannot be read: {error.strerror}") from None
     if len(raw) > MAX_BYTES:
-        raise InvalidParams(f"{path}: larger than {MAX_BYTES:,} bytes")
+        raise InvalidParamsError(f"{path}: larger than {MAX_BYTES:,} bytes")
     content = _parse(raw, path)
     servers = cast("Mapping[str, Any]", content).get("mcpServers", {}) if isinstance(content, dict) else None
     if not isinstance(servers, dict):
-        raise InvalidParams(f'{path}: expected an object {{"mcpServers": {{NAME: {{…}}}}}}')
+        raise InvalidParamsError(f'{path}: expected an object {{"mcpServers": {{NAME: {{…}}}}}}')
     named = cast("dict[str, Any]", servers)
     if (unfit := _unfit(named)) is not None:
-        raise InvalidParams(f"{path}: {unfit}")
+        raise InvalidParamsError(f"{path}: {unfit}")
     return named
 
 
@@ -58,7 +58,7 @@ def _read(path: Path) -> bytes:
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(number).st_mode):
-            raise InvalidParams(f"{path}: expected a file")
+            raise InvalidParamsError(f"{path}: expected a file")
         with os.fdopen(number, "rb", closefd=False) as file:
             return file.read(MAX_BYTES + 1)
     finally:
@@ -71,7 +71,7 @@ def table_of(label: str, entry: object, variables: Mapping[str, str]) -> dict[st
     What other hosts know and we do not is left out; `foreign_keys` tells which.
     """
     if not isinstance(entry, dict):
-        raise InvalidParams(f"{label}: expected an object with command or url")
+        raise InvalidParamsError(f"{label}: expected an object with command or url")
     given = cast("dict[str, Any]", entry)
     foreign = foreign_keys(given)
     table = {_OURS.get(key, key): value for key, value in given.items() if key not in foreign}
@@ -99,17 +99,17 @@ _OURS = {"headers": "http_headers"}
 
 def _check_type(label: str, kind: object, table: Mapping[str, Any]) -> None:
     if kind is not None and not isinstance(kind, str):
-        raise InvalidParams(f"{label}: type must be stdio or http")
+        raise InvalidParamsError(f"{label}: type must be stdio or http")
     if kind == "sse":
-        raise InvalidParams(
+        raise InvalidParamsError(
             f"{label}: `sse` is the transport that streamable HTTP replaced; give the server's streamable HTTP address "
             "with the type `http`"
         )
     if kind is None or (kind in _STARTED and "url" not in table) or (kind in _REACHED and "command" not in table):
         return
     if kind in _STARTED or kind in _REACHED:
-        raise InvalidParams(f"{label}: `stdio` goes with command, and `http` with url")
-    raise InvalidParams(f"{label}: type must be stdio or http")
+        raise InvalidParamsError(f"{label}: `stdio` goes with command, and `http` with url")
+    raise InvalidParamsError(f"{label}: type must be stdio or http")
 
 
 def _unfit(servers: dict[str, Any]) -> str | None:
@@ -152,7 +152,7 @@ def _value(found: re.Match[str], label: str, variables: Mapping[str, str]) -> st
     if otherwise is not None:
         return value or otherwise
     if value is None:
-        raise InvalidParams(f"{label}: the variable {name} is not set; set it, or write ${{{name}:-default}}")
+        raise InvalidParamsError(f"{label}: the variable {name} is not set; set it, or write ${{{name}:-default}}")
     return value
 
 
@@ -162,16 +162,16 @@ def _parse(raw: bytes, path: Path) -> Any:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise InvalidParams(f"{path}: expected UTF-8 (at line {line})") from None
+        raise InvalidParamsError(f"{path}: expected UTF-8 (at line {line})") from None
     except json.JSONDecodeError as error:
-        raise InvalidParams(f"{path}: {error.msg} (at line {error.lineno}, column {error.colno})") from None
+        raise InvalidParamsError(f"{path}: {error.msg} (at line {error.lineno}, column {error.colno})") from None
     except _TwiceError as error:
         where = _second_line(raw.decode("utf-8-sig"), error.key)
-        raise InvalidParams(f"{path}: {error.key[:64]!r} is given twice{where}") from None
+        raise InvalidParamsError(f"{path}: {error.key[:64]!r} is given twice{where}") from None
     except RecursionError:
-        raise InvalidParams(f"{path}: nested too deeply") from None
+        raise InvalidParamsError(f"{path}: nested too deeply") from None
     except ValueError as error:
-        raise InvalidParams(f"{path}: {error}") from None
+        raise InvalidParamsError(f"{path}: {error}") from None
 
 
 class _TwiceError(Exception):

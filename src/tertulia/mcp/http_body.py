@@ -18,7 +18,7 @@ from tertulia.mcp.mending import MAX_DEPTH, MAX_MENDED, readable
 from tertulia.mcp.tickets import Tickets
 from tertulia.mcp.trouble import NO_ANSWER
 from tertulia.mcp.unreadable import PREFIX, UNREADABLE, is_asking
-from tertulia.protocol.json_scan import MAX_PARTS, excess_in_steps
+from tertulia.protocol.json_scan import MAX_PARTS, find_excess_in_steps
 
 MAX_BODY = 16 << 20
 """Of an answer that is not a stream of events, and of one event."""
@@ -108,7 +108,7 @@ async def whole(stream: httpx2.AsyncByteStream) -> bytes | NoBody:
     finally:
         await stream.aclose()
     answer = bytes(body)
-    if (too_much := await excess_in_steps(answer, MAX_PARTS, MAX_DEPTH)) is not None:
+    if (too_much := await find_excess_in_steps(answer, MAX_PARTS, MAX_DEPTH)) is not None:
         return NoBody(f"{PREFIX}it has {too_much}")
     return readable(answer) if len(answer) <= SHORT else answer
 
@@ -161,7 +161,7 @@ class Events(httpx2.AsyncByteStream):
         names, data = _parted(event)
         if len(data) > SHORT:
             return await self._long(names, data)
-        if (too_much := await excess_in_steps(data, MAX_PARTS, MAX_DEPTH)) is not None:
+        if (too_much := await find_excess_in_steps(data, MAX_PARTS, MAX_DEPTH)) is not None:
             return await self._refused(data, f"it has {too_much}")
         if isinstance(event, bytearray):
             # All the rest of it were comments, or nearly so.

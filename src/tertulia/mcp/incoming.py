@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.mcp.confidence import Confidence
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.server import Elicitation, Elicited, Sampled, Sampling, Spawn
@@ -141,7 +141,7 @@ class Incoming:
 async def _elicited(turn: Turn, request: Elicitation) -> Elicited | None:
     try:
         return await turn.caller.elicit(request)
-    except AgentError as error:
+    except TertuliaError as error:
         _log.info("an elicitation of the mcp server %s was refused: %s", request.server, error.code)
         return None
 
@@ -149,7 +149,7 @@ async def _elicited(turn: Turn, request: Elicitation) -> Elicited | None:
 async def _sampled(turn: Turn, request: Sampling) -> Sampled | None:
     try:
         return await turn.caller.sample(request)
-    except AgentError as error:
+    except TertuliaError as error:
         _log.info("a sampling request of the mcp server %s was refused: %s", request.server, error.code)
         return None
 

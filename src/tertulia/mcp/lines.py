@@ -16,7 +16,7 @@ from tertulia.errors import ParseError
 from tertulia.mcp.long_message import SHORT, Envelope, Problem, read_long, why_not
 from tertulia.mcp.mending import MAX_DEPTH, mend_result, mended, with_odd_numbers
 from tertulia.mcp.unreadable import PREFIX, UNREADABLE, answered_id, answered_id_in_steps
-from tertulia.protocol.json_scan import MAX_PARTS, excess
+from tertulia.protocol.json_scan import MAX_PARTS, find_excess
 
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
@@ -56,7 +56,7 @@ class Lines:
 
     def read(self, line: bytes) -> JSONRPCMessage | None:
         """The message, or an error in place of an answer that cannot be read; None when it was dropped."""
-        if (too_much := excess(line, MAX_PARTS, MAX_DEPTH)) is not None:
+        if (too_much := find_excess(line, MAX_PARTS, MAX_DEPTH)) is not None:
             return self._unreadable(answered_id(line), f"it has {too_much}")
         try:
             heard = self._heard(line)

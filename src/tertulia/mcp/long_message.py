@@ -12,7 +12,7 @@ import msgspec
 
 from tertulia.errors import ParseError
 from tertulia.mcp.mending import MAX_DEPTH, read_leniently
-from tertulia.protocol.json_scan import MAX_PARTS, excess_in_steps
+from tertulia.protocol.json_scan import MAX_PARTS, find_excess_in_steps
 
 SHORT = 64 * 1024
 """Whatever is wrong with a text of so many bytes, it can be mended at once."""
@@ -45,7 +45,7 @@ async def read_long(text: bytes, decode: Callable[[bytes], Envelope]) -> Envelop
     ParseError or ValueError for what is none; `why_not` says it in words.
     """
     if len(text) <= AT_ONCE:
-        if (too_much := await excess_in_steps(text, MAX_PARTS, MAX_DEPTH)) is not None:
+        if (too_much := await find_excess_in_steps(text, MAX_PARTS, MAX_DEPTH)) is not None:
             raise ParseError(too_much)
         try:
             return decode(text)

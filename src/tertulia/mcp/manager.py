@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tertulia.errors import McpError, NotFound
+from tertulia.errors import McpError, NotFoundError
 from tertulia.events.clock import Clock
 from tertulia.mcp.definition import Approval, ServerDefinition
 from tertulia.mcp.launch import placed
@@ -20,7 +20,7 @@ from tertulia.mcp.live_server import LiveServer
 from tertulia.mcp.member import Candidate, Current, Member, Report
 from tertulia.mcp.pool import ServerPool
 from tertulia.mcp.server import Answer, Caller, OnProgress
-from tertulia.protocol.events import EventData, Warning
+from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import McpServerStatus
 from tertulia.protocol.tool_spec import ToolSpec
@@ -64,7 +64,7 @@ class SessionServers:
         members = self._private.get(conversation, {})
         for candidate in candidates:
             if candidate.name in self._members:
-                self._tell(Warning(f"MCP server {candidate.name!r} is there already; the agent's is left out"))
+                self._tell(WarningEvent(f"MCP server {candidate.name!r} is there already; the agent's is left out"))
             elif candidate.name not in members:
                 members[candidate.name] = self._join(candidate, conversation)
                 self._grace_until = self._clock.monotonic() + GRACE_S
@@ -132,7 +132,9 @@ class SessionServers:
         """Have these, or all, list their tools again, and start those anew that failed; NotFound for another name."""
         for name in names or ():
             if name not in self._members:
-                raise NotFound(f"there is no MCP server {name[:80]!r}; there is {', '.join(sorted(self._members))}")
+                raise NotFoundError(
+                    f"there is no MCP server {name[:80]!r}; there is {', '.join(sorted(self._members))}"
+                )
         wanted = self._members if names is None else {name: self._members[name] for name in names}
         await asyncio.gather(*(_refresh(m.server) for m in wanted.values() if m.server is not None))
 

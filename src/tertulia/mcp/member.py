@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from tertulia.errors import AgentError, InvalidParams
+from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.launch import Launch
 from tertulia.mcp.live_server import LiveServer
 from tertulia.mcp.pool import Lease
 from tertulia.mcp.server import RemoteTool, Status
-from tertulia.protocol.events import EventData, Warning
+from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_names import fqn
 from tertulia.protocol.tool_spec import ToolSpec
@@ -100,7 +100,7 @@ class Member:
     def tell_news(self, tell: Callable[[EventData], object]) -> None:
         """Each as a warning."""
         for news in self.news():
-            tell(Warning(news, "mcp_server"))
+            tell(WarningEvent(news, "mcp_server"))
 
     @property
     def is_absent(self) -> bool:
@@ -142,8 +142,8 @@ def _specs(
         try:
             spec = spec_of(candidate.name, tool)
             if spec.name in made:
-                raise InvalidParams(f"{made[spec.name][1].name!r:.80} has the name {spec.name} already")
-        except AgentError as error:
+                raise InvalidParamsError(f"{made[spec.name][1].name!r:.80} has the name {spec.name} already")
+        except TertuliaError as error:
             refused.append(f"MCP server {candidate.name!r}: tool {tool.name!r:.80} is left out: {error.message}")
             continue
         made[spec.name] = (spec, tool)

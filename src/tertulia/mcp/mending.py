@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from tertulia.mcp.server import MODERN
 from tertulia.mcp.unfit import mark_unfit
-from tertulia.protocol.json_steps import Work, done, read
+from tertulia.protocol.json_steps import StepwiseWork, read, run_to_end
 
 MAX_BLOCKS = 4096
 """Pieces of one answer."""
@@ -56,7 +56,7 @@ async def read_leniently(text: bytes) -> Any:
 
     The loop is never held for long.
     """
-    return await done(Work(read(text, _lenient, MAX_DEPTH, _whole_characters)))
+    return await run_to_end(StepwiseWork(read(text, _lenient, MAX_DEPTH, _whole_characters)))
 
 
 def mend_result(result: dict[str, Any], version: str) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from tertulia.errors import Closed
+from tertulia.errors import ClosedError
 from tertulia.events.clock import Clock
 from tertulia.mcp.catalogue import Catalogue
 from tertulia.mcp.connection import connect as connect_really
@@ -116,7 +116,7 @@ class ServerPool:
         Closed after `close`.
         """
         if self._closed:
-            raise Closed("the pool of MCP servers is closed")
+            raise ClosedError("the pool of MCP servers is closed")
         # Beside the launch: what the connection itself does or leaves by its definition.
         key = (launch.key, scope, definition.elicitation, definition.sampling)
         shared = self._shared.get(key)

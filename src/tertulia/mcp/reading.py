@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.mcp.serving import Library
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def reading_of(library: Library) -> dict[str, Any]:
         uri = str(params.uri)
         try:
             text = await library.read(uri)
-        except AgentError as error:
+        except TertuliaError as error:
             number = _INVALID_PARAMS if ctx.protocol_version >= _MODERN else _NOT_FOUND
             raise MCPError(number, error.message, {"uri": uri}) from None
         return t.ReadResourceResult(

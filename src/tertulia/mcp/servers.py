@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.definition import Approval, Http, Origin, ServerDefinition, Share, Stdio
 from tertulia.protocol.inputs import check_text, near_names
 from tertulia.protocol.tool_names import is_legal_server
@@ -39,7 +39,7 @@ def server_from_wire(
     InvalidParams names the server and the key.
     """
     if (wrong := misnamed(name)) is not None:
-        raise InvalidParams(wrong)
+        raise InvalidParamsError(wrong)
     fields = read_table(f"mcp_servers.{name}", table)
     if "roots" in fields:
         fields["roots"] = tuple(anchored(root, folder) for root in fields["roots"])
@@ -85,7 +85,7 @@ def is_known(key: str) -> bool:
 def read_table(label: str, table: object) -> dict[str, Any]:
     """The fields of a definition, without its name and where it comes from. `label` is what a refusal calls it."""
     if not isinstance(table, Mapping):
-        raise InvalidParams(f"{label} must be a table with command or url")
+        raise InvalidParamsError(f"{label} must be a table with command or url")
     given = _with_own_names(label, dict(cast("Mapping[Any, Any]", table)))
     kind = _kind(label, given)
     fields: dict[str, Any] = {}
@@ -97,7 +97,7 @@ def read_table(label: str, table: object) -> dict[str, Any]:
             field, reader = _KEYS[key]
             fields[field] = reader(f"{label}.{key}", value)
         else:
-            raise InvalidParams(_unknown(label, str(key), kind))
+            raise InvalidParamsError(_unknown(label, str(key), kind))
     if kind == "url":
         _check_headers(label, parts)
     return {**fields, "transport": Stdio(**parts) if kind == "command" else Http(**parts)}
@@ -108,11 +108,11 @@ def _with_own_names(label: str, table: dict[Any, Any]) -> dict[Any, Any]:
     for theirs, ours in _CODEX.items():
         if theirs in given:
             if ours in given:
-                raise InvalidParams(f"{label} has both {ours} and {theirs}, which are the same")
+                raise InvalidParamsError(f"{label} has both {ours} and {theirs}, which are the same")
             given[ours] = given.pop(theirs)
     if "startup_timeout_ms" in given:
         if "startup_timeout_sec" in given:
-            raise InvalidParams(f"{label} has both startup_timeout_sec and startup_timeout_ms")
+            raise InvalidParamsError(f"{label} has both startup_timeout_sec and startup_timeout_ms")
         given["startup_timeout_sec"] = _seconds(f"{label}.startup_timeout_ms", given.pop("startup_timeout_ms"), 1000)
     return given
 
@@ -120,7 +120,7 @@ def _with_own_names(label: str, table: dict[Any, Any]) -> dict[Any, Any]:
 def _kind(label: str, table: Mapping[Any, Any]) -> Literal["command", "url"]:
     if ("command" in table) == ("url" in table):
         said = "has both command and url; it is" if "url" in table else "has neither command nor url; it must be"
-        raise InvalidParams(f"{label} {said} either a program to start or an address to reach")
+        raise InvalidParamsError(f"{label} {said} either a program to start or an address to reach")
     return "url" if "url" in table else "command"
 
 
@@ -139,22 +139,22 @@ def _unknown(label: str, key: str, kind: Literal["command", "url"]) -> str:
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidParams(f"{name} must be a text")
+        raise InvalidParamsError(f"{name} must be a text")
     if "\0" in value:
-        raise InvalidParams(f"{name} has a NUL character")
+        raise InvalidParamsError(f"{name} has a NUL character")
     return check_text(value, name)
 
 
 def _word(name: str, value: object) -> str:
     text = _text(name, value)
     if not text.strip():
-        raise InvalidParams(f"{name} must not be empty")
+        raise InvalidParamsError(f"{name} must not be empty")
     return text
 
 
 def _texts(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
-        raise InvalidParams(f"{name} must be a list of texts")
+        raise InvalidParamsError(f"{name} must be a list of texts")
     items = cast("list[object]", value)
     return tuple(_text(f"{name}[{number}]", item) for number, item in enumerate(items))
 
@@ -166,7 +166,7 @@ def _words(name: str, value: object) -> tuple[str, ...]:
 def _variable(name: str, value: object) -> str:
     text = _word(name, value)
     if "=" in text or text != text.strip():
-        raise InvalidParams(f"{name} must be the name of a variable")
+        raise InvalidParamsError(f"{name} must be the name of a variable")
     return text
 
 
@@ -176,7 +176,7 @@ def _variables(name: str, value: object) -> tuple[str, ...]:
 
 def _table(name: str, value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise InvalidParams(f"{name} must be a table of texts")
+        raise InvalidParamsError(f"{name} must be a table of texts")
     table = cast("Mapping[object, object]", value)
     return {_word(f"a key of {name}", key): _text(f"{name}.{key}", entry) for key, entry in table.items()}
 
@@ -189,11 +189,11 @@ def _headers(name: str, value: object) -> dict[str, str]:
     table = _table(name, value)
     for header, entry in table.items():
         if not _HEADER.match(header):
-            raise InvalidParams(f"{name}: {header[:64]!r} cannot be the name of a header")
+            raise InvalidParamsError(f"{name}: {header[:64]!r} cannot be the name of a header")
         if header.lower() in _OWN_HEADERS:
-            raise InvalidParams(f"{name}.{header} is set by the transport itself; leave it out")
+            raise InvalidParamsError(f"{name}.{header} is set by the transport itself; leave it out")
         if not is_header_value(entry):
-            raise InvalidParams(f"{name}.{header} must be one line of plain ASCII")
+            raise InvalidParamsError(f"{name}.{header} must be one line of plain ASCII")
     return table
 
 
@@ -213,7 +213,7 @@ def _check_headers(label: str, parts: Mapping[str, Any]) -> None:
     seen: set[str] = set()
     for header in given:
         if header.lower() in seen:
-            raise InvalidParams(f"{label} gives the header {header} twice (bearer_token_env_var is Authorization)")
+            raise InvalidParamsError(f"{label} gives the header {header} twice (bearer_token_env_var is Authorization)")
         seen.add(header.lower())
 
 
@@ -225,9 +225,9 @@ def _url(name: str, value: object) -> str:
     except ValueError:
         host, port, parts = None, None, urlsplit("")
     if parts.scheme not in ("http", "https") or not host or port == 0 or not _is_plain(text):
-        raise InvalidParams(f"{name} must be an address like https://host/path")
+        raise InvalidParamsError(f"{name} must be an address like https://host/path")
     if parts.username is not None or parts.password is not None:
-        raise InvalidParams(
+        raise InvalidParamsError(
             f"{name} must not hold a password; put it in a variable and name it in bearer_token_env_var"
         )
     return text
@@ -239,7 +239,7 @@ def _is_plain(text: str) -> bool:
 
 def _switch(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise InvalidParams(f"{name} must be true or false")
+        raise InvalidParamsError(f"{name} must be true or false")
     return value
 
 
@@ -249,7 +249,7 @@ def _seconds(name: str, value: object, unit: int = 1) -> float:
         if 0 < seconds <= MAX_TIMEOUT_S:
             return float(seconds)
     what = "seconds" if unit == 1 else "milliseconds"
-    raise InvalidParams(f"{name} must be a positive number of {what}, at most {MAX_TIMEOUT_S * unit:,.0f}")
+    raise InvalidParamsError(f"{name} must be a positive number of {what}, at most {MAX_TIMEOUT_S * unit:,.0f}")
 
 
 def _seconds_or_none(name: str, value: object) -> float | None:
@@ -262,14 +262,14 @@ def _count_or_none(name: str, value: object) -> int | None:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
-    raise InvalidParams(f"{name} must be a positive whole number, or `none`")
+    raise InvalidParamsError(f"{name} must be a positive whole number, or `none`")
 
 
 def _one_of(*words: str) -> Callable[[str, object], str]:
     def reader(name: str, value: object) -> str:
         word = value.replace("-", "_") if isinstance(value, str) else None
         if word not in words:
-            raise InvalidParams(f"{name} must be one of {', '.join(words)}")
+            raise InvalidParamsError(f"{name} must be one of {', '.join(words)}")
         return word
 
     return reader

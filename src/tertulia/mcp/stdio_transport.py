@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tertulia.errors import AgentError, Closed
+from tertulia.errors import ClosedError, TertuliaError
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.launch import Launch, secrets_given
 from tertulia.mcp.lines import Lines
@@ -65,7 +65,7 @@ class StdioTransport:
         """Start it. McpError when that cannot be done."""
         try:
             process = await self._runner.start(self._command(), self._reads.feed, self._hear_errors)
-        except AgentError as error:
+        except TertuliaError as error:
             raise trouble(self._definition.name, "not_started", error.message) from None
         self._process = self._reads.process = process
         self._spawn(self._watch(process), f"mcp {self._definition.name} process")
@@ -270,7 +270,7 @@ class _Writes:
         try:
             async with asyncio.timeout(limit):
                 await self._process.write(data)
-        except Closed:
+        except ClosedError:
             # Mostly it is about to end, and its end says more.
             finished = await self._process.wait(_LAST_WORDS_S)
             self._broken("it takes no more input" if finished is None else self._end_of(finished))

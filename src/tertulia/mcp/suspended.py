@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import AgentError, Busy, Closed, Internal, InvalidParams
+from tertulia.errors import BusyError, ClosedError, InternalError, InvalidParamsError, TertuliaError
 from tertulia.mcp.newest import Newest
 from tertulia.mcp.server import Answer, Elicitation, Elicited, Spawn
 
@@ -41,7 +41,7 @@ class RunningCall:
         """How the client that waits for it now hears of its progress."""
         self._spawn = spawn
         self._told = Newest(spawn, "progress of a client's call")
-        self._task: asyncio.Task[Answer | AgentError] | None = None
+        self._task: asyncio.Task[Answer | TertuliaError] | None = None
         self._questions: list[Question] = []
         self._moved = asyncio.Event()
 
@@ -77,11 +77,11 @@ class RunningCall:
         """After it has ended; raises an AgentError whatever went wrong, and of another error it says nothing."""
         assert self._task is not None
         if self._task.cancelled():
-            raise Closed("the call was given up")
+            raise ClosedError("the call was given up")
         if self._task.exception() is not None:
-            raise Internal("the call failed inside the broker; its log says where")
+            raise InternalError("the call failed inside the broker; its log says where")
         outcome = self._task.result()
-        if isinstance(outcome, AgentError):
+        if isinstance(outcome, TertuliaError):
             raise outcome
         return outcome
 
@@ -96,11 +96,11 @@ class RunningCall:
         ended()
 
 
-async def _outcome(work: Coroutine[Any, Any, Answer]) -> Answer | AgentError:
+async def _outcome(work: Coroutine[Any, Any, Answer]) -> Answer | TertuliaError:
     """A refusal is no failure of the task."""
     try:
         return await work
-    except AgentError as error:
+    except TertuliaError as error:
         return error
 
 
@@ -116,7 +116,7 @@ class WaitingRoom:
     def enter(self, call: RunningCall, question: Question) -> str:
         """The ticket with which its client comes back; Busy where too many wait."""
         if len(self._waiting) >= MAX_WAITING:
-            raise Busy(f"{MAX_WAITING} calls already wait for an answer", retry_after_s=10)
+            raise BusyError(f"{MAX_WAITING} calls already wait for an answer", retry_after_s=10)
         ticket = secrets.token_urlsafe(24)
         expiry = asyncio.get_running_loop().call_later(WAITING_S, self._give_up, ticket)
         self._waiting[ticket] = (call, question, expiry)
@@ -126,7 +126,7 @@ class WaitingRoom:
         """Once; InvalidParams for a ticket that was used, has expired or never was."""
         found = self._waiting.pop(ticket, None)
         if found is None:
-            raise InvalidParams("this call does not wait any more; make it again")
+            raise InvalidParamsError("this call does not wait any more; make it again")
         call, question, expiry = found
         expiry.cancel()
         return call, question

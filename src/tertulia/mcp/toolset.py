@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.server import RemoteTool
 from tertulia.schema.schema import Schema
 
@@ -75,7 +75,7 @@ def _problem(tool: RemoteTool) -> str | None:
     try:
         # No call of it could be checked; and some models refuse a whole request for one schema that is none.
         Schema.compile(schema.decode())
-    except InvalidParams as error:
+    except InvalidParamsError as error:
         return error.message
     return None
 

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-from tertulia.errors import AgentError, McpError
+from tertulia.errors import McpError, TertuliaError
 from tertulia.events.clock import Clock
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.launch import Launch
@@ -183,14 +183,14 @@ class TwinConnection:
         if self.gone.is_set():
             raise McpError(f"the connection is closed: {self.why or 'it was ended'}")
         outcome = task.result()
-        if isinstance(outcome, AgentError):
+        if isinstance(outcome, TertuliaError):
             raise outcome
         return outcome
 
 
-async def _outcome(work: Awaitable[T]) -> T | AgentError:
+async def _outcome(work: Awaitable[T]) -> T | TertuliaError:
     """An error as a value: a task group would wrap it."""
     try:
         return await work
-    except AgentError as error:
+    except TertuliaError as error:
         return error

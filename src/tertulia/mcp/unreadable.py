@@ -13,7 +13,7 @@ from time import thread_time
 
 import msgspec
 
-from tertulia.protocol.json_steps import Steps, Work, done
+from tertulia.protocol.json_steps import Steps, StepwiseWork, run_to_end
 
 UNREADABLE = -32700
 """The code of the error that stands in place of such an answer; JSON-RPC's own for what cannot be parsed."""
@@ -37,7 +37,7 @@ _STEPS = [(byte in b"{[") - (byte in b"}]") for byte in range(256)]
 
 def answered_id(message: bytes) -> int | str | None:
     """The id of what seems to be an answer; None: it is none, or that cannot be told. For a short message."""
-    work = Work(_members(message))
+    work = StepwiseWork(_members(message))
     while not work.step():
         pass
     return _answered(work.value)
@@ -45,12 +45,12 @@ def answered_id(message: bytes) -> int | str | None:
 
 async def answered_id_in_steps(message: bytes) -> int | str | None:
     """The same for a message of any length; the loop is never held for long."""
-    return _answered(await done(Work(_members(message))))
+    return _answered(await run_to_end(StepwiseWork(_members(message))))
 
 
 async def is_asking(message: bytes) -> bool:
     """Whether it seems to be a request or a notification, and so answers nothing. Of any length."""
-    return b"method" in await done(Work(_members(message)))
+    return b"method" in await run_to_end(StepwiseWork(_members(message)))
 
 
 def _answered(members: dict[bytes, bytes]) -> int | str | None:

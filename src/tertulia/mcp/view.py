@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import near_names
 from tertulia.protocol.tool_names import is_legal, normalise_allowlist_entry
@@ -159,7 +159,7 @@ def parse_allowlist(
         if not (name in names or (name.endswith("__*") and name[:-3] in servers)):
             server = _owner(name, absent)
             if server is None:
-                raise InvalidParams(_unknown(entry, name, sorted(names)))
+                raise InvalidParamsError(_unknown(entry, name, sorted(names)))
             warnings[f"mcp_tool_allowlist: {name!r:.80} is kept, but the MCP server {server!r} is not up"] = None
         parsed.add(name)
     return frozenset(parsed), list(warnings)

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.definition import ServerDefinition, Stdio
 from tertulia.mcp.dot_mcp import foreign_keys, table_of, variables_in
 from tertulia.mcp.launch import PUBLIC_HEADERS, is_secret
@@ -98,8 +98,8 @@ class WrittenServer(msgspec.Struct, frozen=True, kw_only=True):
             table = table_of(label, self.entry, variables) if self.form == "json" else self.entry
             folder = Path(self.folder)
             made = server_from_wire(self.name, table, origin="project", source=self.source, folder=folder)
-        except InvalidParams as error:
-            raise InvalidParams(f"{self.source}: {error.message}") from None
+        except InvalidParamsError as error:
+            raise InvalidParamsError(f"{self.source}: {error.message}") from None
         if isinstance(made.transport, Stdio) and made.transport.cwd is None:
             made = msgspec.structs.replace(made, transport=msgspec.structs.replace(made.transport, cwd=self.folder))
         return made

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 
 DEFAULT_WINDOW = 128_000
@@ -56,15 +56,15 @@ def provider_from_wire(name: str, value: object) -> ModelProvider:
     if isinstance(value, ModelProvider):
         return value
     if not name or "/" in name or not name.isprintable():
-        raise InvalidParams(f"model_providers: {name!r} cannot be the first half of provider/model")
+        raise InvalidParamsError(f"model_providers: {name!r} cannot be the first half of provider/model")
     if not isinstance(value, Mapping):
-        raise InvalidParams(f"model_providers.{name} must be a table with base_url and wire")
+        raise InvalidParamsError(f"model_providers.{name} must be a table with base_url and wire")
     try:
         provider = msgspec.convert(value, ModelProvider)
     except msgspec.ValidationError as error:
-        raise InvalidParams(f"model_providers.{name}: {error}") from None
+        raise InvalidParamsError(f"model_providers.{name}: {error}") from None
     if not provider.base_url.startswith(("http://", "https://")):
-        raise InvalidParams(f"model_providers.{name}.base_url must start with http:// or https://")
+        raise InvalidParamsError(f"model_providers.{name}.base_url must start with http:// or https://")
     return provider
 
 
@@ -168,11 +168,11 @@ def locate(model: str, configured: Mapping[str, ModelProvider], variables: Mappi
     """Find the provider of `provider/model`; InvalidParams says which providers there are."""
     provider_name, slash, name = model.partition("/")
     if not slash or not name or not model.isprintable():
-        raise InvalidParams(f"model {model[:80]!r} must be written `provider/model`")
+        raise InvalidParamsError(f"model {model[:80]!r} must be written `provider/model`")
     provider = configured.get(provider_name) or PROVIDERS.get(provider_name)
     if provider is None:
         known = ", ".join(sorted({*PROVIDERS, *configured}))
-        raise InvalidParams(
+        raise InvalidParamsError(
             f"model {model[:80]!r}: unknown provider {provider_name[:40]!r}; there are {known}; "
             "describe others under [model_providers.NAME]"
         )

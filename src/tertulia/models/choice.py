@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.models.catalog import BASE_URL_VARIABLES, DEFAULT_MODELS, LOCAL_SERVERS, ModelProvider
 from tertulia.models.nearby import models_nearby
 from tertulia.models.weights import PROVIDER, WEIGHTS, can_run, embedded
@@ -82,4 +82,4 @@ def _choose_local(providers: Mapping[str, ModelProvider], home: Path, nearby: Ne
     wanting = "no embedded model was pulled (tertulia models pull smollm2)"
     if any(weights.is_pulled(home) for weights in WEIGHTS):
         wanting = "the embedded model needs its extra (pip install 'tertulia[local]')"
-    raise InvalidParams(f"model {PROVIDER!r}: no local server answers (tried {tried}), and {wanting}")
+    raise InvalidParamsError(f"model {PROVIDER!r}: no local server answers (tried {tried}), and {wanting}")

@@ -16,7 +16,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from tertulia.models.sse import EventSplitter, EventTooLarge
 from tertulia.models.trouble import Place, Trouble, cut, malformed, refused
-from tertulia.protocol.json_scan import SCANNED_FROM_BYTES, excess_in_steps
+from tertulia.protocol.json_scan import SCANNED_FROM_BYTES, find_excess_in_steps
 
 CONNECT_TIMEOUT_S = 10.0
 _DRAIN_S = 0.5
@@ -86,7 +86,7 @@ class EventStream:
             events = self._splitter.feed(chunk)
         self._waits_since = None
         for event in events:
-            if len(event) > SCANNED_FROM_BYTES and (too_much := await excess_in_steps(event)) is not None:
+            if len(event) > SCANNED_FROM_BYTES and (too_much := await find_excess_in_steps(event)) is not None:
                 raise EventTooLarge(too_much)
         return events
 

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.models.catalog import ModelProvider, family
 from tertulia.models.reading import Limits, Reader
 from tertulia.models.trouble import Place, Trouble, missing_key, unusable_key, without_key
@@ -217,7 +217,7 @@ def _joined(provider_name: str, base_url: str, path: str) -> str:
         if base.scheme not in ("http", "https") or not base.hostname or base.port == 0:
             raise ValueError
     except ValueError:
-        raise InvalidParams(f"model_providers.{provider_name}.base_url is not an address") from None
+        raise InvalidParamsError(f"model_providers.{provider_name}.base_url is not an address") from None
     before = base.path.rstrip("/")
     if path.startswith("/v1/"):
         before = before.removesuffix("/v1")

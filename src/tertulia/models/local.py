@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.models.chat_answer import ChatAnswer
 from tertulia.models.engine import EngineEnded, shared_engine
 from tertulia.models.llama import UNLOADABLE
@@ -56,7 +56,7 @@ class LocalWire:
         """`name` as in `local/NAME` or `local/NAME:tools`, `home` is $TERTULIA_HOME. InvalidParams: no such model."""
         plain, colon, flag = name.partition(":")
         if colon and flag != "tools":
-            raise InvalidParams(f"model {PROVIDER}/{name[:40]}: after the colon there can only be `tools`")
+            raise InvalidParamsError(f"model {PROVIDER}/{name[:40]}: after the colon there can only be `tools`")
         self._weights = find_weights(plain)
         self._file = self._weights.path(home).absolute()
         self._home = home

@@ -13,7 +13,7 @@ import yaml
 from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 
 MAX_NODES = 50_000
 
@@ -25,15 +25,15 @@ def load_plain(text: str) -> object:
         return _PlainLoader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise InvalidParams(f"{line}{error.problem}") from None
+        raise InvalidParamsError(f"{line}{error.problem}") from None
     except yaml.YAMLError as error:
-        raise InvalidParams(str(error).partition("\n")[0]) from None
+        raise InvalidParamsError(str(error).partition("\n")[0]) from None
     except RecursionError:
-        raise InvalidParams("it is nested too deeply") from None
+        raise InvalidParamsError("it is nested too deeply") from None
     except ValueError as error:
         # `2024-13-45` looks like a date, and PyYAML lets Python's own complaint about it through.
         complaint = f"a value looks like a date or a number and is none ({error}); put it in quotes"
-        raise InvalidParams(complaint) from None
+        raise InvalidParamsError(complaint) from None
 
 
 class _PlainLoader(yaml.SafeLoader):

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Literal
 
-from tertulia.errors import Busy, ModelError
+from tertulia.errors import BusyError, ModelError
 from tertulia.models.weights import Weights
 from tertulia.sandbox.open_files import give_back
 
@@ -85,7 +85,7 @@ def _workplace(weights: Weights, home: Path) -> Generator[Path]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Busy(f"another process is pulling or removing {weights.name}", retry_after_s=10.0) from None
+            raise BusyError(f"another process is pulling or removing {weights.name}", retry_after_s=10.0) from None
         workplace = home / "models" / f".{weights.name}.pull"
         workplace.mkdir(mode=0o700, exist_ok=True)
         try:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.models.wire import StopReason
 from tertulia.protocol.inputs import check_text
 from tertulia.protocol.usage import Usage
@@ -66,11 +66,11 @@ class Match(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.contains is None and self.regex is None and self.conversation is None:
-            raise InvalidParams("match needs contains, regex or conversation")
+            raise InvalidParamsError("match needs contains, regex or conversation")
         try:
             re.compile(self.regex or "")
         except (re.error, OverflowError, RecursionError) as error:
-            raise InvalidParams(f"match.regex is not a regular expression ({error})") from None
+            raise InvalidParamsError(f"match.regex is not a regular expression ({error})") from None
 
     def meets(self, last_input: str, instructions: str) -> bool:
         """Whether a request with this newest input and these instructions is meant."""
@@ -115,13 +115,13 @@ class ScriptedReply(msgspec.Struct, frozen=True, kw_only=True):
         for text in (self.text, self.reasoning, self.retrying):
             check_text(text or "", "a reply")
         if not (0 <= self.delay_ms <= MAX_DELAY_MS and 0 <= self.delay_between_ms <= MAX_DELAY_MS):
-            raise InvalidParams(f"a delay must lie between 0 and {MAX_DELAY_MS:,} ms")
+            raise InvalidParamsError(f"a delay must lie between 0 and {MAX_DELAY_MS:,} ms")
         if self.error is not None and self.cut:
-            raise InvalidParams("error and cut are two different endings, give one of them")
+            raise InvalidParamsError("error and cut are two different endings, give one of them")
         if self.usage is not None and min(msgspec.structs.astuple(self.usage)) < 0:
-            raise InvalidParams("usage cannot be negative")
+            raise InvalidParamsError("usage cannot be negative")
         if self.text is None and not (self.reasoning or self.tool_calls or self.error or self.cut):
-            raise InvalidParams('a reply needs text, tool_calls, error or cut (text: "" says nothing at all)')
+            raise InvalidParamsError('a reply needs text, tool_calls, error or cut (text: "" says nothing at all)')
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -168,4 +168,4 @@ def arguments_text(arguments: Mapping[Any, Any] | str | None) -> str:
     try:
         return msgspec.json.encode(arguments or {}).decode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidParams(f"arguments cannot be written as JSON ({error})") from None
+        raise InvalidParamsError(f"arguments cannot be written as JSON ({error})") from None

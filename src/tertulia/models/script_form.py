@@ -16,7 +16,7 @@ from typing import Annotated, Any, cast, get_args
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.models.script import (
     DEFAULT_CONTEXT_WINDOW,
     Match,
@@ -46,7 +46,7 @@ def load_script(path: str | os.PathLike[str]) -> Script:
             case ".yaml" | ".yml":
                 data = _from_yaml(_read_bounded(Path(name)))
             case _:
-                raise InvalidParams("a script is a .yaml, .yml or .json file")
+                raise InvalidParamsError("a script is a .yaml, .yml or .json file")
     return parse_script(data, name)
 
 
@@ -55,13 +55,13 @@ def parse_script(value: object, where: str) -> Script:
     with _located(where):
         form = cast("_Form", {"replies": value}) if isinstance(value, list) else value
         if not isinstance(form, Mapping):
-            raise InvalidParams("expected a list of replies, or a mapping with `replies`")
+            raise InvalidParamsError("expected a list of replies, or a mapping with `replies`")
         _refuse_unknown_keys(cast("_Form", form), Script.__struct_fields__)
         script = msgspec.convert(form, _ScriptForm)
         if not script.replies:
-            raise InvalidParams("it has no replies")
+            raise InvalidParamsError("it has no replies")
         if len(script.replies) > MAX_REPLIES:
-            raise InvalidParams(f"it has {len(script.replies):,} replies; the limit is {MAX_REPLIES:,}")
+            raise InvalidParamsError(f"it has {len(script.replies):,} replies; the limit is {MAX_REPLIES:,}")
     replies = [parse_reply(reply, f"{where}, reply {n}") for n, reply in enumerate(script.replies, 1)]
     return Script(tuple(replies), script.repeat, script.context_window)
 
@@ -79,7 +79,7 @@ def parse_reply(value: object, where: str) -> ScriptedReply:
             case Mapping():
                 return _from_mapping(cast("_Form", value))
             case _:
-                raise InvalidParams(f"expected a text or a mapping, not {_kind(value)}")
+                raise InvalidParamsError(f"expected a text or a mapping, not {_kind(value)}")
 
 
 # ---- mappings
@@ -118,7 +118,7 @@ def _call_form(value: object, position: int) -> object:
     arguments = form.get("arguments")
     if not isinstance(arguments, Mapping | str | None):
         kind = _kind(arguments)
-        raise InvalidParams(f"tool_calls[{position}].arguments: expected a mapping or a text, not {kind}")
+        raise InvalidParamsError(f"tool_calls[{position}].arguments: expected a mapping or a text, not {kind}")
     return form | {"arguments": arguments_text(cast("_Form | str | None", arguments))}
 
 
@@ -127,7 +127,7 @@ def _refuse_unknown_keys(form: _Form, known: Sequence[str], place: str = "") -> 
         if key not in known:
             near = difflib.get_close_matches(_shown(str(key), 40), known, 1)
             advice = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
-            raise InvalidParams(f"{place}unknown key `{_shown(str(key), 40)}`; {advice}")
+            raise InvalidParamsError(f"{place}unknown key `{_shown(str(key), 40)}`; {advice}")
 
 
 # ---- files
@@ -137,17 +137,17 @@ def _read_bounded(path: Path) -> bytes:
     try:
         # A pipe or a device would keep us waiting, or never end.
         if path.exists() and not path.is_file():
-            raise InvalidParams("it is not a file")
+            raise InvalidParamsError("it is not a file")
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise InvalidParams(f"it cannot be read ({error.strerror})") from None
+        raise InvalidParamsError(f"it cannot be read ({error.strerror})") from None
     except ValueError as error:
-        raise InvalidParams(f"it cannot be read ({error})") from None
+        raise InvalidParamsError(f"it cannot be read ({error})") from None
     if len(content) > MAX_FILE_BYTES:
-        raise InvalidParams(f"it is larger than {MAX_FILE_BYTES:,} bytes, the limit of a script")
+        raise InvalidParamsError(f"it is larger than {MAX_FILE_BYTES:,} bytes, the limit of a script")
     if not content.strip():
-        raise InvalidParams("it is empty")
+        raise InvalidParamsError("it is empty")
     return content
 
 
@@ -155,9 +155,9 @@ def _from_json(content: bytes) -> object:
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidParams(f"it is not JSON ({error})") from None
+        raise InvalidParamsError(f"it is not JSON ({error})") from None
     except RecursionError:
-        raise InvalidParams("it is nested too deeply") from None
+        raise InvalidParamsError("it is nested too deeply") from None
 
 
 def _from_yaml(content: bytes) -> object:
@@ -167,7 +167,7 @@ def _from_yaml(content: bytes) -> object:
     try:
         return load_plain(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise InvalidParams("it is not text in UTF-8") from None
+        raise InvalidParamsError("it is not text in UTF-8") from None
 
 
 # ---- what is said when something is wrong
@@ -179,11 +179,11 @@ def _located(where: str) -> Generator[None]:
         yield
     except msgspec.ValidationError as error:
         sentence = _in_our_words(str(error))
-    except InvalidParams as error:
+    except InvalidParamsError as error:
         sentence = error.message
     else:
         return
-    raise InvalidParams(f"{where}: {_shown(sentence, 300)}")
+    raise InvalidParamsError(f"{where}: {_shown(sentence, 300)}")
 
 
 def _shown(text: str, limit: int) -> str:

@@ -17,7 +17,7 @@ from typing import Self
 
 import msgspec
 
-from tertulia.errors import AgentError, InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError
 from tertulia.models.cues import Answer, Answerer, Asked, Cue, Cues
 from tertulia.models.script import DEFAULT_CONTEXT_WINDOW, ScriptedCall, ScriptedReply, fail
 from tertulia.models.script_form import load_script, parse_reply
@@ -68,11 +68,11 @@ class ScriptedModel:
     ) -> None:
         """`chunk`: characters a delta, None for words. `sleep`: how delays are waited for, in seconds."""
         if isinstance(replies, str | Mapping):
-            raise InvalidParams("replies must be a list, even of one reply")
+            raise InvalidParamsError("replies must be a list, even of one reply")
         if chunk is not None and chunk < 1:
-            raise InvalidParams(f"chunk must be at least 1, not {chunk}")
+            raise InvalidParamsError(f"chunk must be at least 1, not {chunk}")
         if context_window < 1:
-            raise InvalidParams(f"context_window must be at least 1, not {context_window}")
+            raise InvalidParamsError(f"context_window must be at least 1, not {context_window}")
         self.name = name
         self.family = family
         self.context_window = context_window
@@ -110,7 +110,7 @@ class ScriptedModel:
     def last_request(self) -> Asked:
         """The newest request; NotFound when there was none."""
         if not self._asked:
-            raise NotFound(f"{self.name} has not been asked anything yet")
+            raise NotFoundError(f"{self.name} has not been asked anything yet")
         return self._asked[-1]
 
     @property
@@ -160,7 +160,7 @@ class ScriptedModel:
             if isinstance(answer, Exception):
                 raise answer
             return parse_reply(answer, f"{self.name}, what a function answered")
-        except AgentError as error:
+        except TertuliaError as error:
             return fail(error.message, code=error.code)
 
     def _out_of_replies(self, asked: Asked) -> str:

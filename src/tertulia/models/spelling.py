@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 
 from tertulia.protocol.items import Summary, ToolCall
-from tertulia.protocol.json_scan import excess
+from tertulia.protocol.json_scan import find_excess
 from tertulia.protocol.tool_spec import ToolSpec
 
 encode = msgspec.json.Encoder().encode
@@ -35,7 +35,7 @@ def explained(tool: ToolSpec) -> str:
 
 def arguments_of(call: ToolCall) -> dict[str, object] | None:
     """The arguments of a call; None where the model wrote no JSON object, or free text."""
-    if call.kind == "custom" or excess(call.arguments) is not None:
+    if call.kind == "custom" or find_excess(call.arguments) is not None:
         return None
     try:
         given: object = msgspec.json.decode(call.arguments)

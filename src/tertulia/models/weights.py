@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 
 PROVIDER = "local"
 """The first half of these models' names."""
@@ -68,7 +68,7 @@ def find_weights(name: str) -> Weights:
         if weights.name == name:
             return weights
     known = ", ".join(weights.name for weights in WEIGHTS)
-    raise InvalidParams(f"there is no embedded model {name[:40]!r}; there is {known}")
+    raise InvalidParamsError(f"there is no embedded model {name[:40]!r}; there is {known}")
 
 
 def can_run() -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.orders import Chain, Conjunction, Product
 
 AutoRun = Literal["trusted", "sandboxed"]
@@ -66,7 +66,7 @@ def approval_from_wire(value: object) -> ApprovalPolicy:
                 pass
         case _:
             pass
-    raise InvalidParams(
+    raise InvalidParamsError(
         'approval_policy must be "untrusted", "on-request", "on-failure", "never" or {"auto_run": "trusted" '
         f'or "sandboxed", "may_ask": boolean, "retry_outside_on_failure": boolean}}, not {value!r}'
     )

@@ -16,7 +16,14 @@ from typing import Literal
 
 import msgspec
 
-from tertulia.errors import ApprovalDenied, Busy, Closed, InvalidParams, NoApprover, NotFound
+from tertulia.errors import (
+    ApprovalDeniedError,
+    BusyError,
+    ClosedError,
+    InvalidParamsError,
+    NoApproverError,
+    NotFoundError,
+)
 from tertulia.events.clock import Clock, Timestamps
 from tertulia.policy.approval_parts import PartName
 from tertulia.policy.approval_policy import ApprovalPolicy, approval_to_wire
@@ -160,14 +167,14 @@ class ApprovalDesk:
         if said == "run":
             return Granted(Decider("policy", in_words(approval_to_wire(policy))))
         if said == "deny":
-            raise NoApprover("this would have to be asked, and the approval policy lets nobody be asked")
+            raise NoApproverError("this would have to be asked, and the approval policy lets nobody be asked")
         if (grant := self._grants.find(request, policy)) is not None:
             return Granted(Decider("grant", grant_id=grant.grant_id), grant.scope)
         self._check_that_it_can_be_asked(request)
         request = msgspec.structs.replace(request, changed=self._grants.changed(request))
         answer = await self._answer(request, policy, publish)
         if answer.decision == "deny":
-            raise ApprovalDenied(self._refusal(answer))
+            raise ApprovalDeniedError(self._refusal(answer))
         return Granted(answer.decider, answer.scope)
 
     def resolve(
@@ -191,7 +198,7 @@ class ApprovalDesk:
         if (waiting is None or not waiting.is_open) and self._ids.gave(approval_id):
             return Resolution(False)
         if waiting is None or not _is_seen_from(conversation, waiting.request):
-            raise NotFound(f"there is no approval {approval_id[:80]!r}")
+            raise NotFoundError(f"there is no approval {approval_id[:80]!r}")
         if decision == "deny":
             # Taken whatever else was said with it, and it holds once.
             return Resolution(self._settle(approval_id, _Answer("deny", "user", by, "once", message)))
@@ -215,7 +222,7 @@ class ApprovalDesk:
         """A request that waits, and every text of it whole. NotFound once it is settled: nothing of it is kept."""
         waiting = self._pending.get(approval_id)
         if waiting is None or not waiting.is_open:
-            raise NotFound(f"no approval {approval_id[:80]!r} waits for an answer")
+            raise NotFoundError(f"no approval {approval_id[:80]!r} waits for an answer")
         return waiting.event, waiting.request.texts(waiting.policy)
 
     def pending(self, conversation: ConversationId | None = None) -> list[ApprovalRequest]:
@@ -256,11 +263,11 @@ class ApprovalDesk:
 
     def _check_that_it_can_be_asked(self, request: Request) -> None:
         if self._closed:
-            raise Closed("the session is closing; nobody is asked any more")
+            raise ClosedError("the session is closing; nobody is asked any more")
         if not self.is_heard(request):
-            raise NoApprover(f"this has to be asked, and no client attends to answer it: {HOW_TO_ATTEND}")
+            raise NoApproverError(f"this has to be asked, and no client attends to answer it: {HOW_TO_ATTEND}")
         if len(self._pending) >= self._max_pending:
-            raise Busy(f"{self._max_pending} approvals wait for an answer already", retry_after_s=1)
+            raise BusyError(f"{self._max_pending} approvals wait for an answer already", retry_after_s=1)
 
     async def _answer(self, request: Request, policy: ApprovalPolicy, publish: Publish) -> _Answer:
         approval_id = self._ids.next()
@@ -330,6 +337,6 @@ def _check_ttl(scope: Scope | None, ttl_s: float | None) -> None:
     if ttl_s is None:
         return
     if scope in (None, "once"):
-        raise InvalidParams("ttl_s needs the scope conversation or session")
+        raise InvalidParamsError("ttl_s needs the scope conversation or session")
     if not (math.isfinite(ttl_s) and ttl_s > 0):
-        raise InvalidParams(f"ttl_s must be a positive number of seconds, not {ttl_s!r}")
+        raise InvalidParamsError(f"ttl_s must be a positive number of seconds, not {ttl_s!r}")

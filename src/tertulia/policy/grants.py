@@ -6,14 +6,14 @@ import os
 
 import msgspec
 
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.events.clock import Clock
 from tertulia.policy.approval_policy import APPROVAL_ORDER, ApprovalPolicy
 from tertulia.policy.approval_request import ApprovalKind, Request, Scope
 from tertulia.policy.commands import CommandKey
 from tertulia.policy.named_files import Named
-from tertulia.protocol.by_name import ByName
 from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.mapping_struct import MappingStruct
 
 MAX_GRANTS = 10_000
 """Above this the oldest is forgotten, and asked for again."""
@@ -41,7 +41,7 @@ class Numbers:
         return 1 <= int(number) <= self._last and identity == f"{prefix}-{int(number)}"
 
 
-class Grant(ByName, frozen=True):
+class Grant(MappingStruct, frozen=True):
     """One grant, as it is listed."""
 
     grant_id: str
@@ -128,7 +128,7 @@ class Grants:
     def revoke(self, grant_id: str) -> bool:
         """Take one back; False if it was over already, NotFound if there never was one."""
         if not self._ids.gave(grant_id):
-            raise NotFound(f"there is no grant {grant_id[:80]!r}")
+            raise NotFoundError(f"there is no grant {grant_id[:80]!r}")
         key = self._keys.get(grant_id)
         if key is None:
             return False

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.orders import Minimum, Product
 from tertulia.protocol.inputs import near_names
 
@@ -58,7 +58,7 @@ def _limit(name: str, value: object) -> float | None:
     if name not in Limits.__struct_fields__:
         near = near_names(name, Limits.__struct_fields__, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(Limits.__struct_fields__)}"
-        raise InvalidParams(f"limits has no {name!r:.80}; {hint}")
+        raise InvalidParamsError(f"limits has no {name!r:.80}; {hint}")
     whole = name in _WHOLE
     match value:
         case None | "none":
@@ -74,4 +74,4 @@ def _limit(name: str, value: object) -> float | None:
         case _:
             pass
     kind = "positive whole number" if whole else "positive number"
-    raise InvalidParams(f"limits.{name} must be a {kind} or `none` for no limit, not {value!r}")
+    raise InvalidParamsError(f"limits.{name} must be a {kind} or `none` for no limit, not {value!r}")

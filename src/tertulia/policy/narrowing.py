@@ -18,7 +18,7 @@ from tertulia.policy.orders import Chain, Conjunction, Product
 from tertulia.policy.patterns import ROOTS, TOOL_NAMES, normal_roots
 from tertulia.policy.sandbox_mode import SANDBOX_ORDER, SandboxMode, sandbox_to_wire
 from tertulia.policy.shown import in_words
-from tertulia.protocol.by_name import ByName
+from tertulia.protocol.mapping_struct import MappingStruct
 from tertulia.protocol.storage import Full, StoragePolicy, storage_to_wire, strictness
 
 Visibility = Literal["session", "subtree"]
@@ -104,7 +104,7 @@ def leq(a: Rights, b: Rights) -> bool:
     return meet(a, b) == a
 
 
-class Narrowed(ByName, frozen=True):
+class Narrowed(MappingStruct, frozen=True):
     """One thing that was asked for and not given in full, in wire spelling."""
 
     field: str

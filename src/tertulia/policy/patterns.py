@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.orders import Covering
 
 _CUT = re.compile(r"[0-9a-f]{40}\Z")
@@ -48,6 +48,6 @@ def normal_roots(paths: Iterable[str]) -> tuple[str, ...]:
 
 def _absolute(path: str) -> str:
     if not path.startswith("/") or "\0" in path:
-        raise InvalidParams(f"writable_roots must be absolute paths, not {path!r}")
+        raise InvalidParamsError(f"writable_roots must be absolute paths, not {path!r}")
     # Exactly two leading slashes survive normpath, as POSIX allows; three never do.
     return posixpath.normpath(f"//{path}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.orders import Chain
 
 SandboxMode = Literal["read_only", "workspace_write", "danger_full_access"]
@@ -21,7 +21,7 @@ def sandbox_from_wire(value: object) -> SandboxMode:
     """Parse a mode's name; `-` and `_` are the same."""
     mode = _BY_NAME.get(value.replace("_", "-")) if isinstance(value, str) else None
     if mode is None:
-        raise InvalidParams(f"sandbox must be one of {', '.join(_BY_NAME)}, not {value!r}")
+        raise InvalidParamsError(f"sandbox must be one of {', '.join(_BY_NAME)}, not {value!r}")
     return mode
 
 

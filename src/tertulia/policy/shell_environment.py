@@ -11,7 +11,7 @@ from typing import Literal, cast, get_args
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.inputs import near_names
 
 Inherit = Literal["core", "all", "none"]
@@ -64,13 +64,15 @@ def shell_environment_from_wire(table: Mapping[str, object]) -> ShellEnvironment
         if name not in ShellEnvironment.__struct_fields__:
             near = near_names(name, ShellEnvironment.__struct_fields__, 1)
             hint = f"; did you mean {near[0]}?" if near else f", only {', '.join(ShellEnvironment.__struct_fields__)}"
-            raise InvalidParams(f"shell_environment has no {name!r:.80}{hint}")
+            raise InvalidParamsError(f"shell_environment has no {name!r:.80}{hint}")
     inherit = table.get("inherit", "core")
     if inherit not in get_args(Inherit):
-        raise InvalidParams(f"shell_environment.inherit must be one of {', '.join(get_args(Inherit))}, not {inherit!r}")
+        raise InvalidParamsError(
+            f"shell_environment.inherit must be one of {', '.join(get_args(Inherit))}, not {inherit!r}"
+        )
     ignore = table.get("ignore_default_excludes", False)
     if not isinstance(ignore, bool):
-        raise InvalidParams(f"shell_environment.ignore_default_excludes must be true or false, not {ignore!r}")
+        raise InvalidParamsError(f"shell_environment.ignore_default_excludes must be true or false, not {ignore!r}")
     return ShellEnvironment(
         inherit=cast("Inherit", inherit),
         ignore_default_excludes=ignore,
@@ -86,16 +88,16 @@ def _patterns(key: str, table: Mapping[str, object]) -> tuple[str, ...]:
         items = tuple(cast("tuple[object, ...]", value))
         if all(isinstance(item, str) and item for item in items):
             return cast("tuple[str, ...]", items)
-    raise InvalidParams(f"shell_environment.{key} must be a list of patterns, such as 'AWS_*'")
+    raise InvalidParamsError(f"shell_environment.{key} must be a list of patterns, such as 'AWS_*'")
 
 
 def _variables(value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise InvalidParams("shell_environment.set must be a table")
+        raise InvalidParamsError("shell_environment.set must be a table")
     variables = cast("Mapping[object, object]", value)
     for name, text in variables.items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-            raise InvalidParams(f"shell_environment.set: {name!r} cannot be the name of a variable")
+            raise InvalidParamsError(f"shell_environment.set: {name!r} cannot be the name of a variable")
         if not isinstance(text, str) or "\0" in text:
-            raise InvalidParams(f"shell_environment.set.{name} must be a text without NUL")
+            raise InvalidParamsError(f"shell_environment.set.{name} must be a text without NUL")
     return cast("dict[str, str]", dict(variables))

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple, TypeVar
 
-from tertulia.errors import Limit
+from tertulia.errors import LimitError
 from tertulia.events.clock import Clock
 from tertulia.policy.doors import Doors
 from tertulia.policy.limits import Limits
@@ -164,7 +164,7 @@ class Turnstile:
         try:
             waits(self._reason(call))
             if not await call.turn:
-                raise Limit(f"waited {longest:g} s (mcp_wait_s) for an MCP server: {self._reason(call)}")
+                raise LimitError(f"waited {longest:g} s (mcp_wait_s) for an MCP server: {self._reason(call)}")
         finally:
             if timer is not None:
                 timer.cancel()

@@ -9,7 +9,7 @@ import hashlib
 
 from tertulia.history.view import HistoryView
 from tertulia.protocol.ids import ConversationId, TaskId
-from tertulia.protocol.records import Asked
+from tertulia.protocol.records import ModelRequestRecord
 from tertulia.protocol.storage import StoragePolicy
 
 
@@ -23,7 +23,7 @@ def fingerprint(
     output_schema: str | None = None,
     storage: StoragePolicy | None = None,
     summarises: tuple[tuple[int, int], ...] = (),
-) -> Asked:
+) -> ModelRequestRecord:
     """The record of one request. `override` is given where the instructions were those of this task only."""
     parts = (
         hashlib.sha256(instructions.encode()).hexdigest(),
@@ -32,7 +32,7 @@ def fingerprint(
         "" if output_schema is None else hashlib.sha256(output_schema.encode()).hexdigest(),
     )
     conversation_id, task_id = asker
-    return Asked(
+    return ModelRequestRecord(
         conversation_id=conversation_id,
         task_id=task_id,
         instructions=parts[0],

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from tertulia.errors import ToolConflict
+from tertulia.errors import ToolConflictError
 from tertulia.models.wire import Dialect
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.protocol.tool_spec import ToolSource, ToolSpec
@@ -46,7 +46,7 @@ class ToolList(msgspec.Struct, frozen=True, dict=True):
     def require(self) -> ToolList:
         """Itself, or ToolConflict."""
         if self.conflicts:
-            raise ToolConflict("; ".join(self.conflicts))
+            raise ToolConflictError("; ".join(self.conflicts))
         return self
 
 

@@ -11,15 +11,15 @@ from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 
-from tertulia.protocol.by_name import ByName
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
+from tertulia.protocol.mapping_struct import MappingStruct
 from tertulia.protocol.usage import Usage
 
 AbortReason = Literal["replaced", "interrupted", "timeout", "shutdown", "crash", "limit"]
 TaskKind = Literal["user", "target", "continuation"]
 
 
-class EventData(ByName, frozen=True, gc=False):
+class EventData(MappingStruct, frozen=True, gc=False):
     """The payload of an event. `type` is its name on every surface."""
 
     type: ClassVar[str]
@@ -229,7 +229,7 @@ class BackgroundEvent(EventData, frozen=True, gc=False, omit_defaults=True):
     discard_deltas: bool = False
 
 
-class Warning(EventData, frozen=True, gc=False, omit_defaults=True):
+class WarningEvent(EventData, frozen=True, gc=False, omit_defaults=True):
     """Something is not as asked; work goes on."""
 
     type: ClassVar[str] = "warning"
@@ -239,7 +239,7 @@ class Warning(EventData, frozen=True, gc=False, omit_defaults=True):
     """The files that it is about."""
 
 
-class Error(EventData, frozen=True, gc=False):
+class ErrorEvent(EventData, frozen=True, gc=False):
     """Something failed. A task's own end is told by its terminal event, not by this."""
 
     type: ClassVar[str] = "error"

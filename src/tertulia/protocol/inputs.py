@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 
 ModelName = Annotated[
     Any, Meta(description="provider/model; null: the default", extra_json_schema={"type": ["string", "null"]})
@@ -126,11 +126,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Instead of the conversation's base instructions, for this task and its continuations only."""
 
 
-class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Operations that need no more than their session."""
 
 
-class OfConversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ConversationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Operations on one conversation."""
 
     conversation_id: str
@@ -142,7 +142,7 @@ class RefreshServers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     names: list[str] | None = None
 
 
-class OfToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ValidateToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`internal/validate_token`. Printing it shows no token."""
 
     token: str
@@ -162,7 +162,7 @@ class InternalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"InternalCall({self.tool[:64]!r})"
 
 
-class MetricsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GetMetrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`metrics/get`: of the session and all its conversations, or of one of them."""
 
     conversation_id: str | None = None
@@ -175,14 +175,14 @@ class Steer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
 
 
-class HistoryOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GetHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`conversation/history`."""
 
     conversation_id: str
     limit: int | None = None
 
 
-class ForkOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ForkConversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`conversation/fork`: at an item, at the end of a round, or now."""
 
     conversation_id: str
@@ -202,13 +202,13 @@ class CloseSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout_s: float | None = None
 
 
-class OfTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TaskParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`task/get` and `task/cancel`."""
 
     task_id: str
 
 
-class ApprovalsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ListApprovals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`approval/list` and `approval/grants`: of all conversations, or what shows in one of them."""
 
     conversation_id: str | None = None
@@ -224,7 +224,7 @@ class GetApproval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Characters of it that were read before."""
 
 
-class Resolve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResolveApproval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`approval/resolve`: of an approval, or of what an MCP server asks a person."""
 
     approval_id: str
@@ -236,7 +236,7 @@ class Resolve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """What an MCP server asked for; with an elicitation that is allowed, and with nothing else."""
 
 
-class Revoke(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RevokeGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`approval/revoke`."""
 
     grant_id: str
@@ -299,9 +299,11 @@ def check_text(text: str, field: str) -> str:
     try:
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError as error:
-        raise InvalidParams(f"{field} has a lone surrogate at position {error.start}; send valid Unicode") from None
+        raise InvalidParamsError(
+            f"{field} has a lone surrogate at position {error.start}; send valid Unicode"
+        ) from None
     if size > MAX_TEXT_BYTES:
-        raise InvalidParams(f"{field} is {size:,} bytes long; the limit is {MAX_TEXT_BYTES:,}")
+        raise InvalidParamsError(f"{field} is {size:,} bytes long; the limit is {MAX_TEXT_BYTES:,}")
     return text
 
 

@@ -94,7 +94,7 @@ class JsonScan:
         self._level += opened - closed
 
 
-def excess(text: bytes | bytearray | str, max_parts: int = MAX_PARTS, max_depth: int = MAX_DEPTH) -> str | None:
+def find_excess(text: bytes | bytearray | str, max_parts: int = MAX_PARTS, max_depth: int = MAX_DEPTH) -> str | None:
     """What a whole text has too much of, in words; None: it is within the limits. For texts of a few megabytes."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     # Most texts are short and flat, and counting a byte is next to nothing.
@@ -103,10 +103,10 @@ def excess(text: bytes | bytearray | str, max_parts: int = MAX_PARTS, max_depth:
     return JsonScan(max_parts, max_depth).feed(data)
 
 
-async def excess_in_steps(text: bytes, max_parts: int = MAX_PARTS, max_depth: int = MAX_DEPTH) -> str | None:
+async def find_excess_in_steps(text: bytes, max_parts: int = MAX_PARTS, max_depth: int = MAX_DEPTH) -> str | None:
     """The same for a text of any length; the loop is never held for long."""
     if len(text) <= _STEP:
-        return excess(text, max_parts, max_depth)
+        return find_excess(text, max_parts, max_depth)
     scan, view = JsonScan(max_parts, max_depth), memoryview(text)
     for start in range(0, len(text), _STEP):
         if scan.feed(view[start : start + _STEP]) is not None:

@@ -41,7 +41,7 @@ Steps = Generator[None, None, T]
 """Work that stops now and then, and may be left there."""
 
 
-class Work(Generic[T]):
+class StepwiseWork(Generic[T]):
     """`step` until it is done; then there is the `value`."""
 
     value: T
@@ -65,7 +65,7 @@ class Work(Generic[T]):
         return False
 
 
-async def done(work: Work[T]) -> T:
+async def run_to_end(work: StepwiseWork[T]) -> T:
     """What it comes to. The loop is never held for long, and a cancellation ends it. Raises ParseError."""
     for _ in iter(work.step, True):
         await asyncio.sleep(0)

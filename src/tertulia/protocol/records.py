@@ -15,7 +15,7 @@ from tertulia.protocol.items import Item, Summary, ToolOutput, UserMessage
 from tertulia.protocol.storage import StoragePolicy
 
 
-class Agreed(msgspec.Struct, frozen=True):
+class TermsRecord(msgspec.Struct, frozen=True):
     """A conversation was made, or its terms changed. Before this nothing is recorded of it.
 
     A storage policy stricter than the former one holds for what was recorded earlier too, before the next event is
@@ -32,7 +32,7 @@ class Agreed(msgspec.Struct, frozen=True):
     """All the rest: instructions, title, directories, what a reset goes back to, what was narrowed."""
 
 
-class Forked(msgspec.Struct, frozen=True, gc=False):
+class ForkRecord(msgspec.Struct, frozen=True, gc=False):
     """A conversation begins with the first items of another one."""
 
     conversation_id: ConversationId
@@ -40,7 +40,7 @@ class Forked(msgspec.Struct, frozen=True, gc=False):
     items: int
 
 
-class Said(msgspec.Struct, frozen=True, gc=False):
+class ItemsRecord(msgspec.Struct, frozen=True, gc=False):
     """Items joined a history as one segment."""
 
     conversation_id: ConversationId
@@ -50,21 +50,21 @@ class Said(msgspec.Struct, frozen=True, gc=False):
     """The first messages of a conversation, which are never superseded."""
 
 
-class Ended(msgspec.Struct, frozen=True, gc=False):
+class ToolOutputRecord(msgspec.Struct, frozen=True, gc=False):
     """A tool has answered; its output joins the history when the turn of its call comes."""
 
     conversation_id: ConversationId
     output: ToolOutput
 
 
-class Queued(msgspec.Struct, frozen=True, gc=False):
+class QueuedInputRecord(msgspec.Struct, frozen=True, gc=False):
     """Input was accepted that the model has not seen yet; it joins the history later under the same item id."""
 
     conversation_id: ConversationId
     message: UserMessage
 
 
-class Rewritten(msgspec.Struct, frozen=True, gc=False):
+class RewriteRecord(msgspec.Struct, frozen=True, gc=False):
     """Older segments went, and a summary may have come: `kept[:place]`, the summary, `kept[place:]`, then the rest."""
 
     conversation_id: ConversationId
@@ -77,7 +77,7 @@ class Rewritten(msgspec.Struct, frozen=True, gc=False):
     """How many there were; the oldest may have expired from the record by the time it is read. 0: not known."""
 
 
-class Submitted(msgspec.Struct, frozen=True, gc=False):
+class SubmissionRecord(msgspec.Struct, frozen=True, gc=False):
     """A message was accepted under these ids; its task may not have begun yet."""
 
     conversation_id: ConversationId
@@ -87,7 +87,7 @@ class Submitted(msgspec.Struct, frozen=True, gc=False):
     """The key of the client's message id, where it gave one."""
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class ModelRequestRecord(msgspec.Struct, frozen=True, gc=False):
     """A model was asked: what the request was made of, by digest."""
 
     conversation_id: ConversationId
@@ -109,7 +109,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     """Where notes were asked for instead of an answer: which items of the history, each range up to its end."""
 
 
-class Drawn(msgspec.Struct, frozen=True, gc=False):
+class CanvasRecord(msgspec.Struct, frozen=True, gc=False):
     """An agent's canvas shows something else."""
 
     conversation_id: ConversationId
@@ -126,7 +126,7 @@ MCP_PINS = "mcp_pins"
 """The note that holds, by name, the digest of each MCP tool as its conversation was shown it. No text of anybody."""
 
 
-class Noted(msgspec.Struct, frozen=True, gc=False):
+class NoteRecord(msgspec.Struct, frozen=True, gc=False):
     """Something small that a conversation has to remember. The last word under a name holds."""
 
     conversation_id: ConversationId
@@ -150,4 +150,15 @@ def message_key(message_id: str, session_id: str) -> str:
     return hashlib.blake2b(message_id.encode(), digest_size=16, key=session_id.encode()[:64]).hexdigest()
 
 
-Record = Agreed | Forked | Said | Ended | Queued | Rewritten | Submitted | Asked | Drawn | Noted
+Record = (
+    TermsRecord
+    | ForkRecord
+    | ItemsRecord
+    | ToolOutputRecord
+    | QueuedInputRecord
+    | RewriteRecord
+    | SubmissionRecord
+    | ModelRequestRecord
+    | CanvasRecord
+    | NoteRecord
+)

@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 
 
 class Full(msgspec.Struct, frozen=True, gc=False, tag="full"):
@@ -34,7 +34,7 @@ class Ttl(msgspec.Struct, frozen=True, gc=False, tag="ttl"):
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds < math.inf:
-            raise InvalidParams(f"storage_policy ttl must be a positive number of seconds, not {self.seconds}")
+            raise InvalidParamsError(f"storage_policy ttl must be a positive number of seconds, not {self.seconds}")
 
 
 StoragePolicy = Full | HeadersOnly | NoStorage | Ttl
@@ -59,7 +59,7 @@ def strictest(*policies: StoragePolicy) -> StoragePolicy:
     return min(policies, key=strictness)
 
 
-def still_binding(kept: StoragePolicy | None, before: StoragePolicy, after: StoragePolicy) -> StoragePolicy | None:
+def binding_policy(kept: StoragePolicy | None, before: StoragePolicy, after: StoragePolicy) -> StoragePolicy | None:
     """The policy that binds what was said so far where a looser one holds from now on; `kept` is that of earlier."""
     return strictest(before, kept or before) if strictness(after) > strictness(before) else kept
 
@@ -87,7 +87,7 @@ def storage_from_wire(value: object) -> StoragePolicy:
     if seconds is not None:
         with suppress(OverflowError):
             return Ttl(float(seconds))
-    raise InvalidParams(_EXPECTED.format(value))
+    raise InvalidParamsError(_EXPECTED.format(value))
 
 
 def _seconds(value: object) -> float | None:
@@ -116,4 +116,4 @@ def _from_word(word: str) -> StoragePolicy:
                 pass
         case _:
             pass
-    raise InvalidParams(_EXPECTED.format(word))
+    raise InvalidParamsError(_EXPECTED.format(word))

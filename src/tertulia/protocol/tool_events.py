@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from tertulia.protocol import events as _events
-from tertulia.protocol.by_name import ByName
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
+from tertulia.protocol.mapping_struct import MappingStruct
 
 
-class Decider(ByName, frozen=True, gc=False, omit_defaults=True):
+class Decider(MappingStruct, frozen=True, gc=False, omit_defaults=True):
     """Who or what answered an approval, or let a call run without one."""
 
     kind: Literal["client", "callback", "grant", "policy", "clock", "interrupt", "shutdown"]
@@ -165,7 +165,7 @@ class WebSearchEnd(EventData, frozen=True, gc=False):
     query: str
 
 
-class PlanStep(ByName, frozen=True, gc=False):
+class PlanStep(MappingStruct, frozen=True, gc=False):
     """One line of a plan."""
 
     step: str
@@ -180,7 +180,7 @@ class PlanUpdate(EventData, frozen=True, gc=False, omit_defaults=True):
     explanation: str | None = None
 
 
-class ApprovalFile(ByName, frozen=True, gc=False):
+class ApprovalFile(MappingStruct, frozen=True, gc=False):
     """One file of a patch that is asked about."""
 
     path: str
@@ -279,9 +279,9 @@ class CanvasUpdated(EventData, frozen=True, gc=False):
     bytes: int
 
 
-def _registered(parent: type[EventData]) -> dict[str, type[EventData]]:
+def _event_types(parent: type[EventData]) -> dict[str, type[EventData]]:
     return {kind.type: kind for kind in parent.__subclasses__()}
 
 
-EVENT_TYPES: dict[str, type[EventData]] = _registered(_events.EventData)
+EVENT_TYPES: dict[str, type[EventData]] = _event_types(_events.EventData)
 """Every event type by its name."""

@@ -36,7 +36,7 @@ def is_legal_server(name: str) -> bool:
     return _SERVER.match(name) is not None
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """The wire name for what a person or a model wrote: dotted conv names are aliases."""
     return _ALIASES.get(name, name)
 
@@ -47,10 +47,10 @@ def fqn(server: str, tool: str) -> str:
     A name that had to be changed gets the suffix as well: two tools that differ only in an illegal
     character must not become one.
     """
-    return _fitted(f"{server}__{tool}")
+    return _fit_name(f"{server}__{tool}")
 
 
-def _fitted(raw: str) -> str:
+def _fit_name(raw: str) -> str:
     legal = _ILLEGAL.sub("_", raw)
     if legal == raw and len(raw) <= MAX_NAME:
         return raw
@@ -68,4 +68,4 @@ def normalise_allowlist_entry(entry: str) -> tuple[str, bool]:
     server, _, tool = entry.partition("/")
     old = bool(server and tool and "/" not in tool)
     name = f"{server}__{tool}" if old else entry
-    return _fitted(name) if _SERVER.match(name) else name, old
+    return _fit_name(name) if _SERVER.match(name) else name, old

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_names import is_legal
 
 ToolSource = Literal["builtin", "conv", "injector", "function", "mcp"]
@@ -60,12 +60,12 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False):
         `remote`: what a server calls it, and what else it says of it that must not change unnoticed.
         """
         if not is_legal(name):
-            raise InvalidParams(f"tool name {name!r} must match ^[a-zA-Z0-9_-]{{1,64}}$")
+            raise InvalidParamsError(f"tool name {name!r} must match ^[a-zA-Z0-9_-]{{1,64}}$")
         try:
             schema = _canonical.encode({"type": "object", "properties": {}} if parameters is None else dict(parameters))
             sealed = _canonical.encode([name, description, kind, grammar, msgspec.Raw(schema), *(remote or ())])
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidParams(f"the definition of tool {name!r} cannot be written as JSON: {error}") from None
+            raise InvalidParamsError(f"the definition of tool {name!r} cannot be written as JSON: {error}") from None
         digest = hashlib.sha256(sealed).hexdigest()
         taken = None if accepts is None else _canonical.encode(dict(accepts)).decode()
         called = None if remote is None else remote[0]

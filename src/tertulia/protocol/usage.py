@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tertulia.protocol.by_name import ByName
+from tertulia.protocol.mapping_struct import MappingStruct
 
 
-class Usage(ByName, frozen=True, gc=False):
+class Usage(MappingStruct, frozen=True, gc=False):
     """The tokens of one request, or the sum of several."""
 
     input_tokens: int = 0

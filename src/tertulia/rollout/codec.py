@@ -17,17 +17,17 @@ from tertulia.protocol.events import ConversationClosed, Event
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
 from tertulia.protocol.records import (
     MCP_PINS,
-    Agreed,
-    Asked,
-    Drawn,
-    Ended,
-    Forked,
-    Noted,
-    Queued,
+    CanvasRecord,
+    ForkRecord,
+    ItemsRecord,
+    ModelRequestRecord,
+    NoteRecord,
+    QueuedInputRecord,
     Record,
-    Rewritten,
-    Said,
-    Submitted,
+    RewriteRecord,
+    SubmissionRecord,
+    TermsRecord,
+    ToolOutputRecord,
 )
 from tertulia.protocol.storage import NoStorage, StoragePolicy, Ttl, storage_to_wire, strictest
 from tertulia.protocol.tool_events import ToolCallEnd
@@ -81,21 +81,21 @@ class Codec:
 
     def record(self, record: Record, policy: StoragePolicy, ts: float) -> Sequence[Row]:
         """The rows of a record; none where its policy stores nothing of it."""
-        if isinstance(policy, NoStorage) and not isinstance(record, Agreed | Submitted):
+        if isinstance(policy, NoStorage) and not isinstance(record, TermsRecord | SubmissionRecord):
             return ()
         self._make.rows = []
         talk = self.naming.named(record.conversation_id, ts, policy)
         match record:
-            case Agreed():
+            case TermsRecord():
                 self._agreed(record, talk, ts, policy)
-            case Said():
+            case ItemsRecord():
                 self._said(record, talk, ts, policy)
-            case Ended(_, item) | Queued(_, item):
-                kind = "ended" if isinstance(record, Ended) else "queued"
+            case ToolOutputRecord(_, item) | QueuedInputRecord(_, item):
+                kind = "ended" if isinstance(record, ToolOutputRecord) else "queued"
                 item_policy, header, body = self._item(item, talk, policy)
                 n = self._make.put(kind, tag_of(item), talk, ts, header, body=body, policy=item_policy)
                 talk.recent.note_waiting(Ref(n, item_policy, item))
-            case Asked():
+            case ModelRequestRecord():
                 self._asked(record, talk, ts, policy)
             case _:
                 self._others(record, talk, ts, policy)
@@ -137,7 +137,7 @@ class Codec:
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _agreed(self, record: Agreed, talk: NamedTalk, ts: float, policy: StoragePolicy) -> None:
+    def _agreed(self, record: TermsRecord, talk: NamedTalk, ts: float, policy: StoragePolicy) -> None:
         header: Json = {"storage": storage_to_wire(record.storage), "rights": record.rights, "place": record.place}
         # Said again, in case the row that said it is damaged: without it nothing of the conversation could be read.
         header["id"] = pack(record.conversation_id)
@@ -148,7 +148,7 @@ class Codec:
             header["terms"] = self._make.put("terms", "", talk, ts, {}, body=record.terms, policy=policy)
         self._make.put("agreed", "agreed", talk, ts, header, policy=bare(policy))
 
-    def _said(self, record: Said, talk: NamedTalk, ts: float, policy: StoragePolicy) -> None:
+    def _said(self, record: ItemsRecord, talk: NamedTalk, ts: float, policy: StoragePolicy) -> None:
         total = len(record.items)
         if total == 0:
             self._make.put("said", "", talk, ts, _place(record, 0), policy=policy)
@@ -171,7 +171,7 @@ class Codec:
             header = {key: value for key, value in header.items() if key not in _MEASURES}
         return own, header, body
 
-    def _asked(self, record: Asked, talk: NamedTalk, ts: float, policy: StoragePolicy) -> None:
+    def _asked(self, record: ModelRequestRecord, talk: NamedTalk, ts: float, policy: StoragePolicy) -> None:
         talk.offered = record.tools_json
         header: Json = {"items": record.items}
         if record.summarises:
@@ -201,27 +201,31 @@ class Codec:
             talk.tools[record.tools] = (n, ts)
 
     def _others(
-        self, record: Drawn | Forked | Noted | Rewritten | Submitted, talk: NamedTalk, ts: float, policy: StoragePolicy
+        self,
+        record: CanvasRecord | ForkRecord | NoteRecord | RewriteRecord | SubmissionRecord,
+        talk: NamedTalk,
+        ts: float,
+        policy: StoragePolicy,
     ) -> None:
         header: Json = {}
         body: Json = {}
         match record:
-            case Forked(_, source, items):
+            case ForkRecord(_, source, items):
                 header = {"source": pack(source), "items": items}
                 self._make.put("forked", "", talk, ts, header, policy=policy)
-            case Drawn():
+            case CanvasRecord():
                 header = {"revision": record.revision, **({"empty": True} if record.html is None else {})}
                 page = {name: getattr(record, name) for name in ("html", "title", "updated_at")}
                 self._make.put(
                     "drawn", "", talk, ts, header, body=page if record.html is not None else {}, policy=policy
                 )
-            case Noted(_, name, value) if name == MCP_PINS and is_plain(value):
+            case NoteRecord(_, name, value) if name == MCP_PINS and is_plain(value):
                 # It must hold longer than the texts do.
                 self._make.put("noted", name, talk, ts, {"value": value}, policy=bare(policy))
-            case Noted(_, name, value):
+            case NoteRecord(_, name, value):
                 header, body = ({"empty": True}, {}) if value is None else ({}, {"value": value})
                 self._make.put("noted", name, talk, ts, header, body=body, policy=policy)
-            case Submitted(_, task_id, trace_id, message):
+            case SubmissionRecord(_, task_id, trace_id, message):
                 header["ids"] = pack(task_id, trace_id)
                 packed = None if message is None else pack(message)
                 if packed is not None:
@@ -254,7 +258,7 @@ def _is_stored(digest: str, talk: NamedTalk, ts: float, policy: StoragePolicy) -
     return stored is not None and not (isinstance(policy, Ttl) and ts - stored[1] > policy.seconds / 2)
 
 
-def _place(record: Said, index: int) -> Json:
+def _place(record: ItemsRecord, index: int) -> Json:
     """Where in its segment an item stands."""
     place: Json = {}
     if index:

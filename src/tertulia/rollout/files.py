@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from tertulia.errors import Busy, InvalidParams, StorageError
+from tertulia.errors import BusyError, InvalidParamsError, StorageError
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PRIVATE_DIRECTORY = 0o700
@@ -75,7 +75,7 @@ def is_session_id(text: str) -> bool:
 def session_files(home: Path, session_id: str) -> SessionFiles:
     """The files of that session. InvalidParams for an id that is no UUID, before any path is made of it."""
     if not is_session_id(session_id):
-        raise InvalidParams(f"a session id is a UUID in small letters, not {session_id[:40]!r}")
+        raise InvalidParamsError(f"a session id is a UUID in small letters, not {session_id[:40]!r}")
     return SessionFiles(home, session_id)
 
 
@@ -281,9 +281,9 @@ def _read_pid(fd: int) -> int | None:
     return int(said) if said.isdigit() else None
 
 
-def _held(files: SessionFiles, pid: int | None) -> Busy:
+def _held(files: SessionFiles, pid: int | None) -> BusyError:
     who = f"process {pid}" if pid else "another process"
-    return Busy(
+    return BusyError(
         f"session {files.session_id} ({files.db}) is in use by {who}; watch it with --follow, or wait for its end",
         session_id=files.session_id,
         file=str(files.db),

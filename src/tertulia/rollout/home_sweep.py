@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from tertulia.errors import Busy, StorageError
+from tertulia.errors import BusyError, StorageError
 from tertulia.events.clock import Clock
 from tertulia.rollout.files import SessionFiles, is_session_id, names_in, sessions_folder
 from tertulia.rollout.index import Entry, refresh, remove_files
@@ -166,7 +166,7 @@ class _Broom:
             return
         try:
             act()
-        except Busy:
+        except BusyError:
             self._skipped[session_id] = None
         except StorageError as error:
             self._troubles.append(error.message)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.errors import AgentError, NotFound, StorageError
+from tertulia.errors import NotFoundError, StorageError, TertuliaError
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.storage import WireStorage, storage_from_wire, storage_to_wire
 from tertulia.rollout.database import connect_passing, connect_reader, leave
@@ -101,7 +101,9 @@ def find_session(home: Path, session_id: str) -> Entry:
     try:
         stamp = _stamp(os.lstat(files.db), _lstat(files.wal))
     except FileNotFoundError:
-        raise NotFound(f"there is no session {session_id} in {sessions_folder(home)}", session_id=session_id) from None
+        raise NotFoundError(
+            f"there is no session {session_id} in {sessions_folder(home)}", session_id=session_id
+        ) from None
     return _read(files, stamp)
 
 
@@ -118,7 +120,7 @@ def find_files(home: Path, session_id: str) -> SessionFiles:
     """The files of a session that is there; else NotFound."""
     files = session_files(home, session_id)
     if not files.db.exists():
-        raise NotFound(f"there is no session {session_id} in {sessions_folder(home)}", session_id=session_id)
+        raise NotFoundError(f"there is no session {session_id} in {sessions_folder(home)}", session_id=session_id)
     return files
 
 
@@ -252,7 +254,7 @@ def _name(value: object) -> str | None:
 def _policy(value: object) -> WireStorage | None:
     try:
         return storage_to_wire(storage_from_wire(value))
-    except AgentError:
+    except TertuliaError:
         return None
 
 

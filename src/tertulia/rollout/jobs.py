@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from tertulia.errors import Busy, StorageError
+from tertulia.errors import BusyError, StorageError
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.store import Done, Row, Swept, TtlAction
 
@@ -23,7 +23,7 @@ Answer = Callable[[], object]
 class Claim(msgspec.Struct, frozen=True):
     """Become the owner now, rather than with the first append."""
 
-    done: Callable[[StorageError | Busy | None], None]
+    done: Callable[[StorageError | BusyError | None], None]
 
 
 class Append(msgspec.Struct, frozen=True):
@@ -141,14 +141,14 @@ class Foreman:
         return error
 
 
-def _refusal(act: Callable[[], None]) -> StorageError | Busy | None:
+def _refusal(act: Callable[[], None]) -> StorageError | BusyError | None:
     try:
         act()
-    except (StorageError, Busy) as error:
+    except (StorageError, BusyError) as error:
         return error
     return None
 
 
 def _failure(act: Callable[[], None]) -> StorageError | None:
     refusal = _refusal(act)
-    return StorageError(refusal.message, **refusal.detail) if isinstance(refusal, Busy) else refusal
+    return StorageError(refusal.message, **refusal.detail) if isinstance(refusal, BusyError) else refusal

@@ -9,7 +9,7 @@ import msgspec
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item
-from tertulia.protocol.records import Record, Said
+from tertulia.protocol.records import ItemsRecord, Record
 from tertulia.rollout.item_rows import count
 from tertulia.rollout.store import Stored
 
@@ -59,7 +59,7 @@ class Segment:
         if conversation is None or (self.of and not self.items):
             return Line(row.n, row.ts, None, missing, damaged=damaged)
         pinned, seed = self.header.get("pinned") is True, self.header.get("seed") is True
-        said = Said(conversation, tuple(self.items), pinned, seed)
+        said = ItemsRecord(conversation, tuple(self.items), pinned, seed)
         return Line(row.n, row.ts, said, missing, tuple(self.absent), damaged)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from tertulia.errors import Busy, Closed, StorageError
+from tertulia.errors import BusyError, ClosedError, StorageError
 from tertulia.events.clock import Clock
 from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.jobs import Append, Claim, Close, Enforce, Foreman, Job, Sweep
@@ -38,7 +38,7 @@ class MemoryStore:
         """Nowhere."""
         return "memory"
 
-    def claim(self, done: Callable[[StorageError | Busy | None], None]) -> None:
+    def claim(self, done: Callable[[StorageError | BusyError | None], None]) -> None:
         """Become the owner before anything is appended."""
         self._put(Claim(done))
 
@@ -62,7 +62,7 @@ class MemoryStore:
 
     def _put(self, job: Job) -> None:
         if self._closing:
-            raise Closed("the record in memory is closed")
+            raise ClosedError("the record in memory is closed")
         self._closing = isinstance(job, Close)
         self._jobs.append(job)
         if len(self._jobs) == 1:
@@ -105,7 +105,7 @@ class _MemoryKeeper:
 
     def claim(self) -> None:
         if not self._mine and self._records.owned:
-            raise Busy("the record in memory is in use; watch it with --follow, or wait until it is closed")
+            raise BusyError("the record in memory is in use; watch it with --follow, or wait until it is closed")
         self._mine = self._records.owned = True
 
     def commit(self, rows: Sequence[Row]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.protocol.ids import SessionId
 from tertulia.rollout.compact import unpack
 from tertulia.rollout.event_reading import EventReading
@@ -25,7 +25,7 @@ from tertulia.rollout.store import Stored
 Json = dict[str, Any]
 _decoder = msgspec.json.Decoder(Json)
 _BROKEN = (
-    msgspec.MsgspecError, AgentError, ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError,
+    msgspec.MsgspecError, TertuliaError, ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError,
     ValueError,
 )  # fmt: skip
 """All that taking apart what is not what it should be may raise. A broad catch would hide faults of our own."""

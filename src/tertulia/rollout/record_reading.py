@@ -9,7 +9,17 @@ from msgspec.structs import replace
 
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, Summary, ToolOutput, UserMessage
-from tertulia.protocol.records import Agreed, Asked, Drawn, Ended, Forked, Noted, Queued, Rewritten, Submitted
+from tertulia.protocol.records import (
+    CanvasRecord,
+    ForkRecord,
+    ModelRequestRecord,
+    NoteRecord,
+    QueuedInputRecord,
+    RewriteRecord,
+    SubmissionRecord,
+    TermsRecord,
+    ToolOutputRecord,
+)
 from tertulia.protocol.storage import storage_from_wire
 from tertulia.rollout.compact import unpack, usual_prompt
 from tertulia.rollout.learned import Learned, int_in, text_in
@@ -35,43 +45,45 @@ class RecordReading:
             case "agreed":
                 record, missing = self._agreed(conversation, row, header)
             case "ended" | "queued":
-                made, kind = (Ended, ToolOutput) if row.kind == "ended" else (Queued, UserMessage)
+                made, kind = (ToolOutputRecord, ToolOutput) if row.kind == "ended" else (QueuedInputRecord, UserMessage)
                 record = made(conversation, _of(self._learned.item(row, header, body), kind))
                 missing = row.n in self._learned.lost
             case "forked":
                 source = ConversationId(text_in(header, "source"))
-                record = Forked(conversation, source, int_in(header, "items"))
+                record = ForkRecord(conversation, source, int_in(header, "items"))
             case "submitted":
                 task, trace = unpack(header["ids"], 2)
                 (message,) = unpack(header.get("message", (body or {}).get("message", (None,))), 1)
                 fields = {"conversation_id": conversation, "task_id": task, "trace_id": trace, "message": message}
-                record = msgspec.convert(fields, Submitted)
+                record = msgspec.convert(fields, SubmissionRecord)
             case "rewritten":
                 summary = _of(self._learned.item(row, header, body), Summary) if row.type else None
                 missing = row.n in self._learned.lost
                 shape = {"conversation_id": conversation, **header, "summary": None}
-                record = replace(msgspec.convert(shape, Rewritten), summary=summary)
+                record = replace(msgspec.convert(shape, RewriteRecord), summary=summary)
             case "drawn":
                 fields = {**(body or {}), "conversation_id": conversation, "revision": header["revision"]}
-                record, missing = msgspec.convert(fields, Drawn), body is None and "empty" not in header
+                record, missing = msgspec.convert(fields, CanvasRecord), body is None and "empty" not in header
             case "noted":
                 fields = {**header, **(body or {}), "conversation_id": conversation, "name": row.type}
-                record, missing = msgspec.convert(fields, Noted), body is None and not header
+                record, missing = msgspec.convert(fields, NoteRecord), body is None and not header
             case "asked":
                 record, missing = self._asked(conversation, row, header, body)
             case _:
                 return Line(row.n, row.ts, None, raw=row)
         return told(row, record, missing)
 
-    def _agreed(self, conversation: ConversationId, row: Stored, header: Json) -> tuple[Agreed, bool]:
+    def _agreed(self, conversation: ConversationId, row: Stored, header: Json) -> tuple[TermsRecord, bool]:
         storage = storage_from_wire(header["storage"])
         self._learned.known.talks[conversation].storage = storage
         terms = self._learned.terms.pop(int_in(header, "terms"), None) if "terms" in header else None
         shape = {"rights": header["rights"], "place": header["place"], "terms": terms or {}}
         checked = msgspec.convert(shape, dict[str, Json])
-        return Agreed(conversation, storage, **checked), terms is None and "empty" not in header
+        return TermsRecord(conversation, storage, **checked), terms is None and "empty" not in header
 
-    def _asked(self, conversation: ConversationId, row: Stored, header: Json, body: Json | None) -> tuple[Asked, bool]:
+    def _asked(
+        self, conversation: ConversationId, row: Stored, header: Json, body: Json | None
+    ) -> tuple[ModelRequestRecord, bool]:
         given = body or {}
         named = self._learned.names[header["as"]] if "as" in header else given.get("as", ("", ""))
         instructions, tools = unpack(named, 2)
@@ -90,13 +102,13 @@ class RecordReading:
             "output_schema": schema,
             "summarises": header.get("of", ()),
         }
-        asked = msgspec.convert(fields, Asked)
+        asked = msgspec.convert(fields, ModelRequestRecord)
         if not packed:
             asked = replace(asked, prompt=usual_prompt(asked.instructions, asked.tools, asked.history, schema))
         listed = self._tool_list(asked, row, given)
         return replace(asked, tools_json=listed or b""), listed is None
 
-    def _tool_list(self, asked: Asked, row: Stored, given: Json) -> bytes | None:
+    def _tool_list(self, asked: ModelRequestRecord, row: Stored, given: Json) -> bytes | None:
         """Written with the first request that had it."""
         key = (row.talk, asked.tools)
         if "list" in given or "tools_json" in given:

@@ -11,11 +11,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from tertulia.errors import AgentError, Closed, StorageError, StoragePolicyViolation
+from tertulia.errors import ClosedError, StorageError, StoragePolicyViolationError, TertuliaError
 from tertulia.events.clock import Clock
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.records import Agreed, Asked, Drawn, Record
+from tertulia.protocol.records import CanvasRecord, ModelRequestRecord, Record, TermsRecord
 from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, strictest, strictness
 from tertulia.rollout.codec import Codec
 from tertulia.rollout.headers import SKELETON
@@ -88,7 +88,7 @@ class Recorder:
         self._to_erase: dict[ConversationId, StoragePolicy] = {}
         self._under_way: deque[_Act] = deque()
         self._due: asyncio.Handle | None = None
-        self._refusal: StoragePolicyViolation | None = None
+        self._refusal: StoragePolicyViolationError | None = None
         self._closed: asyncio.Future[StorageError | None] | None = None
         self._settled: Callable[[], None] = _nobody
 
@@ -100,7 +100,7 @@ class Recorder:
     def write(self, event: Event, storage: StoragePolicy | None = None) -> _Written | None:
         """Begin to commit one durable event."""
         if self._closed is not None:
-            return _failed(Closed("the session's record is closed"))
+            return _failed(ClosedError("the session's record is closed"))
         policy = self._policy(event.conversation_id, storage)
         stored = not isinstance(policy, NoStorage) or event.type in _skeleton
         if not stored and not self._batch and not self._under_way and not self._to_erase:
@@ -115,9 +115,11 @@ class Recorder:
         if self._closed is not None:
             return
         conversation = record.conversation_id
-        if isinstance(record, Agreed):
+        if isinstance(record, TermsRecord):
             self._agree(record)
-        policy = self._policy(conversation, record.storage if isinstance(record, Asked | Drawn) else None)
+        policy = self._policy(
+            conversation, record.storage if isinstance(record, ModelRequestRecord | CanvasRecord) else None
+        )
         self._add(_Entry(record, conversation, policy, self._clock.now(), None))
 
     async def settle(self) -> None:
@@ -144,7 +146,7 @@ class Recorder:
         own = self._session_policy if conversation is None else self._policies.get(conversation, _NOTHING)
         return own if storage is None or storage == own else strictest(own, storage)
 
-    def _agree(self, record: Agreed) -> None:
+    def _agree(self, record: TermsRecord) -> None:
         """What is stricter holds for what was said before, wherever it is by now. What is wider holds from now on."""
         conversation, policy = record.conversation_id, record.storage
         former = self._policies.get(conversation)
@@ -203,7 +205,7 @@ class Recorder:
             self._under_way.append(act)
             try:
                 self._store.append(rows, self._attempt, lambda error: self._done(act, error))
-            except StoragePolicyViolation as error:
+            except StoragePolicyViolationError as error:
                 self._refuse(act, error)
         elif self._under_way:
             self._under_way[-1].entries += entries
@@ -226,7 +228,7 @@ class Recorder:
             return self._codec.event(what, entry.policy)
         return self._codec.record(what, entry.policy, entry.ts)
 
-    def _done(self, act: _Act, error: AgentError | None) -> None:
+    def _done(self, act: _Act, error: TertuliaError | None) -> None:
         if act not in self._under_way:
             return
         if error is not None:
@@ -236,7 +238,7 @@ class Recorder:
         self._complete(act.entries)
         self._give_up_refused()
 
-    def _refuse(self, act: _Act, error: StoragePolicyViolation) -> None:
+    def _refuse(self, act: _Act, error: StoragePolicyViolationError) -> None:
         """The store saw a text where none may be. What went before is still good, so this fails when its turn comes."""
         self._under_way.remove(act)
         self._codec.naming.forget(act.first)
@@ -254,7 +256,7 @@ class Recorder:
                 entry.written.set_result(None)
         self._settled()
 
-    def _fail(self, error: AgentError) -> None:
+    def _fail(self, error: TertuliaError) -> None:
         """Nothing that was under way was committed, nor will it be under this attempt."""
         acts, self._under_way = self._under_way, deque()
         self._attempt += 1
@@ -277,7 +279,7 @@ def _nobody() -> None:
     """Nobody watches."""
 
 
-def _failed(error: AgentError) -> _Written:
+def _failed(error: TertuliaError) -> _Written:
     written: _Written = asyncio.get_running_loop().create_future()
     written.set_exception(error)
     return written

@@ -9,7 +9,7 @@ from typing import cast, get_args
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.rollout.store import TtlAction
 
 
@@ -47,11 +47,13 @@ def retention_from_wire(value: object) -> Retention:
     for name in table:
         if name not in Retention.__struct_fields__:
             known = ", ".join(Retention.__struct_fields__)
-            raise InvalidParams(f"retention: there is no setting {name!r}, only {known}")
+            raise InvalidParamsError(f"retention: there is no setting {name!r}, only {known}")
     action = table.get("ttl_action", "headers_only")
     action = action.replace("-", "_") if isinstance(action, str) else action
     if action not in get_args(TtlAction):
-        raise InvalidParams(f"retention.ttl_action must be one of {', '.join(get_args(TtlAction))}, not {action!r}")
+        raise InvalidParamsError(
+            f"retention.ttl_action must be one of {', '.join(get_args(TtlAction))}, not {action!r}"
+        )
     return Retention(_positive("max_age_days", table), _positive("max_total_mb", table), cast(TtlAction, action))
 
 
@@ -62,4 +64,4 @@ def _positive(name: str, table: Mapping[str, object]) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
         with suppress(OverflowError):
             return float(value)
-    raise InvalidParams(f"retention.{name} must be a positive number, not {value!r}")
+    raise InvalidParamsError(f"retention.{name} must be a positive number, not {value!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tertulia.errors import Busy, StorageError
+from tertulia.errors import BusyError, StorageError
 from tertulia.events.clock import Clock
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.files import session_files
@@ -31,7 +31,7 @@ class SqliteStore:
         """The file."""
         return self._place
 
-    def claim(self, done: Callable[[StorageError | Busy | None], None]) -> None:
+    def claim(self, done: Callable[[StorageError | BusyError | None], None]) -> None:
         """Become the owner before anything is appended: who resumes does so before reading.
 
         Busy where somebody else is; an append that finds the session owned says the same as a StorageError.

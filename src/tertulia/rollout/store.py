@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from tertulia.errors import Busy, StorageError, StoragePolicyViolation
+from tertulia.errors import BusyError, StorageError, StoragePolicyViolationError
 from tertulia.protocol.storage import HeadersOnly, NoStorage, StoragePolicy, Ttl
 
 TtlAction = Literal["headers_only", "delete"]
@@ -50,7 +50,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     def check(self) -> None:
         """Raise StoragePolicyViolation for a body that the policy forbids."""
         if self.body is not None and isinstance(self.policy, _TEXTLESS):
-            raise StoragePolicyViolation(f"a {self.kind} record may not be stored with its text here")
+            raise StoragePolicyViolationError(f"a {self.kind} record may not be stored with its text here")
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
@@ -109,7 +109,7 @@ class RolloutStore(Protocol):
     disk failed to flush stays failed: it must never acknowledge again. One that was full goes on when there is room.
     """
 
-    def claim(self, done: Callable[[StorageError | Busy | None], None]) -> None:
+    def claim(self, done: Callable[[StorageError | BusyError | None], None]) -> None:
         """Become the owner before anything is appended: who resumes does so before reading.
 
         Busy where somebody else is; an append that finds the session owned says the same as a StorageError.

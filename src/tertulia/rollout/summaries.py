@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams, StorageError
+from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.events.clock import SystemClock
 from tertulia.rollout.files import SessionFiles, is_held
 from tertulia.rollout.index import Entry, find_files, find_session, list_sessions
@@ -75,7 +75,7 @@ def search(home: Path, text: str, limit: int = 100) -> Iterator[Match]:
     """Where a text stands, newest session first, upper and lower case alike. Unreadable sessions are left out."""
     wanted = text.casefold()
     if not wanted:
-        raise InvalidParams("the text to search for is empty")
+        raise InvalidParamsError("the text to search for is empty")
     left = limit
     for entry in list_sessions(home):
         if not entry.bodies or entry.trouble is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from tertulia.errors import Busy
+from tertulia.errors import BusyError
 from tertulia.events.clock import Clock
 from tertulia.rollout import table
 from tertulia.rollout.database import connect_reader, leave
@@ -44,7 +44,7 @@ class _Idle:
 
     def remove(self, files: SessionFiles) -> None:
         if is_held(files):
-            raise Busy(f"session {files.session_id} is in use")
+            raise BusyError(f"session {files.session_id} is in use")
         self._freed[files.session_id] = files.size()
 
     def size(self, files: SessionFiles) -> int:
@@ -52,7 +52,7 @@ class _Idle:
 
     def _look(self, files: SessionFiles, act: Callable[[sqlite3.Connection], _Found]) -> _Found:
         if is_held(files):
-            raise Busy(f"session {files.session_id} is in use")
+            raise BusyError(f"session {files.session_id} is in use")
         try:
             connection = connect_reader(files.db)
             try:

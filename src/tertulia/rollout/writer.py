@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 
-from tertulia.errors import Closed, StorageError
+from tertulia.errors import ClosedError, StorageError
 from tertulia.rollout.bell import Bell
 from tertulia.rollout.jobs import Answer, Close, Foreman, Job
 from tertulia.rollout.owned_file import OwnedFile
@@ -37,7 +37,7 @@ class Writer:
     def put(self, job: Job) -> None:
         """Have it done after all others. Raises Closed after a `Close`."""
         if self._closing:
-            raise Closed(f"the record {self._name} is closed")
+            raise ClosedError(f"the record {self._name} is closed")
         self._closing = isinstance(job, Close)
         if self._broken is not None:
             asyncio.get_running_loop().call_soon(job.done, self._broken)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams, SandboxUnavailable
+from tertulia.errors import InvalidParamsError, SandboxUnavailableError
 from tertulia.sandbox.bubblewrapped import Bubblewrapped, Start
 from tertulia.sandbox.cgroup import Cgroup, find_delegated
 from tertulia.sandbox.foreground import ENTER_GROUP, has_terminal, may_lend
@@ -66,7 +66,7 @@ class Bubblewrap:
         """Its version, having looked whose program it is."""
         machine, identity = current_machine(), self.identity()
         if missing_calls():
-            raise SandboxUnavailable(
+            raise SandboxUnavailableError(
                 f"this kernel cannot mount by descriptor; Linux {OLDEST_KERNEL} or newer can, or choose landlock"
             )
         _check_owner(self._program)
@@ -93,8 +93,8 @@ class Bubblewrap:
             if cgroup is not None:
                 cgroup.remove()
             if error.errno == errno.E2BIG:
-                raise InvalidParams("the arguments of the command are too long altogether; use a file") from None
-            raise SandboxUnavailable(f"the sandbox cannot be started: {error.strerror}") from None
+                raise InvalidParamsError("the arguments of the command are too long altogether; use a file") from None
+            raise SandboxUnavailableError(f"the sandbox cannot be started: {error.strerror}") from None
 
     def conclude(self, ending: Ending, output: Output) -> Ending:
         """What a shell would say where there was no such program; and which limit may have been met."""
@@ -119,11 +119,11 @@ def _check_owner(program: str) -> None:
         try:
             status = os.lstat(path)
         except OSError:
-            raise SandboxUnavailable(f"{program} is missing; {_INSTALL}") from None
+            raise SandboxUnavailableError(f"{program} is missing; {_INSTALL}") from None
         if status.st_uid != 0 or status.st_mode & 0o022:
-            raise SandboxUnavailable(f"{path} is not root's alone, so it is not trusted; {_INSTALL}")
+            raise SandboxUnavailableError(f"{path} is not root's alone, so it is not trusted; {_INSTALL}")
     if not stat.S_ISREG(os.lstat(program).st_mode):
-        raise SandboxUnavailable(f"{program} is not a file, so it is not trusted; {_INSTALL}")
+        raise SandboxUnavailableError(f"{program} is not a file, so it is not trusted; {_INSTALL}")
 
 
 @lru_cache(maxsize=8)
@@ -134,14 +134,14 @@ def _read_version(program: str, identity: tuple[object, ...]) -> str:
             [program, "--version"], env={}, capture_output=True, timeout=_VERSION_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        raise SandboxUnavailable(f"{program} does not start; {_INSTALL}") from None
+        raise SandboxUnavailableError(f"{program} does not start; {_INSTALL}") from None
     found = re.search(rb"bubblewrap (\d+)\.(\d+)\.(\d+)", ran.stdout)
     if found is None:
-        raise SandboxUnavailable(f"{program} does not say its version; {_INSTALL}")
+        raise SandboxUnavailableError(f"{program} does not say its version; {_INSTALL}")
     version = tuple(int(part) for part in found.groups())
     if version < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        raise SandboxUnavailable(f"{program} is {found[0].decode()}, at least {oldest} is needed; {_INSTALL}")
+        raise SandboxUnavailableError(f"{program} is {found[0].decode()}, at least {oldest} is needed; {_INSTALL}")
     return found[0].decode()
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from tertulia.errors import SandboxError, SandboxUnavailable
+from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.sandbox import landlock
 from tertulia.sandbox.late_start import LateStart
 from tertulia.sandbox.launched import Launcher
@@ -66,9 +66,11 @@ class Landlocked:
         """The version of Landlock, which must be one that keeps signals in."""
         machine, version = current_machine(), landlock.abi()
         if version == 0:
-            raise SandboxUnavailable("this kernel has no Landlock, or it is switched off; Linux 6.12 or newer has it")
+            raise SandboxUnavailableError(
+                "this kernel has no Landlock, or it is switched off; Linux 6.12 or newer has it"
+            )
         if version < landlock.OLDEST_ABI:
-            raise SandboxUnavailable(
+            raise SandboxUnavailableError(
                 f"this kernel's Landlock is version {version}, at least {landlock.OLDEST_ABI} (Linux 6.12) is needed"
             )
         return f"Landlock {version}, {machine.name}"

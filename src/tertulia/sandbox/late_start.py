@@ -9,7 +9,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from tertulia.errors import SandboxError, SandboxUnavailable
+from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.sandbox.runner import Change
 from tertulia.sandbox.tier import Ended, Ending, Spawned, Streams
 
@@ -65,7 +65,7 @@ class LateStart:
                 self._over(Ending(_BY_SIGKILL))
             else:
                 self._spawned = self._start(self._streams, self._over)
-        except (SandboxError, SandboxUnavailable) as error:
+        except (SandboxError, SandboxUnavailableError) as error:
             self._over(Ending(1, began=False, reason=error.message))
         except OSError as error:
             self._over(Ending(1, began=False, reason=error.strerror or str(error)))

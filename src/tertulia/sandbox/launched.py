@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from tertulia.errors import SandboxUnavailable
+from tertulia.errors import SandboxUnavailableError
 from tertulia.sandbox.foreground import may_lend
 from tertulia.sandbox.mounts_inside import in_memory
 from tertulia.sandbox.open_files import limit_before
@@ -76,7 +76,9 @@ class Launcher:
                 fds = [request, streams.stdin, streams.stdout, streams.stderr, theirs.fileno()]
                 self._send(fds, in_front=command.inherit_stdio)
             except OSError as error:
-                raise SandboxUnavailable(f"the command cannot be handed to its launcher: {error.strerror}") from None
+                raise SandboxUnavailableError(
+                    f"the command cannot be handed to its launcher: {error.strerror}"
+                ) from None
             failing.pop_all()
         return Launched(ours, ended, self._confines)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.commands import read_command
 from tertulia.sandbox import credentials, startup_files
 
@@ -154,10 +154,10 @@ def _without(name: str, usual: list[Mask], ours: Iterable[Mask], home: str) -> l
     if len(kept) < len(usual):
         return kept
     if any(mask.path == path for mask in ours):
-        raise InvalidParams(f"masks.unmask: {name} holds {OURS} and is always masked")
+        raise InvalidParamsError(f"masks.unmask: {name} holds {OURS} and is always masked")
     around = [mask.spelled for mask in usual if is_in(path, mask.path) or is_in(mask.path, path)]
     near = f"; name one of {', '.join(around[:5])}" if around else "; `tertulia doctor` shows what is"
-    raise InvalidParams(f"masks.unmask: {name} is not masked by itself{near}")
+    raise InvalidParamsError(f"masks.unmask: {name} is not masked by itself{near}")
 
 
 def _for_mounts(places: Iterable[Mask | ProtectedPath]) -> Iterator[str]:

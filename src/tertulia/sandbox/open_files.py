@@ -11,7 +11,7 @@ import os
 import resource
 from contextlib import suppress
 
-from tertulia.errors import Limit
+from tertulia.errors import LimitError
 
 RESERVE = 64
 """Kept for what runs: a command, a checkpoint or a connection needs some for a moment."""
@@ -55,7 +55,7 @@ def check_room() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = _count_open()
     if soft != resource.RLIM_INFINITY and used + _A_SESSION + RESERVE > soft:
-        raise Limit(
+        raise LimitError(
             f"no more sessions can be opened: {used:,} of {soft:,} files of this process are in use, and {RESERVE} are "
             "kept for the sessions that run; close some, or raise the limit (`ulimit -n`, LimitNOFILE of a service)",
             used=used,

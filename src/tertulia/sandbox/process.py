@@ -6,7 +6,7 @@ import asyncio
 import os
 from typing import Literal
 
-from tertulia.errors import Closed, SandboxError
+from tertulia.errors import ClosedError, SandboxError
 from tertulia.events.clock import Clock
 from tertulia.sandbox.foreground import Foreground
 from tertulia.sandbox.kept_output import KeptOutput
@@ -76,14 +76,14 @@ class Process:
     async def write(self, data: bytes) -> None:
         """To its stdin; Closed when it has ended or does not read any more."""
         if not (self._keeps_stdin and self._reads()):
-            raise Closed("the command's standard input is closed")
+            raise ClosedError("the command's standard input is closed")
         self._unwritten += data
         self._feed()
         while self._unwritten:
             self._written.clear()
             await self._written.wait()
         if not self._reads():
-            raise Closed("the command has ended, or closed its standard input")
+            raise ClosedError("the command has ended, or closed its standard input")
 
     def close_stdin(self) -> None:
         """End of file, after what was written."""

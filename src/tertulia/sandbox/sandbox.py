@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams, SandboxError, SandboxUnavailable
+from tertulia.errors import InvalidParamsError, SandboxError, SandboxUnavailableError
 from tertulia.events.clock import Clock
 from tertulia.sandbox.bubblewrap import Bubblewrap
 from tertulia.sandbox.landlocked import Landlocked
@@ -79,7 +79,7 @@ class Sandbox:
         finished = await self.run(command, timeout_s=_SELF_TEST_TIMEOUT_S)
         found = self._unconfined.namespace
         if finished.exit_code != 0 or found is None:
-            raise SandboxUnavailable(f"a program outside the sandbox ended with {finished.exit_code}")
+            raise SandboxUnavailableError(f"a program outside the sandbox ended with {finished.exit_code}")
         return found
 
     @property
@@ -165,16 +165,16 @@ class Sandbox:
         better, lesser = self._tier, self._lesser
         try:
             report = await self._test()
-        except SandboxUnavailable as why:
+        except SandboxUnavailableError as why:
             if lesser is None:
                 raise
             self._tier = lesser()
             self._tested = self._tier.identity()
             try:
                 report = await self._test()
-            except SandboxUnavailable as neither:
+            except SandboxUnavailableError as neither:
                 self._tier = better
-                raise SandboxUnavailable(f"{why.message}; and instead of it: {neither.message}") from None
+                raise SandboxUnavailableError(f"{why.message}; and instead of it: {neither.message}") from None
             better.close()
             self._on_lesser(
                 f"commands run in the sandbox tier {report.tier}, which holds less than {better.name}; "
@@ -214,18 +214,18 @@ async def _see_through(process: Process, timeout_s: float | None) -> Finished:
 def _checked(command: Command) -> Command:
     """With its directory in canonical form; InvalidParams for what no program can be given."""
     if not command.argv or not command.argv[0]:
-        raise InvalidParams("a command needs a program")
+        raise InvalidParamsError("a command needs a program")
     names = [*command.environment]
     texts = (*command.argv, command.cwd, *names, *command.environment.values())
     if any("\0" in text for text in texts):
-        raise InvalidParams("no part of a command, its directory or its environment may contain a NUL")
+        raise InvalidParamsError("no part of a command, its directory or its environment may contain a NUL")
     if any(len(os.fsencode(word)) > MAX_ARGUMENT_BYTES for word in command.argv):
-        raise InvalidParams(f"a word of a command has at most {MAX_ARGUMENT_BYTES:,} bytes")
+        raise InvalidParamsError(f"a word of a command has at most {MAX_ARGUMENT_BYTES:,} bytes")
     if any(not name or "=" in name for name in names):
-        raise InvalidParams("the name of an environment variable is not empty and contains no `=`")
+        raise InvalidParamsError("the name of an environment variable is not empty and contains no `=`")
     if not os.path.isabs(command.cwd) or not os.path.isdir(command.cwd):
-        raise InvalidParams(f"the working directory {command.cwd!r} is not an absolute path of a directory")
+        raise InvalidParamsError(f"the working directory {command.cwd!r} is not an absolute path of a directory")
     try:
         return replace(command, cwd=os.path.realpath(command.cwd))
     except OSError as error:
-        raise InvalidParams(f"the working directory {command.cwd!r} cannot be used: {error.strerror}") from None
+        raise InvalidParamsError(f"the working directory {command.cwd!r} cannot be used: {error.strerror}") from None

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
-from tertulia.errors import SandboxUnavailable
+from tertulia.errors import SandboxUnavailableError
 from tertulia.sandbox.syscalls import LAST_KNOWN, MACHINES, NUMBERS, Machine
 
 ALLOW: Final = 0x7FFF0000
@@ -66,10 +66,10 @@ Code = list[tuple[int, int, int, int]]
 def current_machine() -> Machine:
     """SandboxUnavailable where there is no filter for it."""
     if platform.system() != "Linux":
-        raise SandboxUnavailable(f"commands are confined on Linux only, and this is {platform.system()}")
+        raise SandboxUnavailableError(f"commands are confined on Linux only, and this is {platform.system()}")
     name = os.uname().machine
     if name not in MACHINES:
-        raise SandboxUnavailable(f"there is no system call filter for {name}, only for {', '.join(MACHINES)}")
+        raise SandboxUnavailableError(f"there is no system call filter for {name}, only for {', '.join(MACHINES)}")
     return MACHINES[name]
 
 

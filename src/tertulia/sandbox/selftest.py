@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import SandboxError, SandboxUnavailable
+from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.sandbox.runner import Command, Confinement, Finished
 from tertulia.sandbox.tier import Tier
 
@@ -74,12 +74,12 @@ async def try_to_escape(tier: Tier, run: Run) -> tuple[str, ...]:
         scene = _Scene()
     except OSError as error:
         place = tempfile.gettempdir()
-        raise SandboxUnavailable(f"the self-test of the sandbox cannot be set up in {place}: {error}") from None
+        raise SandboxUnavailableError(f"the self-test of the sandbox cannot be set up in {place}: {error}") from None
     try:
         finished = await run(scene.command())
         return _judge(tier, scene, finished)
     except SandboxError as error:
-        raise SandboxUnavailable(f"the sandbox ({tier.name}) does not start: {error.message}") from None
+        raise SandboxUnavailableError(f"the sandbox ({tier.name}) does not start: {error.message}") from None
     finally:
         scene.close()
 
@@ -151,10 +151,12 @@ def _judge(tier: Tier, scene: _Scene, finished: Finished) -> tuple[str, ...]:
         answer = msgspec.json.decode(finished.output.head, type=_Answer)
     except msgspec.DecodeError:
         said = finished.output.text()[-300:].strip() or f"exit code {finished.exit_code}"
-        raise SandboxUnavailable(f"the self-test of the sandbox ({tier.name}) did not run: {said}") from None
+        raise SandboxUnavailableError(f"the self-test of the sandbox ({tier.name}) did not run: {said}") from None
     leaks = {attempt for attempt, ok in zip(ATTEMPTS, answer.succeeded, strict=True) if ok} | {*scene.reached()}
     if leaks:
-        raise SandboxUnavailable(f"the sandbox ({tier.name}) leaks here: a command could {'; '.join(sorted(leaks))}")
+        raise SandboxUnavailableError(
+            f"the sandbox ({tier.name}) leaks here: a command could {'; '.join(sorted(leaks))}"
+        )
     if not os.path.exists(os.path.join(scene.workspace, "inside")):
-        raise SandboxUnavailable(f"the sandbox ({tier.name}) does not let a command write to its workspace")
+        raise SandboxUnavailableError(f"the sandbox ({tier.name}) does not let a command write to its workspace")
     return ATTEMPTS

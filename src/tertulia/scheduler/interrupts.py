@@ -11,8 +11,8 @@ from tertulia.conversation.context import NATIVE
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.turn import Handed
-from tertulia.errors import AgentError, AwaitingResult, UnsupportedByBackend
-from tertulia.events.bus import EventBus, Scope
+from tertulia.errors import AwaitingResultError, TertuliaError, UnsupportedByBackendError
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.inputs import NewConversation
@@ -38,7 +38,9 @@ class Interrupts:
         Counted here, where the work is made, so that no tool can go round it.
         """
         if floor.talk.terms.backend != NATIVE:
-            raise UnsupportedByBackend(f"a conversation with the backend {floor.talk.terms.backend} cannot hand over")
+            raise UnsupportedByBackendError(
+                f"a conversation with the backend {floor.talk.terms.backend} cannot hand over"
+            )
         target = handoff.target
         opens = isinstance(target, NewConversation)
         chain.view().check(floor.rights().limits, opens=opens)
@@ -47,7 +49,7 @@ class Interrupts:
             chain.opened += 1
             chain.promised += 1
         elif (talk := self._house.find(target)) is floor.talk or talk.awaiting:
-            raise AwaitingResult("conversation is awaiting a tool result")
+            raise AwaitingResultError("conversation is awaiting a tool result")
         chain.interrupts += 1
 
     def expand(self, chain: Chain, frame: Frame, floor: Floor, handed: Sequence[Handed]) -> None:
@@ -91,7 +93,7 @@ class Interrupts:
                 talk = self._house.open_child(spec, floor.talk, floor.scope, handed.handoff.fork_history)
             else:
                 talk = self._house.find(target)
-        except AgentError as error:
+        except TertuliaError as error:
             waiting.results[index] = TargetResult(None, "failed", None, error.code, error.message)
             return None
         waiting.targets[index] = talk.id
@@ -113,7 +115,9 @@ class Interrupts:
         if frame.talk is not None:
             self._close_all(frame.talk, frame, reason, storage_of(chain, frame.talk, self._house), None)
 
-    def _close_all(self, talk: Talk, frame: Frame, reason: str, storage: StoragePolicy, scope: Scope | None) -> None:
+    def _close_all(
+        self, talk: Talk, frame: Frame, reason: str, storage: StoragePolicy, scope: EventScope | None
+    ) -> None:
         talk.awaiting -= 1
         room = talk.terms.rights.limits.max_output_bytes
         for closure, reported, target in zip(frame.closures, frame.results, frame.targets, strict=True):

@@ -15,7 +15,7 @@ import msgspec
 from tertulia.conversation.floor import Floor, Tally
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.task import TaskHandle
-from tertulia.events.bus import Scope
+from tertulia.events.bus import EventScope
 from tertulia.protocol.events import AbortReason, TaskKind
 from tertulia.protocol.ids import ConversationId, TaskId, new_task_id, new_trace_id
 from tertulia.protocol.inputs import NewConversation
@@ -51,7 +51,7 @@ class Closure(msgspec.Struct, frozen=True):
 
     call: ToolCall
     render: Callable[[TargetResult], Result]
-    made_by: Scope
+    made_by: EventScope
     """The task in which the call was made."""
     begun: float
     """When, on the monotonic clock."""
@@ -175,7 +175,7 @@ class House(Protocol):
         """Raise what `open_child` would raise once so many others, promised already, are open."""
         ...
 
-    def open_child(self, spec: NewConversation, caller: Talk, cause: Scope, shared: Rounds) -> Talk:
+    def open_child(self, spec: NewConversation, caller: Talk, cause: EventScope, shared: Rounds) -> Talk:
         """A new conversation that narrows from its caller, and may begin with a part of its history."""
         ...
 

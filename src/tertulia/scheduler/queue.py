@@ -12,8 +12,8 @@ from typing import Literal
 
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.task import TaskHandle
-from tertulia.errors import AgentError, Busy, Closed
-from tertulia.events.bus import EventBus, Scope
+from tertulia.errors import BusyError, ClosedError, TertuliaError
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
 from tertulia.protocol.events import AbortReason, TurnAborted
 from tertulia.protocol.ids import ConversationId, TaskId
@@ -47,7 +47,7 @@ class Scheduler:
         """The slot. Whoever is in it runs."""
         self._driver: asyncio.Task[None] | None = None
         self.closing = False
-        """Once it is set nothing more is taken: refused with `Closed`. What was taken waits, or runs."""
+        """Once it is set nothing more is taken: refused with `ClosedError`. What was taken waits, or runs."""
         self.ledger = Ledger()
 
     # ── submitting ───────────────────────────────────────────────────────────────────────────────────────────
@@ -62,11 +62,11 @@ class Scheduler:
             if known is not None:
                 return known
         if self.closing:
-            raise Closed("the session is closing")
+            raise ClosedError("the session is closing")
         if if_busy == "fail" and (self.current is not None or self._ready):
-            raise Busy("another task is running; send it later, or with if_busy = wait", retry_after_s=1)
+            raise BusyError("another task is running; send it later, or with if_busy = wait", retry_after_s=1)
         if len(self._ready) >= MAX_QUEUED:
-            raise Busy(f"{MAX_QUEUED:,} messages are waiting already; send it later", retry_after_s=5)
+            raise BusyError(f"{MAX_QUEUED:,} messages are waiting already; send it later", retry_after_s=5)
         chain = Chain(plan, self._clock.monotonic(), message)
         self._ready.append(chain)
         self.ledger.note(chain)
@@ -174,7 +174,7 @@ class Scheduler:
                 self._settle(chain, frame, end)
             self._abandon(chain, 0, chain.stopped or "interrupted")
             await self._bus.flush()
-        except AgentError as error:
+        except TertuliaError as error:
             # Not the task's own failure (the runner keeps those) but the journal's: nothing may be acknowledged.
             own = TaskEnd("failed", own.text, Failure(error.code, error.message))
         finally:
@@ -213,14 +213,14 @@ class Scheduler:
         plan = chain.frames.pop().plan
         self._runner.note_submission(chain, plan)
         sub_id = plan.sub_id or f"conv/{plan.task_id}"
-        self._bus.publish(TurnAborted(reason), Scope(sub_id, plan.conversation_id, plan.task_id, chain.trace_id))
+        self._bus.publish(TurnAborted(reason), EventScope(sub_id, plan.conversation_id, plan.task_id, chain.trace_id))
         self._nursery.start(self._answer(chain, TaskEnd("aborted", reason=reason)), "answer")
 
     async def _answer(self, chain: Chain, end: TaskEnd) -> None:
         """Answer when all that was published is written down."""
         try:
             await self._bus.flush()
-        except AgentError as error:
+        except TertuliaError as error:
             end = TaskEnd("failed", failure=Failure(error.code, error.message))
         finally:
             chain.finish(self._reply(chain, end))

@@ -22,23 +22,23 @@ from tertulia.conversation.floor import Floor, Surroundings
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.task import TaskHandle
 from tertulia.conversation.turn import Handed, run_turns
-from tertulia.errors import AgentError
-from tertulia.events.bus import Scope
+from tertulia.errors import TertuliaError
+from tertulia.events.bus import EventScope
 from tertulia.events.clock import Timestamps
 from tertulia.policy.narrowing import Rights, meet
 from tertulia.policy.redaction import for_the_log
 from tertulia.protocol.events import (
     AbortReason,
     ConversationCloseForced,
-    Error,
+    ErrorEvent,
     EventData,
     TaskComplete,
     TaskStarted,
     TurnAborted,
-    Warning,
+    WarningEvent,
 )
 from tertulia.protocol.ids import new_span_id
-from tertulia.protocol.records import Submitted
+from tertulia.protocol.records import SubmissionRecord
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.scheduler.interrupts import Interrupts
 from tertulia.scheduler.nursery import Nursery
@@ -126,12 +126,12 @@ class Runner:
         """Write down under which message id a task runs, or ends without having run: it is answered once."""
         talk = self._house.peek(plan.conversation_id)
         if chain.message is not None and plan.kind == "user" and talk is not None:
-            talk.note(Submitted(talk.id, plan.task_id, chain.trace_id, chain.message))
+            talk.note(SubmissionRecord(talk.id, plan.task_id, chain.trace_id, chain.message))
 
     def _open(self, chain: Chain, frame: Frame, talk: Talk, handle: TaskHandle) -> Floor:
         plan = frame.plan
         sub_id = plan.sub_id or f"conv/{plan.task_id}"
-        scope = Scope(sub_id, talk.id, plan.task_id, chain.trace_id, new_span_id())
+        scope = EventScope(sub_id, talk.id, plan.task_id, chain.trace_id, new_span_id())
         floor = Floor(
             plan.task_id,
             talk,
@@ -173,7 +173,7 @@ class Runner:
             handed = await run_turns(floor, plan, lambda handoff: self._interrupts.admit(chain, floor, handoff))
             chain.handing = bool(handed)
             return TaskEnd("handed" if handed else "completed", floor.last_text, handed=handed)
-        except AgentError as error:
+        except TertuliaError as error:
             return TaskEnd("failed", floor.last_text, Failure(error.code, error.message))
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
@@ -205,7 +205,7 @@ class Runner:
             case TaskEnd("failed", _, Failure(code, message)):
                 floor.tidy(f"failed: {message}")
                 end = replace(end, text=floor.last_text)
-                floor.publish(Error(code, message))
+                floor.publish(ErrorEvent(code, message))
                 floor.publish(TaskComplete("failed", floor.last_text, floor.spent))
             case _:
                 reason = end.reason or "interrupted"
@@ -246,4 +246,4 @@ def _abandoned(talk: Talk, handle: TaskHandle) -> EventData:
     """A task that did not stop in time is said, whoever wanted it to stop."""
     if talk.closed or handle.reason == "shutdown":
         return ConversationCloseForced(handle.grace_s)
-    return Warning(f"the task did not stop within {handle.grace_s:g} s and was abandoned", "abandoned")
+    return WarningEvent(f"the task did not stop within {handle.grace_s:g} s and was abandoned", "abandoned")

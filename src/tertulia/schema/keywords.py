@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from tertulia.schema import members
-from tertulia.schema.verdict import (
-    KINDS,
+from tertulia.schema import container_keywords
+from tertulia.schema.check import (
+    JSON_TYPES,
     Budget,
     Check,
     Problem,
     Site,
+    canonical_value,
     is_array,
-    kind,
-    listed,
-    same,
-    shortened,
+    json_type,
+    list_values,
+    shorten_value,
 )
 
 Builder = Callable[[Site, Any], Check | None]
@@ -34,13 +34,13 @@ _NUMBERS = ("integer", "number")
 
 def _type(site: Site, names: Any) -> Check:
     wanted: list[Any] = names if is_array(names) else [names]
-    if not all(isinstance(name, str) and name in KINDS for name in wanted):
+    if not all(isinstance(name, str) and name in JSON_TYPES for name in wanted):
         site.refuse("`type` names something else than the types of JSON")
     allowed = {*wanted, "integer"} if "number" in wanted else set(wanted)
     expected = " or ".join(wanted)
 
     def check(value: Any, budget: Budget) -> Problem | None:
-        got = kind(value)
+        got = json_type(value)
         if got in allowed or (got == "number" and "integer" in allowed and value.is_integer()):
             return None
         return Problem(expected, got)
@@ -52,13 +52,15 @@ def _enum(site: Site, values: Any) -> Check:
     if not is_array(values):
         site.refuse("`enum` is not a list")
     texts = frozenset(value for value in values if isinstance(value, str))
-    others = frozenset(same(value, Budget()) for value in values if not isinstance(value, str))
-    expected = listed(values) if len(values) == 1 else f"one of {listed(values)}"
+    others = frozenset(canonical_value(value, Budget()) for value in values if not isinstance(value, str))
+    expected = list_values(values) if len(values) == 1 else f"one of {list_values(values)}"
 
     def check(value: Any, budget: Budget) -> Problem | None:
         # Nearly every enum is one of texts; a long text or a large object is then never walked.
-        known = value in texts if isinstance(value, str) else bool(others) and same(value, budget) in others
-        return None if known else Problem(expected, "another" if kind(value) in _CONTAINERS else shortened(value))
+        known = value in texts if isinstance(value, str) else bool(others) and canonical_value(value, budget) in others
+        return (
+            None if known else Problem(expected, "another" if json_type(value) in _CONTAINERS else shorten_value(value))
+        )
 
     return check
 
@@ -103,7 +105,7 @@ def _any_of(site: Site, _: Any) -> Check:
             if problem is None:
                 return None
             problems.append(problem)
-        return _nearest(problems)
+        return _nearest_problem(problems)
 
     return check
 
@@ -114,14 +116,14 @@ def _one_of(site: Site, _: Any) -> Check:
     def check(value: Any, budget: Budget) -> Problem | None:
         problems = [problem for each in checks if (problem := each(value, budget)) is not None]
         if len(problems) == len(checks):
-            return _nearest(problems)
+            return _nearest_problem(problems)
         fitting = len(checks) - len(problems)
         return None if fitting == 1 else Problem("exactly one alternative to fit", f"{fitting} that do")
 
     return check
 
 
-def _nearest(problems: list[Problem]) -> Problem:
+def _nearest_problem(problems: list[Problem]) -> Problem:
     """The alternative that was meant is the one that went wrong deepest inside; if none did, name them all."""
     deepest = max(problems, key=lambda problem: len(problem.path))
     if deepest.path:
@@ -134,7 +136,7 @@ def _not(site: Site, schema: Any) -> Check:
     forbidden = site.beside(schema)
 
     def check(value: Any, budget: Budget) -> Problem | None:
-        return Problem("something else", kind(value)) if forbidden(value, budget) is None else None
+        return Problem("something else", json_type(value)) if forbidden(value, budget) is None else None
 
     return check
 
@@ -146,26 +148,26 @@ _Comparison = Callable[[Any, Any], bool]
 
 def _limit(holds: _Comparison, phrase: str) -> Builder:
     """A limit of a number itself."""
-    return _measured(_NUMBERS, lambda value: value, holds, phrase)
+    return _size_limit(_NUMBERS, lambda value: value, holds, phrase)
 
 
 def _size(of: str, holds: _Comparison, phrase: str) -> Builder:
     """A limit of how long a value is."""
-    return _measured((of,), len, holds, phrase)
+    return _size_limit((of,), len, holds, phrase)
 
 
-def _measured(kinds: tuple[str, ...], measure: Callable[[Any], Any], holds: _Comparison, phrase: str) -> Builder:
+def _size_limit(kinds: tuple[str, ...], measure: Callable[[Any], Any], holds: _Comparison, phrase: str) -> Builder:
     def build(site: Site, limit: Any) -> Check | None:
         if isinstance(limit, bool):
             return None  # `exclusiveMinimum: true` of older drafts: the plain limit beside it is checked
-        if kind(limit) not in _NUMBERS:
+        if json_type(limit) not in _NUMBERS:
             site.refuse(f"`{phrase.format('…')}` is said without a number")
-        expected = phrase.format(shortened(limit))
+        expected = phrase.format(shorten_value(limit))
 
         def check(value: Any, budget: Budget) -> Problem | None:
-            if kind(value) not in kinds or holds(measure(value), limit):
+            if json_type(value) not in kinds or holds(measure(value), limit):
                 return None
-            return Problem(expected, shortened(measure(value)))
+            return Problem(expected, shorten_value(measure(value)))
 
         return check
 
@@ -173,17 +175,17 @@ def _measured(kinds: tuple[str, ...], measure: Callable[[Any], Any], holds: _Com
 
 
 def _multiple_of(site: Site, unit: Any) -> Check:
-    if kind(unit) not in _NUMBERS or unit <= 0:
+    if json_type(unit) not in _NUMBERS or unit <= 0:
         site.refuse("`multipleOf` is not a positive number")
-    expected = f"a multiple of {shortened(unit)}"
+    expected = f"a multiple of {shorten_value(unit)}"
 
     def check(value: Any, budget: Budget) -> Problem | None:
-        if kind(value) not in _NUMBERS:
+        if json_type(value) not in _NUMBERS:
             return None
         # In decimals, as they were written: 0.3 is a multiple of 0.1, although no quotient of floats says so.
         budget.spend(32)
         whole = Fraction(repr(value)) % Fraction(repr(unit)) == 0
-        return None if whole else Problem(expected, shortened(value))
+        return None if whole else Problem(expected, shorten_value(value))
 
     return check
 
@@ -198,7 +200,7 @@ def _pattern(site: Site, source: Any) -> Check:
     def check(value: Any, budget: Budget) -> Problem | None:
         if not isinstance(value, str) or pattern.occurs_in(value, budget.spend):
             return None
-        return Problem(expected, shortened(value))
+        return Problem(expected, shorten_value(value))
 
     return check
 
@@ -215,18 +217,18 @@ BUILDERS: Mapping[str, Builder] = {
     "minLength": _size("string", operator.ge, "at least {} characters"),
     "maxLength": _size("string", operator.le, "at most {} characters"),
     "pattern": _pattern,
-    "required": members.required,
+    "required": container_keywords.required,
     "minProperties": _size("object", operator.ge, "at least {} properties"),
     "maxProperties": _size("object", operator.le, "at most {} properties"),
-    "properties": members.properties,
-    "patternProperties": members.pattern_properties,
-    "additionalProperties": members.additional_properties,
-    "propertyNames": members.property_names,
+    "properties": container_keywords.properties,
+    "patternProperties": container_keywords.pattern_properties,
+    "additionalProperties": container_keywords.additional_properties,
+    "propertyNames": container_keywords.property_names,
     "minItems": _size("array", operator.ge, "at least {} items"),
     "maxItems": _size("array", operator.le, "at most {} items"),
-    "prefixItems": members.prefix_items,
-    "items": members.items,
-    "uniqueItems": members.unique_items,
+    "prefixItems": container_keywords.prefix_items,
+    "items": container_keywords.items,
+    "uniqueItems": container_keywords.unique_items,
     "$ref": _ref,
     "allOf": _all_of,
     "anyOf": _any_of,

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from tertulia.errors import InvalidParams
-from tertulia.schema.positions import (
+from tertulia.errors import InvalidParamsError
+from tertulia.schema.regex_matcher import (
     Chars,
-    Part,
+    CharTest,
+    PatternPart,
     Spend,
-    Subject,
-    Test,
+    SubjectText,
     category,
     choice,
     edge,
@@ -46,7 +46,7 @@ class Pattern:
 
     def occurs_in(self, text: str, spend: Spend) -> bool:
         """Whether there is a match; what `spend` raises passes through."""
-        subject = Subject(text, spend)
+        subject = SubjectText(text, spend)
         return self._part(subject.everywhere, subject, True) != 0
 
 
@@ -69,7 +69,7 @@ _ANY = Chars(none_of(one_of(_LINE_ENDS)))
 _WORDS = Chars(_WORD)
 
 
-def _boundary(subject: Subject) -> int:
+def _boundary(subject: SubjectText) -> int:
     words = subject.before(_WORDS)
     return words ^ (words << 1)
 
@@ -105,7 +105,7 @@ class _Reader:
         self._depth = 0
         self._known: dict[str, Chars] = {}
 
-    def read(self) -> Part:
+    def read(self) -> PatternPart:
         if len(self._source) > MAX_SOURCE:
             self._refuse(f"is longer than {MAX_SOURCE:,} characters")
         part = self._alternatives()
@@ -114,7 +114,7 @@ class _Reader:
         return part
 
     def _refuse(self, why: str) -> NoReturn:
-        raise InvalidParams(f"pattern {self._source[:80]!r} {why} (at character {self._at})")
+        raise InvalidParamsError(f"pattern {self._source[:80]!r} {why} (at character {self._at})")
 
     def _peek(self) -> str:
         return self._source[self._at : self._at + 1]
@@ -132,22 +132,22 @@ class _Reader:
             self._at = found.end()
         return found
 
-    def _alternatives(self) -> Part:
+    def _alternatives(self) -> PatternPart:
         options = [self._terms()]
         while self._peek() == "|":
             self._at += 1
             options.append(self._terms())
         return choice(options)
 
-    def _terms(self) -> Part:
-        parts: list[Part] = []
+    def _terms(self) -> PatternPart:
+        parts: list[PatternPart] = []
         while self._peek() not in {"", "|", ")"}:
             part = self._atom()
             quantifier = self._match(_QUANTIFIER)
             parts.append(self._repeated(part, quantifier) if quantifier else part)
         return sequence(parts)
 
-    def _repeated(self, part: Part, quantifier: re.Match[str]) -> Part:
+    def _repeated(self, part: PatternPart, quantifier: re.Match[str]) -> PatternPart:
         sign, low, comma, high = quantifier.groups()
         if sign:
             return repeat(part, *_BOUNDS[sign])
@@ -157,7 +157,7 @@ class _Reader:
             self._refuse("repeats at most less than at least")
         return repeat(part, at_least, at_most)
 
-    def _atom(self) -> Part:
+    def _atom(self) -> PatternPart:
         start = self._at
         char = self._take()
         if char in _SIGNS:
@@ -173,12 +173,12 @@ class _Reader:
             self._refuse("repeats nothing")
         return self._chars(start, self._escaped() if char == "\\" else char)
 
-    def _chars(self, start: int, meant: Test | str, weight: int = 1) -> Chars:
+    def _chars(self, start: int, meant: CharTest | str, weight: int = 1) -> Chars:
         # One object for one spelling: a text is then searched once for it, however often the pattern has it.
         spelling = self._source[start : self._at]
         return self._known.setdefault(spelling, Chars(_as_test(meant), weight))
 
-    def _group(self) -> Part:
+    def _group(self) -> PatternPart:
         opened = self._match(_GROUP)
         if opened is None or self._peek() == "?":
             self._refuse("has a group of a kind that is not supported")
@@ -196,7 +196,7 @@ class _Reader:
     def _class(self, start: int) -> Chars:
         negated = self._peek() == "^"
         self._at += negated
-        members: list[Test] = []
+        members: list[CharTest] = []
         while self._peek() != "]":
             members.append(self._member())
         self._at += 1
@@ -206,7 +206,7 @@ class _Reader:
 
         return self._chars(start, has, len(members))
 
-    def _member(self) -> Test:
+    def _member(self) -> CharTest:
         low = self._class_atom()
         if self._peek() != "-" or self._source[self._at + 1 : self._at + 2] in {"", "]"}:
             return _as_test(low)
@@ -216,7 +216,7 @@ class _Reader:
             self._refuse("has a range without two ends in order")
         return lambda char: low <= char <= high
 
-    def _class_atom(self) -> Test | str:
+    def _class_atom(self) -> CharTest | str:
         char = self._take()
         if char != "\\":
             return char
@@ -225,7 +225,7 @@ class _Reader:
             return "\b"
         return self._escaped()
 
-    def _escaped(self) -> Test | str:
+    def _escaped(self) -> CharTest | str:
         """What follows a backslash: a kind of character, or one character."""
         if code := self._match(_CODE):
             number = int(code[1] or code[2] or code[3], 16)
@@ -240,5 +240,5 @@ class _Reader:
         return _CONTROLS.get(char, char)
 
 
-def _as_test(meant: Test | str) -> Test:
+def _as_test(meant: CharTest | str) -> CharTest:
     return meant if callable(meant) else one_of(meant)

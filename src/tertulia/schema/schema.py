@@ -14,11 +14,74 @@ from urllib.parse import unquote
 
 import msgspec
 
-from tertulia.errors import InvalidParams
-from tertulia.schema.defaults import filled, has_defaults
+from tertulia.errors import InvalidParamsError
+from tertulia.schema.check import Budget, Check, Problem, is_array, is_object, json_type
 from tertulia.schema.keywords import BUILDERS
 from tertulia.schema.pattern import Pattern
-from tertulia.schema.verdict import Budget, Check, Problem, is_array, is_object, kind
+
+ResolveReference = Callable[[str], Any]
+"""The schema that a reference names."""
+
+
+def has_defaults(schema: Any) -> bool:
+    """Whether this place of a schema requires a property that has a default."""
+    return any(True for _ in _required_defaults(schema))
+
+
+def fill_defaults(value: Any, schema: Any, resolve: ResolveReference, budget: Budget) -> Any:
+    """The value with the defaults, a copy as far as anything was put in; the same value where nothing was.
+
+    Looks into given properties and items, through references and `allOf`. Alternatives (`anyOf`, `if`) are left alone:
+    which of them is meant is not known before the value is checked. A default itself is taken as it is.
+    """
+    budget.descend()
+    if is_object(schema):
+        if isinstance(reference := schema.get("$ref"), str):
+            value = fill_defaults(value, resolve(reference), resolve, budget)
+        if is_array(parts := schema.get("allOf")):
+            for part in parts:
+                value = fill_defaults(value, part, resolve, budget)
+        if is_object(value):
+            value = _object(value, schema, resolve, budget)
+        elif is_array(value) and is_object(item := schema.get("items")):
+            value = _list(value, item, resolve, budget)
+    budget.depth += 1
+    return value
+
+
+def _object(value: dict[str, Any], schema: dict[str, Any], resolve: ResolveReference, budget: Budget) -> dict[str, Any]:
+    changed: dict[str, Any] = {}
+    if is_object(properties := schema.get("properties")):
+        budget.spend(len(properties) >> 3)
+        for name, below in properties.items():
+            if name in value and (member := fill_defaults(value[name], below, resolve, budget)) is not value[name]:
+                changed[name] = member
+    for name, default in _required_defaults(schema):
+        if name not in value:
+            changed[name] = _copy(default, budget)
+    return {**value, **changed} if changed else value
+
+
+def _list(value: list[Any], item: dict[str, Any], resolve: ResolveReference, budget: Budget) -> list[Any]:
+    members = [fill_defaults(member, item, resolve, budget) for member in value]
+    return members if any(new is not old for new, old in zip(members, value, strict=True)) else value
+
+
+def _required_defaults(schema: Any) -> list[tuple[str, Any]]:
+    if not is_object(schema) or not is_object(properties := schema.get("properties")):
+        return []
+    names = schema.get("required")
+    known = [name for name in names if isinstance(name, str) and name in properties] if is_array(names) else []
+    tables = [(name, table) for name in known if is_object(table := properties[name])]
+    return [(name, table["default"]) for name, table in tables if "default" in table]
+
+
+def _copy(default: Any, budget: Budget) -> Any:
+    """Of its own, and paid for by its size: a default is the server's, and a list may ask for it thousands of times."""
+    text = msgspec.json.encode(default)
+    budget.spend(1 + (len(text) >> 4))
+    return msgspec.json.decode(text)
+
 
 MAX_BYTES = 256 * 1024
 """Of a schema's text."""
@@ -43,16 +106,16 @@ class Schema:
     def compile(cls, schema_text: str) -> Schema:
         """Raise InvalidParams for what is not a schema, is too large, refers to elsewhere or round in circles."""
         if len(schema_text) > MAX_BYTES:
-            raise InvalidParams(f"the schema is longer than {MAX_BYTES:,} bytes")
+            raise InvalidParamsError(f"the schema is longer than {MAX_BYTES:,} bytes")
         try:
             document = msgspec.json.decode(schema_text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-            raise InvalidParams(f"the schema is not JSON that can be read: {error}") from None
+            raise InvalidParamsError(f"the schema is not JSON that can be read: {error}") from None
         compiler = _Compiler(document)
         root = compiler.compile()
 
         def fill(value: Any, budget: Budget) -> Any:
-            return filled(value, document, compiler.resolve, budget)
+            return fill_defaults(value, document, compiler.resolve, budget)
 
         return cls(root, fill if compiler.has_defaults() else None)
 
@@ -67,7 +130,7 @@ class Schema:
         """Raise InvalidParams with the path of the first wrong value and what was expected there."""
         problem = self._root(value, Budget())
         if problem is not None:
-            raise InvalidParams(str(problem))
+            raise InvalidParamsError(str(problem))
 
 
 class _Node:
@@ -108,15 +171,15 @@ class _Node:
         return self._compiler.pattern(source)
 
     def refuse(self, why: str) -> NoReturn:
-        raise _unusable(why)
+        raise _unusable_schema(why)
 
 
-def _unusable(why: str) -> InvalidParams:
-    return InvalidParams(f"the schema cannot be used: {why}")
+def _unusable_schema(why: str) -> InvalidParamsError:
+    return InvalidParamsError(f"the schema cannot be used: {why}")
 
 
 def _never(value: Any, budget: Budget) -> Problem | None:
-    return Problem("nothing", kind(value))
+    return Problem("nothing", json_type(value))
 
 
 class _Compiler:
@@ -140,7 +203,7 @@ class _Compiler:
         try:
             graphlib.TopologicalSorter({node: node.same_value for node in self._nodes.values()}).prepare()
         except graphlib.CycleError:
-            raise _unusable("a reference leads back to itself without going into the value") from None
+            raise _unusable_schema("a reference leads back to itself without going into the value") from None
         return root
 
     def has_defaults(self) -> bool:
@@ -154,11 +217,11 @@ class _Compiler:
             node.checks = () if schema else (_never,)
             return node
         if not is_object(schema):
-            raise _unusable("a part of it is neither an object nor true or false")
+            raise _unusable_schema("a part of it is neither an object nor true or false")
         node = self._nodes.get(id(schema))
         if node is None:
             if len(self._nodes) >= MAX_NODES:
-                raise _unusable(f"it has more than {MAX_NODES:,} parts")
+                raise _unusable_schema(f"it has more than {MAX_NODES:,} parts")
             node = self._nodes[id(schema)] = _Node(self, schema)
             self._unfilled.append(node)
         return node
@@ -166,12 +229,12 @@ class _Compiler:
     def pattern(self, source: Any) -> Pattern:
         """Read, or known already."""
         if not isinstance(source, str):
-            raise _unusable("a pattern is not a text")
+            raise _unusable_schema("a pattern is not a text")
         pattern = self._patterns.get(source)
         if pattern is None:
             self._pattern_room -= len(source)
             if self._pattern_room < 0:
-                raise _unusable(f"its patterns are longer than {MAX_PATTERNS:,} characters")
+                raise _unusable_schema(f"its patterns are longer than {MAX_PATTERNS:,} characters")
             pattern = self._patterns[source] = Pattern(source)
         return pattern
 
@@ -179,7 +242,7 @@ class _Compiler:
         """The schema at a JSON pointer of this document."""
         head, *steps = reference.split("/")
         if head != "#":
-            raise _unusable(f"{reference[:80]!r} is not inside it")
+            raise _unusable_schema(f"{reference[:80]!r} is not inside it")
         found = self._document
         for step in steps:
             name = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -188,5 +251,5 @@ class _Compiler:
             elif is_array(found) and _INDEX.fullmatch(name) and int(name) < len(found):
                 found = found[int(name)]
             else:
-                raise _unusable(f"there is no {reference[:80]!r} in it")
+                raise _unusable_schema(f"there is no {reference[:80]!r} in it")
         return found

@@ -16,7 +16,13 @@ from acp import schema as s
 from acp.meta import AGENT_METHODS
 from pydantic import BaseModel, ValidationError
 
-from tertulia.errors import InvalidParams, InvalidRequest, MethodNotFound, NotFound, NotInitialized
+from tertulia.errors import (
+    InvalidParamsError,
+    InvalidRequestError,
+    MethodNotFoundError,
+    NotFoundError,
+    NotInitializedError,
+)
 from tertulia.server.as_acp_abilities import STEERING, Editor, own_abilities, read_editor
 from tertulia.server.as_acp_buffers import EditorBuffers
 from tertulia.server.as_acp_choices import choose_mode, choose_model
@@ -62,10 +68,10 @@ class Agent:
         if method == AGENT_METHODS["initialize"]:
             return self._initialize(_read(s.InitializeRequest, params))
         if self._editor is None:
-            raise NotInitialized("say `initialize` first")
+            raise NotInitializedError("say `initialize` first")
         entry = _METHODS.get(method)
         if entry is None:
-            raise MethodNotFound(f"there is no method {method[:64]!r}")
+            raise MethodNotFoundError(f"there is no method {method[:64]!r}")
         asked = _read(entry.reads, params)
         answered = await entry.run(self, asked)
         for field in _skipped(asked, params):
@@ -76,7 +82,7 @@ class Agent:
 
     def _initialize(self, asked: s.InitializeRequest) -> Answered:
         if self._editor is not None:
-            raise InvalidRequest("this connection is initialized already")
+            raise InvalidRequestError("this connection is initialized already")
         self._editor = read_editor(asked)
         return Answered(own_abilities())
 
@@ -156,7 +162,7 @@ class Agent:
             case "model":
                 await choose_model(tab.session, asked.value)
             case other:
-                raise InvalidParams(f"configId must be mode or model, not {other[:64]!r}")
+                raise InvalidParamsError(f"configId must be mode or model, not {other[:64]!r}")
         return Answered({"configOptions": tab.options()})
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -182,7 +188,7 @@ class Agent:
     def _tab(self, session_id: str) -> Tab:
         tab = self._tabs.get(session_id)
         if tab is None:
-            raise NotFound(f"session {session_id[:64]!r} is not open here; load or resume it first")
+            raise NotFoundError(f"session {session_id[:64]!r} is not open here; load or resume it first")
         return tab
 
     async def _let_go(self, tab: Tab) -> None:
@@ -193,7 +199,7 @@ class Agent:
 
 
 async def _authenticate(agent: Agent, asked: s.AuthenticateRequest) -> Answered:
-    raise InvalidParams("there is nothing to log in to: set your provider's key where the agent is started")
+    raise InvalidParamsError("there is nothing to log in to: set your provider's key where the agent is started")
 
 
 async def _cancel_request(agent: Agent, asked: s.CancelRequestNotification) -> Answered:
@@ -240,7 +246,7 @@ def _read(kind: type[M], params: dict[str, Any]) -> M:
         wrong = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, wrong["loc"])) or "params"
         # No value is repeated: it may be a secret.
-        raise InvalidParams(f"{where[:200]}: {wrong['msg'][:200]}") from None
+        raise InvalidParamsError(f"{where[:200]}: {wrong['msg'][:200]}") from None
 
 
 def _skipped(asked: BaseModel, params: dict[str, Any]) -> list[str]:

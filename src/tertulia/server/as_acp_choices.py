@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.sandbox_mode import SANDBOX_MODES, SandboxMode, sandbox_to_wire
 from tertulia.session.session import Session
 
@@ -62,7 +62,9 @@ async def choose_mode(session: Session, mode: str) -> None:
     """It holds from the next request to the model on. InvalidParams for one that is not allowed."""
     allowed = [each["id"] for each in modes(session)["availableModes"]]
     if mode not in allowed:
-        raise InvalidParams(f"the mode must be one of {', '.join(allowed)}, not {mode[:64]!r}; your settings say so")
+        raise InvalidParamsError(
+            f"the mode must be one of {', '.join(allowed)}, not {mode[:64]!r}; your settings say so"
+        )
     await session.root.set_context(sandbox=mode)
 
 

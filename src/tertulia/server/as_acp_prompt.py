@@ -10,7 +10,7 @@ from typing import Any
 
 from acp import schema as s
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.server.as_acp_titles import fenced
 from tertulia.tools.picture import read_picture
 
@@ -39,7 +39,7 @@ def words_of(prompt: Sequence[Block]) -> str:
     """All of it as one text. InvalidParams where there is more to it than words."""
     items = items_of(prompt)
     if not all(item["type"] == "text" for item in items):
-        raise InvalidParams("what runs is steered with words alone; send a picture with the next prompt")
+        raise InvalidParamsError("what runs is steered with words alone; send a picture with the next prompt")
     return "\n".join(item["text"] for item in items)
 
 
@@ -50,7 +50,7 @@ def _item(block: Block, where: str) -> dict[str, Any]:
         case s.ImageContentBlock():
             return _picture(block.mime_type, block.data, where)
         case s.AudioContentBlock():
-            raise InvalidParams(f"{where} is audio, and no model here listens; promptCapabilities says so")
+            raise InvalidParamsError(f"{where} is audio, and no model here listens; promptCapabilities says so")
         case s.ResourceContentBlock():
             return _text(f"[{block.title or block.name}]({block.uri})")
         case s.EmbeddedResourceContentBlock():
@@ -67,13 +67,13 @@ def _attached(resource: s.TextResourceContents | s.BlobResourceContents, where: 
 
 def _picture(mime: str, data: str, where: str) -> dict[str, Any]:
     if not _PICTURES.match(mime):
-        raise InvalidParams(f"{where} must be image/png, image/jpeg, image/gif or image/webp, not {mime!r:.60}")
+        raise InvalidParamsError(f"{where} must be image/png, image/jpeg, image/gif or image/webp, not {mime!r:.60}")
     try:
         picture = read_picture(base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError):
-        raise InvalidParams(f"{where} is not base64") from None
+        raise InvalidParamsError(f"{where} is not base64") from None
     if picture is None:
-        raise InvalidParams(f"{where} is not a PNG, JPEG, GIF or WebP picture, whatever its mimeType says")
+        raise InvalidParamsError(f"{where} is not a PNG, JPEG, GIF or WebP picture, whatever its mimeType says")
     # What it is counts: a provider would refuse the whole talk for a wrong name.
     return {"type": "image", "image_url": f"data:{picture.mime};base64,{data}"}
 

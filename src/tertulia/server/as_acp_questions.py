@@ -9,7 +9,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any, Literal, cast
 
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.policy.approval_parts import unseen
 from tertulia.protocol.events import Event
 from tertulia.protocol.tool_events import (
@@ -110,7 +110,7 @@ class Questions:
 
     async def _resolve(self, id: str, decision: str, **fields: Any) -> bool:
         self._asking.pop(id, None)
-        with suppress(AgentError), answering_as(self._editor.name):
+        with suppress(TertuliaError), answering_as(self._editor.name):
             return bool(await self._session.approvals.resolve(id, decision, **fields))
         return False
 

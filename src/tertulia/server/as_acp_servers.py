@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from acp import schema as s
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.servers import server_from_wire
 
@@ -36,7 +36,7 @@ def brought(given: Sequence[Given], taken: Collection[str]) -> Brought:
         try:
             # The host's: tabs of one project share it, as they would share the editor's own.
             found.servers[name] = server_from_wire(name, {**_table(server), "share": "host"}, origin="user")
-        except InvalidParams as error:
+        except InvalidParamsError as error:
             found.refused.append(f"MCP server {server.name!r:.80} is left out: {error.message}")
     return found
 
@@ -52,4 +52,4 @@ def _table(server: Given) -> dict[str, Any]:
         case s.HttpMcpServer():
             return {"url": server.url, "http_headers": {header.name: header.value for header in server.headers}}
         case _:
-            raise InvalidParams(f"the transport {server.type!r} is not spoken here; mcpCapabilities says so")
+            raise InvalidParamsError(f"the transport {server.type!r} is not spoken here; mcpCapabilities says so")

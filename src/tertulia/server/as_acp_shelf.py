@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.rollout.files import is_session_id
 from tertulia.rollout.index import list_sessions, remove_session
@@ -21,7 +21,7 @@ PAGE = 50
 def listed(home: Path, cwd: str | None, cursor: str | None) -> dict[str, Any]:
     """One page, the newest first: sessions in which something was said, in one directory or in all."""
     if cwd is not None and "\0" in cwd:
-        raise InvalidParams(f"cwd must be a path, not {cwd[:200]!r}")
+        raise InvalidParamsError(f"cwd must be a path, not {cwd[:200]!r}")
     page: list[dict[str, Any]] = []
     place: str | None = None
     wanted = None if cwd is None else os.path.realpath(cwd)
@@ -46,5 +46,5 @@ def listed(home: Path, cwd: str | None, cursor: str | None) -> dict[str, Any]:
 def remove(home: Path, session_id: str) -> None:
     """Delete all of it. One that is not there is no mistake; Busy where another process has it open."""
     if is_session_id(session_id):
-        with suppress(NotFound):
+        with suppress(NotFoundError):
             remove_session(home, session_id)

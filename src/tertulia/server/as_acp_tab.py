@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tertulia.errors import AgentError, Busy, NotRunning
+from tertulia.errors import BusyError, NotRunningError, TertuliaError
 from tertulia.protocol.events import ConversationContextChanged, Event
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import Message
@@ -104,7 +104,7 @@ class Tab:
     async def prompt(self, blocks: Sequence[Block]) -> dict[str, Any]:
         """Carry it out; the answer comes after everything that it caused was shown. Busy while another one runs."""
         if self._stop is not None:
-            raise Busy("this session is still answering; cancel that, or open another session", retry_after_s=1)
+            raise BusyError("this session is still answering; cancel that, or open another session", retry_after_s=1)
         command = find_command(first_words(blocks)) if len(blocks) == 1 else None
         try:
             return await (self._ask(blocks) if command is None else self._obey(*command))
@@ -116,7 +116,7 @@ class Tab:
         words = words_of(blocks)
         try:
             await self.session.root.steer(words)
-        except NotRunning:
+        except NotRunningError:
             return False
         return True
 
@@ -158,7 +158,7 @@ class Tab:
     async def _words_of(self, command: Command, rest: str) -> str:
         try:
             return await command.run(self.session, rest, self._models)
-        except AgentError as error:
+        except TertuliaError as error:
             return error.message
 
     # ── news ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -204,8 +204,8 @@ class Tab:
         return f"[{one_line((other and other.title) or talk[:8])}] "
 
 
-def _failed(error: Failure | None) -> AgentError:
-    failed = AgentError("the task failed" if error is None else error.message)
+def _failed(error: Failure | None) -> TertuliaError:
+    failed = TertuliaError("the task failed" if error is None else error.message)
     failed.code = "internal" if error is None else error.code
     return failed
 

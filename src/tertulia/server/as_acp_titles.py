@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.policy.approval_parts import script_of
 from tertulia.policy.shown import shown
 from tertulia.tools.patch_text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
@@ -104,7 +104,7 @@ def _patch(arguments: Any, cwd: str) -> Look:
     text = cast("dict[str, Any]", arguments).get("input") if isinstance(arguments, dict) else arguments
     try:
         hunks = parse_patch(text) if isinstance(text, str) else ()
-    except AgentError:
+    except TertuliaError:
         # The call will be refused, and its output says why.
         hunks = ()
     if not hunks:

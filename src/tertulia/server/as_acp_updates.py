@@ -89,7 +89,7 @@ _TOLD: dict[type[EventData], Told] = {
     e.BackgroundEvent: Updates.background,
     e.TokenCount: Updates.usage,
     e.HistoryCompacted: lambda updates, talk, data: _compacted(data),
-    e.Warning: lambda updates, talk, data: (beside(f"Warning: {data.message}"),),
+    e.WarningEvent: lambda updates, talk, data: (beside(f"Warning: {data.message}"),),
     t.PlanUpdate: Updates.plan,
     t.McpServerStatus: lambda updates, talk, data: updates.server(data),
     t.ToolCallBegin: lambda updates, talk, data: updates.calls.begin(talk, data),

@@ -14,16 +14,16 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import (
-    AgentError,
-    Busy,
-    Closed,
-    InvalidParams,
-    InvalidRequest,
-    MethodNotFound,
-    NotFound,
-    NotInitialized,
-    NotRunning,
+    BusyError,
+    ClosedError,
+    InvalidParamsError,
+    InvalidRequestError,
+    MethodNotFoundError,
+    NotFoundError,
+    NotInitializedError,
+    NotRunningError,
     ParseError,
+    TertuliaError,
 )
 from tertulia.server import as_codex_params as p
 from tertulia.server.as_codex_threads import Threads
@@ -36,11 +36,14 @@ from tertulia.version import __version__
 SPOKEN = "0.166.0"
 """The version of Codex whose protocol this is. Clients look for it where Codex has its own, and refuse older ones."""
 
-_NUMBERS: dict[type[AgentError], int] = {
+_NUMBERS: dict[type[TertuliaError], int] = {
     ParseError: -32700,
-    MethodNotFound: -32601,
-    Busy: -32001,
-    **dict.fromkeys((InvalidRequest, InvalidParams, NotInitialized, NotFound, Closed, NotRunning), -32600),
+    MethodNotFoundError: -32601,
+    BusyError: -32001,
+    **dict.fromkeys(
+        (InvalidRequestError, InvalidParamsError, NotInitializedError, NotFoundError, ClosedError, NotRunningError),
+        -32600,
+    ),
 }
 """As Codex counts: whatever the client did wrong is an invalid request."""
 
@@ -77,17 +80,17 @@ class CodexServer:
         if method == "initialize":
             return self._initialize(p.read(p.Initialize, params))
         if not self._is_initialized:
-            raise NotInitialized("Not initialized")
+            raise NotInitializedError("Not initialized")
         if method == "initialized":
             return Answered()
         entry = METHODS.get(method)
         if entry is None:
-            raise MethodNotFound(f"`{method[:64]}` is not supported here")
+            raise MethodNotFoundError(f"`{method[:64]}` is not supported here")
         return await entry.run(self, p.read(entry.reads, params))
 
     def _initialize(self, asked: p.Initialize) -> Answered:
         if self._is_initialized:
-            raise InvalidRequest("Already initialized")
+            raise InvalidRequestError("Already initialized")
         able, client = asked.capabilities or p.Capabilities(), asked.client_info
         self._is_initialized = True
         self.threads.muted = frozenset(able.opt_out_notification_methods or ())

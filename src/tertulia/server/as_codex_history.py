@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.history.segment import is_asked
 from tertulia.policy.approval_policy import ApprovalPolicy
 from tertulia.policy.narrowing import Rights
@@ -106,7 +106,7 @@ def round_of(items: Iterable[Item], turn_id: str, ids: Mapping[str, str] = _NO_I
     names = _Names(ids)
     named = [name for item in items if (name := names.of(item)) is not None]
     if turn_id not in named:
-        raise NotFound(f"there is no turn {turn_id[:64]!r} in this thread")
+        raise NotFoundError(f"there is no turn {turn_id[:64]!r} in this thread")
     return len(named) - named[::-1].index(turn_id)
 
 

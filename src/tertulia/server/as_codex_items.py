@@ -6,7 +6,7 @@ import os.path
 import shlex
 from typing import Any, Literal, cast
 
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Part, TextPart, UserMessage
 from tertulia.protocol.tool_events import ToolCallEnd
@@ -147,7 +147,7 @@ def _patch_text(name: str, arguments: Any, given: dict[str, Any]) -> str | None:
 def _changes(patch: str, cwd: str) -> list[dict[str, Any]]:
     try:
         hunks = parse_patch(patch)
-    except AgentError:
+    except TertuliaError:
         # The call will be refused, and its output says why.
         return []
     return [_change(hunk, cwd) for hunk in hunks]

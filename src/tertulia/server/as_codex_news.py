@@ -45,7 +45,7 @@ class News:
         self._task: TaskId | None = None
         """The root's own, the last that began."""
         self._began_ms = 0
-        self._error: e.Error | None = None
+        self._error: e.ErrorEvent | None = None
         self._answer: CodexItem | None = None
         self._words: dict[ItemId, int] = {}
         """Characters of each message that is not whole yet."""
@@ -80,7 +80,7 @@ class News:
     def complete(self, event: e.Event, data: e.TaskComplete) -> Notes:
         """By `of`."""
         if event.task_id == self._task:
-            error = self._error or e.Error("internal", "the turn failed")
+            error = self._error or e.ErrorEvent("internal", "the turn failed")
             yield from self._end(event, None if data.status == "completed" else error, data.status)
         else:
             yield from self._end_unseen(event, data.status)
@@ -91,7 +91,7 @@ class News:
             return
         if event.task_id == self._task:
             failed = _FAILED.get(data.reason)
-            error = None if failed is None else e.Error(data.reason, failed)
+            error = None if failed is None else e.ErrorEvent(data.reason, failed)
             yield from self._end(event, error, "interrupted" if error is None else "failed")
         else:
             yield from self._end_unseen(event, "interrupted")
@@ -102,7 +102,7 @@ class News:
             ended = turn(event.task_id, status, ended_ms=milliseconds(event))
             yield "turn/completed", {"threadId": self.moment.thread_id, "turn": ended}
 
-    def _end(self, event: e.Event, error: e.Error | None, status: str) -> Notes:
+    def _end(self, event: e.Event, error: e.ErrorEvent | None, status: str) -> Notes:
         if self.moment.turn_id is None:
             return
         ended = turn(self.moment.turn_id, status, began_ms=self._began_ms, ended_ms=milliseconds(event))
@@ -178,7 +178,7 @@ class News:
         elif data.narrowed:
             yield self.moment.warning(data.message)
 
-    def failed(self, event: e.Event, data: e.Error) -> Notes:
+    def failed(self, event: e.Event, data: e.ErrorEvent) -> Notes:
         """By `of`."""
         if self.moment.turn_id is not None:
             self._error = data
@@ -217,8 +217,8 @@ _TOLD: dict[type[e.EventData], Told] = {
     e.TokenCount: News.count,
     e.HistoryCompacted: News.compacted,
     e.BackgroundEvent: News.background,
-    e.Warning: lambda news, event, data: iter([news.moment.warning(data.message)]),
-    e.Error: News.failed,
+    e.WarningEvent: lambda news, event, data: iter([news.moment.warning(data.message)]),
+    e.ErrorEvent: News.failed,
     t.McpServerStatus: News.server,
     t.PlanUpdate: News.plan,
     t.ToolCallBegin: lambda news, event, data: news.calls.begin(event, data),

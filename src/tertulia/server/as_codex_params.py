@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -159,7 +159,7 @@ def read(kind: type[P], params: dict[str, Any]) -> P:
     try:
         return msgspec.convert(params, kind)
     except msgspec.ValidationError as error:
-        raise InvalidParams(str(error).replace("`$.", "`")[:300]) from None
+        raise InvalidParamsError(str(error).replace("`$.", "`")[:300]) from None
 
 
 def items_of(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -171,7 +171,7 @@ def text_of(given: list[dict[str, Any]]) -> str:
     """A turn's input where only text is taken."""
     items = items_of(given)
     if any(item["type"] != "text" for item in items):
-        raise InvalidParams("input: a turn that runs is steered with text alone; start another turn for pictures")
+        raise InvalidParamsError("input: a turn that runs is steered with text alone; start another turn for pictures")
     return "\n".join(item["text"] for item in items)
 
 
@@ -186,7 +186,7 @@ def _item(entry: dict[str, Any]) -> dict[str, Any]:
         case {"type": "mention" | "skill", "name": str(name), "path": str(path)}:
             return {"type": "text", "text": f"{name}: {path}"}
         case _:
-            raise InvalidParams("input: an entry is text, image (with a url), localImage, mention or skill")
+            raise InvalidParamsError("input: an entry is text, image (with a url), localImage, mention or skill")
 
 
 def _named(model: str | None, provider: str | None) -> str | None:

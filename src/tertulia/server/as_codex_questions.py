@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, cast
 
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.policy.approval_parts import unseen
 from tertulia.policy.shown import visible
 from tertulia.protocol.events import Event
@@ -123,7 +123,7 @@ class Questions:
 
     async def _resolve(self, id: str, decision: str, **fields: Any) -> bool:
         self._over(id)
-        with suppress(AgentError), answering_as("Codex client"):
+        with suppress(TertuliaError), answering_as("Codex client"):
             return bool(await self._session.approvals.resolve(id, decision, **fields))
         return False
 

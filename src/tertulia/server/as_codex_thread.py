@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from tertulia.conversation.inbox import to_message
-from tertulia.errors import AgentError, InvalidRequest, NotRunning
+from tertulia.errors import InvalidRequestError, NotRunningError, TertuliaError
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId, TaskId, new_item_id
 from tertulia.protocol.inputs import Message
@@ -145,10 +145,10 @@ class Thread:
         """Put a word into the turn that runs. InvalidRequest where another one does, NotRunning where none does."""
         chain = self.session.parts.scheduler.current
         if chain is None or chain.answer.done():
-            raise NotRunning("no active turn to steer")
+            raise NotRunningError("no active turn to steer")
         if chain.task_id != asked.expected_turn_id:
             expected = asked.expected_turn_id[:64]
-            raise InvalidRequest(f"expected active turn id `{expected}` but found `{chain.task_id}`")
+            raise InvalidRequestError(f"expected active turn id `{expected}` but found `{chain.task_id}`")
         text = text_of(asked.input)
         await self.session.root.steer(text)
         now_ms = int(self.session.parts.clock.now() * 1000)
@@ -161,14 +161,14 @@ class Thread:
     def interrupt(self, turn_id: str) -> None:
         """Stop a turn, whether it runs or still waits. NotRunning where it does neither."""
         if not self.session.parts.scheduler.cancel(TaskId(turn_id)):
-            raise NotRunning(f"there is no running turn {turn_id[:64]!r} to interrupt")
+            raise NotRunningError(f"there is no running turn {turn_id[:64]!r} to interrupt")
 
     def compact(self) -> None:
         """Have the older part of the history replaced by notes, as a turn of its own."""
         self._nursery.start(self._compact(), "a compaction")
 
     async def _compact(self) -> None:
-        with suppress(AgentError):
+        with suppress(TertuliaError):
             await self.session.root.compact()
 
     # ── news ─────────────────────────────────────────────────────────────────────────────────────────────────

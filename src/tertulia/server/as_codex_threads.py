@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tertulia.errors import AgentError, InvalidRequest, NotFound
+from tertulia.errors import InvalidRequestError, NotFoundError, TertuliaError
 from tertulia.server import as_codex_params as p
 from tertulia.server.as_codex_shelf import NOT_LOADED, Shelf
 from tertulia.server.as_codex_thread import Thread, change
@@ -33,7 +33,7 @@ class Threads:
         """One that is open. NotFound."""
         thread = self._open.get(thread_id)
         if thread is None:
-            raise NotFound(f"thread not found: {thread_id[:64]!r}; start or resume it first")
+            raise NotFoundError(f"thread not found: {thread_id[:64]!r}; start or resume it first")
         return thread
 
     async def close(self) -> None:
@@ -98,7 +98,7 @@ class Threads:
     ) -> Answered:
         try:
             await change(opened.session, asked.changes())
-        except AgentError:
+        except TertuliaError:
             # A thread that the client was never told of.
             if opened.session.id not in self._open:
                 await self._house.host.close_session(opened.session)
@@ -125,7 +125,7 @@ class Threads:
 
     async def _refuse_archived(self, thread_id: str) -> None:
         if thread_id in await asyncio.to_thread(self._shelf.archived):
-            raise InvalidRequest(f"thread {thread_id} is archived; `thread/unarchive` takes it out again")
+            raise InvalidRequestError(f"thread {thread_id} is archived; `thread/unarchive` takes it out again")
 
     async def _cwd(self, asked: p.ResumeThread) -> str:
         """Where a thread is to go on: where the client says, else where it was."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import InvalidParams, MethodNotFound, NotFound
+from tertulia.errors import InvalidParamsError, MethodNotFoundError, NotFoundError
 from tertulia.mcp.broker import Broker
 from tertulia.mcp.server import Answer, Hints, Spawn
 from tertulia.mcp.serving import ServedCall, ServedTool
@@ -91,7 +91,7 @@ class ConversationTools:
         """One that was closed because nobody used it comes back with all its conversations, if it is stored."""
         session = None
         if before is not None and not before.cancelled() and before.exception() is None:
-            with suppress(NotFound):
+            with suppress(NotFoundError):
                 session = await self._host.resume(before.result().id)
         session = session or await self._host.start()
         self.shelf.follow(session)
@@ -108,7 +108,7 @@ class ConversationTools:
         if call.tool in CodexTools.NAMES:
             return await self._codex.call(call)
         if call.tool not in _TOOLS:
-            raise MethodNotFound(f"there is no tool {call.tool[:64]!r}")
+            raise MethodNotFoundError(f"there is no tool {call.tool[:64]!r}")
         name = _TOOLS[call.tool][0]
         arguments = snake(call.arguments)
         session = await self.session()
@@ -124,7 +124,7 @@ class ConversationTools:
     def _named(self, own: Session, arguments: dict[str, Any]) -> Session:
         session_id = arguments.pop("session_id", None)
         if session_id is not None and not isinstance(session_id, str):
-            raise InvalidParams("session_id must be a string")
+            raise InvalidParamsError("session_id must be a string")
         return own if session_id is None else self._host.find(session_id)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from tertulia.errors import Busy, StorageError
+from tertulia.errors import BusyError, StorageError
 from tertulia.mcp.definition import Http, ServerDefinition
 from tertulia.session.environment import Environment
 from tertulia.session.private_place import is_ours as is_ours
@@ -94,7 +94,7 @@ def held(path: Path, patience_s: float) -> Generator[None]:
             if _took(lock):
                 break
         else:
-            raise Busy(f"another process holds {path}")
+            raise BusyError(f"another process holds {path}")
         yield
     finally:
         os.close(lock)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.named_view import NamedView, view_from_wire
 from tertulia.policy.limits import Limits
 from tertulia.protocol.storage import HeadersOnly, strictest
@@ -42,5 +42,5 @@ def find_view(settings: Settings, name: str | None) -> NamedView:
     view = settings.mcp_views.get(name)
     if view is None:
         known = ", ".join(sorted(settings.mcp_views)) or "none"
-        raise InvalidParams(f"there is no view {name[:64]!r}, [mcp_views] of the configuration has {known}")
+        raise InvalidParamsError(f"there is no view {name[:64]!r}, [mcp_views] of the configuration has {known}")
     return view if isinstance(view, NamedView) else view_from_wire(name, view)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import AgentError, Busy, InvalidParams
+from tertulia.errors import BusyError, InvalidParamsError, TertuliaError
 from tertulia.server.broker_place import Greeting, Welcome, is_ours, short_path
 from tertulia.server.broker_settings import find_view
 from tertulia.server.mcp_brokers import client_broker
@@ -94,13 +94,13 @@ class BrokerSocket:
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             if len(self._clients) > MAX_CLIENTS:
-                raise Busy(f"{MAX_CLIENTS} programs use this broker already", retry_after_s=10)
+                raise BusyError(f"{MAX_CLIENTS} programs use this broker already", retry_after_s=10)
             greeting = await _greeting(reader)
             view = find_view(self._session.parts.settings, greeting.view)
             async with client_broker(self._session, view, f"{view.name}: {greeting.client}") as broker:
                 await _say(writer, Welcome(True))
                 await serve_lines(broker, _chunks(reader), _Sink(writer))
-        except AgentError as error:
+        except TertuliaError as error:
             await _say(writer, Welcome(False, error.message))
 
 
@@ -142,10 +142,10 @@ async def _greeting(reader: asyncio.StreamReader) -> Greeting:
         async with asyncio.timeout(GREETING_S):
             return msgspec.json.decode(await reader.readuntil(b"\n"), type=Greeting)
     except TimeoutError:
-        raise InvalidParams(f"no greeting came within {GREETING_S:g} s") from None
+        raise InvalidParamsError(f"no greeting came within {GREETING_S:g} s") from None
     except asyncio.LimitOverrunError:
-        raise InvalidParams(f"a greeting has at most {MAX_GREETING:,} bytes") from None
+        raise InvalidParamsError(f"a greeting has at most {MAX_GREETING:,} bytes") from None
     except asyncio.IncompleteReadError:
         raise ConnectionAbortedError from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidParams(f"this is no greeting: {error}") from None
+        raise InvalidParamsError(f"this is no greeting: {error}") from None

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from tertulia.errors import AgentError, InvalidParams
+from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.mcp.server import Answer
 from tertulia.mcp.serving import ServedCall, ServedTool
 from tertulia.protocol.inputs import Message
@@ -68,14 +68,14 @@ class CodexTools:
             try:
                 await _instruct(session, asked)
                 return await _say(session, asked.prompt, call)
-            except AgentError:
+            except TertuliaError:
                 # Refused before anything was said, in a thread that the client was never told of.
                 await self._host.close_session(session)
                 raise
         reply = _converted(call.arguments, CodexReply)
         thread = reply.thread_id or reply.conversation_id
         if not thread:
-            raise InvalidParams("threadId is missing")
+            raise InvalidParamsError("threadId is missing")
         return await _say(await self._host.resume(thread), reply.prompt, call)
 
     async def _begin(self, asked: Codex) -> Session:
@@ -103,7 +103,7 @@ def _converted(arguments: dict[str, object], kind: Any) -> Any:
     try:
         return msgspec.convert(arguments, kind)
     except msgspec.ValidationError as error:
-        raise InvalidParams(str(error).replace("`$.", "`")) from None
+        raise InvalidParamsError(str(error).replace("`$.", "`")) from None
 
 
 def _tool(name: str, description: str, kind: type[msgspec.Struct]) -> ServedTool:

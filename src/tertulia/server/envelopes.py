@@ -10,26 +10,26 @@ from typing import Any, cast
 import msgspec
 
 from tertulia.errors import (
-    AgentError,
-    Busy,
-    InvalidParams,
-    InvalidRequest,
-    MethodNotFound,
-    NotInitialized,
+    BusyError,
+    InvalidParamsError,
+    InvalidRequestError,
+    MethodNotFoundError,
+    NotInitializedError,
     ParseError,
+    TertuliaError,
 )
 from tertulia.server.strict_json import unfit
 
 RequestId = str | int | float
 
 _OTHER = -32000
-_NUMBERS: dict[type[AgentError], int] = {
+_NUMBERS: dict[type[TertuliaError], int] = {
     ParseError: -32700,
-    InvalidRequest: -32600,
-    MethodNotFound: -32601,
-    InvalidParams: -32602,
-    Busy: -32001,
-    NotInitialized: -32002,
+    InvalidRequestError: -32600,
+    MethodNotFoundError: -32601,
+    InvalidParamsError: -32602,
+    BusyError: -32001,
+    NotInitializedError: -32002,
 }
 _encode = msgspec.json.Encoder().encode
 
@@ -46,7 +46,7 @@ class Request(msgspec.Struct, frozen=True):
 class Refused(Exception):
     """An entry that is not a request, or not one that could be carried out."""
 
-    def __init__(self, error: AgentError, id: RequestId | None, *, silent: bool = False) -> None:
+    def __init__(self, error: TertuliaError, id: RequestId | None, *, silent: bool = False) -> None:
         super().__init__(error.message)
         self.error = error
         self.id = id
@@ -57,14 +57,14 @@ class Refused(Exception):
 def read_request(entry: Any) -> Request:
     """The request in a decoded value; raises Refused, under the request's id as far as it has a legal one."""
     if not isinstance(entry, dict):
-        raise Refused(InvalidRequest("a request is an object"), None)
+        raise Refused(InvalidRequestError("a request is an object"), None)
     fields = cast("dict[str, Any]", entry)
     id = _request_id(fields)
     if fields.get("jsonrpc") != "2.0":
-        raise Refused(InvalidRequest('a request says "jsonrpc": "2.0"'), id)
+        raise Refused(InvalidRequestError('a request says "jsonrpc": "2.0"'), id)
     method = fields.get("method")
     if not isinstance(method, str) or unfit(method):
-        raise Refused(InvalidRequest("a request names its method, in valid Unicode"), id)
+        raise Refused(InvalidRequestError("a request names its method, in valid Unicode"), id)
     return Request(method, _params(fields, id), id)
 
 
@@ -74,7 +74,7 @@ def _request_id(fields: dict[str, Any]) -> RequestId | None:
     id = fields["id"]
     # An integer of any length can be repeated; only what is inside of params has to fit 64 bits.
     if isinstance(id, bool) or not isinstance(id, str | int | float) or (isinstance(id, str) and unfit(id)):
-        raise Refused(InvalidRequest("an id is a number or a text in valid Unicode"), None)
+        raise Refused(InvalidRequestError("an id is a number or a text in valid Unicode"), None)
     return id
 
 
@@ -83,9 +83,9 @@ def _params(fields: dict[str, Any], id: RequestId | None) -> dict[str, Any]:
     if params is None:
         return {}
     if not isinstance(params, dict):
-        raise Refused(InvalidParams("params must be an object: parameters go by name"), id, silent=id is None)
+        raise Refused(InvalidParamsError("params must be an object: parameters go by name"), id, silent=id is None)
     if (finding := unfit(params)) is not None:
-        raise Refused(InvalidParams(f"params contain {finding}"), id, silent=id is None)
+        raise Refused(InvalidParamsError(f"params contain {finding}"), id, silent=id is None)
     return cast("dict[str, Any]", params)
 
 
@@ -94,7 +94,7 @@ def answer(id: RequestId, result: Any) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_echo(id), _encode(result))
 
 
-def refusal(id: RequestId | None, error: AgentError, number: int | None = None) -> bytes:
+def refusal(id: RequestId | None, error: TertuliaError, number: int | None = None) -> bytes:
     """The answer to a request that failed, or to a line that cannot be answered by id. `number`: not our own."""
     said = {
         "code": _NUMBERS.get(type(error), _OTHER) if number is None else number,

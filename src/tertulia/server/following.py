@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.events.subscription import Subscription
 from tertulia.protocol.inputs import Subscribe
 from tertulia.scheduler.nursery import Nursery
@@ -63,7 +63,7 @@ class Following:
         bus, conversations = session.parts.bus, session.parts.conversations
         conversation = None if asked.conversation_id is None else conversations.find(asked.conversation_id).id
         if asked.after_seq is not None and not 0 <= asked.after_seq <= bus.last_seq:
-            raise InvalidParams(f"after_seq must be between 0 and {bus.last_seq}, the last event so far")
+            raise InvalidParamsError(f"after_seq must be between 0 and {bus.last_seq}, the last event so far")
         news = bus.subscribe(after=asked.after_seq, conversation=conversation)
         self._follow(session, news, conversation, attend=asked.attend)
         return Subscribed(subscribed=True, last_seq=bus.last_seq)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.events.clock import SystemClock
 from tertulia.models.catalog import PRICES, PROVIDERS
 from tertulia.models.weights import WEIGHTS, can_run
@@ -127,10 +127,10 @@ class House:
 
 def _directory(path: str, field: str) -> str:
     if not os.path.isabs(path) or "\0" in path:
-        raise InvalidParams(f"{field} must be an absolute path, not {path[:200]!r}")
+        raise InvalidParamsError(f"{field} must be an absolute path, not {path[:200]!r}")
     real = os.path.realpath(path)
     if not os.path.isdir(real):
-        raise InvalidParams(f"{field}: {path[:200]!r} is not a directory")
+        raise InvalidParamsError(f"{field}: {path[:200]!r} is not a directory")
     return real
 
 

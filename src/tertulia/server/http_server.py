@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.bodies import MAX_BODY_BYTES
 from tertulia.server.http_refusal import App
@@ -30,7 +30,7 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
     """A socket that listens there; 0 chooses a free port. InvalidParams where that cannot be."""
     if not 0 <= port <= _LAST_PORT:
         # Else another one would be found for it, without a word.
-        raise InvalidParams(f"port {port}: there are ports from 0 to {_LAST_PORT}")
+        raise InvalidParamsError(f"port {port}: there are ports from 0 to {_LAST_PORT}")
     try:
         kind, form, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
@@ -45,7 +45,7 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
             listening.close()
             raise
     except (OSError, UnicodeError) as error:
-        raise InvalidParams(f"port {port} of {host}: {getattr(error, 'strerror', None) or error}") from None
+        raise InvalidParamsError(f"port {port} of {host}: {getattr(error, 'strerror', None) or error}") from None
     return listening
 
 

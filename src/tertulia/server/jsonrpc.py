@@ -14,15 +14,15 @@ from typing import Any, cast
 from msgspec.structs import asdict
 
 from tertulia.errors import (
-    AgentError,
-    Busy,
-    Cancelled,
-    Closed,
-    Internal,
-    InvalidParams,
-    InvalidRequest,
-    NotInitialized,
+    BusyError,
+    ClosedError,
+    InternalError,
+    InvalidParamsError,
+    InvalidRequestError,
+    NotInitializedError,
     ParseError,
+    TaskCancelledError,
+    TertuliaError,
 )
 from tertulia.policy.redaction import for_the_log
 from tertulia.protocol.inputs import Initialize, Subscribe
@@ -103,10 +103,12 @@ class Connection:
             for entry in entries:
                 await self._begin(entry, len(line) // len(entries), answers.add)
         else:
-            self._send(refusal(None, InvalidRequest(f"a batch has 1 to {MAX_BATCH} requests, not {len(entries):,}")))
+            self._send(
+                refusal(None, InvalidRequestError(f"a batch has 1 to {MAX_BATCH} requests, not {len(entries):,}"))
+            )
         await self._out.drain()
 
-    async def refuse(self, error: AgentError) -> None:
+    async def refuse(self, error: TertuliaError) -> None:
         """Answer a message that cannot be read. Returns like `receive`."""
         self._send(refusal(None, error))
         await self._out.drain()
@@ -145,7 +147,7 @@ class Connection:
             deliver(refused.line)
             return
         if self._is_overloaded(request, size):
-            deliver(self._failed(request, Busy("too many requests in flight on this connection", retry_after_s=1)))
+            deliver(self._failed(request, BusyError("too many requests in flight on this connection", retry_after_s=1)))
             return
         self._requests += 1
         self._long += request.method in _LONG
@@ -169,14 +171,14 @@ class Connection:
         line = None
         try:
             line = await self._answer(request)
-        except AgentError as error:
+        except TertuliaError as error:
             line = self._failed(request, error)
         except asyncio.CancelledError:
-            line = self._failed(request, Cancelled("the connection ended before there was an answer"))
+            line = self._failed(request, TaskCancelledError("the connection ended before there was an answer"))
             raise
         except Exception as error:
             _log.error("%.64r failed: %s", request.method, for_the_log(error, _policy(self._host)))
-            line = self._failed(request, Internal("the server failed to answer; its log says why"))
+            line = self._failed(request, InternalError("the server failed to answer; its log says why"))
         finally:
             self._requests -= 1
             self._long -= request.method in _LONG
@@ -187,7 +189,7 @@ class Connection:
                 # It may have been a notification, and there is no answer that would take them along.
                 self._out.flush()
 
-    def _failed(self, request: Request, error: AgentError) -> bytes | None:
+    def _failed(self, request: Request, error: TertuliaError) -> bytes | None:
         if request.id is not None:
             return refusal(request.id, error)
         # Nobody else will hear of it. Its name and the message may be the client's own words.
@@ -208,7 +210,7 @@ class Connection:
             case "initialized":
                 return Done({})
             case _ if not self.is_initialized:
-                raise NotInitialized("say `initialize` first")
+                raise NotInitializedError("say `initialize` first")
             case "events/subscribe":
                 session = self._session(own, request.params)
                 params = {name: value for name, value in snake(request.params).items() if name != "session_id"}
@@ -218,14 +220,16 @@ class Connection:
 
     async def _initialize(self, params: dict[str, Any]) -> Initialized | Observing:
         if self.is_initialized:
-            raise InvalidRequest("this connection is initialized already")
+            raise InvalidRequestError("this connection is initialized already")
         asked = parse(Initialize, params)
         if asked.client is not None:
             self._client = f"{asked.client.name} {asked.client.version}".strip()
         server = ServerInfo("tertulia", __version__)
         if asked.observe:
             if asked.session_id is not None:
-                raise InvalidParams("observe makes no session: name it with `events/subscribe` {session_id} instead")
+                raise InvalidParamsError(
+                    "observe makes no session: name it with `events/subscribe` {session_id} instead"
+                )
             self._observing, self._following.attends = True, bool(asked.attend)
             return Observing(
                 protocol_version=PROTOCOL_VERSION, version=__version__, server=server, capabilities=capabilities()
@@ -254,11 +258,11 @@ class Connection:
         if isinstance(session_id, str):
             return self._host.find(session_id)
         if session_id is not None:
-            raise InvalidParams("session_id must be a string")
+            raise InvalidParamsError("session_id must be a string")
         if own is None:
-            raise InvalidParams(NO_OWN_SESSION)
+            raise InvalidParamsError(NO_OWN_SESSION)
         if own.closed:
-            raise Closed("this connection's own session is closed; name another one, or start one")
+            raise ClosedError("this connection's own session is closed; name another one, or start one")
         return own
 
     def _send(self, line: bytes | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tertulia.protocol.json_steps import Work, done, read
+from tertulia.protocol.json_steps import StepwiseWork, read, run_to_end
 from tertulia.server.strict_json import decode, decoder
 
 AT_ONCE_BYTES = 128 * 1024
@@ -16,10 +16,10 @@ async def decoded(data: bytes | bytearray) -> Any:
 
     The loop is never held for long, and a cancellation ends it.
     """
-    return decode(data) if len(data) <= AT_ONCE_BYTES else await done(Build(data))
+    return decode(data) if len(data) <= AT_ONCE_BYTES else await run_to_end(Build(data))
 
 
-class Build(Work[Any]):
+class Build(StepwiseWork[Any]):
     """The reading of one text. `step` until it is done; then there is the `value`."""
 
     def __init__(self, data: bytes | bytearray) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from tertulia.errors import InvalidRequest, ParseError
+from tertulia.errors import InvalidRequestError, ParseError
 from tertulia.mcp.broker import MAX_CALLS, Broker
 from tertulia.mcp.lines import Lines
 from tertulia.server.envelopes import Refused, refusal
@@ -133,7 +133,7 @@ async def _fit(
 async def _checked(line: Line | Oversized) -> bytes | dict[str, Any]:
     """Raises ParseError or Refused."""
     if isinstance(line, Oversized):
-        raise Refused(InvalidRequest(f"a line has at most {MAX_LINE_BYTES:,} bytes; this one was skipped"), None)
+        raise Refused(InvalidRequestError(f"a line has at most {MAX_LINE_BYTES:,} bytes; this one was skipped"), None)
     message = await decoded(line)
     # Answers to what we asked are read as leniently as those of any server.
     check_message(message, answers=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tertulia.errors import InvalidRequest
+from tertulia.errors import InvalidRequestError
 from tertulia.server.envelopes import Refused, read_request, refusal
 from tertulia.server.guard import SAID
 from tertulia.server.http_refusal import App, HttpRefusal, Receive, Scope, Send
@@ -35,18 +35,18 @@ def check_message(message: Any, *, answers: bool = True) -> None:
     """Raises Refused, with one sentence. `answers`: whether those to requests of ours are looked at too."""
     if isinstance(message, list):
         # One version of the protocol had batches (2025-03-26), no later one has.
-        raise Refused(InvalidRequest("batches are not accepted here; send one message at a time"), None)
+        raise Refused(InvalidRequestError("batches are not accepted here; send one message at a time"), None)
     if not isinstance(message, dict):
-        raise Refused(InvalidRequest("a message is an object"), None)
+        raise Refused(InvalidRequestError("a message is an object"), None)
     fields = cast("dict[str, Any]", message)
     if "method" not in fields and "id" in fields:
         if answers and not _is_answer(fields):
-            raise Refused(InvalidRequest("an answer has the id of a request, and a result or an error"), None)
+            raise Refused(InvalidRequestError("an answer has the id of a request, and a result or an error"), None)
         return
     request = read_request(fields)
     if isinstance(request.id, float):
         # Legal elsewhere. The SDK would take it for a notification, which nobody answers.
-        raise Refused(InvalidRequest("an id is an integer or a text"), None)
+        raise Refused(InvalidRequestError("an id is an integer or a text"), None)
 
 
 def _is_answer(fields: dict[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.rollout.index import Entry
 
 
@@ -22,7 +22,7 @@ def after(entries: list[Entry], cursor: str | None) -> Iterator[Entry]:
     try:
         end = (float(when), last)
     except ValueError:
-        raise InvalidParams("cursor must be a nextCursor of an earlier page") from None
+        raise InvalidParamsError("cursor must be a nextCursor of an earlier page") from None
     return iter([entry for entry in ordered if _place(entry) < end])
 
 

@@ -15,17 +15,17 @@ from typing import Any, cast
 import msgspec
 
 from tertulia.errors import (
-    AgentError,
-    Busy,
-    Cancelled,
-    Closed,
-    Internal,
-    InvalidParams,
-    InvalidRequest,
-    MethodNotFound,
-    NotFound,
-    NotInitialized,
+    BusyError,
+    ClosedError,
+    InternalError,
+    InvalidParamsError,
+    InvalidRequestError,
+    MethodNotFoundError,
+    NotFoundError,
+    NotInitializedError,
     ParseError,
+    TaskCancelledError,
+    TertuliaError,
 )
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.counted_log import CountedLog
@@ -37,16 +37,16 @@ from tertulia.server.strict_json import unfit
 MAX_REQUESTS = 1_000
 """Of the client, in flight."""
 
-_NUMBERS: dict[type[AgentError], int] = {
+_NUMBERS: dict[type[TertuliaError], int] = {
     ParseError: -32700,
-    InvalidRequest: -32600,
-    NotInitialized: -32600,
-    MethodNotFound: -32601,
-    InvalidParams: -32602,
-    Busy: -32001,
-    NotFound: -32002,
-    Closed: -32002,
-    Cancelled: -32800,
+    InvalidRequestError: -32600,
+    NotInitializedError: -32600,
+    MethodNotFoundError: -32601,
+    InvalidParamsError: -32602,
+    BusyError: -32001,
+    NotFoundError: -32002,
+    ClosedError: -32002,
+    TaskCancelledError: -32800,
 }
 """As ACP counts: -32000 would have an editor ask its user to log in, and -32002 is what is not there."""
 _OTHER = -32603
@@ -75,7 +75,7 @@ class Peer:
         self,
         sink: Sink,
         serve: Serve,
-        numbers: Mapping[type[AgentError], int] = _NUMBERS,
+        numbers: Mapping[type[TertuliaError], int] = _NUMBERS,
         *,
         bare: bool = False,
         withdraw: str | None = None,
@@ -93,7 +93,7 @@ class Peer:
         self._sink = sink
         self._serve = serve
         self._nursery = Nursery()
-        self._jobs: dict[asyncio.Task[Answered | AgentError], Request] = {}
+        self._jobs: dict[asyncio.Task[Answered | TertuliaError], Request] = {}
         self._ids = count()
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._deaf = False
@@ -118,14 +118,14 @@ class Peer:
             await asyncio.sleep(0)
         await self._sink.drain()
 
-    async def refuse(self, error: AgentError) -> None:
+    async def refuse(self, error: TertuliaError) -> None:
         """Answer a message that cannot be read. Returns like `receive`."""
         self._send(self._refusal(None, error))
         await self._sink.drain()
 
     def _begin(self, message: Any) -> None:
         if isinstance(message, list):
-            self._send(self._refusal(None, InvalidRequest("there are no batches here: send one object a line")))
+            self._send(self._refusal(None, InvalidRequestError("there are no batches here: send one object a line")))
             return
         try:
             request = read_request(_headed(message) if self._bare else message)
@@ -136,7 +136,7 @@ class Peer:
         # What cancels has room of its own, whatever else there is too much of.
         if len(self._jobs) >= (2 * MAX_REQUESTS if request.method in self._cancels else MAX_REQUESTS):
             if request.id is not None:
-                busy = Busy("too many requests in flight on this connection", retry_after_s=1)
+                busy = BusyError("too many requests in flight on this connection", retry_after_s=1)
                 self._send(self._refusal(request.id, busy))
             return
         job = self._nursery.start(self._run(request), "a request")
@@ -144,22 +144,22 @@ class Peer:
         # Whatever becomes of it: a fault of ours is logged by the nursery, and answered here.
         job.add_done_callback(partial(self._ended, request))
 
-    async def _run(self, request: Request) -> Answered | AgentError:
+    async def _run(self, request: Request) -> Answered | TertuliaError:
         try:
             return await self._serve(request.method, request.params)
-        except AgentError as error:
+        except TertuliaError as error:
             return error
 
-    def _ended(self, request: Request, job: asyncio.Task[Answered | AgentError]) -> None:
+    def _ended(self, request: Request, job: asyncio.Task[Answered | TertuliaError]) -> None:
         self._jobs.pop(job, None)
-        done: Answered | AgentError
+        done: Answered | TertuliaError
         if job.cancelled():
-            done = Cancelled("it was cancelled, or the connection ended, before there was an answer")
+            done = TaskCancelledError("it was cancelled, or the connection ended, before there was an answer")
         elif job.exception() is not None:
-            done = Internal("the agent failed to answer; its log says why")
+            done = InternalError("the agent failed to answer; its log says why")
         else:
             done = job.result()
-        if isinstance(done, AgentError):
+        if isinstance(done, TertuliaError):
             if request.id is not None:
                 self._send(self._refusal(request.id, done))
             return
@@ -229,7 +229,7 @@ class Peer:
         elif not self._gone:
             self._sink.send((bare(line) if self._bare else line,))
 
-    def _refusal(self, id: RequestId | None, error: AgentError) -> bytes:
+    def _refusal(self, id: RequestId | None, error: TertuliaError) -> bytes:
         return refusal(id, error, self._numbers.get(type(error), _OTHER))
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from tertulia.errors import NotFound
+from tertulia.errors import NotFoundError
 from tertulia.mcp.serving import ServedResource
 from tertulia.session.session import Session
 
@@ -32,7 +32,7 @@ class Shelf:
     async def read(self, uri: str) -> str:
         """What `conversation/list` says of it, and all its messages."""
         if not uri.startswith(PREFIX):
-            raise NotFound(f"there is no resource {uri[:80]!r}; addresses are {self.template}")
+            raise NotFoundError(f"there is no resource {uri[:80]!r}; addresses are {self.template}")
         session = await self._session()
         conversation = session.conversation(uri.removeprefix(PREFIX))
         entries = await conversation.history()

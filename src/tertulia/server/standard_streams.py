@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import ExitStack, aclosing, contextmanager, redirect_stdout
 from typing import Protocol
 
-from tertulia.errors import AgentError, InvalidRequest
+from tertulia.errors import InvalidRequestError, TertuliaError
 from tertulia.server.framing import MAX_LINE_BYTES, Line, Lines, Oversized
 from tertulia.server.pipes import chunks
 
@@ -27,7 +27,7 @@ class Hearer(Protocol):
         """Take one message."""
         ...
 
-    async def refuse(self, error: AgentError) -> None:
+    async def refuse(self, error: TertuliaError) -> None:
         """Answer a message that cannot be read."""
         ...
 
@@ -66,7 +66,7 @@ async def _hand_on(line: Line | Oversized, client: Hearer) -> None:
     if not isinstance(line, Oversized):
         await client.receive(line)
     else:
-        await client.refuse(InvalidRequest(f"a line has at most {MAX_LINE_BYTES:,} bytes; this one was skipped"))
+        await client.refuse(InvalidRequestError(f"a line has at most {MAX_LINE_BYTES:,} bytes; this one was skipped"))
 
 
 @contextmanager

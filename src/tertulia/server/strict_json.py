@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any, cast
 
 from tertulia.errors import ParseError
-from tertulia.protocol.json_scan import excess
+from tertulia.protocol.json_scan import find_excess
 
 MAX_DIGITS = 1_000
 """Of an integer. Reading digits costs their square."""
@@ -21,7 +21,7 @@ _BEYOND_64_BITS = 1 << 64
 
 def decode(data: bytes | bytearray) -> Any:
     """The one value in these bytes; ParseError when it is not exactly one, in plain UTF-8, without duplicate keys."""
-    if (too_much := excess(data)) is not None:
+    if (too_much := find_excess(data)) is not None:
         raise ParseError(too_much)
     try:
         return decoder.decode(data.decode())

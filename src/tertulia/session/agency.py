@@ -27,18 +27,18 @@ from tertulia.context.provider import SessionContext
 from tertulia.context.tokens import SessionTokenStore
 from tertulia.conversation.agent import Addition, Agent
 from tertulia.conversation.talk import Talk
-from tertulia.errors import AgentError, McpError, StorageError
-from tertulia.events.bus import EventBus, Scope
+from tertulia.errors import McpError, StorageError, TertuliaError
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
 from tertulia.mcp.launch import launch_of, secrets_in
 from tertulia.mcp.manager import SessionServers
 from tertulia.mcp.member import Candidate
 from tertulia.mcp.servers import server_from_wire
 from tertulia.policy.redaction import Redactor
-from tertulia.protocol.events import BackgroundEvent, EventData, Warning
+from tertulia.protocol.events import BackgroundEvent, EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import AgentSpec
-from tertulia.protocol.records import Drawn
+from tertulia.protocol.records import CanvasRecord
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_events import CanvasUpdated
 from tertulia.scheduler.nursery import Nursery
@@ -81,7 +81,7 @@ class Agency:
         redactor: Redactor,
         door_at: Path,
         variables: Mapping[str, str],
-        keep: Callable[[Drawn], object],
+        keep: Callable[[CanvasRecord], object],
         discover: Callable[[], list[tuple[str, Callable[[], object]]]] = list,
     ) -> None:
         self._injector = injector
@@ -102,7 +102,7 @@ class Agency:
         self.starts_servers = True
         """Whether agents get the MCP servers that providers describe."""
         self._present: dict[ConversationId, PresentAgent] = {}
-        self._former: dict[ConversationId, Drawn] = {}
+        self._former: dict[ConversationId, CanvasRecord] = {}
         injector.set_token_store(self._tokens)
         injector.set_event_bus(_Policed(bus))
 
@@ -125,7 +125,7 @@ class Agency:
                 raise
         return Arrival(conversation, _agent(meta, context), context.warnings)
 
-    def remember(self, drawn: Drawn) -> None:
+    def remember(self, drawn: CanvasRecord) -> None:
         """What a canvas showed in an earlier life of the session, for when its agent is back."""
         self._former[drawn.conversation_id] = drawn
 
@@ -139,10 +139,10 @@ class Agency:
         try:
             spec = msgspec.convert(agent.meta, AgentSpec)
             arrival = await self.prepare(talk.id, spec, talk.terms.cwd, talk.storage)
-        except (AgentError, msgspec.ValidationError) as error:
+        except (TertuliaError, msgspec.ValidationError) as error:
             talk.terms = replace(talk.terms, agent=None)
-            told = Warning(f"the agent of this conversation is not back: {error}", "agent")
-            self._bus.publish(told, Scope("", talk.id))
+            told = WarningEvent(f"the agent of this conversation is not back: {error}", "agent")
+            self._bus.publish(told, EventScope("", talk.id))
             return
         talk.terms = replace(talk.terms, agent=arrival.agent)
         tell_news(talk, injected(talk), [addition.text for addition in arrival.agent.additions])
@@ -218,11 +218,11 @@ class Agency:
         """With the first agent: other packages' providers, which cost more to find than a session; and the door."""
         discover, self._discover = self._discover, None
         for problem in () if discover is None else self._injector.register_each(discover()):
-            self._bus.publish(Warning(problem, "provider"))
+            self._bus.publish(WarningEvent(problem, "provider"))
         try:
             await self.door.open()
         except (OSError, StorageError) as error:
-            self._bus.publish(Warning(f"`tertulia internal` cannot reach this session: {error}", "internal"))
+            self._bus.publish(WarningEvent(f"`tertulia internal` cannot reach this session: {error}", "internal"))
 
     def _admit(self, conversation: ConversationId, present: PresentAgent) -> PresentAgent:
         meta, context = present.meta, present.context
@@ -244,13 +244,13 @@ class Agency:
                 for secret in secrets_in(definition, self._variables):
                     self._tokens.redactor.register(secret)
                 yield Candidate(server.name, definition, launch_of(definition, self._variables, cwd))
-            except (AgentError, McpError) as error:
+            except (TertuliaError, McpError) as error:
                 yield Candidate(server.name, status="failed", error=error.message)
 
     def _drawn(self, conversation: str, data: CanvasUpdated) -> None:
         canvas, of = self.canvases.peek(conversation), ConversationId(conversation)
         page = (None, None, None) if canvas is None else (canvas.html, canvas.title, canvas.updated_at)
-        self._keep(Drawn(of, data.revision, *page, storage=_CAUSE.get().storage))
+        self._keep(CanvasRecord(of, data.revision, *page, storage=_CAUSE.get().storage))
         self._tell(conversation, data)
 
     def _note(self, record: AuditRecord) -> None:
@@ -266,7 +266,7 @@ class Agency:
         if cause.publish is not None:
             cause.publish(data)
             return
-        scope = None if conversation is None else Scope("", ConversationId(conversation))
+        scope = None if conversation is None else EventScope("", ConversationId(conversation))
         self._bus.publish(data, scope, cause.storage)
 
 
@@ -278,7 +278,7 @@ class _Policed:
 
     def publish(self, event: EventData, /) -> object:
         cause = _CAUSE.get()
-        scope = None if cause.conversation is None else Scope("", cause.conversation)
+        scope = None if cause.conversation is None else EventScope("", cause.conversation)
         return self._bus.publish(event, scope, cause.storage)
 
 
@@ -302,7 +302,7 @@ def _kept(handler: Handler, bus: EventBus) -> Handler:
     return act
 
 
-def _shown(drawn: Drawn | None) -> tuple[Canvas | None, int]:
+def _shown(drawn: CanvasRecord | None) -> tuple[Canvas | None, int]:
     if drawn is None or drawn.html is None:
         return None, 0 if drawn is None else drawn.revision
     return Canvas(drawn.html, drawn.title, drawn.updated_at or "", drawn.revision), drawn.revision

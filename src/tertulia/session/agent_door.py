@@ -19,7 +19,7 @@ import msgspec
 
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.talk import Talk
-from tertulia.errors import McpError, UnsupportedByBackend
+from tertulia.errors import McpError, UnsupportedByBackendError
 from tertulia.mcp.broker import Broker, load_sdk
 from tertulia.mcp.lines import Lines
 from tertulia.mcp.server import Answer
@@ -116,7 +116,7 @@ class AgentTools:
     async def call(self, call: ServedCall) -> Answer:
         """With the rights of the task, at this moment."""
         if call.tool in CONV_TOOLS and call.tool not in _LOOKING:
-            raise UnsupportedByBackend(f"{call.tool} is not for an agent that works for a conversation")
+            raise UnsupportedByBackendError(f"{call.tool} is not for an agent that works for a conversation")
         parts, floor = self._parts, self._floor
 
         def heard(data: EventData) -> None:

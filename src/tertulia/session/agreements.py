@@ -18,7 +18,7 @@ from tertulia.conversation.talk import Talk
 from tertulia.errors import StorageError
 from tertulia.policy.narrowing import Narrowed, Rights
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.records import Agreed, names_a_file
+from tertulia.protocol.records import TermsRecord, names_a_file
 
 
 class Agreement(msgspec.Struct, frozen=True):
@@ -42,10 +42,10 @@ class Agreement(msgspec.Struct, frozen=True):
     """What was said of the agent that it is, if it is one."""
 
 
-def agreed(talk: Talk, narrowed: Sequence[Narrowed]) -> Agreed:
+def agreed(talk: Talk, narrowed: Sequence[Narrowed]) -> TermsRecord:
     """The record of a conversation's terms as they are now."""
     terms, context = talk.terms, talk.terms.context
-    return Agreed(
+    return TermsRecord(
         conversation_id=talk.id,
         storage=talk.storage,
         rights={"rights": _plain(terms.rights), "ceiling": _plain(talk.ceiling)},
@@ -72,7 +72,7 @@ def agreed(talk: Talk, narrowed: Sequence[Narrowed]) -> Agreed:
     )
 
 
-def with_rights_of(then: Agreed | None, now: Agreed) -> Agreed:
+def with_rights_of(then: TermsRecord | None, now: TermsRecord) -> TermsRecord:
     """The terms of now, but with the rights that were agreed then; what is stored stays as strict as it has become."""
     if then is None:
         return now
@@ -84,13 +84,13 @@ def with_rights_of(then: Agreed | None, now: Agreed) -> Agreed:
     )
 
 
-def workspace_then(record: Agreed | None) -> str | None:
+def workspace_then(record: TermsRecord | None) -> str | None:
     """The directory of the session whose root this is; None where it was not stored."""
     place = None if record is None else record.terms.get("workspace")
     return place if isinstance(place, str) and os.path.isabs(place) else None
 
 
-def read_agreement(record: Agreed) -> Agreement:
+def read_agreement(record: TermsRecord) -> Agreement:
     """The same, read back. Directories that were not stored may not be written. StorageError for nonsense."""
     told = dict(record.terms)
     roots = told.pop("roots", ((), ()))

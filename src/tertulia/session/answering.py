@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Literal, cast
 
-from tertulia.errors import AgentError, Closed, InvalidParams
+from tertulia.errors import ClosedError, InvalidParamsError, TertuliaError
 from tertulia.events.subscription import Subscription
-from tertulia.protocol.events import Warning
+from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.inputs import Resolve
+from tertulia.protocol.inputs import ResolveApproval
 from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Decider
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
@@ -27,7 +27,7 @@ Handler = Callable[[ApprovalRequest], Decision | Awaitable[Decision]]
 def checked_handler(handler: Handler | None) -> Handler | None:
     """The same one. InvalidParams where it cannot be called: that must not come out at the first request."""
     if handler is not None and not callable(handler):
-        raise InvalidParams(f"a handler must be a function, not {type(handler).__name__}")
+        raise InvalidParamsError(f"a handler must be a function, not {type(handler).__name__}")
     return handler
 
 
@@ -95,7 +95,7 @@ class Answering:
 
     def _resolve(self, request: ApprovalRequest, said: object) -> None:
         try:
-            answer = parse(Resolve, {**_fields(said), "approval_id": request.approval_id})
+            answer = parse(ResolveApproval, {**_fields(said), "approval_id": request.approval_id})
             became = self._parts.workshop.desk.resolve(
                 answer.approval_id,
                 answer.decision,
@@ -106,7 +106,7 @@ class Answering:
             )
             if became.narrowed is not None:
                 self._warn(request.approval_id, f"asked for more than could be allowed: {became.narrowed}")
-        except AgentError as error:
+        except TertuliaError as error:
             self._refuse(request, f"gave no answer that can be used: {error.message}")
 
     def _refuse(self, request: ApprovalRequest, why: str) -> None:
@@ -117,9 +117,9 @@ class Answering:
     def _warn(self, approval_id: str, why: str) -> None:
         try:
             self._parts.bus.publish(
-                Warning(f"the function that answers approvals {why} ({approval_id})", "on_approval")
+                WarningEvent(f"the function that answers approvals {why} ({approval_id})", "on_approval")
             )
-        except Closed:
+        except ClosedError:
             # The session is over, and whoever would have read it is gone.
             return
 
@@ -139,4 +139,4 @@ def _fields(said: object) -> dict[str, Any]:
         case Mapping():
             return dict(cast("Mapping[str, Any]", said))
         case _:
-            raise InvalidParams(f"it must be 'allow', 'deny' or a mapping, not {type(said).__name__}")
+            raise InvalidParamsError(f"it must be 'allow', 'deny' or a mapping, not {type(said).__name__}")

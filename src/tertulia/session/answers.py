@@ -10,16 +10,16 @@ from tertulia.policy.approval_parts import PartName
 from tertulia.policy.approval_request import Scope
 from tertulia.policy.grants import Grant
 from tertulia.policy.narrowing import Narrowed
-from tertulia.protocol.by_name import ByName
 from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
+from tertulia.protocol.mapping_struct import MappingStruct
 from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
 from tertulia.protocol.tool_spec import ToolSource
 from tertulia.protocol.usage import Usage
 from tertulia.scheduler.reply import Failure, Reply, Status
 
 
-class Answer(ByName, frozen=True, gc=True):
+class Answer(MappingStruct, frozen=True, gc=True):
     """The root of all answers."""
 
 

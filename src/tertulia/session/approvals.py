@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.policy.approval_parts import MAX_PAGE
 from tertulia.policy.grants import Grant
 from tertulia.policy.shown import sha256, visible
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.inputs import ApprovalsOf, GetApproval, Resolve, Revoke
+from tertulia.protocol.inputs import GetApproval, ListApprovals, ResolveApproval, RevokeGrant
 from tertulia.protocol.tool_events import ApprovalRequest, Decider, ElicitationRequest
 from tertulia.session.answering import Answering, Handler, checked_handler
 from tertulia.session.answers import ApprovalPart, ApprovalText, Resolved, Revoked
@@ -60,7 +60,7 @@ class Approvals:
         name = asked.part or "detail"
         text = texts.get(name)
         if text is None:
-            raise NotFound(f"this request has no part {name!r}; it has {', '.join(texts)}")
+            raise NotFoundError(f"this request has no part {name!r}; it has {', '.join(texts)}")
         end = asked.offset + MAX_PAGE
         return ApprovalText(
             approval=request,
@@ -78,14 +78,14 @@ class Approvals:
         asked for, or denied. The first answer counts: a later one changes nothing, and is told so. A yes with a scope
         that was not offered holds once, and `narrowed` says so. NotFound for what was never asked here.
         """
-        asked = parse(Resolve, {**fields, "approval_id": approval_id, "decision": decision})
+        asked = parse(ResolveApproval, {**fields, "approval_id": approval_id, "decision": decision})
         workshop = self._parts.workshop
         if workshop.elicitations.gave(asked.approval_id):
             if asked.scope is not None or asked.ttl_s is not None:
-                raise InvalidParams("an elicitation is answered once; leave out scope and ttl_s")
+                raise InvalidParamsError("an elicitation is answered once; leave out scope and ttl_s")
             answer = Resolved(workshop.elicitations.resolve(asked.approval_id, asked.decision, asked.content))
         elif asked.content is not None:
-            raise InvalidParams("content answers an elicitation, and this is none")
+            raise InvalidParamsError("content answers an elicitation, and this is none")
         else:
             became = workshop.desk.resolve(
                 asked.approval_id,
@@ -106,7 +106,7 @@ class Approvals:
         that is not runs in a thread. What it raises, and no answer within `approval_timeout_s`, is a no.
         """
         if checked_handler(handler) is None:
-            raise InvalidParams("a handler must be a function, not None")
+            raise InvalidParamsError("a handler must be a function, not None")
         return Answering(self._parts, handler, self._find(conversation))
 
     def grants(self, conversation: str | None = None) -> list[Grant]:
@@ -115,8 +115,8 @@ class Approvals:
 
     async def revoke(self, grant_id: str) -> Revoked:
         """Take a grant back. One that was over already is no mistake; NotFound if there never was one."""
-        return Revoked(self._parts.workshop.desk.revoke(parse(Revoke, {"grant_id": grant_id}).grant_id))
+        return Revoked(self._parts.workshop.desk.revoke(parse(RevokeGrant, {"grant_id": grant_id}).grant_id))
 
     def _find(self, conversation: str | None) -> ConversationId | None:
-        asked = parse(ApprovalsOf, {"conversation_id": conversation}).conversation_id
+        asked = parse(ListApprovals, {"conversation_id": conversation}).conversation_id
         return None if asked is None else self._parts.conversations.find(asked).id

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os.path
 from functools import partial
 
-from tertulia.errors import NoApprover, UnsupportedByBackend
+from tertulia.errors import NoApproverError, UnsupportedByBackendError
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.server import Caller, Elicitation, Elicited, Sampled, Sampling
 from tertulia.policy.approval_parts import Parts, in_line, labelled
@@ -41,19 +41,19 @@ class AskingBack:
 
     async def _elicit(self, definition: ServerDefinition, call: CallContext, asked: Elicitation) -> Elicited:
         if not definition.elicitation:
-            raise NoApprover(f"`[mcp_servers.{definition.name}] elicitation` lets it ask nobody")
+            raise NoApproverError(f"`[mcp_servers.{definition.name}] elicitation` lets it ask nobody")
         if not call.rights.approval_policy.may_ask:
-            raise NoApprover("the approval policy lets nobody be asked")
+            raise NoApproverError("the approval policy lets nobody be asked")
         request = _request(definition, call, f"the MCP server {definition.name} asks for something", asked.message)
         if not self._desk.is_heard(request, elicitation=True):
-            raise NoApprover(f"no client attends to answer it: {HOW_TO_ATTEND}")
+            raise NoApproverError(f"no client attends to answer it: {HOW_TO_ATTEND}")
         return await self._elicitations.ask(asked, call)
 
     async def _sample(self, definition: ServerDefinition, call: CallContext, asked: Sampling) -> Sampled:
         if not definition.sampling:
-            raise NoApprover(f"`[mcp_servers.{definition.name}] sampling` does not let it ask the model")
+            raise NoApproverError(f"`[mcp_servers.{definition.name}] sampling` does not let it ask the model")
         if call.aside is None:
-            raise UnsupportedByBackend("no model speaks here")
+            raise UnsupportedByBackendError("no model speaks here")
         bounded = Sampling(asked.server, asked.messages, asked.system, max(1, min(asked.max_tokens, MAX_TOKENS)))
         said = [labelled(f"{in_line(role)}, in the words of the server", text) for role, text in bounded.messages]
         told = [labelled("instructions, in the words of the server", bounded.system)] if bounded.system else []

@@ -16,7 +16,7 @@ from tertulia.mcp.manager import SessionServers
 from tertulia.mcp.view import McpView
 from tertulia.models.wire import Wire
 from tertulia.policy.redaction import Redactor
-from tertulia.protocol.events import SessionConfigured, Warning
+from tertulia.protocol.events import SessionConfigured, WarningEvent
 from tertulia.protocol.ids import new_conversation_id, new_session_id
 from tertulia.scheduler.interrupts import Interrupts
 from tertulia.scheduler.nursery import Nursery
@@ -126,7 +126,7 @@ def _foundation(
 def _listed(base: Foundation) -> ServerList:
     listed = servers_of(base.settings, base.environment)
     for warning in listed.warnings:
-        base.bus.publish(Warning(warning, "mcp_servers"))
+        base.bus.publish(WarningEvent(warning, "mcp_servers"))
     return listed
 
 
@@ -211,6 +211,6 @@ def _default_terms(settings: Settings, wire: Wire) -> Terms:
 def _announce(parts: Parts, untold: str | None) -> None:
     root = parts.conversations.root
     if untold is not None:
-        parts.bus.publish(Warning(untold, "no_model"))
+        parts.bus.publish(WarningEvent(untold, "no_model"))
     for conflict in parts.toolbox.offered(root.terms, root.terms.rights).conflicts:
-        parts.bus.publish(Warning(conflict, "tool_conflict"))
+        parts.bus.publish(WarningEvent(conflict, "tool_conflict"))

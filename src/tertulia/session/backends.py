@@ -9,7 +9,7 @@ from tertulia.conversation.backend import Backend
 from tertulia.conversation.context import NATIVE
 from tertulia.conversation.foreign import ForeignAgent, no_server
 from tertulia.conversation.talk import Talk
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.acp_definition import AcpDefinition
 from tertulia.executors.acp_presets import acp_agents_from_wire
 from tertulia.executors.claude_stream import ClaudeStream
@@ -63,7 +63,7 @@ class Backends:
         if name not in self._made:
             if name not in self._makers:
                 near = near_names(name, self._makers, 1)
-                raise InvalidParams(
+                raise InvalidParamsError(
                     f"backend {name!r:.80} is not there any more; " + (f"there is {near[0]}" if near else "set another")
                 )
             self._made[name] = self._makers[name]()

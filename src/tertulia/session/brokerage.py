@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tertulia.conversation.talk import Talk
-from tertulia.errors import AgentError, McpError
+from tertulia.errors import McpError, TertuliaError
 from tertulia.mcp.server import Answer, Elicitation, Hints
 from tertulia.mcp.serving import ServedCall, ServedTool
 from tertulia.policy.approval_parts import unseen
@@ -131,7 +131,7 @@ class Asking:
         try:
             said = await self._call.elicit(Elicitation("tertulia", message, _form(request)))
             decision = str((said.content or {}).get("decision", "deny")) if said.action == "accept" else "deny"
-        except AgentError:
+        except TertuliaError:
             decision = "deny"
         scope = _ALLOW.get(decision)
         scope = scope if scope in request.scopes else None
@@ -147,7 +147,7 @@ class Asking:
             said = await self._call.elicit(Elicitation(asked.server, message, asked.schema, asked.url))
             accepted = said.action == "accept"
             desk.resolve(asked.elicitation_id, "allow" if accepted else "deny", said.content if accepted else None)
-        except AgentError:
+        except TertuliaError:
             desk.resolve(asked.elicitation_id, "deny")
 
 

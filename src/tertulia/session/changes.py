@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tertulia.conversation.context import NATIVE
 from tertulia.conversation.settings import Settled
 from tertulia.conversation.talk import Talk
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.protocol.ids import ItemId, new_conversation_id
 from tertulia.protocol.inputs import AgentSpec, NewConversation, SetContext
 from tertulia.session.parts import Parts
@@ -57,7 +57,7 @@ async def fork_talk(parts: Parts, source: Talk, at: ItemId | int | None) -> Talk
 async def _commit_birth(parts: Parts, talk: Talk) -> None:
     try:
         await parts.bus.flush()
-    except AgentError:
+    except TertuliaError:
         if parts.conversations.peek(talk.id) is talk:
             parts.conversations.forget(talk, forced=None)
         raise
@@ -72,7 +72,7 @@ async def change_talk(parts: Parts, talk: Talk, asked: SetContext) -> Settled:
     settled = conversations.change(talk, asked)
     try:
         await parts.bus.flush()
-    except AgentError:
+    except TertuliaError:
         conversations.take_back(talk, former, title, cuts)
         raise
     if former.wire is not settled.terms.wire and talk.task is None:

@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, cast
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.servers import anchored
 
 MAX_BYTES = 1024 * 1024
@@ -24,22 +24,22 @@ def read_config(path: Path) -> dict[str, Any] | None:
     """The file's tables, or None where there is no file. A file that cannot be read or parsed is an error."""
     try:
         if path.exists() and not path.is_file():
-            raise InvalidParams(f"{path}: expected a file")
+            raise InvalidParamsError(f"{path}: expected a file")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise InvalidParams(f"{path}: cannot be read: {error.strerror}") from None
+        raise InvalidParamsError(f"{path}: cannot be read: {error.strerror}") from None
     if len(raw) > MAX_BYTES:
-        raise InvalidParams(f"{path}: larger than {MAX_BYTES:,} bytes")
+        raise InvalidParamsError(f"{path}: larger than {MAX_BYTES:,} bytes")
     try:
         return _parse(raw.decode())
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise InvalidParams(f"{path}: expected UTF-8 (at line {line})") from None
+        raise InvalidParamsError(f"{path}: expected UTF-8 (at line {line})") from None
     except ValueError as error:
-        raise InvalidParams(f"{path}: {error}") from None
+        raise InvalidParamsError(f"{path}: {error}") from None
 
 
 def read_override(override: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def read_override(override: str) -> dict[str, Any]:
         except ValueError:
             continue
     # The value is not repeated: it may be a secret.
-    raise InvalidParams(f"-c {key}: expected key=value with a dotted key")
+    raise InvalidParamsError(f"-c {key}: expected key=value with a dotted key")
 
 
 def anchor(paths: Any, folder: Path, user_home: Path) -> Any:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from tertulia.conversation.inbox import to_message
 from tertulia.conversation.talk import Talk
-from tertulia.errors import AgentError, InvalidParams
+from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.protocol.ids import CallId, new_item_id, new_task_id
 from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import ToolCall
-from tertulia.protocol.tool_names import CONV_TOOLS, canonical
+from tertulia.protocol.tool_names import CONV_TOOLS, canonical_name
 from tertulia.scheduler.plan import TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.session import submission
@@ -23,8 +23,8 @@ from tertulia.tools.tool import CallContext, Handoff, Result, TargetResult
 
 async def call_conv_tool(parts: Parts, name: str, arguments: str) -> Result:
     """What the tool answers. A refusal is an answer; InvalidParams only for what is no conversation tool."""
-    if canonical(name) not in CONV_TOOLS:
-        raise InvalidParams(f"there is no conversation tool {name[:64]!r}, only {', '.join(CONV_TOOLS)}")
+    if canonical_name(name) not in CONV_TOOLS:
+        raise InvalidParamsError(f"there is no conversation tool {name[:64]!r}, only {', '.join(CONV_TOOLS)}")
     root, limit = parts.conversations.root, parts.conversations.root.terms.rights.limits.max_output_bytes
     call = ToolCall(new_item_id(), CallId(f"cli-{new_item_id()}"), name, arguments)
     offered = parts.toolbox.offered(root.terms, root.terms.rights)
@@ -42,7 +42,7 @@ async def call_conv_tool(parts: Parts, name: str, arguments: str) -> Result:
     (_, handoff), *_ = dispatch.handoffs
     try:
         result = await _hand_over(parts, root, handoff)
-    except AgentError as error:
+    except TertuliaError as error:
         return refusal(error)
     return rendered(handoff.render, result, limit)[0]
 

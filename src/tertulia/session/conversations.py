@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tertulia.conversation.context import Terms
 from tertulia.conversation.settings import Settled
 from tertulia.conversation.talk import Place, Talk
-from tertulia.errors import Closed, InvalidParams, Limit, NotFound
-from tertulia.events.bus import EventBus, Scope
+from tertulia.errors import ClosedError, InvalidParamsError, LimitError, NotFoundError
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.policy.narrowing import Narrowed, Rights
@@ -25,7 +25,7 @@ from tertulia.protocol.events import (
 )
 from tertulia.protocol.ids import ConversationId, ItemId, new_conversation_id
 from tertulia.protocol.inputs import ContextFields, NewConversation, SetContext, check_text
-from tertulia.protocol.records import Forked
+from tertulia.protocol.records import ForkRecord
 from tertulia.session.agreements import agreed
 from tertulia.session.notary import Arrival, Deed, Notary
 from tertulia.session.pins import pinned
@@ -34,7 +34,7 @@ from tertulia.tools.tool import Rounds
 
 _log = logging.getLogger(__name__)
 ROOT = "root"
-_NOBODY = Scope("")
+_NOBODY = EventScope("")
 MAX_TITLE = 200
 
 
@@ -98,8 +98,8 @@ class Conversations:
         if talk is not None and not talk.closed:
             return talk
         if talk is not None or conversation_id in self.gone:
-            raise Closed(f"conversation {conversation_id} is closed")
-        raise NotFound(f"conversation not found: {conversation_id[:64]!r}")
+            raise ClosedError(f"conversation {conversation_id} is closed")
+        raise NotFoundError(f"conversation not found: {conversation_id[:64]!r}")
 
     def peek(self, conversation_id: ConversationId) -> Talk | None:
         """The conversation, if it is open."""
@@ -130,7 +130,7 @@ class Conversations:
         return self._notary.rehearse(spec, caller)
 
     def open_child(
-        self, spec: NewConversation, caller: Talk, cause: Scope | None = None, shared: Rounds = None
+        self, spec: NewConversation, caller: Talk, cause: EventScope | None = None, shared: Rounds = None
     ) -> Talk:
         """A conversation that inherits from its caller and can only be narrower.
 
@@ -158,7 +158,7 @@ class Conversations:
             # What was pinned holds no longer, and nothing has taken its place.
             talk.note(pinned(talk))
         changed = [name for name in ContextFields.__struct_fields__ if getattr(asked, name) is not UNSET]
-        scope = Scope("", talk.id)
+        scope = EventScope("", talk.id)
         self._bus.publish(ConversationContextChanged(changed), scope)
         _tell(self._bus, settled, scope)
         return settled
@@ -176,8 +176,8 @@ class Conversations:
         fork.parent_id, fork.depth = talk.parent_id or self.root.id, talk.depth or 1
         fork.place = Place(fork.id, talk.place.above)
         self._agree(fork, self.narrowed(talk))
-        fork.note(Forked(fork.id, talk.id, history.item_count))
-        self._admit(fork, Scope("", fork.id))
+        fork.note(ForkRecord(fork.id, talk.id, history.item_count))
+        self._admit(fork, EventScope("", fork.id))
         return fork
 
     def take_back(self, talk: Talk, terms: Terms, title: str | None, narrowed: tuple[Narrowed, ...]) -> None:
@@ -199,13 +199,13 @@ class Conversations:
         self._narrowed.pop(talk.id, None)
         if forced is not None:
             self.gone.add(talk.id)
-            self._bus.publish(ConversationClosed(forced), Scope("", talk.id))
+            self._bus.publish(ConversationClosed(forced), EventScope("", talk.id))
 
     # ── making one ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _add(
         self, id: ConversationId, deed: Deed, spec: NewConversation, parent: Talk | None, *,
-        cause: Scope | None = None, shared: Rounds = None,
+        cause: EventScope | None = None, shared: Rounds = None,
     ) -> Talk:  # fmt: skip
         talk = Talk(id, deed.settled.terms, clock=self._clock, journal=self._journal)
         talk.default, talk.ceiling, talk.because = deed.default, deed.ceiling, deed.because
@@ -222,7 +222,7 @@ class Conversations:
         _tell(self._bus, deed.settled, scope)
         return talk
 
-    def _admit(self, talk: Talk, scope: Scope) -> None:
+    def _admit(self, talk: Talk, scope: EventScope) -> None:
         self._open[talk.id] = talk
         self.listed()
         opened = ConversationOpened(talk.parent_id, talk.title, talk.terms.wire.name, talk.terms.backend)
@@ -241,7 +241,7 @@ class Conversations:
         _refuse_if(self.closed)
         most = self._notary.ceiling.limits.max_conversations
         if most is not None and len(self._open) + promised > most:
-            raise Limit(f"the session holds {most:,} conversations besides root (max_conversations); close some")
+            raise LimitError(f"the session holds {most:,} conversations besides root (max_conversations); close some")
 
 
 def _cuts(earlier: Iterable[Narrowed], settled: Settled, asked: ContextFields) -> tuple[Narrowed, ...]:
@@ -250,7 +250,7 @@ def _cuts(earlier: Iterable[Narrowed], settled: Settled, asked: ContextFields) -
     return (*stay, *settled.narrowed)
 
 
-def _tell(bus: EventBus, settled: Settled, scope: Scope) -> None:
+def _tell(bus: EventBus, settled: Settled, scope: EventScope) -> None:
     for warning in settled.warnings:
         _log.warning("conversation %s: %s", scope.conversation_id, warning)
     for cut in settled.narrowed:
@@ -261,7 +261,7 @@ def _tell(bus: EventBus, settled: Settled, scope: Scope) -> None:
 
 def _refuse_if(closed: bool) -> None:
     if closed:
-        raise Closed("the session is closed")
+        raise ClosedError("the session is closed")
 
 
 def _put_below(talk: Talk, parent: Talk | None) -> None:
@@ -275,7 +275,7 @@ def _check_spec(spec: NewConversation) -> None:
 
 def _check_no_agent(asked: ContextFields) -> None:
     if asked.agent not in (UNSET, None):
-        raise InvalidParams("agent: what a conversation is, is decided when a client opens it; leave it out")
+        raise InvalidParamsError("agent: what a conversation is, is decided when a client opens it; leave it out")
 
 
 def _title(asked: ContextFields, current: str | None) -> str | None:
@@ -286,5 +286,5 @@ def _title(asked: ContextFields, current: str | None) -> str | None:
     # One line, whatever a model writes: it stands in lists.
     title = " ".join(check_text(str(asked.title), "title").split())
     if len(title) > MAX_TITLE:
-        raise InvalidParams(f"title has {len(title)} characters; the limit is {MAX_TITLE}")
+        raise InvalidParamsError(f"title has {len(title)} characters; the limit is {MAX_TITLE}")
     return title or None

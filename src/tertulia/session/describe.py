@@ -10,8 +10,8 @@ from msgspec.structs import asdict
 from tertulia.context.canvas import Canvas
 from tertulia.conversation.settings import Settled
 from tertulia.conversation.talk import Talk
-from tertulia.errors import NotFound
-from tertulia.events.metrics import Calls, Tally
+from tertulia.errors import NotFoundError
+from tertulia.events.metrics import CallTotals, MetricsTotals
 from tertulia.policy.narrowing import Rights, to_wire
 from tertulia.prompt.instructions import cache_key, full_instructions
 from tertulia.prompt.tool_list import ToolList
@@ -167,7 +167,7 @@ def task(parts: Parts, task_id: str) -> TaskInfo:
             return info
     chain = parts.scheduler.find(TaskId(task_id))
     if chain is None:
-        raise NotFound(f"task not found: {task_id[:64]!r}")
+        raise NotFoundError(f"task not found: {task_id[:64]!r}")
     if not chain.answer.done():
         # It was replaced, and what it caused goes on.
         return TaskInfo(chain.task_id, chain.conversation_id, "user", "running", chain.started_at, list(chain.members))
@@ -186,16 +186,16 @@ def metrics(parts: Parts, conversation_id: str | None) -> MetricsAnswer:
         tally = metrics.of(of)
         if tally is None:
             parts.conversations.find(conversation_id)  # NotFound or Closed
-            tally = Tally()
+            tally = MetricsTotals()
         listed = [_of_conversation(of, tally, metrics.is_closed(of))]
     return MetricsAnswer(_counts(metrics.session), listed)
 
 
-def _of_conversation(of: ConversationId, tally: Tally, closed: bool) -> ConversationCounts:
+def _of_conversation(of: ConversationId, tally: MetricsTotals, closed: bool) -> ConversationCounts:
     return ConversationCounts(conversation_id=of, closed=closed, **asdict(_counts(tally)))
 
 
-def _counts(tally: Tally) -> Counts:
+def _counts(tally: MetricsTotals) -> Counts:
     return Counts(
         tasks=_task_counts(tally),
         model_requests=tally.requests,
@@ -209,7 +209,7 @@ def _counts(tally: Tally) -> Counts:
     )
 
 
-def _task_counts(tally: Tally) -> TaskCounts:
+def _task_counts(tally: MetricsTotals) -> TaskCounts:
     reasons: tuple[AbortReason, ...] = get_args(AbortReason)
     aborted: dict[AbortReason, int] = {reason: tally.aborted.get(reason, 0) for reason in reasons}
     # As a reply's status says it: a task that was out of time failed, one that was shut down was stopped.
@@ -219,7 +219,7 @@ def _task_counts(tally: Tally) -> TaskCounts:
     return TaskCounts(tally.started, tally.completed, tally.failed, aborted, stopped / ended, failed / ended)
 
 
-def _call_counts(calls: Calls) -> CallCounts:
+def _call_counts(calls: CallTotals) -> CallCounts:
     mean_ms = round(calls.duration_ms / (calls.calls or 1))
     return CallCounts(calls.calls, calls.failures, calls.duration_ms, mean_ms, calls.max_ms)
 

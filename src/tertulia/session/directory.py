@@ -9,7 +9,13 @@ import msgspec
 
 from tertulia.conversation.context import NATIVE
 from tertulia.conversation.talk import Talk
-from tertulia.errors import AwaitingResult, Closed, InvalidParams, NotFound, UnsupportedByBackend
+from tertulia.errors import (
+    AwaitingResultError,
+    ClosedError,
+    InvalidParamsError,
+    NotFoundError,
+    UnsupportedByBackendError,
+)
 from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.session import describe
@@ -65,14 +71,14 @@ class SessionDirectory:
         caller = self._delegating(call)
         # A script is a file: a model that is no script itself could have any file read by naming it.
         if isinstance(spec.model, str) and spec.model.startswith(_SCRIPTED) and not _is_scripted(caller):
-            raise InvalidParams("model: only a scripted conversation may open one with a script")
+            raise InvalidParamsError("model: only a scripted conversation may open one with a script")
         self._ready.conversations.check_child(spec, caller)
 
     def check_send(self, call: CallContext, conversation_id: str) -> None:
         """Refuse a target that does not exist, or that could not answer."""
         caller, talk = self._delegating(call), self._find(call, conversation_id)
         if talk is caller or talk.awaiting:
-            raise AwaitingResult("conversation is awaiting a tool result")
+            raise AwaitingResultError("conversation is awaiting a tool result")
 
     def check_destroy(self, call: CallContext, conversation_id: str) -> None:
         """Refuse the root, what does not exist, and what waits for an answer."""
@@ -101,32 +107,32 @@ class SessionDirectory:
     def _delegating(self, call: CallContext) -> Talk:
         caller = self._caller(call)
         if caller.terms.backend != NATIVE:
-            raise UnsupportedByBackend(f"the backend {caller.terms.backend} cannot wait for another conversation")
+            raise UnsupportedByBackendError(f"the backend {caller.terms.backend} cannot wait for another conversation")
         return caller
 
     def _find(self, call: CallContext, conversation_id: str) -> Talk:
         try:
             talk = self._ready.conversations.find(conversation_id)
-        except NotFound:
-            raise NotFound(_NOT_FOUND) from None
-        except Closed:
+        except NotFoundError:
+            raise NotFoundError(_NOT_FOUND) from None
+        except ClosedError:
             if call.rights.visibility == "subtree":
                 # Nobody knows any more whether it was in sight.
-                raise NotFound(_NOT_FOUND) from None
-            raise Closed("conversation is closed") from None
+                raise NotFoundError(_NOT_FOUND) from None
+            raise ClosedError("conversation is closed") from None
         if not _sees(call, self._caller(call), talk):
-            raise NotFound(_NOT_FOUND)
+            raise NotFoundError(_NOT_FOUND)
         return talk
 
     def _destructible(self, call: CallContext, conversation_id: str) -> Talk:
         try:
             talk = self._find(call, conversation_id)
-        except Closed:
-            raise NotFound(_NOT_FOUND) from None
+        except ClosedError:
+            raise NotFoundError(_NOT_FOUND) from None
         if talk is self._ready.conversations.root:
-            raise InvalidParams("the root conversation cannot be destroyed")
+            raise InvalidParamsError("the root conversation cannot be destroyed")
         if talk.awaiting:
-            raise AwaitingResult("conversation is awaiting a tool result")
+            raise AwaitingResultError("conversation is awaiting a tool result")
         return talk
 
 

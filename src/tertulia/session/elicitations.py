@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from tertulia.errors import Busy, Closed, InvalidParams, NotFound
+from tertulia.errors import BusyError, ClosedError, InvalidParamsError, NotFoundError
 from tertulia.mcp.server import Elicitation, Elicited
 from tertulia.policy.grants import Numbers
 from tertulia.policy.shown import printable, shown, visible
@@ -94,11 +94,11 @@ class Elicitations:
         waiting = self._pending.get(elicitation_id)
         if waiting is None or waiting.answer.done():
             if not self.gave(elicitation_id):
-                raise NotFound(f"there is no elicitation {elicitation_id[:80]!r}")
+                raise NotFoundError(f"there is no elicitation {elicitation_id[:80]!r}")
             return False
         if decision == "deny":
             if content is not None:
-                raise InvalidParams("content goes with the decision allow")
+                raise InvalidParamsError("content goes with the decision allow")
             return self._settle(elicitation_id, Elicited("decline"))
         return self._settle(elicitation_id, Elicited("accept", _checked(waiting.schema, content)))
 
@@ -121,10 +121,10 @@ class Elicitations:
 
     def _check_room(self, conversation: ConversationId) -> None:
         if self._closed:
-            raise Closed("the session is closing; nobody is asked any more")
+            raise ClosedError("the session is closing; nobody is asked any more")
         own = sum(waiting.conversation_id == conversation for waiting in self._pending.values())
         if own >= MAX_PENDING_OF_ONE or len(self._pending) >= MAX_PENDING:
-            raise Busy(f"{max(own, MAX_PENDING_OF_ONE)} elicitations wait for an answer already", retry_after_s=1)
+            raise BusyError(f"{max(own, MAX_PENDING_OF_ONE)} elicitations wait for an answer already", retry_after_s=1)
 
     def _settle(self, elicitation_id: str, answer: Elicited) -> bool:
         waiting = self._pending.pop(elicitation_id, None)
@@ -145,9 +145,9 @@ def _compiled(asked: Elicitation) -> Schema | None:
     try:
         text = msgspec.json.encode(asked.schema).decode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidParams(f"the schema of the answer cannot be written as JSON: {error}") from None
+        raise InvalidParamsError(f"the schema of the answer cannot be written as JSON: {error}") from None
     if len(text) > MAX_SCHEMA_BYTES:
-        raise InvalidParams(f"the schema of the answer is longer than {MAX_SCHEMA_BYTES:,} bytes")
+        raise InvalidParamsError(f"the schema of the answer is longer than {MAX_SCHEMA_BYTES:,} bytes")
     return Schema.compile(text)
 
 
@@ -171,7 +171,7 @@ def _shown_schema(value: Any) -> Any:
 
 def _seen(text: str) -> str:
     if printable(text) != text:
-        raise InvalidParams("the server asks for names or values with characters in them that nobody would see")
+        raise InvalidParamsError("the server asks for names or values with characters in them that nobody would see")
     return text
 
 
@@ -188,20 +188,20 @@ def _shown_url(url: str | None) -> str | None:
         return None
     plain = shown(url, max_characters=MAX_URL)
     if plain.text != url or not url.lower().startswith(("https://", "http://")):
-        raise InvalidParams("the server named a page that nobody should be sent to")
+        raise InvalidParamsError("the server named a page that nobody should be sent to")
     return url
 
 
 def _checked(schema: Schema | None, content: dict[str, Any] | None) -> dict[str, Any] | None:
     if schema is None:
         if content is not None:
-            raise InvalidParams("this elicitation names a page to visit; leave out content")
+            raise InvalidParamsError("this elicitation names a page to visit; leave out content")
         return None
     given = content or {}
     if len(msgspec.json.encode(given)) > MAX_CONTENT_BYTES:
-        raise InvalidParams(f"content is longer than {MAX_CONTENT_BYTES:,} bytes")
+        raise InvalidParamsError(f"content is longer than {MAX_CONTENT_BYTES:,} bytes")
     try:
         schema.validate(given)
-    except InvalidParams as error:
-        raise InvalidParams(f"content is not what was asked for: {error.message}") from None
+    except InvalidParamsError as error:
+        raise InvalidParamsError(f"content is not what was asked for: {error.message}") from None
     return given

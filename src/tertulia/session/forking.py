@@ -13,13 +13,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from tertulia.errors import Internal, NotFound, StorageError
-from tertulia.events.bus import EventBus, Scope
+from tertulia.errors import InternalError, NotFoundError, StorageError
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.protocol.events import ConversationOpened, SessionConfigured
 from tertulia.protocol.ids import ItemId, SessionId, new_conversation_id, new_session_id
-from tertulia.protocol.records import MCP_PINS, Agreed, Noted, Said
+from tertulia.protocol.records import MCP_PINS, ItemsRecord, NoteRecord, TermsRecord
 from tertulia.rollout.index import find_files
 from tertulia.rollout.reader import SqliteReader
 from tertulia.rollout.reading import Reader
@@ -69,14 +69,14 @@ def _find(past: Recollection, session_id: str, conversation_id: str) -> PastTalk
     for talk in past.talks.values():
         if talk.id == wanted and talk.agreed is not None:
             return talk
-    raise NotFound(f"there is no conversation {conversation_id[:64]!r} in session {session_id}")
+    raise NotFoundError(f"there is no conversation {conversation_id[:64]!r} in session {session_id}")
 
 
 def _up_to(talk: PastTalk, at: ItemId | int | None) -> list[Piece]:
     pieces = talk.pieces
     try:
         store = _laid(pieces)
-    except Internal:
+    except InternalError:
         if not talk.may_expire:
             raise StorageError(
                 f"records of conversation {talk.id} are lost; resume the session, which mends it, and fork it then"
@@ -111,7 +111,7 @@ class _Then:
 class _Fork:
     """The session that is being made."""
 
-    def __init__(self, agreed: Agreed, agreed_at: float, pins: Noted | None, clock: Clock) -> None:
+    def __init__(self, agreed: TermsRecord, agreed_at: float, pins: NoteRecord | None, clock: Clock) -> None:
         self.session_id = new_session_id()
         self._root_id = new_conversation_id()
         self._agreed = agreed
@@ -135,8 +135,8 @@ class _Fork:
                 journal.keep(replace(self._pins, conversation_id=self._root_id))
             for piece in pieces:
                 self._clock.moment = piece.ts
-                journal.keep(Said(self._root_id, piece.items, piece.pinned, piece.seed))
-            scope = Scope("", self._root_id)
+                journal.keep(ItemsRecord(self._root_id, piece.items, piece.pinned, piece.seed))
+            scope = EventScope("", self._root_id)
             self._clock.moment = self._agreed_at
             bus.publish(ConversationOpened(None, self._terms.title, self._terms.model, self._terms.backend), scope)
             if talk is not None and talk.plan is not None:
@@ -153,6 +153,6 @@ class _Fork:
         # Not the session's model but the conversation's: it is the root now.
         return SessionConfigured(self._root_id, describe.PROTOCOL_VERSION, __version__, self._terms.model, policy)
 
-    def _agreement(self) -> Agreed:
+    def _agreement(self) -> TermsRecord:
         place = {**self._agreed.place, "parent_id": None, "depth": 0, "because": "session"}
         return replace(self._agreed, conversation_id=self._root_id, place=place)

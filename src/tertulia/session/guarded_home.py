@@ -6,7 +6,7 @@ import os
 import pwd
 from collections.abc import Iterator
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.sandbox.masks import GuardedPaths, guarded_paths, is_in
 from tertulia.session.environment import Environment
 from tertulia.session.settings import Settings
@@ -35,7 +35,7 @@ def check_workspace(settings: Settings, environment: Environment) -> None:
     for kind, folder in _writable(settings):
         mask = guarded.mask_over(folder)
         if mask is not None:
-            raise InvalidParams(f"{kind} {folder} cannot be one: {mask.refusal()}; choose another directory")
+            raise InvalidParamsError(f"{kind} {folder} cannot be one: {mask.refusal()}; choose another directory")
     if settings.allow_home_workspace or settings.rights().sandbox == "read_only":
         return
     homes = [os.path.realpath(home) for home in _homes(environment)]
@@ -43,13 +43,13 @@ def check_workspace(settings: Settings, environment: Environment) -> None:
         for home in homes:
             if is_in(home, folder):
                 what = "your home directory" if folder == home else f"a directory that your home {home} lies in"
-                raise InvalidParams(
+                raise InvalidParamsError(
                     f"{kind} is {what} ({folder}): an agent could change whatever you keep there. Work in a project's "
                     "own directory (cwd, -C DIR), or only read (-s read-only), or allow it: --allow-home-workspace, "
                     "allow_home_workspace = true in your config.toml, or Settings(allow_home_workspace=True)"
                 )
         if folder == "/":
-            raise InvalidParams(f"{kind} is /, all of the system; work in a project's own directory (cwd, -C DIR)")
+            raise InvalidParamsError(f"{kind} is /, all of the system; work in a project's own directory (cwd, -C DIR)")
 
 
 def _writable(settings: Settings) -> Iterator[tuple[str, str]]:

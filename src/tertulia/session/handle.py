@@ -11,11 +11,11 @@ import msgspec
 from tertulia.conversation.compact import compact_by_model
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.inbox import to_message
-from tertulia.errors import InvalidParams, NotRunning
+from tertulia.errors import InvalidParamsError, NotRunningError
 from tertulia.history.compaction import Compaction
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId, ItemId
-from tertulia.protocol.inputs import HistoryOf, InputItem, Message, SetContext
+from tertulia.protocol.inputs import GetHistory, InputItem, Message, SetContext
 from tertulia.scheduler.plan import TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.session import describe, submission
@@ -136,7 +136,7 @@ class Conversation:
         """Put in a word while a task runs; the model reads it before its next request."""
         talk = self._parts.conversations.find(self.id)
         if not talk.awaiting and (talk.task is None or talk.task.over):
-            raise NotRunning("there is no running task to steer; send a message instead")
+            raise NotRunningError("there is no running task to steer; send a message instead")
         talk.queue_input(to_message(text, None, cwd=talk.terms.cwd))
         await self._parts.journal.settle()
 
@@ -172,9 +172,9 @@ class Conversation:
 
     async def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """What was said, oldest first; the newest `limit` messages."""
-        asked = parse(HistoryOf, {"conversation_id": self.id, "limit": limit})
+        asked = parse(GetHistory, {"conversation_id": self.id, "limit": limit})
         if asked.limit is not None and asked.limit < 1:
-            raise InvalidParams(f"limit must be a whole number of at least 1, not {limit}")
+            raise InvalidParamsError(f"limit must be a whole number of at least 1, not {limit}")
         said = describe.history(self._parts.conversations.find(self.id), asked.limit)
         return [self._parts.agency.cleaned(entry) for entry in said]
 
@@ -202,5 +202,5 @@ class Conversation:
         try:
             said = {"text": content} if isinstance(content, str) else {"items": msgspec.to_builtins(list(content))}
         except (TypeError, RecursionError) as error:
-            raise InvalidParams(f"a message is a text or a list of items: {error}") from None
+            raise InvalidParamsError(f"a message is a text or a list of items: {error}") from None
         return parse(Message, {"conversation_id": self.id, **said, **given})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tertulia.errors import Closed, Limit, NotFound
+from tertulia.errors import ClosedError, LimitError, NotFoundError
 from tertulia.events.clock import SystemClock
 from tertulia.rollout.files import is_session_id
 from tertulia.sandbox.open_files import check_room
@@ -41,7 +41,7 @@ class Host:
 
     async def _enter(self, session: Session) -> Session:
         if len(self._sessions) >= MAX_SESSIONS:
-            raise Limit(f"this process holds {MAX_SESSIONS:,} sessions already; close some")
+            raise LimitError(f"this process holds {MAX_SESSIONS:,} sessions already; close some")
         check_room()
         await self._sweep()
         await session.__aenter__()
@@ -51,7 +51,7 @@ class Host:
     async def resume(self, session_id: str, settings: Settings | None = None) -> Session:
         """A session of the past, running again; the same one if it runs here already. NotFound for any other id."""
         if not is_session_id(session_id):
-            raise NotFound(f"session not found: {session_id[:64]!r}")
+            raise NotFoundError(f"session not found: {session_id[:64]!r}")
         while (coming := self._coming.get(session_id)) is not None:
             # Two clients that come back at once mean one session, and its file lets only one of them open it.
             await coming.wait()
@@ -86,8 +86,8 @@ class Host:
         if session is not None:
             return session
         if session_id in self._gone:
-            raise Closed(f"session {session_id} is closed")
-        raise NotFound(f"session not found: {session_id[:64]!r}")
+            raise ClosedError(f"session {session_id} is closed")
+        raise NotFoundError(f"session not found: {session_id[:64]!r}")
 
     def was_closed(self, session_id: str) -> bool:
         """Whether there was a session of that id, and it has not come back."""

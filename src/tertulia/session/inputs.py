@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 
 T = TypeVar("T")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -22,11 +22,11 @@ def parse(kind: type[T], values: Mapping[str, Any]) -> T:
         # From attributes too: from Python an agent may be described by an `AgentInstanceMeta`.
         return msgspec.convert(snake(values), kind, from_attributes=True)
     except msgspec.ValidationError as error:
-        raise InvalidParams(_plain(str(error))) from None
+        raise InvalidParamsError(_plain(str(error))) from None
     except UnicodeEncodeError:
-        raise InvalidParams("there is a lone surrogate where none may be; send valid Unicode") from None
+        raise InvalidParamsError("there is a lone surrogate where none may be; send valid Unicode") from None
     except RecursionError:
-        raise InvalidParams("the values are nested too deeply") from None
+        raise InvalidParamsError("the values are nested too deeply") from None
 
 
 def snake(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def snake(values: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in values.items():
         name = _HUMP.sub("_", key).lower() if not key.islower() else key
         if name in result:
-            raise InvalidParams(f"`{name}` is given twice")
+            raise InvalidParamsError(f"`{name}` is given twice")
         result[name] = value if name in _FREE else _inside(value)
     return result
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from tertulia.context.internal_calls import InternalTools
-from tertulia.errors import AgentError, Busy, Cancelled, Internal, InvalidParams
+from tertulia.errors import BusyError, InternalError, InvalidParamsError, TaskCancelledError, TertuliaError
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.internal_words import MAX_LINE, Asking, Knock, Told
 from tertulia.session.private_place import is_ours, listening_at, peer, private_directory, short_path
@@ -82,16 +82,16 @@ class InternalDoor:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, process: int) -> None:
         try:
             token, asked = await self._asked(reader, writer)
-        except AgentError as error:
+        except TertuliaError as error:
             await _say(writer, _refusal(error))
             return
-        told = _refusal(Internal(f"{asked.tool!r:.80} broke down"))
+        told = _refusal(InternalError(f"{asked.tool!r:.80} broke down"))
         try:
             told = Told(await self._internal.call(token, asked.tool, asked.arguments, source="cli", pid=process))
-        except AgentError as error:
+        except TertuliaError as error:
             told = _refusal(error)
         except asyncio.CancelledError:
-            told = _refusal(Cancelled(f"{asked.tool!r:.80} was stopped before it answered"))
+            told = _refusal(TaskCancelledError(f"{asked.tool!r:.80} was stopped before it answered"))
             raise
         finally:
             # Also after what no tool should raise, which goes on into the log. Not waited for here: who is cancelled
@@ -101,14 +101,14 @@ class InternalDoor:
 
     async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[object, Asking]:
         if self._clients > MAX_CLIENTS:
-            raise Busy(f"{MAX_CLIENTS} programs are calling already", retry_after_s=1)
+            raise BusyError(f"{MAX_CLIENTS} programs are calling already", retry_after_s=1)
         token = (await _line(reader, Knock)).token
         owner = self._internal.validate_token(token)
         await _say(writer, Told({"agent_name": owner.agent_name, "session_id": owner.session_id}))
         return token, await _line(reader, Asking)
 
 
-def _refusal(error: AgentError) -> Told:
+def _refusal(error: TertuliaError) -> Told:
     return Told(error={"code": error.code, "message": error.message})
 
 
@@ -117,9 +117,9 @@ async def _line(reader: asyncio.StreamReader, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(await reader.readuntil(b"\n"), type=kind)
         except asyncio.LimitOverrunError:
-            raise InvalidParams(f"a line has at most {MAX_LINE:,} bytes") from None
+            raise InvalidParamsError(f"a line has at most {MAX_LINE:,} bytes") from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidParams(f"this is no call: {error}") from None
+            raise InvalidParamsError(f"this is no call: {error}") from None
 
 
 async def _say(writer: asyncio.StreamWriter, told: Told) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.limits import Limits
 from tertulia.session.setting_values import parse
 
@@ -42,8 +42,8 @@ class Layers:
         merged = merge(self.values.get(name), value) if name in _MERGED else value
         try:
             parse(name, merged)
-        except InvalidParams as error:
-            raise InvalidParams(f"{source}: {error.message}") from None
+        except InvalidParamsError as error:
+            raise InvalidParamsError(f"{source}: {error.message}") from None
         self.values[name] = merged
         self._sources.update(dict.fromkeys(_leaves(name, value) if name in _MERGED else [name], source))
 

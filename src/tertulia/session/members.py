@@ -15,7 +15,7 @@ from tertulia.context.injector import SessionContextInjector
 from tertulia.context.skills import SkillsContextProvider
 from tertulia.context.workspace import WorkspaceContextProvider
 from tertulia.conversation.toolbox import Toolbox
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
@@ -79,7 +79,7 @@ class Models:
         """For `provider/model`, and for a Wire as it is; InvalidParams says what there is."""
         if not isinstance(model, str):
             if not callable(getattr(model, "stream", None)):
-                raise InvalidParams(f"model must be `provider/model` or a Wire, not {type(model).__name__}")
+                raise InvalidParamsError(f"model must be `provider/model` or a Wire, not {type(model).__name__}")
             return cast(Wire, model)
         provider_name, _, name = model.partition("/")
         match provider_name:
@@ -196,4 +196,4 @@ def _as_tool(given: object) -> Tool:
         return cast(Tool, given)
     if callable(given):
         return FunctionTool(given)
-    raise InvalidParams(f"tools: {given!r} is neither a tool nor a function")
+    raise InvalidParamsError(f"tools: {given!r} is neither a tool nor a function")

@@ -8,11 +8,11 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import asdict, replace
 
-from tertulia.errors import AgentError, Closed, InvalidParams, MethodNotFound
+from tertulia.errors import ClosedError, InvalidParamsError, MethodNotFoundError, TertuliaError
 from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.narrowing import Narrowed, narrow
 from tertulia.protocol import inputs as i
-from tertulia.protocol.records import Submitted
+from tertulia.protocol.records import SubmissionRecord
 from tertulia.scheduler.reply import Reply
 from tertulia.session import agent_answers as g
 from tertulia.session import answers as a
@@ -62,11 +62,11 @@ async def _session_resume(host: Host, session: Session, asked: i.ResumeSession) 
     return replace(resumed.info, narrowed=list(narrowed))
 
 
-async def _session_list(host: Host, session: Session, asked: i.Nothing) -> a.SessionList:
+async def _session_list(host: Host, session: Session, asked: i.NoParams) -> a.SessionList:
     return a.SessionList([s.info for s in host.sessions()])
 
 
-async def _session_info(host: Host, session: Session, asked: i.Nothing) -> a.SessionInfo:
+async def _session_info(host: Host, session: Session, asked: i.NoParams) -> a.SessionInfo:
     return session.info
 
 
@@ -89,7 +89,7 @@ async def _set_context(host: Host, session: Session, asked: i.SetContext) -> Any
     return describe.opened(parts, talk, settled)
 
 
-async def _context(host: Host, session: Session, asked: i.OfConversation) -> Any:
+async def _context(host: Host, session: Session, asked: i.ConversationParams) -> Any:
     return await session.conversation(asked.conversation_id).context()
 
 
@@ -102,7 +102,7 @@ async def _message(host: Host, session: Session, asked: i.Message) -> Any:
         chain.waiters += 1
         # Whoever is told a task id may go away: that the task was accepted has to outlive us.
         if not chain.answer.done():
-            talk.note(Submitted(talk.id, chain.task_id, chain.trace_id, chain.message))
+            talk.note(SubmissionRecord(talk.id, chain.task_id, chain.trace_id, chain.message))
             await parts.journal.settle()
         return a.Accepted(chain.task_id)
     reply: Reply = await submission.answer(parts.scheduler, chain)
@@ -114,32 +114,32 @@ async def _steer(host: Host, session: Session, asked: i.Steer) -> Any:
     return a.Steered()
 
 
-async def _interrupt(host: Host, session: Session, asked: i.OfConversation) -> Any:
+async def _interrupt(host: Host, session: Session, asked: i.ConversationParams) -> Any:
     return await session.conversation(asked.conversation_id).interrupt()
 
 
-async def _compact(host: Host, session: Session, asked: i.OfConversation) -> Any:
+async def _compact(host: Host, session: Session, asked: i.ConversationParams) -> Any:
     compacted = await session.conversation(asked.conversation_id).compact()
     return Done(compacted, session.parts.bus.last_seq)
 
 
-async def _list(host: Host, session: Session, asked: i.Nothing) -> Any:
+async def _list(host: Host, session: Session, asked: i.NoParams) -> Any:
     parts = session.parts
     return a.ConversationList([describe.conversation(parts, talk) for talk in parts.conversations])
 
 
-async def _history(host: Host, session: Session, asked: i.HistoryOf) -> Any:
+async def _history(host: Host, session: Session, asked: i.GetHistory) -> Any:
     return a.HistoryAnswer(await session.conversation(asked.conversation_id).history(asked.limit))
 
 
-async def _tools(host: Host, session: Session, asked: i.OfConversation) -> Any:
+async def _tools(host: Host, session: Session, asked: i.ConversationParams) -> Any:
     parts = session.parts
     await parts.servers.settle()
     tools, key = describe.tools(parts, parts.conversations.find(asked.conversation_id))
     return a.ToolList(tools, key)
 
 
-async def _fork(host: Host, session: Session, asked: i.ForkOf) -> Any:
+async def _fork(host: Host, session: Session, asked: i.ForkConversation) -> Any:
     fork = await session.conversation(asked.conversation_id).fork(asked.at)
     return a.Forked(fork.id)
 
@@ -148,20 +148,20 @@ async def _close(host: Host, session: Session, asked: i.CloseConversation) -> An
     return await close_conversation(session.parts, asked.conversation_id, asked.timeout_s)
 
 
-async def _task_list(host: Host, session: Session, asked: i.Nothing) -> Any:
+async def _task_list(host: Host, session: Session, asked: i.NoParams) -> Any:
     return a.TaskList(describe.tasks(session.parts))
 
 
-async def _task_get(host: Host, session: Session, asked: i.OfTask) -> Any:
+async def _task_get(host: Host, session: Session, asked: i.TaskParams) -> Any:
     return describe.task(session.parts, asked.task_id)
 
 
-async def _task_cancel(host: Host, session: Session, asked: i.OfTask) -> Any:
+async def _task_cancel(host: Host, session: Session, asked: i.TaskParams) -> Any:
     describe.task(session.parts, asked.task_id)
     return a.TaskCancelled(session.parts.scheduler.cancel(cast(Any, asked.task_id)))
 
 
-async def _approvals(host: Host, session: Session, asked: i.ApprovalsOf) -> Any:
+async def _approvals(host: Host, session: Session, asked: i.ListApprovals) -> Any:
     approvals = session.approvals
     of = asked.conversation_id
     return a.ApprovalList(approvals.pending(of), approvals.elicitations(of))
@@ -171,19 +171,19 @@ async def _approval(host: Host, session: Session, asked: i.GetApproval) -> Any:
     return session.approvals.get(asked.approval_id, asked.part, asked.offset)
 
 
-async def _resolve(host: Host, session: Session, asked: i.Resolve) -> Any:
+async def _resolve(host: Host, session: Session, asked: i.ResolveApproval) -> Any:
     return await session.approvals.resolve(**asdict(asked))
 
 
-async def _grants(host: Host, session: Session, asked: i.ApprovalsOf) -> Any:
+async def _grants(host: Host, session: Session, asked: i.ListApprovals) -> Any:
     return a.GrantList(session.approvals.grants(asked.conversation_id))
 
 
-async def _revoke(host: Host, session: Session, asked: i.Revoke) -> Any:
+async def _revoke(host: Host, session: Session, asked: i.RevokeGrant) -> Any:
     return await session.approvals.revoke(asked.grant_id)
 
 
-async def _mcp_status(host: Host, session: Session, asked: i.Nothing) -> Any:
+async def _mcp_status(host: Host, session: Session, asked: i.NoParams) -> Any:
     await session.parts.servers.settle()
     return a.ServerList(describe.servers(session.parts))
 
@@ -193,22 +193,22 @@ async def _mcp_refresh(host: Host, session: Session, asked: i.RefreshServers) ->
     return a.ServerList(describe.servers(session.parts))
 
 
-async def _canvas_get(host: Host, session: Session, asked: i.OfConversation) -> Any:
+async def _canvas_get(host: Host, session: Session, asked: i.ConversationParams) -> Any:
     talk = session.parts.conversations.find(asked.conversation_id)
     return g.CanvasShown(**asdict(session.parts.agency.canvases.get(talk.id)))
 
 
-async def _canvas_list(host: Host, session: Session, asked: i.Nothing) -> Any:
+async def _canvas_list(host: Host, session: Session, asked: i.NoParams) -> Any:
     shown = session.parts.agency.canvases.list()
     return g.CanvasList([describe.canvas(conversation, canvas) for conversation, canvas in shown.items()])
 
 
-async def _canvas_clear(host: Host, session: Session, asked: i.OfConversation) -> Any:
+async def _canvas_clear(host: Host, session: Session, asked: i.ConversationParams) -> Any:
     talk = session.parts.conversations.find(asked.conversation_id)
     return g.CanvasCleared(session.parts.agency.canvases.clear(talk.id))
 
 
-async def _validate_token(host: Host, session: Session, asked: i.OfToken) -> Any:
+async def _validate_token(host: Host, session: Session, asked: i.ValidateToken) -> Any:
     owner = session.parts.agency.internal.validate_token(asked.token)
     return g.TokenOwner(owner.agent_name, owner.session_id, owner.pid)
 
@@ -218,7 +218,7 @@ async def _internal_call(host: Host, session: Session, asked: i.InternalCall) ->
     return g.InternalAnswer(await internal.call(asked.token, asked.tool, asked.arguments, source="rpc"))
 
 
-async def _metrics(host: Host, session: Session, asked: i.MetricsOf) -> Any:
+async def _metrics(host: Host, session: Session, asked: i.GetMetrics) -> Any:
     return session.metrics(asked.conversation_id)
 
 
@@ -227,37 +227,37 @@ async def _metrics(host: Host, session: Session, asked: i.MetricsOf) -> Any:
 OPERATIONS: dict[str, Operation] = {
     "session/start": Operation(i.StartSession, a.SessionInfo, _session_start),
     "session/resume": Operation(i.ResumeSession, a.SessionInfo, _session_resume),
-    "session/list": Operation(i.Nothing, a.SessionList, _session_list),
-    "session/info": Operation(i.Nothing, a.SessionInfo, _session_info),
+    "session/list": Operation(i.NoParams, a.SessionList, _session_list),
+    "session/info": Operation(i.NoParams, a.SessionInfo, _session_info),
     "session/close": Operation(i.CloseSession, a.ClosedAnswer, _session_close),
     "conversation/open": Operation(i.NewConversation, a.Opened, _open),
     "conversation/set_context": Operation(i.SetContext, a.Opened, _set_context),
-    "conversation/context": Operation(i.OfConversation, a.ContextInfo, _context),
+    "conversation/context": Operation(i.ConversationParams, a.ContextInfo, _context),
     "conversation/message": Operation(i.Message, a.MessageAnswer | a.Accepted, _message),
     "conversation/steer": Operation(i.Steer, a.Steered, _steer),
-    "conversation/interrupt": Operation(i.OfConversation, a.Interrupted, _interrupt),
-    "conversation/compact": Operation(i.OfConversation, a.Compacted, _compact),
-    "conversation/list": Operation(i.Nothing, a.ConversationList, _list),
-    "conversation/history": Operation(i.HistoryOf, a.HistoryAnswer, _history),
-    "conversation/tools": Operation(i.OfConversation, a.ToolList, _tools),
-    "conversation/fork": Operation(i.ForkOf, a.Forked, _fork),
+    "conversation/interrupt": Operation(i.ConversationParams, a.Interrupted, _interrupt),
+    "conversation/compact": Operation(i.ConversationParams, a.Compacted, _compact),
+    "conversation/list": Operation(i.NoParams, a.ConversationList, _list),
+    "conversation/history": Operation(i.GetHistory, a.HistoryAnswer, _history),
+    "conversation/tools": Operation(i.ConversationParams, a.ToolList, _tools),
+    "conversation/fork": Operation(i.ForkConversation, a.Forked, _fork),
     "conversation/close": Operation(i.CloseConversation, a.ClosedAnswer, _close),
-    "task/list": Operation(i.Nothing, a.TaskList, _task_list),
-    "task/get": Operation(i.OfTask, a.TaskInfo, _task_get),
-    "task/cancel": Operation(i.OfTask, a.TaskCancelled, _task_cancel),
-    "approval/list": Operation(i.ApprovalsOf, a.ApprovalList, _approvals),
+    "task/list": Operation(i.NoParams, a.TaskList, _task_list),
+    "task/get": Operation(i.TaskParams, a.TaskInfo, _task_get),
+    "task/cancel": Operation(i.TaskParams, a.TaskCancelled, _task_cancel),
+    "approval/list": Operation(i.ListApprovals, a.ApprovalList, _approvals),
     "approval/get": Operation(i.GetApproval, a.ApprovalText, _approval),
-    "approval/resolve": Operation(i.Resolve, a.Resolved, _resolve),
-    "approval/grants": Operation(i.ApprovalsOf, a.GrantList, _grants),
-    "approval/revoke": Operation(i.Revoke, a.Revoked, _revoke),
-    "mcp/status": Operation(i.Nothing, a.ServerList, _mcp_status),
+    "approval/resolve": Operation(i.ResolveApproval, a.Resolved, _resolve),
+    "approval/grants": Operation(i.ListApprovals, a.GrantList, _grants),
+    "approval/revoke": Operation(i.RevokeGrant, a.Revoked, _revoke),
+    "mcp/status": Operation(i.NoParams, a.ServerList, _mcp_status),
     "mcp/refresh": Operation(i.RefreshServers, a.ServerList, _mcp_refresh),
-    "canvas/get": Operation(i.OfConversation, g.CanvasShown, _canvas_get),
-    "canvas/list": Operation(i.Nothing, g.CanvasList, _canvas_list),
-    "canvas/clear": Operation(i.OfConversation, g.CanvasCleared, _canvas_clear),
-    "internal/validate_token": Operation(i.OfToken, g.TokenOwner, _validate_token),
+    "canvas/get": Operation(i.ConversationParams, g.CanvasShown, _canvas_get),
+    "canvas/list": Operation(i.NoParams, g.CanvasList, _canvas_list),
+    "canvas/clear": Operation(i.ConversationParams, g.CanvasCleared, _canvas_clear),
+    "internal/validate_token": Operation(i.ValidateToken, g.TokenOwner, _validate_token),
     "internal/call": Operation(i.InternalCall, g.InternalAnswer, _internal_call),
-    "metrics/get": Operation(i.MetricsOf, a.MetricsAnswer, _metrics),
+    "metrics/get": Operation(i.GetMetrics, a.MetricsAnswer, _metrics),
 }
 
 
@@ -270,19 +270,19 @@ async def call(host: Host, own: Session | None, name: str, params: Mapping[str, 
     """Run one operation, on the caller's own session, if it has one, unless `session_id` names another."""
     operation = OPERATIONS.get(name)
     if operation is None:
-        raise MethodNotFound(f"there is no operation {name[:64]!r}")
+        raise MethodNotFoundError(f"there is no operation {name[:64]!r}")
     fields = snake(params)
     # What is to be resumed does not run yet: there it is a parameter like others.
     session_id = None if name == "session/resume" else fields.pop("session_id", None)
     if session_id is not None and not isinstance(session_id, str):
-        raise InvalidParams("session_id must be a string")
+        raise InvalidParamsError("session_id must be a string")
     if name == "session/close" and session_id is not None and host.was_closed(session_id):
         return Done(a.ClosedAnswer(closed=True, already_closed=True, forced=False))
     session = own if session_id is None else host.find(session_id)
     if session is None and name not in _WITHOUT_SESSION:
-        raise InvalidParams(NO_OWN_SESSION)
+        raise InvalidParamsError(NO_OWN_SESSION)
     if session is not None and session.closed and name not in _EVEN_CLOSED:
-        raise Closed(f"session {session.id} is closed; name another one, or start one")
+        raise ClosedError(f"session {session.id} is closed; name another one, or start one")
     answer = await _run(operation, host, cast(Session, session), parse(operation.kind, fields))
     return answer if isinstance(answer, Done) else Done(answer)
 
@@ -292,7 +292,7 @@ async def _run(operation: Operation, host: Host, session: Session | None, asked:
     agency = None if session is None or session.closed else session.parts.agency
     try:
         answer = await operation.run(host, cast(Session, session), asked)
-    except AgentError as error:
+    except TertuliaError as error:
         if agency is not None:
             error.message = agency.cleaned(error.message)
         raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from tertulia.conversation.talk import Talk
-from tertulia.events.bus import Scope
+from tertulia.events.bus import EventScope
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, new_item_id, new_span_id, new_task_id, new_trace_id
@@ -45,7 +45,7 @@ async def call_from_outside(
     rights = rights or talk.terms.rights
     call = ToolCall(new_item_id(), CallId(f"{_OUTSIDE}{new_item_id()}"), name, arguments)
     task = new_task_id()
-    scope = Scope(f"outside/{task}", talk.id, task, new_trace_id(), new_span_id())
+    scope = EventScope(f"outside/{task}", talk.id, task, new_trace_id(), new_span_id())
 
     def publish(data: EventData) -> None:
         parts.bus.publish(data, scope, rights.storage_policy)

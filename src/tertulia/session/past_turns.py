@@ -13,7 +13,7 @@ from tertulia.events.clock import SystemClock
 from tertulia.history.segment import is_asked
 from tertulia.protocol.events import Event, SessionConfigured, TaskComplete, TaskStarted, TokenCount, TurnAborted
 from tertulia.protocol.ids import ConversationId, ItemId
-from tertulia.protocol.records import Said
+from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.usage import NO_USAGE, Usage
 from tertulia.rollout.index import find_files
 from tertulia.rollout.lines import Line
@@ -45,7 +45,7 @@ def past_turns(lines: Iterable[Line]) -> PastTurns:
         match line.what:
             case Event() as event:
                 told.hear(event)
-            case Said() as said if said.conversation_id == told.root:
+            case ItemsRecord() as said if said.conversation_id == told.root:
                 told.asked = next((item.id for item in reversed(said.items) if is_asked(item)), told.asked)
             case _:
                 pass

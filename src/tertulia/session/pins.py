@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from tertulia.conversation.talk import Talk
 from tertulia.mcp.view import McpView
-from tertulia.protocol.records import MCP_PINS, Noted
+from tertulia.protocol.records import MCP_PINS, NoteRecord
 
 
-def pinned(talk: Talk) -> Noted:
+def pinned(talk: Talk) -> NoteRecord:
     """The record of what is pinned now."""
-    return Noted(talk.id, MCP_PINS, dict(talk.terms.context.mcp_view.pins))
+    return NoteRecord(talk.id, MCP_PINS, dict(talk.terms.context.mcp_view.pins))
 
 
 class FormerPins:
@@ -24,7 +24,7 @@ class FormerPins:
     def __init__(self) -> None:
         self._views: dict[frozenset[tuple[str, str]], McpView] = {}
 
-    def view(self, noted: Noted | None) -> McpView:
+    def view(self, noted: NoteRecord | None) -> McpView:
         """A view that has these pins and no tools yet. What is no digest pins its name all the same."""
         value = None if noted is None else noted.value
         pins = {name: str(digest) for name, digest in cast("Mapping[str, Any]", value or {}).items()}

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.dot_mcp import NAME as DOT_MCP
 from tertulia.mcp.dot_mcp import read_dot_mcp
 from tertulia.mcp.written import WrittenServer
@@ -67,8 +67,8 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
         check_name(name, str(path))
         try:
             right = _right(name, value, ceiling)
-        except InvalidParams as error:
-            raise InvalidParams(f"{path}: {error.message}") from None
+        except InvalidParamsError as error:
+            raise InvalidParamsError(f"{path}: {error.message}") from None
         asked |= right
         if not right and name != "mcp_servers":
             warnings.append(f"{path}: {name} is ignored, a project's file may only narrow")

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.sandbox.masks import is_in
 from tertulia.session.setting_values import parse
 
@@ -31,8 +31,8 @@ def project_masks(path: Path, written: object, users: Mapping[str, Any]) -> Proj
     folder = str(path.parent.parent)
     try:
         asked = parse("masks", _anchored(written, folder))
-    except InvalidParams as error:
-        raise InvalidParams(f"{path}: {error.message}") from None
+    except InvalidParamsError as error:
+        raise InvalidParamsError(f"{path}: {error.message}") from None
     inside = [name for name in asked.get("add", ()) if is_in(os.path.normpath(name), f"{folder}/")]
     outside = [name for name in asked.get("add", ()) if name not in inside]
     warnings = [f"{path}: masks.add: {name} is ignored, it lies outside of the project" for name in outside]

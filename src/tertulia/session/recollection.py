@@ -11,13 +11,24 @@ import msgspec
 
 from tertulia.conversation.bond import BOND
 from tertulia.errors import StorageError
-from tertulia.events.bus import Scope
+from tertulia.events.bus import EventScope
 from tertulia.protocol import events as e
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
-from tertulia.protocol.records import Agreed, Drawn, Ended, Forked, Noted, Queued, Record, Rewritten, Said, Submitted
-from tertulia.protocol.storage import StoragePolicy, Ttl, still_binding
+from tertulia.protocol.records import (
+    CanvasRecord,
+    ForkRecord,
+    ItemsRecord,
+    NoteRecord,
+    QueuedInputRecord,
+    Record,
+    RewriteRecord,
+    SubmissionRecord,
+    TermsRecord,
+    ToolOutputRecord,
+)
+from tertulia.protocol.storage import StoragePolicy, Ttl, binding_policy
 from tertulia.protocol.tool_events import (
     ApprovalRequest,
     ApprovalResolved,
@@ -48,7 +59,7 @@ class Begun(msgspec.Struct, frozen=True):
     """A call that a task had begun to handle."""
 
     name: str
-    scope: Scope
+    scope: EventScope
     n: int
 
 
@@ -57,7 +68,7 @@ class PastTalk:
 
     def __init__(self, id: ConversationId) -> None:
         self.id = id
-        self.agreed: Agreed | None = None
+        self.agreed: TermsRecord | None = None
         self.agreed_at = 0.0
         self.kept_by: StoragePolicy | None = None
         """The strictest policy that it had, where a looser one was agreed since."""
@@ -78,9 +89,9 @@ class PastTalk:
         self.plan: PlanUpdate | None = None
         self.plan_at = 0.0
         """When it was first told; telling it again makes it no younger."""
-        self.drawn: Drawn | None = None
+        self.drawn: CanvasRecord | None = None
         """The last of its canvas."""
-        self.notes: dict[str, Noted] = {}
+        self.notes: dict[str, NoteRecord] = {}
         """The last under each name."""
         self.bond_is_stale = False
         """Whether the history was rewritten since that of its bond."""
@@ -105,14 +116,14 @@ class PastTalk:
 class PastTask(msgspec.Struct, frozen=True):
     """A task that was begun, or accepted, and has no end."""
 
-    scope: Scope
+    scope: EventScope
     n: int
 
 
 class PastChain:
     """What one message caused, for whoever asks again under the same message id."""
 
-    def __init__(self, submitted: Submitted, started: float) -> None:
+    def __init__(self, submitted: SubmissionRecord, started: float) -> None:
         self.conversation_id = submitted.conversation_id
         self.task_id = submitted.task_id
         self.trace_id = submitted.trace_id
@@ -120,7 +131,7 @@ class PastChain:
         self.started = self.ended = started
         self.usage: Usage = NO_USAGE
         self.tool_calls = 0
-        self.error: e.Error | None = None
+        self.error: e.ErrorEvent | None = None
         self.end: e.TaskComplete | e.TurnAborted | None = None
         """Of the last task of the conversation that the message went to; None while it goes on."""
         self.text_is_missing = False
@@ -178,31 +189,31 @@ class Recollection:
         talk = self._talk(record.conversation_id)
         talk.active = line.ts
         match record:
-            case Agreed():
+            case TermsRecord():
                 _agree(talk, record, line)
-            case Forked(source=source, items=count):
+            case ForkRecord(source=source, items=count):
                 origin = self._talk(source)
                 talk.pieces, talk.kept_by = first_items(count, origin.pieces), origin.kept_by
-            case Said():
+            case ItemsRecord():
                 self._say(talk, record, line)
-            case Ended(output=output):
+            case ToolOutputRecord(output=output):
                 talk.ended[output.call_id], talk.ended_at[output.call_id] = output, line.ts
-            case Queued(message=message):
+            case QueuedInputRecord(message=message):
                 talk.queued[message.id] = message
-            case Rewritten():
+            case RewriteRecord():
                 talk.bond_is_stale = True
                 _rewrite(talk, record, line)
-            case Submitted():
+            case SubmissionRecord():
                 self._submit(record, line)
-            case Drawn():
+            case CanvasRecord():
                 talk.drawn = record
-            case Noted(name=name):
+            case NoteRecord(name=name):
                 talk.notes[name] = record
                 talk.bond_is_stale = talk.bond_is_stale and name != BOND
             case _:
                 pass
 
-    def _say(self, talk: PastTalk, said: Said, line: Line) -> None:
+    def _say(self, talk: PastTalk, said: ItemsRecord, line: Line) -> None:
         talk.pieces.append(Piece(said.items, said.pinned, said.seed, line.absent, line.ts))
         for at, item in enumerate(said.items):
             if isinstance(item, UserMessage):
@@ -213,8 +224,8 @@ class Recollection:
                 if at in line.absent and (begun := talk.begun.pop(item.call_id, None)) is not None:
                     talk.answered[item.call_id] = begun
 
-    def _submit(self, submitted: Submitted, line: Line) -> None:
-        scope = Scope("", submitted.conversation_id, submitted.task_id, submitted.trace_id)
+    def _submit(self, submitted: SubmissionRecord, line: Line) -> None:
+        scope = EventScope("", submitted.conversation_id, submitted.task_id, submitted.trace_id)
         if submitted.task_id not in self._ended:
             self.unfinished.setdefault(submitted.task_id, PastTask(scope, line.n))
         if submitted.message is not None:
@@ -234,7 +245,7 @@ class Recollection:
             _follow(chain, event, line)
 
     def _hear_of(self, talk: PastTalk, event: Event, line: Line) -> None:
-        scope = Scope(event.sub_id, event.conversation_id, event.task_id, event.trace_id, event.span_id)
+        scope = EventScope(event.sub_id, event.conversation_id, event.task_id, event.trace_id, event.span_id)
         match event.data:
             case e.TaskStarted() if event.task_id is not None:
                 self.unfinished[event.task_id] = PastTask(scope, line.n)
@@ -260,14 +271,14 @@ class Recollection:
         return talk
 
 
-def _agree(talk: PastTalk, agreed: Agreed, line: Line) -> None:
+def _agree(talk: PastTalk, agreed: TermsRecord, line: Line) -> None:
     if talk.agreed is not None:
-        talk.kept_by = still_binding(talk.kept_by, talk.agreed.storage, agreed.storage)
+        talk.kept_by = binding_policy(talk.kept_by, talk.agreed.storage, agreed.storage)
     talk.agreed, talk.agreed_at = agreed, line.ts
     talk.notes.pop(BOND, None)
 
 
-def _hear_of_a_call(talk: PastTalk, event: Event, scope: Scope, line: Line) -> None:
+def _hear_of_a_call(talk: PastTalk, event: Event, scope: EventScope, line: Line) -> None:
     match event.data:
         case ToolCallBegin(call_id=call_id, name=name):
             talk.begun[call_id] = Begun(name, scope, line.n)
@@ -299,7 +310,7 @@ def _follow(chain: PastChain, event: Event, line: Line) -> None:
             chain.end = None
         case e.TaskComplete():
             chain.usage += event.data.usage
-        case e.Error():
+        case e.ErrorEvent():
             chain.error = event.data
         case ToolCallBegin():
             chain.tool_calls += 1
@@ -324,7 +335,7 @@ def first_items(count: int, pieces: Iterable[Piece]) -> list[Piece]:
     return taken
 
 
-def _rewrite(talk: PastTalk, done: Rewritten, line: Line) -> None:
+def _rewrite(talk: PastTalk, done: RewriteRecord, line: Line) -> None:
     """Lay the pieces as the rewrite did. A record that lost lines may name places that are not there."""
     # Those that have expired were the oldest.
     gone = max(0, done.total - len(talk.pieces))

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from tertulia.errors import AgentError, NotFound
+from tertulia.errors import NotFoundError, TertuliaError
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.mcp.definition import ServerDefinition, Stdio
@@ -50,10 +50,10 @@ async def recall(
 ) -> tuple[Journal, Recollection]:
     """Own the record of a session, sweep it, and read it. Busy, NotFound or StorageError, and nothing is owned."""
     if not is_session_id(session_id):
-        raise NotFound(f"there is no session {session_id[:64]!r}: a session id is a UUID in small letters")
+        raise NotFoundError(f"there is no session {session_id[:64]!r}: a session id is a UUID in small letters")
     store = _store(settings, session_id, clock, environment)
     if not _exists(store.place):
-        raise NotFound(f"there is no session {session_id} ({store.place})")
+        raise NotFoundError(f"there is no session {session_id} ({store.place})")
     try:
         await _done(store.claim)
         await _done(partial(store.sweep, clock.now(), retention_of(settings).ttl_action))
@@ -94,7 +94,7 @@ async def _done(act: Callable[[Callable[[Any], None]], object]) -> Any:
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     act(lambda said: None if answer.done() else answer.set_result(said))
     said = await answer
-    if isinstance(said, AgentError):
+    if isinstance(said, TertuliaError):
         raise said
     return said
 

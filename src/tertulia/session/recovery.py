@@ -12,15 +12,15 @@ from functools import partial
 from msgspec.structs import replace
 
 from tertulia.conversation.talk import Talk
-from tertulia.errors import Cancelled
-from tertulia.events.bus import Scope
-from tertulia.protocol.events import AbortReason, Error, TaskComplete, TurnAborted, Warning
+from tertulia.errors import TaskCancelledError
+from tertulia.events.bus import EventScope
+from tertulia.protocol.events import AbortReason, ErrorEvent, TaskComplete, TurnAborted, WarningEvent
 from tertulia.protocol.ids import CallId, ConversationId, new_item_id
 from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, readable_arguments
-from tertulia.protocol.records import Rewritten, Said
+from tertulia.protocol.records import ItemsRecord, RewriteRecord
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl, strictest
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
-from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING, canonical
+from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING, canonical_name
 from tertulia.scheduler.plan import answered_chain
 from tertulia.scheduler.reply import Failure, Reply, Status, without_text
 from tertulia.session.parts import Parts
@@ -48,9 +48,9 @@ def close_what_was_open(parts: Parts, past: Recollection, restored: Sequence[Res
         _tell(parts, past.talks[each.talk.id], each)
     if past.damaged:
         message = f"{past.damaged} damaged records of this session could not be read and were left out"
-        parts.bus.publish(Warning(message, "record_damaged"))
+        parts.bus.publish(WarningEvent(message, "record_damaged"))
     if past.missing_records:
-        parts.bus.publish(Warning(_said_of_holes(past.missing_records), "records_missing"))
+        parts.bus.publish(WarningEvent(_said_of_holes(past.missing_records), "records_missing"))
     for chain in past.chains.values():
         if (reply := _reply(chain)) is not None and chain.conversation_id in talks:
             parts.scheduler.ledger.note(answered_chain(chain.conversation_id, chain.message, reply))
@@ -86,16 +86,16 @@ def _close_calls(parts: Parts, old: PastTalk, back: Restored, endless: Mapping[C
         begun = old.begun.get(call.call_id)
         if begun is None and call.call_id in old.ended:
             continue
-        scope = Scope("", talk.id) if begun is None else begun.scope
+        scope = EventScope("", talk.id) if begun is None else begun.scope
         if begun is None:
             parts.bus.publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call)), scope, call.storage)
         end = ToolCallEnd(call.call_id, call.name, output.success, output.text, False, 0)
         parts.bus.publish(end, scope, output.storage)
     lost = {id: begun for id, begun in endless.items() if id not in {call.call_id for call in calls}}
     _end_what_is_not_open(parts, lost, talk)
-    if any(canonical(each.name) in INTERRUPTING for each in (*calls, *lost.values())):
+    if any(canonical_name(each.name) in INTERRUPTING for each in (*calls, *lost.values())):
         message = f"the chain in which conversation {talk.id} waited was dropped: the process died"
-        parts.bus.publish(Warning(message, "chain_dropped"), Scope("", talk.id))
+        parts.bus.publish(WarningEvent(message, "chain_dropped"), EventScope("", talk.id))
 
 
 def _begin_anew(talk: Talk, forgotten: Forgotten, outputs: Sequence[ToolOutput]) -> None:
@@ -105,12 +105,12 @@ def _begin_anew(talk: Talk, forgotten: Forgotten, outputs: Sequence[ToolOutput])
     """
     segments = forgotten.segments
     if outputs:
-        talk.note(Said(talk.id, tuple(outputs)))
+        talk.note(ItemsRecord(talk.id, tuple(outputs)))
         segments += 1
     if segments > len(forgotten.seeds):
-        talk.note(Rewritten(talk.id, forgotten.seeds, segments, len(forgotten.seeds), None, segments))
+        talk.note(RewriteRecord(talk.id, forgotten.seeds, segments, len(forgotten.seeds), None, segments))
     if forgotten.said:
-        talk.note(Said(talk.id, forgotten.said))
+        talk.note(ItemsRecord(talk.id, forgotten.said))
 
 
 def _end_what_is_not_open(parts: Parts, lost: Mapping[CallId, Begun], talk: Talk) -> None:
@@ -136,9 +136,9 @@ def _output(call: ToolCall, old: PastTalk, storage: StoragePolicy, now: float) -
 
 
 def _honest(tool: str, text: str) -> tuple[TextPart]:
-    if (name := canonical(tool)) in CONV_TOOLS:
+    if (name := canonical_name(tool)) in CONV_TOOLS:
         # Whoever reads the answer of a conversation tool reads JSON, in every ending.
-        text = refusal(Cancelled(_NEVER_ANSWERED if name in INTERRUPTING else text)).text
+        text = refusal(TaskCancelledError(_NEVER_ANSWERED if name in INTERRUPTING else text)).text
     return (TextPart(text),)
 
 
@@ -150,14 +150,14 @@ def _end_tasks(parts: Parts, past: Recollection, conversation_id: ConversationId
 
 
 def _tell(parts: Parts, old: PastTalk, restored: Restored) -> None:
-    talk, scope = restored.talk, Scope("", restored.talk.id)
+    talk, scope = restored.talk, EventScope("", restored.talk.id)
     if old.plan is not None and (policy := _left_of(talk.storage, parts.clock.now() - old.plan_at)) is not None:
         parts.bus.publish(old.plan, scope, policy)
     for warning in restored.warnings:
-        parts.bus.publish(Warning(warning, "not_restored"), scope)
+        parts.bus.publish(WarningEvent(warning, "not_restored"), scope)
     if restored.missing:
         message = f"conversation {talk.id} comes back without {_what_is_missing(talk.storage, restored.missing)}"
-        parts.bus.publish(Warning(message, "not_stored"), scope)
+        parts.bus.publish(WarningEvent(message, "not_stored"), scope)
 
 
 def _what_is_missing(policy: StoragePolicy, count: int) -> str:
@@ -208,5 +208,5 @@ def _reply(chain: PastChain) -> Reply | None:
     return without_text(reply) if chain.text_is_missing else reply
 
 
-def _failure(error: Error) -> Failure:
+def _failure(error: ErrorEvent) -> Failure:
     return Failure(error.code, error.message or f"the task failed ({error.code}); what it said is not stored")

@@ -1,6 +1,6 @@
 """Prompts, rebuilt from the record and compared with what was sent: the proof that the record is complete (S002-15).
 
-Every request to a model left the digests of its parts (`Asked`). Here the same parts are made again from what was
+Every request to a model left the digests of its parts (`ModelRequestRecord`). Here the same parts are made again from what was
 written down before it, by the same code, and hashed. Nothing is run and nothing is written.
 """
 
@@ -12,14 +12,14 @@ from typing import Literal
 import msgspec
 
 from tertulia.conversation.compact import older_part
-from tertulia.errors import AgentError
+from tertulia.errors import TertuliaError
 from tertulia.history.segment import seal
 from tertulia.history.view import EMPTY, HistoryView, Tally
 from tertulia.models.catalog import family
 from tertulia.prompt.fingerprint import fingerprint
 from tertulia.prompt.instructions import full_instructions
 from tertulia.protocol.ids import ConversationId, TaskId
-from tertulia.protocol.records import Asked
+from tertulia.protocol.records import ModelRequestRecord
 from tertulia.rollout.lines import Line
 from tertulia.session.agreements import read_agreement
 from tertulia.session.recollection import PastTalk, Piece, Recollection
@@ -49,7 +49,7 @@ def verify(lines: Iterable[Line]) -> Iterator[Verdict]:
     rebuilt: dict[ConversationId, _Rebuilt] = {}
     for line in lines:
         asked = line.what
-        if isinstance(asked, Asked):
+        if isinstance(asked, ModelRequestRecord):
             talk = past.talks.get(asked.conversation_id) or PastTalk(asked.conversation_id)
             history = rebuilt.setdefault(talk.id, _Rebuilt())
             yield _judged(line, asked, talk, history, past.damaged)
@@ -75,11 +75,11 @@ class _Rebuilt:
         return HistoryView([], 0, self._tally, (), 0)
 
 
-def _judged(line: Line, asked: Asked, talk: PastTalk, history: _Rebuilt, damaged: int) -> Verdict:
+def _judged(line: Line, asked: ModelRequestRecord, talk: PastTalk, history: _Rebuilt, damaged: int) -> Verdict:
     verdict = Verdict(line.n, line.ts, asked.conversation_id, asked.task_id, "same")
     try:
         again = _asked_again(asked, talk, history)
-    except AgentError as error:
+    except TertuliaError as error:
         return msgspec.structs.replace(verdict, outcome="unknown", because=error.message)
     differing = _differing(asked, again)
     if not differing:
@@ -89,7 +89,7 @@ def _judged(line: Line, asked: Asked, talk: PastTalk, history: _Rebuilt, damaged
     return msgspec.structs.replace(verdict, outcome=outcome, because=", ".join(gaps or differing))
 
 
-def _asked_again(asked: Asked, talk: PastTalk, history: _Rebuilt) -> Asked:
+def _asked_again(asked: ModelRequestRecord, talk: PastTalk, history: _Rebuilt) -> ModelRequestRecord:
     base, model = asked.override, ""
     if talk.agreed is not None:
         agreement = read_agreement(talk.agreed)
@@ -106,20 +106,20 @@ def _asked_again(asked: Asked, talk: PastTalk, history: _Rebuilt) -> Asked:
     )
 
 
-def _view(asked: Asked, talk: PastTalk, history: _Rebuilt) -> HistoryView:
+def _view(asked: ModelRequestRecord, talk: PastTalk, history: _Rebuilt) -> HistoryView:
     if not asked.summarises:
         return history.view(talk.pieces)
     items = [item for piece in talk.pieces for item in piece.items]
     return older_part([item for begin, end in asked.summarises for item in items[begin:end]]).snapshot()
 
 
-def _differing(asked: Asked, again: Asked) -> list[str]:
+def _differing(asked: ModelRequestRecord, again: ModelRequestRecord) -> list[str]:
     """The parts that are not what they were; the prompt itself, where each of them is."""
     parts = [name for name in ("instructions", "tools", "history") if getattr(asked, name) != getattr(again, name)]
     return parts or ([] if asked.prompt == again.prompt else ["the form of the answer"])
 
 
-def _gaps(line: Line, asked: Asked, talk: PastTalk, damaged: int) -> list[str]:
+def _gaps(line: Line, asked: ModelRequestRecord, talk: PastTalk, damaged: int) -> list[str]:
     """Why it could not have come out the same."""
     missing = sum(len(piece.missing) for piece in talk.pieces)
     expired = _expired(asked, talk)
@@ -134,12 +134,12 @@ def _gaps(line: Line, asked: Asked, talk: PastTalk, damaged: int) -> list[str]:
     return [reason for reason, holds in gaps.items() if holds]
 
 
-def _expired(asked: Asked, talk: PastTalk) -> int:
+def _expired(asked: ModelRequestRecord, talk: PastTalk) -> int:
     """How many items of the request are gone whole, where its policy lets them go (`ttl_action = "delete"`)."""
     return max(0, asked.items - len(talk.items)) if talk.may_expire else 0
 
 
-def _is_redacted_beside(asked: Asked, talk: PastTalk) -> bool:
+def _is_redacted_beside(asked: ModelRequestRecord, talk: PastTalk) -> bool:
     """In what a request says besides its history."""
     own = None if talk.agreed is None else talk.agreed.terms.get("base_instructions")
     return any(_REDACTED in part for part in (asked.tools_json, msgspec.json.encode((asked.override, own))))

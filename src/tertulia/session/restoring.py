@@ -14,7 +14,7 @@ from tertulia.conversation.agent import Agent
 from tertulia.conversation.bond import BOND, STALE, Bond, bond_from
 from tertulia.conversation.context import ConversationContext, Terms, prefs
 from tertulia.conversation.talk import Place, Talk, history_limits
-from tertulia.errors import AgentError, Internal
+from tertulia.errors import InternalError, TertuliaError
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.history.sanitiser import mend, turns
@@ -121,7 +121,7 @@ class Restorer:
             return (default if is_root else self._notary.copied(default)).wire, ()
         try:
             return self._notary.find_wire(agreement.model), ()
-        except AgentError as error:
+        except TertuliaError as error:
             told = f"conversation {old.id} spoke with {agreement.model}, which cannot be had: {error.message}"
             return self._notary.copied(default).wire, (told,)
 
@@ -154,7 +154,7 @@ def _history(old: PastTalk, terms: Terms) -> tuple[HistoryStore, int, Forgotten 
     try:
         for piece in rest:
             store.append(piece.items, pinned=piece.pinned)
-    except Internal:
+    except InternalError:
         # Records are missing: what is left is made whole, in the order in which it was said.
         store = HistoryStore(limits, first)
         for piece in mended(rest):

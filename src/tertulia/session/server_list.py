@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.definition import Origin, ServerDefinition, Stdio
 from tertulia.mcp.launch import secrets_in
 from tertulia.mcp.servers import misnamed, server_from_wire
@@ -125,7 +125,7 @@ def _projects(
     warnings.extend(f"{written.source}: {written.name}.{key[:64]} {unknown}" for key in written.foreign)
     try:
         return written.definition(variables)
-    except InvalidParams as error:
+    except InvalidParamsError as error:
         return unstarted("failed", error.message)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tertulia.errors import Closed
+from tertulia.errors import ClosedError
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.events.journal import Journal
 from tertulia.events.subscription import Subscription
 from tertulia.protocol.ids import SessionId
-from tertulia.protocol.inputs import MetricsOf, NewConversation, OfConversation, Subscribe
+from tertulia.protocol.inputs import ConversationParams, GetMetrics, NewConversation, Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
 from tertulia.session.agreements import workspace_then
@@ -96,7 +96,7 @@ class Session:
 
     async def __aenter__(self) -> Session:
         if self._closed is not None:
-            raise Closed("the session was closed before it was entered")
+            raise ClosedError("the session was closed before it was entered")
         if self._parts is None:
             self._parts = await self._assembled()
             try:
@@ -114,7 +114,7 @@ class Session:
                 await self.close()
                 raise
         if self._closed is not None:
-            raise Closed("the session was closed while it started")
+            raise ClosedError("the session was closed while it started")
         return self
 
     async def _assembled(self) -> Parts:
@@ -162,7 +162,7 @@ class Session:
     def parts(self) -> Parts:
         """The inside, for the operation set. Not part of the public contract."""
         if self._parts is None:
-            raise Closed("the session is not running: enter it with `async with`")
+            raise ClosedError("the session is not running: enter it with `async with`")
         return self._parts
 
     @property
@@ -192,7 +192,7 @@ class Session:
 
     def conversation(self, id: str) -> Conversation:
         """The open conversation of that id, or of the name "root"; NotFound or Closed."""
-        asked = parse(OfConversation, {"conversation_id": id})
+        asked = parse(ConversationParams, {"conversation_id": id})
         return Conversation(self.parts, self.parts.conversations.find(asked.conversation_id).id)
 
     def conversations(self) -> list[Conversation]:
@@ -224,7 +224,7 @@ class Session:
 
         The numbers of the newest 1,000 closed conversations are kept.
         """
-        return describe.metrics(self.parts, parse(MetricsOf, {"conversation_id": conversation}).conversation_id)
+        return describe.metrics(self.parts, parse(GetMetrics, {"conversation_id": conversation}).conversation_id)
 
     async def close(self, timeout: float | None = None) -> ClosedAnswer:
         """Stop everything, in order, within the timeout; what will not stop is abandoned. Idempotent."""

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any, cast, get_args
 
 from tertulia.conversation.context import ShellMode
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.executors.continuity_settings import continuity_from
 from tertulia.executors.definition import RESERVED
 from tertulia.executors.presets import executors_from_wire
@@ -58,8 +58,8 @@ def with_current_names(config: Mapping[str, Any], storage: StoragePolicy, source
         if _switch(OLD_STORAGE_SWITCH, disabled):
             asked = storage_from_wire(current.get("storage_policy", storage))
             current["storage_policy"] = strictest(asked, HeadersOnly())
-    except InvalidParams as error:
-        raise InvalidParams(f"{source}: {error.message}") from None
+    except InvalidParamsError as error:
+        raise InvalidParamsError(f"{source}: {error.message}") from None
     return current
 
 
@@ -68,7 +68,7 @@ def check_name(name: str, source: str) -> None:
     known = _PARSERS.keys() - PYTHON_ONLY
     if name not in known:
         near = near_names(name, sorted(known), 1)
-        raise InvalidParams(
+        raise InvalidParamsError(
             f"{source}: there is no setting {name!r:.80}" + (f"; did you mean {near[0]}?" if near else "")
         )
 
@@ -76,18 +76,18 @@ def check_name(name: str, source: str) -> None:
 def _model(name: str, value: object) -> object:
     if value is None or (isinstance(value, str) and value) or hasattr(value, "stream"):
         return value
-    raise InvalidParams(f"{name} must be 'provider/model' or a model wire, not {value!r}")
+    raise InvalidParamsError(f"{name} must be 'provider/model' or a model wire, not {value!r}")
 
 
 def _buffers(name: str, value: object) -> object:
     if not (hasattr(value, "text") and hasattr(value, "write")):
-        raise InvalidParams(f"{name} must be an editor's Buffers, not {type(value).__name__}")
+        raise InvalidParamsError(f"{name} must be an editor's Buffers, not {type(value).__name__}")
     return value
 
 
 def _switch(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise InvalidParams(f"{name} must be true or false, not {value!r}")
+        raise InvalidParamsError(f"{name} must be true or false, not {value!r}")
     return value
 
 
@@ -99,7 +99,7 @@ def _one_of(*words: str) -> Callable[[str, object], str]:
     def parser(name: str, value: object) -> str:
         word = value.replace("-", "_") if isinstance(value, str) else None
         if word not in words:
-            raise InvalidParams(f"{name} must be one of {', '.join(words)}, not {value!r}")
+            raise InvalidParamsError(f"{name} must be one of {', '.join(words)}, not {value!r}")
         return word
 
     return parser
@@ -108,26 +108,26 @@ def _one_of(*words: str) -> Callable[[str, object], str]:
 def _seconds(name: str, value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max:
         return float(value)
-    raise InvalidParams(f"{name} must be a positive number of seconds, not {value!r}")
+    raise InvalidParamsError(f"{name} must be a positive number of seconds, not {value!r}")
 
 
 def _close_timeout(name: str, value: object) -> float:
     seconds = _seconds(name, value)
     if seconds > MAX_CLOSE_TIMEOUT_S:
-        raise InvalidParams(f"{name} must be at most {MAX_CLOSE_TIMEOUT_S:,} seconds, not {value!r}")
+        raise InvalidParamsError(f"{name} must be at most {MAX_CLOSE_TIMEOUT_S:,} seconds, not {value!r}")
     return seconds
 
 
 def _sequence(name: str, value: object) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple):
-        raise InvalidParams(f"{name} must be a list")
+        raise InvalidParamsError(f"{name} must be a list")
     return tuple(cast("list[Any]", value))
 
 
 def _strings(name: str, value: object) -> tuple[str, ...]:
     items = _sequence(name, value)
     if not all(isinstance(item, str) for item in items):
-        raise InvalidParams(f"{name} must be a list of strings")
+        raise InvalidParamsError(f"{name} must be a list of strings")
     return items
 
 
@@ -139,17 +139,17 @@ def _roots(name: str, value: object) -> tuple[str, ...]:
 def _directory(name: str, value: object) -> str:
     path = str(value) if isinstance(value, str | PurePath) else ""
     if not os.path.isabs(path) or "\0" in path:
-        raise InvalidParams(f"{name} must be an absolute path, not {value!r}")
+        raise InvalidParamsError(f"{name} must be an absolute path, not {value!r}")
     # The model and every client are told of it.
     return check_text(path, name)
 
 
 def _table(name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise InvalidParams(f"{name} must be a table")
+        raise InvalidParamsError(f"{name} must be a table")
     table = dict(cast("Mapping[Any, Any]", value))
     if not all(isinstance(key, str) for key in table):
-        raise InvalidParams(f"{name} must be a table with names for keys")
+        raise InvalidParamsError(f"{name} must be a table with names for keys")
     return table
 
 
@@ -171,7 +171,7 @@ def _servers(name: str, value: object) -> dict[str, Any]:
 def _project_servers(name: str, value: object) -> tuple[WrittenServer, ...]:
     servers = _sequence(name, value)
     if not all(isinstance(server, WrittenServer) for server in servers):
-        raise InvalidParams(f"{name} must be a list of servers that were read from a project's files")
+        raise InvalidParamsError(f"{name} must be a list of servers that were read from a project's files")
     return servers
 
 
@@ -199,7 +199,7 @@ def _masks(name: str, value: object) -> dict[str, tuple[str, ...]]:
     table = _table(name, value)
     unknown = sorted(table.keys() - {"add", "unmask"})
     if unknown:
-        raise InvalidParams(f"{name}: there is no setting {unknown[0][:64]!r}, only add, unmask")
+        raise InvalidParamsError(f"{name}: there is no setting {unknown[0][:64]!r}, only add, unmask")
     lists = {key: _strings(f"{name}.{key}", value) for key, value in table.items()}
     return {key: tuple(_mask_path(f"{name}.{key}", path) for path in paths) for key, paths in lists.items()}
 
@@ -207,9 +207,9 @@ def _masks(name: str, value: object) -> dict[str, tuple[str, ...]]:
 def _mask_path(name: str, path: str) -> str:
     check_text(path, name)
     if not (path.startswith(("/", "~/"))) or "\0" in path:
-        raise InvalidParams(f"{name}: {path!r:.200} must begin with / or ~/")
+        raise InvalidParamsError(f"{name}: {path!r:.200} must begin with / or ~/")
     if os.path.normpath(path) in ("/", "//", "~"):
-        raise InvalidParams(f"{name}: {path!r:.200} is more than a mask can cover; name what lies in it")
+        raise InvalidParamsError(f"{name}: {path!r:.200} is more than a mask can cover; name what lies in it")
     return path
 
 

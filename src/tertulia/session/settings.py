@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import asdict, force_setattr, replace
 
 from tertulia.conversation.context import ShellMode
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.named_view import NamedView
 from tertulia.mcp.written import WrittenServer
@@ -191,7 +191,7 @@ def load_settings(
     environment = Environment.read(os.environ if environ is None else environ)
     cwd = Path(os.path.realpath(cwd))
     if not cwd.is_dir():
-        raise InvalidParams(f"{cwd} is not a directory")
+        raise InvalidParamsError(f"{cwd} is not a directory")
     layers = Layers()
     _add_file(layers, read_config(environment.config_file) or {}, str(environment.config_file), cwd, environment)
     warnings, servers = _add_projects(layers, cwd, environment)

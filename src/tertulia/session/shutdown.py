@@ -7,7 +7,7 @@ import logging
 
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.task import TaskHandle
-from tertulia.errors import AgentError, InvalidParams, StorageError
+from tertulia.errors import InvalidParamsError, StorageError, TertuliaError
 from tertulia.models.wire import Wire
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import CloseSession
@@ -36,7 +36,7 @@ async def close_conversation(parts: Parts, conversation_id: str, timeout: float 
         return _ALREADY
     talk = conversations.find(conversation_id)
     if talk is conversations.root:
-        raise InvalidParams("the root conversation cannot be closed alone; close the session")
+        raise InvalidParamsError("the root conversation cannot be closed alone; close the session")
     closing = begin_to_close(parts, talk, seconds)
     await asyncio.wait((closing,))
     return _ALREADY if closing.cancelled() else closing.result()
@@ -88,7 +88,7 @@ async def close_session(parts: Parts, seconds: float) -> bool:
             finally:
                 await parts.workshop.close()
             await parts.bus.flush()
-    except (AgentError, TimeoutError):
+    except (TertuliaError, TimeoutError):
         # The journal could not keep the last events, or does not answer. Closing goes on all the same.
         forced = True
     # Servers end by themselves within what is left of the time, and are killed after it.
@@ -129,5 +129,5 @@ def close_seconds(settings: Settings, timeout: float | None) -> float:
     asked = parse(CloseSession, {"timeout_s": timeout}).timeout_s
     seconds = settings.close_timeout_s if asked is None else asked
     if not 0 <= seconds <= MAX_CLOSE_TIMEOUT_S:
-        raise InvalidParams(f"timeout must be between 0 and {MAX_CLOSE_TIMEOUT_S:,} seconds, not {seconds}")
+        raise InvalidParamsError(f"timeout must be between 0 and {MAX_CLOSE_TIMEOUT_S:,} seconds, not {seconds}")
     return seconds

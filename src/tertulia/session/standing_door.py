@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from tertulia.conversation.floor import Floor
-from tertulia.errors import NotRunning
+from tertulia.errors import NotRunningError
 from tertulia.mcp.broker import Broker
 from tertulia.mcp.server import Answer
 from tertulia.mcp.serving import ServedCall, ServedTool
@@ -114,7 +114,7 @@ class _TaskTools:
 
     async def call(self, call: ServedCall) -> Answer:
         if not self._running:
-            raise NotRunning("no task of this conversation runs, and nothing can be called")
+            raise NotRunningError("no task of this conversation runs, and nothing can be called")
         return await self._last.call(call)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:

@@ -10,7 +10,7 @@ import msgspec
 
 from tertulia.conversation.inbox import to_message
 from tertulia.conversation.talk import Talk
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.events.bus import EventBus
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import new_item_id
@@ -26,7 +26,7 @@ def submit(scheduler: Scheduler, talk: Talk, message: Message) -> Chain:
     """Queue a message. Refused (empty, too long, busy, closed) it leaves nothing behind."""
     message_id = message.message_id
     if message_id is not None and not 0 < len(check_text(message_id, "message_id")) <= MAX_MESSAGE_ID:
-        raise InvalidParams(f"message_id must have 1 to {MAX_MESSAGE_ID} characters")
+        raise InvalidParamsError(f"message_id must have 1 to {MAX_MESSAGE_ID} characters")
     override = message.base_instructions_override
     if override is not None:
         check_text(override, "base_instructions_override")
@@ -49,7 +49,7 @@ def _as_text(schema: dict[str, Any]) -> str:
     try:
         return msgspec.json.encode(schema).decode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidParams(f"output_schema is not a JSON object: {error}") from None
+        raise InvalidParamsError(f"output_schema is not a JSON object: {error}") from None
 
 
 def new_sub_id() -> str:

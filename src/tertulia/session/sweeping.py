@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tertulia.errors import Closed, StorageError
+from tertulia.errors import ClosedError, StorageError
 from tertulia.events.clock import Clock
 from tertulia.protocol.storage import StoragePolicy, Ttl
 from tertulia.rollout.files import sessions_folder
@@ -88,7 +88,7 @@ class Sweeper:
             await self._rest(due)
             try:
                 due = (await self.sweep()).next_due
-            except Closed:
+            except ClosedError:
                 return
             except StorageError as error:
                 _log.warning("the session could not be swept: %s", error.message)

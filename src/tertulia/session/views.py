@@ -7,9 +7,9 @@ from functools import partial
 
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.talk import Talk
-from tertulia.events.bus import EventBus, Scope
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.mcp.manager import SessionServers
-from tertulia.protocol.events import EventData, Warning
+from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.tool_events import McpToolsChanged
 from tertulia.session.agency import Agency
 from tertulia.session.notary import Notary
@@ -56,13 +56,13 @@ class Views:
         match data:
             case McpToolsChanged(withheld=[_, *_]):
                 self._tell(talk, McpToolsChanged([], [], data.withheld))
-            case Warning():
+            case WarningEvent():
                 self._tell(talk, data)
             case _:
                 pass
 
     def _tell(self, talk: Talk, data: EventData) -> None:
-        self._bus.publish(data, Scope("", talk.id))
+        self._bus.publish(data, EventScope("", talk.id))
 
     def _catch_up(self, talk: Talk, publish: Callable[[EventData], object]) -> None:
         terms, changed, conflicts = self._notary.caught_up(talk)
@@ -73,4 +73,4 @@ class Views:
         if changed:
             publish(McpToolsChanged(list(changed.added), list(changed.removed), list(changed.withheld)))
         for conflict in conflicts:
-            publish(Warning(conflict, "tool_conflict"))
+            publish(WarningEvent(conflict, "tool_conflict"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 
 
 def check_directory(asked: object) -> None:
@@ -14,4 +14,4 @@ def check_directory(asked: object) -> None:
     named at all is settled with the other terms.
     """
     if isinstance(asked, str) and os.path.isabs(asked) and not os.path.isdir(asked):
-        raise InvalidParams(f"cwd: {asked!r:.200} is not a directory")
+        raise InvalidParamsError(f"cwd: {asked!r:.200} is not a directory")

@@ -7,12 +7,12 @@ from contextlib import suppress
 
 import msgspec
 
-from tertulia.errors import Closed
-from tertulia.events.bus import EventBus, Scope
+from tertulia.errors import ClosedError
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
 from tertulia.policy.approvals import ApprovalDesk
 from tertulia.policy.shell_environment import shell_environment_from_wire
-from tertulia.protocol.events import EventData, Warning
+from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
 from tertulia.sandbox.runner import PROTECTED_NAMES, Runner
 from tertulia.sandbox.sandbox import Sandbox
@@ -88,8 +88,8 @@ def open_workshop(settings: Settings, environment: Environment, clock: Clock, bu
 
 def _warner(bus: EventBus) -> Callable[[str], None]:
     def warn(message: str) -> None:
-        with suppress(Closed):
-            bus.publish(Warning(message, "sandbox_tier"))
+        with suppress(ClosedError):
+            bus.publish(WarningEvent(message, "sandbox_tier"))
 
     return warn
 
@@ -97,8 +97,8 @@ def _warner(bus: EventBus) -> Callable[[str], None]:
 def _teller(bus: EventBus) -> Callable[[ConversationId, EventData], None]:
     def tell(conversation: ConversationId, data: EventData) -> None:
         try:
-            bus.publish(data, Scope("", conversation))
-        except Closed:
+            bus.publish(data, EventScope("", conversation))
+        except ClosedError:
             # Nobody is left who could hear it.
             return
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import AgentError, InvalidParams, SandboxError
+from tertulia.errors import InvalidParamsError, SandboxError, TertuliaError
 from tertulia.protocol.tool_events import ApprovalFile, Decider, PatchApplyBegin, PatchApplyEnd
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.sandbox.nested import protected_part
@@ -113,7 +113,7 @@ class ApplyPatch:
         result, patch = Result("interrupted", success=False), _Patch(arguments, hunks, call)
         try:
             result = await self._apply(patch)
-        except AgentError as error:
+        except TertuliaError as error:
             result = Result(error.message, success=False)
             raise
         finally:
@@ -144,15 +144,15 @@ class ApplyPatch:
         """
         hunks, call = patch.hunks, patch.call
         if touched(hunks) != [path] or not all(isinstance(hunk, UpdateFile) for hunk in hunks):
-            raise InvalidParams(
+            raise InvalidParamsError(
                 f"{path} has changes in the user's editor that are not saved: it can only be updated, by a patch of "
                 "its own, or ask for it to be saved; nothing was changed"
             )
         try:
             plan = await _planned(hunks, {path: file.unsaved()}.get)
-        except InvalidParams as error:
+        except InvalidParamsError as error:
             hint = "it has changes in the user's editor that are not saved, see read_file"
-            raise InvalidParams(f"{error.message} ({hint})") from None
+            raise InvalidParamsError(f"{error.message} ({hint})") from None
         patch.allowed_by = await editor.approve(patch.text, path, patch_files(hunks, plan), call)
         exact = [await editor.write(path, file, (change.new or b"").decode(), call) for change in plan.changes]
         note = "Done in the user's editor, with changes that were not saved there."
@@ -169,7 +169,7 @@ class ApplyPatch:
             reason = f"{answer['path']}: {answer['reason']}"
             raise SandboxError(f"the patch failed, and it could not be undone: look at its files ({reason})")
         if not answer["ok"]:
-            raise InvalidParams(f"{answer['path']}: {answer['reason']}; nothing was changed")
+            raise InvalidParamsError(f"{answer['path']}: {answer['reason']}; nothing was changed")
         return answer
 
 
@@ -180,7 +180,7 @@ def check_unprotected(paths: Iterable[str]) -> None:
     """
     for path in paths:
         if (part := protected_part(path)) is not None:
-            raise InvalidParams(f"invalid patch: '{path}' lies in or is '{part}', which is protected from changes")
+            raise InvalidParamsError(f"invalid patch: '{path}' lies in or is '{part}', which is protected from changes")
 
 
 async def _planned(hunks: Sequence[Hunk], read: Read) -> Plan:

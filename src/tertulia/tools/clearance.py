@@ -10,7 +10,7 @@ import shlex
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.errors import ApprovalDenied, InvalidParams
+from tertulia.errors import ApprovalDeniedError, InvalidParamsError
 from tertulia.policy.approval_parts import Parts, command_text, in_line, labelled
 from tertulia.policy.approval_request import ApprovalKind, Request, may_retry_outside, verdict
 from tertulia.policy.approvals import Granted
@@ -49,11 +49,11 @@ class Cleared(msgspec.Struct, frozen=True):
 def check_argv(argv: tuple[str, ...]) -> None:
     """Refuse what no system could start."""
     if not argv or not argv[0]:
-        raise InvalidParams("command must name a program")
+        raise InvalidParamsError("command must name a program")
     if any("\0" in word for word in argv):
-        raise InvalidParams("command must not contain a NUL")
+        raise InvalidParamsError("command must not contain a NUL")
     if any(len(word.encode()) > MAX_ARGUMENT_BYTES for word in argv):
-        raise InvalidParams(
+        raise InvalidParamsError(
             f"no program can be given a text of more than {MAX_ARGUMENT_BYTES:,} bytes; write it into a file in pieces"
         )
 
@@ -86,7 +86,7 @@ async def clear_outside(
     ended = f"It failed inside the sandbox with exit code {failed.exit_code}. The end of what it said"
     try:
         granted = await _ask(place, order, call, reading, "escalation", labelled(ended, failed.output.text()[-1_000:]))
-    except ApprovalDenied:
+    except ApprovalDeniedError:
         return None
     freed = replace(command, confinement=_freed(command.confinement), environment=place.environment)
     return Cleared(freed, granted.decider)
@@ -141,7 +141,7 @@ async def _ask(
         if now.files == named.files and (now.known or granted.decider.kind != "grant"):
             return granted
         named = now
-    raise ApprovalDenied("files that this command names changed each time it was allowed, so it was not run")
+    raise ApprovalDeniedError("files that this command names changed each time it was allowed, so it was not run")
 
 
 async def _named(place: Workplace, order: Order, confinement: Confinement) -> Named:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import ON_REQUEST
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.ids import ConversationId
@@ -162,7 +162,7 @@ class ConvCreate:
         asked = _read(arguments, _Create)
         _spoken(asked.user_instruction, asked.items, "user_instruction")
         if asked.base_instruction_text and asked.base_instruction_file:
-            raise InvalidParams("base_instruction_text and base_instruction_file are mutually exclusive")
+            raise InvalidParamsError("base_instruction_text and base_instruction_file are mutually exclusive")
         self._directory.check_create(call, asked.spec(call.rights, asked.base_instruction_text))
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
@@ -307,12 +307,12 @@ def _read(arguments: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(arguments, kind)
     except msgspec.ValidationError as error:
-        raise InvalidParams(str(error)) from None
+        raise InvalidParamsError(str(error)) from None
 
 
 def _spoken(text: str, items: tuple[InputItem, ...], name: str) -> tuple[InputItem, ...]:
     """Text first, then items; InvalidParams when there is neither."""
     said = (TextInput(text), *items) if text else items
     if not said:
-        raise InvalidParams(f"give {name} or items, at least one of them")
+        raise InvalidParamsError(f"give {name} or items, at least one of them")
     return said

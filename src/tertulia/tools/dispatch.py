@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.errors import AgentError, Internal, InvalidParams, Limit
+from tertulia.errors import InternalError, InvalidParamsError, LimitError, TertuliaError
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import ToolCall
-from tertulia.protocol.tool_names import canonical
-from tertulia.schema.verdict import is_object
+from tertulia.protocol.tool_names import canonical_name
+from tertulia.schema.check import is_object
 from tertulia.tools.outcome import bounded, settled
 from tertulia.tools.output import bound
 from tertulia.tools.registry import Reach
@@ -39,7 +39,7 @@ MAX_PARALLEL = 16
 """Calls that run at once."""
 _MAX_REASON_BYTES = 2_000
 
-_TOO_MANY = Limit(f"an answer may have {MAX_CALLS} calls; make this one in the next")
+_TOO_MANY = LimitError(f"an answer may have {MAX_CALLS} calls; make this one in the next")
 
 ContextFor = Callable[[ToolCall], CallContext]
 
@@ -102,35 +102,35 @@ def check_calls(
 def _check(call: ToolCall, tools: Reach, offered: Container[str], context_for: ContextFor) -> Checked:
     tool = tools.get(call.name)
     try:
-        if tool is None or canonical(call.name) not in offered or tool.spec.kind == "hosted":
+        if tool is None or canonical_name(call.name) not in offered or tool.spec.kind == "hosted":
             raise tools.absence(call.name)
         arguments, added = _read_arguments(call, tool, tools)
         tool.check(arguments, context_for(call))
         if added:
             # What is told and recorded of the call is what is done. The model's own words stay in its answer.
             call = replace(call, arguments=msgspec.json.encode(arguments).decode())
-    except AgentError as error:
+    except TertuliaError as error:
         return Checked(call, tool, None, refusal(error))
     except Exception as error:
-        return Checked(call, tool, None, refusal(Internal(_describe(error))))
+        return Checked(call, tool, None, refusal(InternalError(_describe(error))))
     return Checked(call, tool, arguments, None)
 
 
 def _read_arguments(call: ToolCall, tool: Tool, tools: Reach) -> tuple[Any, bool]:
     """(The arguments as they are used, whether defaults were added to what the model wrote.)"""
     if len(call.arguments) > MAX_ARGUMENTS:
-        raise InvalidParams(f"the arguments are longer than {MAX_ARGUMENTS:,} characters")
+        raise InvalidParamsError(f"the arguments are longer than {MAX_ARGUMENTS:,} characters")
     if tool.spec.kind == call.kind == "custom":
         return call.arguments, False
     if call.arguments.count("[") + call.arguments.count("{") > MAX_BRACKETS:
-        raise InvalidParams(f"the arguments have more than {MAX_BRACKETS:,} lists and objects")
+        raise InvalidParamsError(f"the arguments have more than {MAX_BRACKETS:,} lists and objects")
     try:
         # Some models write nothing at all where there is nothing to say.
         arguments = msgspec.json.decode(call.arguments or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise InvalidParams(f"the arguments are not JSON that can be read: {error}") from None
+        raise InvalidParamsError(f"the arguments are not JSON that can be read: {error}") from None
     if not is_object(arguments):
-        raise InvalidParams("the arguments are not a JSON object")
+        raise InvalidParamsError("the arguments are not a JSON object")
     if tool.spec.kind == "custom":
         return _custom_input(arguments), False
     schema = tools.schema(tool.spec)
@@ -145,10 +145,10 @@ def _custom_input(arguments: dict[str, Any]) -> str:
         case {"input": str(text), **others} if not others:
             return text
         case _:
-            raise InvalidParams("the arguments must be an object with the one text `input`")
+            raise InvalidParamsError("the arguments must be an object with the one text `input`")
 
 
-def refusal(error: AgentError) -> Result:
+def refusal(error: TertuliaError) -> Result:
     """What the model reads when a call is refused, or when a tool fails with an error of ours."""
     reason = bound(error.message, _MAX_REASON_BYTES).text
     text = msgspec.json.encode({"ok": False, "code": error.code, "reason": reason}).decode()
@@ -250,7 +250,7 @@ class Dispatch:
             with left_behind() as left:
                 async with deadline:
                     outcome = await checked.tool.run(checked.arguments, context)
-        except AgentError as error:
+        except TertuliaError as error:
             return refusal(error)
         except (KeyboardInterrupt, GeneratorExit):
             raise

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tertulia.errors import InvalidParams, SandboxError
+from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.approval_parts import Parts, labelled
 from tertulia.policy.approval_request import Request
 from tertulia.protocol.tool_events import ApprovalFile, Decider
@@ -106,7 +106,7 @@ class EditorView:
     def locate(self, path: str, call: CallContext) -> tuple[str, str]:
         """The outermost directory that may be looked into, and where below it the file is; InvalidParams if nowhere."""
         if "\0" in path:
-            raise InvalidParams("path must not contain a NUL")
+            raise InvalidParamsError("path must not contain a NUL")
         here, confinement = os.path.realpath(call.cwd), self._place.confinement(call.rights)
         named = os.path.normpath(os.path.join(here, path))
         if confinement.mode == "danger_full_access":
@@ -116,7 +116,7 @@ class EditorView:
         for root in sorted((here, self._place.root, *confinement.writable_roots), key=len):
             if named.startswith(root.rstrip("/") + "/"):
                 return root, os.path.relpath(named, root)
-        raise InvalidParams(f"{path!r:.200} lies outside of the working directory and the writable roots")
+        raise InvalidParamsError(f"{path!r:.200} lies outside of the working directory and the writable roots")
 
     async def look(self, paths: Sequence[str], call: CallContext) -> dict[str, SeenFile]:
         """Those that are there. InvalidParams for one that may not be read, or is no plain file."""
@@ -133,9 +133,11 @@ class EditorView:
     async def approve(self, patch: str, path: str, files: tuple[ApprovalFile, ...], call: CallContext) -> Decider:
         """Come back when the editor may change this file; else ApprovalDenied, or InvalidParams where it never may."""
         if call.rights.sandbox == "read_only":
-            raise InvalidParams(f"{path} cannot be changed: the sandbox is read-only")
+            raise InvalidParamsError(f"{path} cannot be changed: the sandbox is read-only")
         if not self._buffers.can_write:
-            raise InvalidParams(f"{path} has changes in the user's editor that are not saved: ask for it to be saved")
+            raise InvalidParamsError(
+                f"{path} has changes in the user's editor that are not saved: ask for it to be saved"
+            )
         place, outside = self._place, call.rights.sandbox != "danger_full_access"
         directory, confinement = place.directory(None, call), place.confinement(call.rights)
         check_unprotected(directory, confinement)
@@ -164,7 +166,7 @@ class EditorView:
         root, relative = self.locate(path, call)
         now = await self._below(root, [relative], call, write=True)
         if now.get(relative) != old:
-            raise InvalidParams(f"{path}: it has changed since it was read; nothing was changed")
+            raise InvalidParamsError(f"{path}: it has changed since it was read; nothing was changed")
         await self._buffers.write(os.path.join(root, relative), old.as_shown(new))
         after = (await self._below(root, [relative], call, write=False)).get(relative)
         if after is None or after == old:
@@ -202,7 +204,7 @@ class EditorView:
             raise SandboxError(f"files could not be read: {said[-500:].decode('utf-8', 'replace')!r}") from None
         if not answer["ok"]:
             verb = "changed" if write else "read"
-            raise InvalidParams(f"{answer['path']} cannot be {verb}: {answer['reason']}")
+            raise InvalidParamsError(f"{answer['path']} cannot be {verb}: {answer['reason']}")
         files, trails = answer["files"], answer["trails"]
         return {path: _Look(_bytes(files[path]), trails[path]) for path in paths}
 

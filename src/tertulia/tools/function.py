@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.tools import docstring
 from tertulia.tools.threads import for_thread, in_thread
@@ -76,7 +76,7 @@ class FunctionTool(Generic[P, R]):
         try:
             return msgspec.structs.asdict(msgspec.convert(arguments, self._arguments, strict=True))
         except msgspec.ValidationError as error:
-            raise InvalidParams(str(error)) from None
+            raise InvalidParamsError(str(error)) from None
 
 
 @overload
@@ -111,9 +111,9 @@ def tool(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 def _label(function: Callable[..., Any]) -> str:
     if not isinstance(function, FunctionType | MethodType):
-        raise InvalidParams(f"{function!r} is not a function and cannot become a tool")
+        raise InvalidParamsError(f"{function!r} is not a function and cannot become a tool")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise InvalidParams(f"{function.__name__} is a generator and cannot become a tool; return a list")
+        raise InvalidParamsError(f"{function.__name__} is a generator and cannot become a tool; return a list")
     return function.__name__
 
 
@@ -125,7 +125,7 @@ def _arguments(function: Callable[..., Any], label: str) -> tuple[type[msgspec.S
     for name, parameter in inspect.signature(function).parameters.items():
         where = f"{label}: parameter {name}"
         if parameter.kind not in {parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD}:
-            raise InvalidParams(f"{where} is {parameter.kind.description}; a model gives arguments by name")
+            raise InvalidParamsError(f"{where} is {parameter.kind.description}; a model gives arguments by name")
         annotation = _annotation(function, parameter, where)
         if annotation is CallContext:
             contexts.append(name)
@@ -138,14 +138,14 @@ def _arguments(function: Callable[..., Any], label: str) -> tuple[type[msgspec.S
 
 def _annotation(function: Callable[..., Any], parameter: inspect.Parameter, where: str) -> Any:
     if parameter.annotation is parameter.empty:
-        raise InvalidParams(f"{where} has no annotation; the schema comes from it")
+        raise InvalidParamsError(f"{where} has no annotation; the schema comes from it")
     # One by one, and without what is returned: that may well be a name known to type checkers only.
     alone = SimpleNamespace(__annotations__={"it": parameter.annotation})
     names = inspect.unwrap(function).__globals__
     try:
         return typing.get_type_hints(alone, globalns=names, include_extras=True)["it"]
     except (NameError, AttributeError, TypeError, SyntaxError) as error:
-        raise InvalidParams(f"{where} has an annotation that cannot be read here: {error}") from None
+        raise InvalidParamsError(f"{where} has an annotation that cannot be read here: {error}") from None
 
 
 def _described(annotation: Any, text: str | None) -> Any:
@@ -159,7 +159,7 @@ def _check_supported(annotation: Any, where: str) -> None:
     try:
         msgspec.json.schema(annotation)
     except (TypeError, NameError) as error:
-        raise InvalidParams(f"{where} has a type that a model cannot give: {error}") from None
+        raise InvalidParamsError(f"{where} has a type that a model cannot give: {error}") from None
 
 
 def _default(parameter: inspect.Parameter) -> tuple[()] | tuple[Any]:

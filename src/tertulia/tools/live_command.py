@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tertulia.errors import SandboxError
 from tertulia.policy.sandbox_mode import sandbox_to_wire
 from tertulia.policy.shown import visible
-from tertulia.protocol.events import EventData, Warning
+from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.protocol.tool_events import Decider, ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from tertulia.sandbox.runner import Command, Finished, Runner, Running
@@ -108,7 +108,9 @@ class LiveCommand:
             )
         )
         if (message := finished.changes_text()) is not None:
-            self._publish(Warning(message, PROTECTED_CHANGED, [visible(change.path) for change in finished.changes]))
+            self._publish(
+                WarningEvent(message, PROTECTED_CHANGED, [visible(change.path) for change in finished.changes])
+            )
 
     def _hear(self, data: bytes) -> None:
         if self._publish is None or (piece := self._telling.piece(data)) is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Sequence
 
-from tertulia.errors import InvalidParams, Limit
+from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.protocol.ids import TaskId
 from tertulia.protocol.inputs import ImageInput, InputItem, LocalImageInput
 from tertulia.tools.picture import read_picture
@@ -43,8 +43,8 @@ class NamedPictures:
         data = await read_inside(call.cwd, item.path, MAX_PICTURE_BYTES, field, self._hidden())
         picture = read_picture(data)
         if picture is None:
-            raise InvalidParams(f"{field} {item.path!r:.200} is not a PNG, JPEG, GIF or WebP picture")
+            raise InvalidParamsError(f"{field} {item.path!r:.200} is not a PNG, JPEG, GIF or WebP picture")
         self._read += len(data)
         if self._read > MAX_TASK_BYTES:
-            raise Limit(f"the pictures of this task have more than {MAX_TASK_BYTES:,} bytes together; show fewer")
+            raise LimitError(f"the pictures of this task have more than {MAX_TASK_BYTES:,} bytes together; show fewer")
         return ImageInput(f"data:{picture.mime};base64,{base64.b64encode(data).decode()}")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from time import thread_time
 from typing import TypeVar
 
-from tertulia.errors import Limit
+from tertulia.errors import LimitError
 
 MAX_CPU_S = 3.0
 """Of its thread's own time, so that a busy machine refuses nothing that a quiet one accepts."""
@@ -40,9 +40,9 @@ class Effort:
         if self._began_at is None:
             self._began_at = now
         if self._stopped:
-            raise Limit("the work on this patch was stopped; nothing was changed")
+            raise LimitError("the work on this patch was stopped; nothing was changed")
         if now - self._began_at > self._limit_s:
-            raise Limit(
+            raise LimitError(
                 f"finding the places of this patch takes more than {self._limit_s:g} s; "
                 "give more context, split it, or put all changes of a file under one `*** Update File`"
             )

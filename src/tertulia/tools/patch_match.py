@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import msgspec
 
-from tertulia.errors import InvalidParams, Limit
+from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.tools.patch_effort import Effort
 from tertulia.tools.patch_text import Chunk
 
@@ -116,7 +116,7 @@ class FileLines:
         found = self._effort.find(index.text, "\n" + "".join(f"{line}\n" for line in wanted), begin)
         self._left -= (found if found >= 0 else len(index.text)) - begin
         if self._left < 0:
-            raise Limit("finding the places of this patch takes too long; give more context, or split it")
+            raise LimitError("finding the places of this patch takes too long; give more context, or split it")
         return bisect_left(index.starts, found) if found >= 0 else None
 
     def _index(self, number: int) -> _Index:
@@ -176,7 +176,9 @@ def _after_headers(path: str, lines: FileLines, chunk: Chunk, cursor: int) -> in
     for header in chunk.headers:
         found = lines.find([header], cursor)
         if found is None:
-            raise InvalidParams(f"Failed to find context '{header}' in {path} (line {chunk.line_number} of the patch)")
+            raise InvalidParamsError(
+                f"Failed to find context '{header}' in {path} (line {chunk.line_number} of the patch)"
+            )
         cursor = found + 1
     return cursor
 
@@ -197,6 +199,6 @@ def _place(path: str, lines: FileLines, chunk: Chunk, cursor: int) -> tuple[int,
         if found is not None:
             last = max(number for number, (mark, _) in enumerate(chunk.lines) if mark != "+")
             return found, (*chunk.lines[:last], *chunk.lines[last + 1 :])
-    raise InvalidParams(
+    raise InvalidParamsError(
         f"Failed to find expected lines in {path}:\n" + "\n".join(wanted) + f"\n(line {chunk.line_number} of the patch)"
     )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tertulia.errors import InvalidParams, Limit
+from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.tools.patch_effort import Effort
 from tertulia.tools.patch_match import updated
 from tertulia.tools.patch_text import AddFile, DeleteFile, Hunk, UpdateFile
@@ -69,7 +69,7 @@ def touched(hunks: Iterable[Hunk]) -> list[str]:
             part = "/".join(parts[:count])
             other = spelled.setdefault(_same_on_some_disks(part), part)
             if other != part:
-                raise InvalidParams(f"invalid patch: '{other}' and '{part}' are the same on some disks; use one")
+                raise InvalidParamsError(f"invalid patch: '{other}' and '{part}' are the same on some disks; use one")
     return list(paths)
 
 
@@ -105,7 +105,7 @@ def make_plan(hunks: Sequence[Hunk], read: Read, effort: Effort | None = None) -
                 summary.append(("M", target))
     written = sum(len(content) for content in after.values() if content is not None)
     if written > MAX_WRITTEN:
-        raise Limit(f"the patch would write {written:,} bytes, and at most {MAX_WRITTEN:,} are written; split it")
+        raise LimitError(f"the patch would write {written:,} bytes, and at most {MAX_WRITTEN:,} are written; split it")
     changes = [Change(path, old, after[path], like.get(path)) for path, old in before.items() if old != after[path]]
     return Plan(tuple(changes), tuple(summary))
 
@@ -113,7 +113,7 @@ def make_plan(hunks: Sequence[Hunk], read: Read, effort: Effort | None = None) -
 def _existing(files: dict[str, bytes | None], hunk: DeleteFile | UpdateFile, act: str) -> bytes:
     content = files[hunk.path]
     if content is None:
-        raise InvalidParams(
+        raise InvalidParamsError(
             f"Failed to read file to {act} {hunk.path}: there is none (line {hunk.line_number} of the patch)"
         )
     return content
@@ -123,7 +123,7 @@ def _update(hunk: UpdateFile, old: bytes, effort: Effort) -> bytes:
     if not hunk.chunks:
         return old
     if b"\0" in old:
-        raise InvalidParams(f"{hunk.path} is a binary file (line {hunk.line_number} of the patch)")
+        raise InvalidParamsError(f"{hunk.path} is a binary file (line {hunk.line_number} of the patch)")
     # What is not UTF-8 passes through unharmed; a patch itself cannot hold it.
     text = old.decode("utf-8", "surrogateescape")
     return updated(hunk.path, text, hunk.chunks, effort).encode("utf-8", "surrogateescape")

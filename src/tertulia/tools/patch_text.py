@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from tertulia.errors import InvalidParams, Limit
+from tertulia.errors import InvalidParamsError, LimitError
 
 MAX_CHARACTERS = 8 * 1024 * 1024
 MAX_HUNKS = 1_000
@@ -76,11 +76,11 @@ Hunk = AddFile | DeleteFile | UpdateFile
 def parse_patch(text: str) -> tuple[Hunk, ...]:
     """All hunks, in order; none where the patch is empty. InvalidParams names the line, Limit the limit."""
     if len(text) > MAX_CHARACTERS:
-        raise Limit(f"invalid patch: it has {len(text):,} characters, and at most {MAX_CHARACTERS:,} are read")
+        raise LimitError(f"invalid patch: it has {len(text):,} characters, and at most {MAX_CHARACTERS:,} are read")
     if text.count("\n") > MAX_LINES:
-        raise Limit(f"invalid patch: it has more than {MAX_LINES:,} lines; split it")
+        raise LimitError(f"invalid patch: it has more than {MAX_LINES:,} lines; split it")
     if _UNSPEAKABLE.search(text):
-        raise InvalidParams("invalid patch: it holds a NUL or half a character")
+        raise InvalidParamsError("invalid patch: it holds a NUL or half a character")
     return tuple(_Reader(_unwrapped(text)).hunks())
 
 
@@ -91,9 +91,9 @@ def _unwrapped(text: str) -> list[str]:
     if len(lines) >= 4 and lines[0].strip() in _HEREDOCS and lines[-1].strip() == "EOF":
         lines = lines[1:-1]
     if lines[0].strip() != BEGIN:
-        raise InvalidParams(f"invalid patch: the first line of the patch must be '{BEGIN}'")
+        raise InvalidParamsError(f"invalid patch: the first line of the patch must be '{BEGIN}'")
     if len(lines) < 2 or lines[-1].strip() != END:
-        raise InvalidParams(f"invalid patch: the last line of the patch must be '{END}'")
+        raise InvalidParamsError(f"invalid patch: the last line of the patch must be '{END}'")
     return lines
 
 
@@ -115,7 +115,7 @@ class _Reader:
                 self._at += 1
                 continue
             if len(found) == MAX_HUNKS:
-                raise Limit(f"invalid patch: it changes more than {MAX_HUNKS:,} files; split it")
+                raise LimitError(f"invalid patch: it changes more than {MAX_HUNKS:,} files; split it")
             found.append(self._hunk(line.strip()))
         return found
 
@@ -153,7 +153,7 @@ class _Reader:
                 continue
             self._chunks += 1
             if self._chunks > MAX_CHUNKS:
-                raise Limit(f"invalid patch: it changes more than {MAX_CHUNKS:,} places; split it")
+                raise LimitError(f"invalid patch: it changes more than {MAX_CHUNKS:,} places; split it")
             chunks.append(self._chunk(first=not chunks))
         if not chunks and move_to is None:
             raise _invalid(number, f"Update file hunk for path '{path}' is empty")
@@ -232,5 +232,5 @@ def checked_path(path: str, number: int) -> str:
     return "/".join(parts)
 
 
-def _invalid(number: int, what: str) -> InvalidParams:
-    return InvalidParams(f"invalid hunk at line {number}, {what}", line=number)
+def _invalid(number: int, what: str) -> InvalidParamsError:
+    return InvalidParamsError(f"invalid hunk at line {number}, {what}", line=number)

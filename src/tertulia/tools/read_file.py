@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tertulia.errors import InvalidParams, NotFound
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.tools.arguments import define
 from tertulia.tools.editor import EditorView
 from tertulia.tools.tool import CallContext, Outcome, Result
@@ -51,7 +51,7 @@ class ReadFile:
         path = arguments["path"]
         file = (await self._editor.look([path], call)).get(path)
         if file is None:
-            raise NotFound(f"there is no file {path!r:.200}")
+            raise NotFoundError(f"there is no file {path!r:.200}")
         text = file.shown
         if text is None:
             text = _decoded(file.saved, path)
@@ -69,7 +69,7 @@ def _decoded(saved: bytes, path: str) -> str:
     try:
         text = saved.decode()
     except UnicodeDecodeError:
-        raise InvalidParams(f"{path!r:.200} is not a text in UTF-8; use a command") from None
+        raise InvalidParamsError(f"{path!r:.200} is not a text in UTF-8; use a command") from None
     if "\0" in text:
-        raise InvalidParams(f"{path!r:.200} is not a text; use a command")
+        raise InvalidParamsError(f"{path!r:.200} is not a text; use a command")
     return text

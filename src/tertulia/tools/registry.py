@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Protocol
 
-from tertulia.errors import AgentError, InvalidParams, NotFound, ToolConflict
-from tertulia.protocol.tool_names import canonical, is_legal
+from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError, ToolConflictError
+from tertulia.protocol.tool_names import canonical_name, is_legal
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.schema.schema import Schema
 from tertulia.tools.tool import Tool
@@ -28,7 +28,7 @@ class Reach(Protocol):
         """The compiled schema of a definition; InvalidParams when its author made one that cannot be used."""
         ...
 
-    def absence(self, name: str) -> AgentError:
+    def absence(self, name: str) -> TertuliaError:
         """Why a call of a tool that is not offered is refused."""
         ...
 
@@ -50,28 +50,28 @@ class ToolRegistry:
         """Put it at the end. The first of two with one signature stays; two that differ are a ToolConflict."""
         spec = tool.spec
         if not is_legal(spec.name):
-            raise InvalidParams(f"tool name {spec.name[:80]!r} must match ^[a-zA-Z0-9_-]{{1,64}}$")
+            raise InvalidParamsError(f"tool name {spec.name[:80]!r} must match ^[a-zA-Z0-9_-]{{1,64}}$")
         present = self._tools.get(spec.name)
         if present is None:
             self._tools[spec.name] = tool
             self._changed()
         elif present.spec.signature != spec.signature or (spec.source == "function" and present is not tool):
             # Two functions may look the same to a model and do different things.
-            raise ToolConflict(
+            raise ToolConflictError(
                 f"two different tools are called {spec.name!r}: one of {_origin(present.spec)}, one of {_origin(spec)}",
                 tool=spec.name,
             )
 
     def remove(self, name: str) -> bool:
         """Whether there was one of that name."""
-        if self._tools.pop(canonical(name), None) is None:
+        if self._tools.pop(canonical_name(name), None) is None:
             return False
         self._changed()
         return True
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name; dotted names of conversation tools are aliases."""
-        return self._tools.get(canonical(name))
+        return self._tools.get(canonical_name(name))
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """All definitions, in the order of registration; the same object while nothing changes."""
@@ -83,9 +83,9 @@ class ToolRegistry:
         """The compiled schema of what a tool takes; InvalidParams when its author made one that cannot be used."""
         return _compiled(spec.accepts or spec.schema)
 
-    def absence(self, name: str) -> AgentError:
+    def absence(self, name: str) -> TertuliaError:
         """There is no such tool, as far as is known here."""
-        return NotFound(f"there is no tool {name[:80]!r} here")
+        return NotFoundError(f"there is no tool {name[:80]!r} here")
 
     def _changed(self) -> None:
         self.revision += 1

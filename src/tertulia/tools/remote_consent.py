@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import NoApprover
+from tertulia.errors import NoApproverError
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.policy.approval_parts import Parts, in_line, labelled
 from tertulia.policy.approval_request import Request, Subject
@@ -54,8 +54,8 @@ async def consent(desk: ApprovalDesk, current: Current, arguments: dict[str, Any
     try:
         granted = await desk.ask(request_for(current, arguments, call), call.rights.approval_policy, call.publish)
         return granted.decider
-    except NoApprover as error:
-        raise NoApprover(f"{error.message}; {_way_out(current.definition, call.rights)}") from None
+    except NoApproverError as error:
+        raise NoApproverError(f"{error.message}; {_way_out(current.definition, call.rights)}") from None
 
 
 def request_for(current: Current, arguments: dict[str, Any], call: CallContext) -> Request:

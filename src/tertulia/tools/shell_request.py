@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.tools.arguments import or_null
 
 ESCALATED = "require_escalated"
@@ -54,12 +54,12 @@ def read_wish(arguments: dict[str, Any]) -> Wish:
     asked = arguments.get("sandbox_permissions")
     if asked == _ADDITIONAL or arguments.get("additional_permissions"):
         # Not turned into an escalation: that would be more than was asked for.
-        raise InvalidParams(
+        raise InvalidParamsError(
             "single permissions cannot be added to the sandbox; where a command must leave it, say "
             f"sandbox_permissions = {ESCALATED!r} with a justification"
         )
     if (place := arguments.get("environment_id") or "") not in _HERE:
-        raise InvalidParams(f"there is no environment {place[:80]!r}; commands run in the one local environment")
+        raise InvalidParamsError(f"there is no environment {place[:80]!r}; commands run in the one local environment")
     return Wish(
         # The second is how the first was spelled once.
         escalated=asked == ESCALATED or arguments.get("with_escalated_permissions") is True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tertulia.errors import Closed, InvalidParams
+from tertulia.errors import ClosedError, InvalidParamsError
 from tertulia.sandbox.runner import Finished, TerminalSize
 from tertulia.tools.arguments import define
 from tertulia.tools.clearance import Order, check_argv, clear, clear_outside, clear_typing
@@ -158,12 +158,12 @@ class WriteStdin:
             await live.kill()
             return
         if not has_terminal:
-            raise InvalidParams("this command has no terminal to type into; start it with tty = true")
+            raise InvalidParamsError("this command has no terminal to type into; start it with tty = true")
         if chars != _CTRL_C:
             await clear_typing(self._place, live.command, chars, call)
         try:
             await live.running.write(chars.encode())
-        except Closed:
+        except ClosedError:
             # It has ended meanwhile, which is what the answer will say.
             return
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from itertools import count
 
-from tertulia.errors import Limit, NotFound, SandboxError
+from tertulia.errors import LimitError, NotFoundError, SandboxError
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
 from tertulia.tools.live_command import LiveCommand
@@ -36,7 +36,7 @@ class Terminals:
         own = self._live.get(conversation, {})
         if len(own) >= MAX_TERMINALS or len(self) >= MAX_TERMINALS_IN_ALL:
             numbers = ", ".join(map(str, own)) or "none of this conversation"
-            raise Limit(f"too many commands go on ({numbers}); end one with \\u0003 (Ctrl-C), or wait for its end")
+            raise LimitError(f"too many commands go on ({numbers}); end one with \\u0003 (Ctrl-C), or wait for its end")
 
     def keep(self, conversation: ConversationId, live: LiveCommand) -> int:
         """The number by which it can be found from now on."""
@@ -48,7 +48,7 @@ class Terminals:
         """The command of that number; NotFound also where it is another conversation's."""
         live = self._live.get(conversation, {}).get(number)
         if live is None:
-            raise NotFound(f"there is no command with session_id {number} here; it has ended, or never was")
+            raise NotFoundError(f"there is no command with session_id {number} here; it has ended, or never was")
         return live
 
     def drop(self, conversation: ConversationId, number: int) -> None:

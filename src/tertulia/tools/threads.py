@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from tertulia.errors import AgentError, Internal, Limit
+from tertulia.errors import InternalError, LimitError, TertuliaError
 from tertulia.protocol.events import EventData
 from tertulia.tools.tool import CallContext
 
@@ -39,7 +39,7 @@ async def in_thread(function: Callable[..., T], *args: Any) -> T:
     they are a mistake of the function, on the loop they would end the process.
     """
     if not _slots.acquire(blocking=False):
-        raise Limit(f"{MAX_THREADS} functions are still running in threads; none can be added", limit=MAX_THREADS)
+        raise LimitError(f"{MAX_THREADS} functions are still running in threads; none can be added", limit=MAX_THREADS)
     delivery = _Delivery[T]()
     context = contextvars.copy_context()
 
@@ -51,7 +51,7 @@ async def in_thread(function: Callable[..., T], *args: Any) -> T:
         threading.Thread(target=work, name="tertulia tool", daemon=True).start()
     except RuntimeError as error:
         _slots.release()
-        raise Limit(f"no thread could be started: {error}") from None
+        raise LimitError(f"no thread could be started: {error}") from None
     try:
         # Shielded: the delivery still tells when the thread is done, though nobody wants its result.
         return await asyncio.shield(delivery.arrived)
@@ -104,7 +104,7 @@ def for_thread(call: CallContext) -> CallContext:
 def _publish(call: CallContext, data: EventData) -> None:
     try:
         call.publish(data)
-    except AgentError as error:
+    except TertuliaError as error:
         _log.warning("call %s: %s", call.call_id, error.message)
     except asyncio.CancelledError:
         # Its task is over, and nobody can tell a thread to stop.
@@ -143,4 +143,4 @@ class _Delivery(Generic[T]):
         elif isinstance(error, Exception) and not isinstance(error, StopIteration):
             self.arrived.set_exception(error)
         else:
-            self.arrived.set_exception(Internal(f"the function ended its thread with {type(error).__name__}"))
+            self.arrived.set_exception(InternalError(f"the function ended its thread with {type(error).__name__}"))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
-from tertulia.errors import DepthExceeded, Limit
+from tertulia.errors import DepthExceededError, LimitError
 from tertulia.events.clock import Clock
 from tertulia.mcp.server import Sampled, Sampling
 from tertulia.policy.limits import Limits
@@ -40,14 +40,14 @@ class ChainView(msgspec.Struct, frozen=True, gc=False):
     def check(self, limits: Limits, *, opens: bool) -> None:
         """Refuse a handoff that would break a limit; the error names it."""
         if not self.may_deepen(limits):
-            raise DepthExceeded(
+            raise DepthExceededError(
                 f"{self.depth} conversations already wait for one another "
                 f"(max_interrupt_chain_depth = {limits.max_interrupt_chain_depth})"
             )
         if limits.max_task_interrupts is not None and self.interrupts >= limits.max_task_interrupts:
-            raise Limit(f"this message has caused {self.interrupts} handoffs (max_task_interrupts)")
+            raise LimitError(f"this message has caused {self.interrupts} handoffs (max_task_interrupts)")
         if opens and limits.max_chain_conversations is not None and self.opened >= limits.max_chain_conversations:
-            raise Limit(f"this message has opened {self.opened} conversations (max_chain_conversations)")
+            raise LimitError(f"this message has opened {self.opened} conversations (max_chain_conversations)")
 
 
 class CallContext(msgspec.Struct, frozen=True):

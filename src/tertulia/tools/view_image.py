@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import InvalidParams, NotFound, SandboxError
+from tertulia.errors import InvalidParamsError, NotFoundError, SandboxError
 from tertulia.protocol.items import ImagePart
 from tertulia.tools import patch_disk
 from tertulia.tools.arguments import define
@@ -56,7 +56,7 @@ class ViewImage:
         data = await self._read(root, relative, call)
         picture = read_picture(data)
         if picture is None:
-            raise InvalidParams(f"{relative} is not a PNG, JPEG, GIF or WebP picture")
+            raise InvalidParamsError(f"{relative} is not a PNG, JPEG, GIF or WebP picture")
         url = f"data:{picture.mime};base64,{base64.b64encode(data).decode()}"
         size = f"{picture.width} x {picture.height} pixels, {len(data):,} bytes, {len(url):,} as sent"
         return Result(f"{relative}: {picture.mime}, {size}", parts=(ImagePart(url),))
@@ -64,7 +64,7 @@ class ViewImage:
     def _locate(self, path: str, call: CallContext) -> tuple[str, str]:
         """The directory that may be looked into, and where below it the file is."""
         if "\0" in path:
-            raise InvalidParams("path must not contain a NUL")
+            raise InvalidParamsError("path must not contain a NUL")
         here, place = os.path.realpath(call.cwd), self._place
         named = os.path.normpath(os.path.join(here, path))
         confinement = place.confinement(call.rights)
@@ -74,7 +74,7 @@ class ViewImage:
         for root in (here, place.root, *confinement.writable_roots):
             if named.startswith(root.rstrip("/") + "/"):
                 return root, os.path.relpath(named, root)
-        raise InvalidParams(f"{path!r:.200} lies outside of the working directory and the writable roots")
+        raise InvalidParamsError(f"{path!r:.200} lies outside of the working directory and the writable roots")
 
     async def _read(self, root: str, relative: str, call: CallContext) -> bytes:
         request = msgspec.json.encode({"verb": "read", "paths": [relative]})
@@ -85,11 +85,11 @@ class ViewImage:
         except msgspec.DecodeError:
             raise SandboxError(f"{relative} could not be read: {said[-500:].decode('utf-8', 'replace')!r}") from None
         if not answer["ok"]:
-            raise InvalidParams(f"{relative} cannot be read: {answer['reason']}")
+            raise InvalidParamsError(f"{relative} cannot be read: {answer['reason']}")
         content = answer["files"][relative]
         if content is None:
-            raise NotFound(f"there is no file {relative}")
+            raise NotFoundError(f"there is no file {relative}")
         data = base64.b64decode(content)
         if len(data) > MAX_PICTURE_BYTES:
-            raise InvalidParams(f"{relative} has {len(data):,} bytes; at most {MAX_PICTURE_BYTES:,} can be shown")
+            raise InvalidParamsError(f"{relative} has {len(data):,} bytes; at most {MAX_PICTURE_BYTES:,} can be shown")
         return data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tertulia.errors import UnsupportedByBackend
+from tertulia.errors import UnsupportedByBackendError
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.tools.tool import CallContext, Outcome
 
@@ -19,8 +19,8 @@ class WebSearch:
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """A model that calls it like one of ours is refused."""
-        raise UnsupportedByBackend("web_search runs at the provider's; it cannot be called")
+        raise UnsupportedByBackendError("web_search runs at the provider's; it cannot be called")
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Never reached: every call is refused."""
-        raise UnsupportedByBackend("web_search runs at the provider's; it cannot be called")
+        raise UnsupportedByBackendError("web_search runs at the provider's; it cannot be called")

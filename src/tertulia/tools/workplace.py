@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from tertulia.errors import InvalidParams, SandboxError
+from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.approval_parts import Parts, labelled
 from tertulia.policy.approval_request import Request, Subject
 from tertulia.policy.approvals import ApprovalDesk
@@ -65,13 +65,13 @@ class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def directory(self, workdir: str | None, call: CallContext) -> str:
         """Where a command begins. Being there gives no right to write there."""
         if workdir is not None and "\0" in workdir:
-            raise InvalidParams("workdir must not contain a NUL")
+            raise InvalidParamsError("workdir must not contain a NUL")
         return os.path.realpath(os.path.join(call.cwd, workdir or "."))
 
     def check_readable(self, path: str, call: CallContext) -> None:
         """Refuse an absolute path that commands do not see; InvalidParams names the mask."""
         if call.rights.sandbox != "danger_full_access" and (mask := self.guarded.mask_over(path)) is not None:
-            raise InvalidParams(f"{path:.200} is not shown: {mask.refusal()}")
+            raise InvalidParamsError(f"{path:.200} is not shown: {mask.refusal()}")
 
     def check_changeable(self, paths: Iterable[str], call: CallContext) -> None:
         """Refuse paths, from the call's directory, that are guarded, or where nothing that is written lasts."""
@@ -85,7 +85,9 @@ class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             self.check_readable(named, call)
             protected = self.guarded.protection_over(named, confinement.writable_roots)
             if protected is not None:
-                raise InvalidParams(f"{named:.200} is protected from changes: {protected.reason}; nothing was changed")
+                raise InvalidParamsError(
+                    f"{named:.200} is protected from changes: {protected.reason}; nothing was changed"
+                )
             check_unprotected(named, confinement)
             _check_startup_names(named, confinement)
             _check_lasting(named, confinement)
@@ -145,7 +147,7 @@ def check_unprotected(directory: str, confinement: Confinement) -> None:
     for root in roots:
         inside = os.path.relpath(directory, root)
         if inside.split("/")[0] != ".." and (part := protected_part(inside)) is not None:
-            raise InvalidParams(f"{directory} lies in or is '{part}', which is protected from changes")
+            raise InvalidParamsError(f"{directory} lies in or is '{part}', which is protected from changes")
 
 
 def _check_startup_names(path: str, confinement: Confinement) -> None:
@@ -154,7 +156,7 @@ def _check_startup_names(path: str, confinement: Confinement) -> None:
         inside = os.path.relpath(path, root).split("/") if is_in(path, root) else []
         for number, part in enumerate(inside):
             if part in STARTUP_NAMES and os.path.lexists(os.path.join(root, *inside[: number + 1])):
-                raise InvalidParams(
+                raise InvalidParamsError(
                     f"{path:.200} lies in or is '{part}', which programs run by its name: it is protected from changes"
                 )
 
@@ -164,7 +166,7 @@ def _check_lasting(path: str, confinement: Confinement) -> None:
     roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
     private = next((place for place in HIDDEN if is_in(path, place)), None)
     if private is not None and not any(is_in(path, root) for root in roots):
-        raise InvalidParams(
+        raise InvalidParamsError(
             f"{path:.200} would not last: each command has a {private} of its own, which is gone with it; nothing was "
             f"changed, patch files of the workspace instead"
         )

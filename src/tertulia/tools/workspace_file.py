@@ -10,7 +10,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.tools.threads import in_thread
 
 
@@ -21,11 +21,11 @@ async def read_text_inside(workspace: str, path: str, max_bytes: int, field: str
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise InvalidParams(f"{named} is not a text in UTF-8") from None
+        raise InvalidParamsError(f"{named} is not a text in UTF-8") from None
     if "\0" in text:
-        raise InvalidParams(f"{named} is not a text: it has a zero byte")
+        raise InvalidParamsError(f"{named} is not a text: it has a zero byte")
     if not text.strip():
-        raise InvalidParams(f"{named} is empty")
+        raise InvalidParamsError(f"{named} is empty")
     return text
 
 
@@ -44,7 +44,7 @@ def read_start(workspace: str, path: str, max_bytes: int, field: str, hidden: Se
 def _read(workspace: str, path: str, max_bytes: int, named: str, hidden: Sequence[str]) -> bytes:
     data = _bytes_read(workspace, path, max_bytes, named, hidden)
     if len(data) > max_bytes:
-        raise InvalidParams(f"{named} is larger than {max_bytes:,} bytes")
+        raise InvalidParamsError(f"{named} is larger than {max_bytes:,} bytes")
     return data
 
 
@@ -52,18 +52,18 @@ def _bytes_read(workspace: str, path: str, max_bytes: int, named: str, hidden: S
     try:
         return _bytes_inside(workspace, path, max_bytes + 1, named, hidden)
     except OSError as error:
-        raise InvalidParams(f"{named} cannot be read: {error.strerror}") from None
+        raise InvalidParamsError(f"{named} cannot be read: {error.strerror}") from None
     except ValueError:
-        raise InvalidParams(f"{named} is not a path") from None
+        raise InvalidParamsError(f"{named} is not a path") from None
 
 
 def _bytes_inside(workspace: str, path: str, size: int, named: str, hidden: Sequence[str]) -> bytes:
     root = Path(os.path.realpath(workspace))
     inside = Path(os.path.realpath(root / path))
     if not inside.is_relative_to(root) or inside == root:
-        raise InvalidParams(f"{named} is not inside the workspace")
+        raise InvalidParamsError(f"{named} is not inside the workspace")
     if any(inside.is_relative_to(os.path.realpath(place)) for place in hidden):
-        raise InvalidParams(f"{named} lies where secrets are kept, and is not read")
+        raise InvalidParamsError(f"{named} lies where secrets are kept, and is not read")
     # Walked from the root, link by no link: what was resolved a moment ago may be something else by now.
     *folders, name = inside.relative_to(root).parts
     place = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -78,7 +78,7 @@ def _bytes_inside(workspace: str, path: str, size: int, named: str, hidden: Sequ
         os.close(place)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise InvalidParams(f"{named} is not a file")
+            raise InvalidParamsError(f"{named} is not a file")
         with open(file, "rb", closefd=False) as opened:
             return opened.read(size)
     finally:

@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.errors import InvalidParams
-from tertulia.schema.verdict import MAX_DEPTH, MAX_STEPS, Budget, Problem, kind, listed, same, shortened
+from tertulia.errors import InvalidParamsError
+from tertulia.schema.check import (
+    MAX_DEPTH,
+    MAX_STEPS,
+    Budget,
+    Problem,
+    canonical_value,
+    json_type,
+    list_values,
+    shorten_value,
+)
 
 SCALARS = [None, False, True, -1, 0, 1, 0.0, -0.0, 1.0, 1.5, 1e300, "", "1", "a'", '"']
 VALUES = st.recursive(
@@ -33,14 +42,14 @@ def equal(one: Any, other: Any) -> bool:
 
 @given(VALUES, VALUES)
 def test_equal_values_and_only_these_share_a_text(one: Any, other: Any) -> None:
-    assert (same(one, Budget()) == same(other, Budget())) == equal(one, other)
-    assert same(one, Budget()) == same(msgspec.json.decode(msgspec.json.encode(one)), Budget())
+    assert (canonical_value(one, Budget()) == canonical_value(other, Budget())) == equal(one, other)
+    assert canonical_value(one, Budget()) == canonical_value(msgspec.json.decode(msgspec.json.encode(one)), Budget())
 
 
 def test_a_budget_is_used_up_to_the_last_step() -> None:
     budget = Budget()
     budget.spend(MAX_STEPS)
-    with pytest.raises(InvalidParams, match="too large"):
+    with pytest.raises(InvalidParamsError, match="too large"):
         budget.spend(1)
 
 
@@ -48,13 +57,13 @@ def test_a_budget_has_a_bottom() -> None:
     budget = Budget()
     for _ in range(MAX_DEPTH):
         budget.descend()
-    with pytest.raises(InvalidParams, match="too deep"):
+    with pytest.raises(InvalidParamsError, match="too deep"):
         budget.descend()
 
 
 def test_depth_is_given_back() -> None:
     budget = Budget()
-    same([[1], {"a": []}], budget)
+    canonical_value([[1], {"a": []}], budget)
     assert budget.depth == MAX_DEPTH
     assert budget.steps < MAX_STEPS
 
@@ -69,15 +78,15 @@ def test_a_problem_tells_its_way_from_the_top() -> None:
     [({}, "object"), ([], "array"), ("", "string"), (1, "integer"), (1.0, "number"), (True, "boolean"), (None, "null")],
 )
 def test_every_value_has_its_kind(value: Any, name: str) -> None:
-    assert kind(value) == name
+    assert json_type(value) == name
 
 
 def test_what_is_not_json_has_none() -> None:
-    assert kind({1}) == "something that is not JSON"
+    assert json_type({1}) == "something that is not JSON"
 
 
 def test_lists_in_messages_are_short() -> None:
-    assert listed([]) == "nothing"
-    assert listed(["a", 1, None, [1]]) == '"a", 1, None, array'
-    assert len(listed("x" * 100 for _ in range(1_000_000))) < 400
-    assert len(shortened(10**4000)) < 70
+    assert list_values([]) == "nothing"
+    assert list_values(["a", 1, None, [1]]) == '"a", 1, None, array'
+    assert len(list_values("x" * 100 for _ in range(1_000_000))) < 400
+    assert len(shorten_value(10**4000)) < 70

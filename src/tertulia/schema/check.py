@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, Protocol, TypeGuard
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.schema.pattern import Pattern
 
 MAX_STEPS = 50_000
@@ -33,14 +33,14 @@ class Budget:
         """Pay, or give up on the value."""
         self.steps -= steps
         if self.steps < 0:
-            raise InvalidParams("too large to be checked against the tool's schema")
+            raise InvalidParamsError("too large to be checked against the tool's schema")
 
     def descend(self) -> None:
         """Pay for one step down; who goes down adds one to `depth` when back."""
         self.spend(1)
         self.depth -= 1
         if self.depth < 0:
-            raise InvalidParams("nested too deep to be checked against the tool's schema")
+            raise InvalidParamsError("nested too deep to be checked against the tool's schema")
 
 
 class Problem:
@@ -95,7 +95,7 @@ class Site(Protocol):
         ...
 
 
-_KINDS: dict[object, str] = {
+_JSON_TYPES: dict[object, str] = {
     dict: "object",
     list: "array",
     str: "string",
@@ -104,13 +104,13 @@ _KINDS: dict[object, str] = {
     bool: "boolean",
     type(None): "null",
 }
-KINDS = frozenset(_KINDS.values())
+JSON_TYPES = frozenset(_JSON_TYPES.values())
 """The types of JSON Schema."""
 
 
-def kind(value: object) -> str:
+def json_type(value: object) -> str:
     """The type of a value; a number with a fraction, or written with one, is a `number`."""
-    return _KINDS.get(type(value), "something that is not JSON")
+    return _JSON_TYPES.get(type(value), "something that is not JSON")
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
@@ -123,14 +123,14 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def same(value: Any, budget: Budget) -> str:
+def canonical_value(value: Any, budget: Budget) -> str:
     """A text that equal JSON values share: 1 and 1.0 do, 1 and true do not.
 
     Texts, and not the values themselves, go into sets: whole numbers that collide there are easy to find.
     """
     budget.descend()
     if is_array(value):
-        text = f"[{','.join([same(each, budget) for each in value])}]"
+        text = f"[{','.join([canonical_value(each, budget) for each in value])}]"
     elif is_object(value):
         text = f"{{{','.join(sorted([f'{key!r}:{same(each, budget)}' for key, each in value.items()]))}}}"
     elif isinstance(value, float) and value.is_integer():
@@ -142,23 +142,23 @@ def same(value: Any, budget: Budget) -> str:
     return text
 
 
-def listed(values: Iterable[Any]) -> str:
+def list_values(values: Iterable[Any]) -> str:
     """Some values for a message, as many as fit."""
     shown = ""
     for value in values:
-        shown += (", " if shown else "") + shortened(value)
+        shown += (", " if shown else "") + shorten_value(value)
         if len(shown) > _MAX_SHOWN:
             return shown + ", …"
     return shown or "nothing"
 
 
-def shortened(value: Any) -> str:
+def shorten_value(value: Any) -> str:
     """One value for a message: a text in quotes, a container by its kind."""
     if is_object(value) or is_array(value):
-        return kind(value)
+        return json_type(value)
     text = f'"{value[:65]}"' if isinstance(value, str) else str(value)
     return text if len(text) <= 66 else text[:65] + "…"
 
 
 def _name(key: str) -> str:
-    return key if key.isidentifier() and len(key) <= 64 else shortened(key)
+    return key if key.isidentifier() and len(key) <= 64 else shorten_value(key)

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tertulia.schema.verdict import Budget, Check, Problem, Site, is_array, is_object, kind, listed, same, shortened
+from tertulia.schema.check import (
+    Budget,
+    Check,
+    Problem,
+    Site,
+    canonical_value,
+    is_array,
+    is_object,
+    json_type,
+    list_values,
+    shorten_value,
+)
 
 _Members = Iterator[tuple[str | int, Any, Check]]
 
@@ -37,7 +48,7 @@ def required(site: Site, names: Any) -> Check:
             budget.spend(len(names) >> 3)
             for name in names:
                 if name not in value:
-                    return Problem(f"a property {shortened(name)}", listed(value))
+                    return Problem(f"a property {shorten_value(name)}", list_values(value))
         return None
 
     return check
@@ -76,10 +87,10 @@ def additional_properties(site: Site, schema: Any) -> Check:
     """What is expected of every other property; mostly that there is none."""
     known = _table(site, "properties").keys()
     patterns = [site.pattern(source) for source in _table(site, "patternProperties")]
-    expected = f"no such property (there are {listed(known)})" if known else "no property at all"
+    expected = f"no such property (there are {list_values(known)})" if known else "no property at all"
 
     def forbidden(value: Any, budget: Budget) -> Problem | None:
-        return Problem(expected, kind(value))
+        return Problem(expected, json_type(value))
 
     each = forbidden if schema is False else site.below(schema)
 
@@ -142,9 +153,9 @@ def unique_items(site: Site, wanted: Any) -> Check | None:
         if is_array(value):
             seen: set[str] = set()
             for index, member in enumerate(value):
-                text = same(member, budget)
+                text = canonical_value(member, budget)
                 if text in seen:
-                    return Problem("each item once", f"{shortened(member)} again").below(index)
+                    return Problem("each item once", f"{shorten_value(member)} again").below(index)
                 seen.add(text)
         return None
 

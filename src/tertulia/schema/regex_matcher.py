@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 
 Spend = Callable[[int], None]
 """Pays for so many steps of about half a microsecond, or raises."""
-Test = Callable[[str], bool]
+CharTest = Callable[[str], bool]
 """Whether a character belongs."""
 
 
-class Subject:
+class SubjectText:
     """A text, and where in it each kind of character stands."""
 
     __slots__ = ("_alphabet", "_found", "_spend", "_toll", "_walk", "everywhere", "text")
@@ -49,7 +49,7 @@ class Subject:
         return found
 
 
-Part = Callable[[int, Subject, bool], int]
+PatternPart = Callable[[int, SubjectText, bool], int]
 """(beginnings, subject, True) gives the ends; (ends, subject, False) gives the beginnings."""
 
 
@@ -58,23 +58,23 @@ class Chars:
 
     __slots__ = ("has", "weight")
 
-    def __init__(self, has: Test, weight: int = 1) -> None:
+    def __init__(self, has: CharTest, weight: int = 1) -> None:
         self.has = has
         self.weight = weight
         """How many tests `has` may take."""
 
-    def __call__(self, at: int, subject: Subject, ahead: bool) -> int:
+    def __call__(self, at: int, subject: SubjectText, ahead: bool) -> int:
         """One character on, or back, from where it stands."""
         subject.pay()
         before = subject.before(self)
         return (at & before) << 1 if ahead else (at >> 1) & before
 
 
-def sequence(parts: Sequence[Part]) -> Part:
+def sequence(parts: Sequence[PatternPart]) -> PatternPart:
     """One after another."""
     backwards = parts[::-1]
 
-    def move(at: int, subject: Subject, ahead: bool) -> int:
+    def move(at: int, subject: SubjectText, ahead: bool) -> int:
         for part in parts if ahead else backwards:
             if not at:
                 break
@@ -84,10 +84,10 @@ def sequence(parts: Sequence[Part]) -> Part:
     return parts[0] if len(parts) == 1 else move
 
 
-def choice(options: Sequence[Part]) -> Part:
+def choice(options: Sequence[PatternPart]) -> PatternPart:
     """Any of them."""
 
-    def move(at: int, subject: Subject, ahead: bool) -> int:
+    def move(at: int, subject: SubjectText, ahead: bool) -> int:
         subject.pay()
         reached = 0
         for option in options:
@@ -97,7 +97,7 @@ def choice(options: Sequence[Part]) -> Part:
     return options[0] if len(options) == 1 else move
 
 
-def repeat(part: Part, low: int, high: int | None) -> Part:
+def repeat(part: PatternPart, low: int, high: int | None) -> PatternPart:
     """At least `low` times and at most `high`. Greedy or lazy makes no difference to whether it matches."""
     if high is None and isinstance(part, Chars):
         return sequence([repeat(part, low, low), _run(part)]) if low else _run(part)
@@ -105,7 +105,7 @@ def repeat(part: Part, low: int, high: int | None) -> Part:
 
     # A part that can be empty keeps every position and one that cannot moves them all on, so that both loops
     # come to rest after as many rounds as the text has characters, whatever numbers the pattern names.
-    def move(at: int, subject: Subject, ahead: bool) -> int:
+    def move(at: int, subject: SubjectText, ahead: bool) -> int:
         for _ in range(low):
             before, at = at, part(at, subject, ahead)
             if at == before:
@@ -122,11 +122,11 @@ def repeat(part: Part, low: int, high: int | None) -> Part:
     return move
 
 
-def _run(chars: Chars) -> Part:
+def _run(chars: Chars) -> PatternPart:
     """The common case, `[a-z]*`, without a loop: a sum carries a bit through a whole run of ones at once."""
     loop = repeat(chars.__call__, 0, None)
 
-    def move(at: int, subject: Subject, ahead: bool) -> int:
+    def move(at: int, subject: SubjectText, ahead: bool) -> int:
         if not ahead:
             return loop(at, subject, ahead)
         subject.pay()
@@ -136,20 +136,20 @@ def _run(chars: Chars) -> Part:
     return move
 
 
-def edge(here: Callable[[Subject], int]) -> Part:
+def edge(here: Callable[[SubjectText], int]) -> PatternPart:
     """Nothing, but only at certain positions."""
 
-    def stay(at: int, subject: Subject, ahead: bool) -> int:
+    def stay(at: int, subject: SubjectText, ahead: bool) -> int:
         subject.pay()
         return at & here(subject)
 
     return stay
 
 
-def look(part: Part, *, forward: bool, negated: bool) -> Part:
+def look(part: PatternPart, *, forward: bool, negated: bool) -> PatternPart:
     """Nothing, but only where the part can, or cannot, be seen in that direction."""
 
-    def stay(at: int, subject: Subject, ahead: bool) -> int:
+    def stay(at: int, subject: SubjectText, ahead: bool) -> int:
         subject.pay()
         # What is seen ahead begins here, what is seen behind ends here: the part is run from all its other ends.
         seen = part(subject.everywhere, subject, not forward)
@@ -158,16 +158,16 @@ def look(part: Part, *, forward: bool, negated: bool) -> Part:
     return stay
 
 
-def one_of(members: str) -> Test:
+def one_of(members: str) -> CharTest:
     """The characters themselves."""
     return frozenset(members).__contains__
 
 
-def none_of(test: Test) -> Test:
+def none_of(test: CharTest) -> CharTest:
     """All other characters."""
     return lambda char: not test(char)
 
 
-def category(name: str) -> Test:
+def category(name: str) -> CharTest:
     """The characters of a Unicode general category, such as `L` or `Nd`."""
     return lambda char: unicodedata.category(char).startswith(name)

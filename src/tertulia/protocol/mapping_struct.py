@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 
-class ByName(msgspec.Struct, frozen=True, gc=False):
+class MappingStruct(msgspec.Struct, frozen=True, gc=False):
     """`data["text"]` is `data.text`."""
 
     def __getitem__(self, key: str) -> Any:

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tertulia.errors import InvalidParams
-from tertulia.schema.defaults import has_defaults
-from tertulia.schema.schema import Schema
+from tertulia.errors import InvalidParamsError
+from tertulia.schema.schema import Schema, has_defaults
 
 LIMIT = {"type": "object", "properties": {"n": {"type": "integer", "default": 5}}, "required": ["n"]}
 
@@ -70,12 +69,12 @@ def test_a_schema_that_contains_itself_ends() -> None:
     deep: Any = {}
     for _ in range(300):
         deep = {"next": deep}
-    with pytest.raises(InvalidParams, match="too deep"):
+    with pytest.raises(InvalidParamsError, match="too deep"):
         compiled(tree).filled(deep)
 
 
 def test_what_a_default_adds_is_bounded_however_often_it_is_asked_for() -> None:
     """The server's words, times the model's: 200 KB in each of 50,000 items would be 10 GB."""
     big = {"properties": {"a": {"default": "x" * 200_000}}, "required": ["a"]}
-    with pytest.raises(InvalidParams, match="too large"):
+    with pytest.raises(InvalidParamsError, match="too large"):
         compiled({"items": big}).filled([{}] * 40_000)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tertulia.protocol.by_name import ByName
 from tertulia.protocol.events import TokenCount
+from tertulia.protocol.mapping_struct import MappingStruct
 from tertulia.protocol.usage import Usage
 
 
-class Point(ByName, frozen=True):
+class Point(MappingStruct, frozen=True):
     """Two numbers."""
 
     x: int

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tertulia.errors import InvalidParams
+from tertulia.errors import InvalidParamsError
 from tertulia.schema.schema import Schema
 
 TEXT = {"type": "string"}
@@ -41,7 +41,7 @@ def test_a_keyword_concerns_these_members(document: Any, passes: list[Any], fail
     for value in passes:
         schema.validate(value)
     for place, value in fails.items():
-        with pytest.raises(InvalidParams) as caught:
+        with pytest.raises(InvalidParamsError) as caught:
             schema.validate(value)
         assert caught.value.message.split(": ")[0] == place
 
@@ -49,5 +49,5 @@ def test_a_keyword_concerns_these_members(document: Any, passes: list[Any], fail
 def test_the_first_unknown_property_is_named_every_time() -> None:
     schema = Schema.compile('{"additionalProperties": false}')
     value = dict.fromkeys("zyxwv", 1)
-    with pytest.raises(InvalidParams, match=r"^\$\.z: expected no property at all, got integer"):
+    with pytest.raises(InvalidParamsError, match=r"^\$\.z: expected no property at all, got integer"):
         schema.validate(value)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tertulia.schema.positions import (
+from tertulia.schema.regex_matcher import (
     Chars,
-    Part,
-    Subject,
+    PatternPart,
+    SubjectText,
     category,
     choice,
     edge,
@@ -25,7 +25,7 @@ A, B = Chars(one_of("a")), Chars(one_of("b"))
 NOT_A = Chars(none_of(one_of("a")))
 EMPTY = sequence([])
 
-PARTS: st.SearchStrategy[Part] = st.recursive(
+PARTS: st.SearchStrategy[PatternPart] = st.recursive(
     st.sampled_from([A, B, NOT_A, EMPTY, edge(lambda _: 1)]),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3).map(sequence),
@@ -38,13 +38,13 @@ PARTS: st.SearchStrategy[Part] = st.recursive(
 )  # fmt: skip
 
 
-def subject(text: str) -> Subject:
-    return Subject(text, lambda steps: None)
+def subject(text: str) -> SubjectText:
+    return SubjectText(text, lambda steps: None)
 
 
 @settings(max_examples=examples(500))
 @given(PARTS, st.text("ab", max_size=6))
-def test_the_way_back_is_the_way_there(part: Part, text: str) -> None:
+def test_the_way_back_is_the_way_there(part: PatternPart, text: str) -> None:
     """The two directions are one relation: b is reached from a exactly when a is reached back from b."""
     places = subject(text)
     for begin in range(len(text) + 1):
@@ -56,7 +56,7 @@ def test_the_way_back_is_the_way_there(part: Part, text: str) -> None:
 
 @settings(max_examples=examples(500))
 @given(PARTS, st.text("ab", max_size=6), st.integers(0, 127), st.integers(0, 127))
-def test_a_set_moves_as_its_members_do(part: Part, text: str, one: int, other: int) -> None:
+def test_a_set_moves_as_its_members_do(part: PatternPart, text: str, one: int, other: int) -> None:
     places = subject(text)
     one, other = one & places.everywhere, other & places.everywhere
     together = part(one | other, places, True)
@@ -81,7 +81,7 @@ def test_a_character_stands_where_it_stands() -> None:
 
 def test_numbers_of_a_pattern_do_not_make_it_slow() -> None:
     paid: list[int] = []
-    places = Subject("a" * 10, paid.append)
+    places = SubjectText("a" * 10, paid.append)
     assert repeat(A, 10**9, None)(1, places, True) == 0
     assert repeat(EMPTY, 10**9, 10**9)(1, places, True) == 1
     assert repeat(choice([A, EMPTY]), 10**9, 10**9)(1, places, True) == places.everywhere
@@ -101,7 +101,7 @@ def test_every_move_is_paid_for_and_the_payer_may_refuse() -> None:
         if left < 0:
             raise Broke
 
-    places = Subject("aaaa", spend)
+    places = SubjectText("aaaa", spend)
     with pytest.raises(Broke):
         sequence([A, A, A, A])(1, places, True)
 
@@ -109,7 +109,7 @@ def test_every_move_is_paid_for_and_the_payer_may_refuse() -> None:
 def test_a_long_text_costs_more_than_a_short_one() -> None:
     def cost(text: str) -> int:
         paid: list[int] = []
-        A(1, Subject(text, paid.append), True)
+        A(1, SubjectText(text, paid.append), True)
         return sum(paid)
 
     assert cost("a" * 1_000_000) > 100 * cost("a")
