@@ -16,7 +16,7 @@ from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED
 from tertulia.policy.limits import Limits
-from tertulia.policy.narrowing import TOP, Narrowed, leq, meet
+from tertulia.policy.narrowing import TOP, Narrowing, leq, meet
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, ContextFields
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
 from tests.conversation.making import OTHER_WIRE, WIRE, find_wire, ground, terms
@@ -184,7 +184,7 @@ def test_asking_for_too_much_gives_what_is_allowed_and_says_so(field, wanted, gi
     settled = settle(asked(**{field: wanted}), current, ground(ceiling=STRICT, because="ancestor:42"))
     (cut,) = settled.narrowed
     spelled = "danger-full-access" if wanted == "danger_full_access" else wanted
-    assert cut == Narrowed(field, spelled, given, "ancestor:42")
+    assert cut == Narrowing(field, spelled, given, "ancestor:42")
     assert settled.terms.rights == STRICT
     assert settled.terms.context.tools_prefs == current.context.tools_prefs
 

@@ -26,8 +26,8 @@ from tertulia.mcp.definition import Http, ServerDefinition, Stdio
 from tertulia.mcp.named_view import NamedView
 from tertulia.mcp.servers import is_known
 from tertulia.policy.approval_policy import PRESETS, UNTRUSTED
-from tertulia.policy.approval_request import Request, Subject
-from tertulia.policy.grants import Grant
+from tertulia.policy.approvals.approval_request import GrantSubject, RequestedAction
+from tertulia.policy.approvals.grants import Grant
 from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import Rights, to_wire
 from tertulia.protocol.inputs import ContextFields, NewConversation
@@ -333,12 +333,12 @@ def answer_of(name: str) -> list[str]:
 async def asked_for(session: tertulia.Session, word: str) -> tuple[ApprovalRequest, asyncio.Task[Any]]:
     """A request that waits, and who waits for its answer."""
     desk, asked = session.parts.workshop.desk, asyncio.Event()
-    request = Request(
+    request = RequestedAction(
         kind="exec",
         conversation_id=session.root.id,
         title=f"run: {word}",
         detail="",
-        subject=Subject((word,), "/", "core", "read-only"),
+        subject=GrantSubject((word,), "/", "core", "read-only"),
     )
     with desk.attended():
         asking = asyncio.create_task(desk.ask(request, UNTRUSTED, lambda event: asked.set()))

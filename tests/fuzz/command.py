@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from tertulia.executors.fields import argv
-from tertulia.policy.commands import read_command
+from tertulia.policy.commands.command_analysis import analyse_command
 
 SEEDS = [
     b"ls -la | grep 'a b' && git log --oneline; cat \"x y\"",
@@ -23,15 +23,15 @@ WORDS = [
 def fuzz(data: bytes) -> None:
     """What is read means what a shell would make of it, and has one spelling."""
     text = data.decode("utf-8", "replace")
-    read_command(text.split("\0"))
+    analyse_command(text.split("\0"))
     words = argv(text)
     assert words is not None
     assert words
-    read = read_command(("/bin/bash", "-lc", text))
+    read = analyse_command(("/bin/bash", "-lc", text))
     assert not read.known_safe or read.commands
     if read.commands is None:
         return
-    again = read_command(read.canonical)
+    again = analyse_command(read.canonical)
     assert again == read
     assert all(read.commands)
     if len(read.commands) == 1:

@@ -17,7 +17,11 @@ ROOT = Path(__file__).parents[2]
 WATCHED: dict[str, tuple[str, ...]] = {
     "claude_stream": ("tertulia.executors",),
     "codex_jsonl": ("tertulia.executors",),
-    "command": ("tertulia.policy.shell_words", "tertulia.policy.commands", "tertulia.policy.known_"),
+    "command": (
+        "tertulia.policy.commands.shell_script",
+        "tertulia.policy.commands.command_analysis",
+        "tertulia.policy.known_",
+    ),
     "connection": ("tertulia.server.", "tertulia.session.inputs", "tertulia.protocol.inputs"),
     "json_rpc": ("tertulia.server.strict_json", "tertulia.server.framing", "tertulia.server.envelopes"),
     "mcp_lines": ("tertulia.mcp.lines",),

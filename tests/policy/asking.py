@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from tertulia.policy.approval_policy import UNTRUSTED, ApprovalPolicy
-from tertulia.policy.approval_request import Request, Subject
-from tertulia.policy.approvals import ApprovalDesk, Granted
+from tertulia.policy.approvals.approval_queue import ApprovalQueue, Permission
+from tertulia.policy.approvals.approval_request import GrantSubject, RequestedAction
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved
@@ -29,11 +29,11 @@ class HandClock:
         return self.seconds
 
 
-def subject(*words: str, cwd: str = "/w", environment: str = "core", sandbox: str = "workspace-write") -> Subject:
-    return Subject(words or ("make", "test"), cwd, environment, sandbox)
+def subject(*words: str, cwd: str = "/w", environment: str = "core", sandbox: str = "workspace-write") -> GrantSubject:
+    return GrantSubject(words or ("make", "test"), cwd, environment, sandbox)
 
 
-def request(conversation: ConversationId = A, **changes: Any) -> Request:
+def request(conversation: ConversationId = A, **changes: Any) -> RequestedAction:
     fields: dict[str, Any] = {
         "kind": "exec",
         "conversation_id": conversation,
@@ -41,7 +41,7 @@ def request(conversation: ConversationId = A, **changes: Any) -> Request:
         "detail": "make test",
         "subject": subject(),
     }
-    return Request(**fields | changes)
+    return RequestedAction(**fields | changes)
 
 
 class Desk:
@@ -49,7 +49,7 @@ class Desk:
 
     def __init__(self, **settings: Any) -> None:
         self.clock = HandClock()
-        self.desk = ApprovalDesk(self.clock, **settings)
+        self.desk = ApprovalQueue(self.clock, **settings)
         self.events: list[EventData] = []
         self._news = asyncio.Event()
         self._presence = self.desk.attended()
@@ -63,7 +63,9 @@ class Desk:
         """The one who could answer goes away."""
         self._presence.__exit__(None, None, None)
 
-    def start(self, asked: Request | None = None, policy: ApprovalPolicy = UNTRUSTED) -> asyncio.Task[Granted]:
+    def start(
+        self, asked: RequestedAction | None = None, policy: ApprovalPolicy = UNTRUSTED
+    ) -> asyncio.Task[Permission]:
         return asyncio.get_running_loop().create_task(self.desk.ask(asked or request(), policy, self.publish))
 
     async def asked(self, count: int = 1) -> list[ApprovalRequest]:

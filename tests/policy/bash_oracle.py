@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.policy.safe_environment import safe_environment
+from tertulia.policy.commands.command_analysis import safe_environment
 
 NEEDED = ("strace", "bash", "git", "timeout")
 needs_strace = pytest.mark.skipif(

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED, ApprovalPolicy
 from tertulia.policy.limits import NO_LIMITS, Limits
-from tertulia.policy.narrowing import RIGHTS_ORDER, TOP, Narrowed, Rights, leq, meet, narrow, to_wire
+from tertulia.policy.narrowing import RIGHTS_ORDER, TOP, Narrowing, Rights, leq, meet, narrow, to_wire
 from tertulia.protocol.inputs import ContextFields
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
 from tests.policy.strategies import requests, rights, with_only
@@ -277,7 +277,7 @@ def test_the_explanation_is_in_wire_spelling() -> None:
 def test_an_explanation_is_one_json_object() -> None:
     """S000-47: `narrowed` is [{field, asked, given, because}]."""
     _, narrowed = narrow({"network": True}, TOP, replace(TOP, network=False), "session")
-    assert narrowed == (Narrowed("network", asked=True, given=False, because="session"),)
+    assert narrowed == (Narrowing("network", asked=True, given=False, because="session"),)
     assert msgspec.json.encode(narrowed) == (b'[{"field":"network","asked":true,"given":false,"because":"session"}]')
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tertulia.policy.redaction import RedactingFilter, Redactor, for_the_log, log_filter, secrets_of
+from tertulia.policy.redaction import RedactingFilter, Redactor, log_filter, log_text, secrets_of
 from tertulia.protocol.events import AgentMessageDelta
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.storage import Full, HeadersOnly
@@ -304,8 +304,8 @@ def test_an_error_for_the_log_has_neither_secrets_nor_texts_unless_they_may_be_s
     """E6"""
     error = ValueError(f"what the user wrote, {SHAPES['github']}")
 
-    assert for_the_log(error) == for_the_log(error, HeadersOnly()) == "ValueError"
-    assert for_the_log(error, Full()) == "ValueError: what the user wrote, [redacted:github-token]"
+    assert log_text(error) == log_text(error, HeadersOnly()) == "ValueError"
+    assert log_text(error, Full()) == "ValueError: what the user wrote, [redacted:github-token]"
 
 
 def test_data_for_listeners_is_without_tokens_and_of_the_same_type() -> None:
@@ -340,6 +340,6 @@ def test_a_log_knows_the_tokens_of_every_session_of_its_process() -> None:
     for _ in range(2):
         assert log_filter().filter(record)
         assert record.getMessage() == f"said {TOKEN[:8]}[redacted:token]"
-        assert TOKEN not in for_the_log(RuntimeError(TOKEN), Full())
+        assert TOKEN not in log_text(RuntimeError(TOKEN), Full())
         redactor.retire_token(TOKEN)
         record = logging.LogRecord("x", logging.ERROR, "", 1, "said %s", (TOKEN,), None)

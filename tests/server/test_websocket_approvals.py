@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tertulia.policy.approvals import MAX_PENDING
+from tertulia.policy.approvals.approval_queue import MAX_PENDING
 from tertulia.session.outside_calls import call_from_outside
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings

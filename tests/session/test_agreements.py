@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import StorageError
-from tertulia.policy.narrowing import TOP, Narrowed
+from tertulia.policy.narrowing import TOP, Narrowing
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.records import TermsRecord
 from tertulia.protocol.storage import HeadersOnly, Ttl
@@ -27,7 +27,7 @@ def made() -> TermsRecord:
     one = talk(terms(RIGHTS, base="canary base", user="canary user", cwd="/canary/cwd", shell_mode="streamable"))
     one.title, one.parent_id, one.depth, one.because = "canary title", ConversationId("p"), 2, "ancestor:p"
     one.ceiling = replace(RIGHTS, writable_roots=("/canary/a", "/canary/b"))
-    return agreed(one, [Narrowed("sandbox", "danger-full-access", "workspace-write", "session")])
+    return agreed(one, [Narrowing("sandbox", "danger-full-access", "workspace-write", "session")])
 
 
 def test_what_is_written_is_what_is_read() -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import tertulia
 from tertulia.errors import InvalidParamsError, NoApproverError, NotFoundError
 from tertulia.events.journal import NoJournal
-from tertulia.policy.approval_request import Request, Subject
+from tertulia.policy.approvals.approval_request import GrantSubject, RequestedAction
 from tertulia.testing import FakeClock, ScriptedModel, call
 from tests.sandbox.confined import need
 from tests.session.staging import Stage, stage, ticks
@@ -322,8 +322,8 @@ async def test_a_stream_of_one_conversation_is_nobody_to_another(tmp_path: Path)
         assert first.type == "task_started"
         desk = acting.parts.workshop.desk
         untrusted = acting.parts.conversations.find(other.id).terms.rights.approval_policy
-        seen = Request(
-            kind="exec", conversation_id=other.id, title="t", detail="d", subject=Subject(("touch",), "/", "", "")
+        seen = RequestedAction(
+            kind="exec", conversation_id=other.id, title="t", detail="d", subject=GrantSubject(("touch",), "/", "", "")
         )
         with pytest.raises(NoApproverError):
             await desk.ask(seen, untrusted, lambda _: None)

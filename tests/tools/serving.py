@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from tertulia.errors import McpError, NoApproverError
 from tertulia.mcp.definition import ServerDefinition, Stdio
+from tertulia.mcp.limiter import FairLimiter
 from tertulia.mcp.server import Answer, Caller, Elicitation, Elicited, Hints, OnProgress, RemoteTool, Sampled, Sampling
-from tertulia.policy.approvals import ApprovalDesk
+from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.policy.limits import NO_LIMITS, Limits
 from tertulia.policy.narrowing import TOP
-from tertulia.policy.turnstile import Turnstile
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, ConversationId, TaskId
 from tertulia.protocol.tool_events import ApprovalRequest
@@ -111,8 +111,8 @@ class Bench:
     ) -> None:
         self.clock = HandClock()
         self.servers = StubServers(replace(DEFINITION, **definition), act)
-        self.desk = ApprovalDesk(self.clock)
-        self.turnstile = Turnstile(self.clock, ceiling=ceiling)
+        self.desk = ApprovalQueue(self.clock)
+        self.turnstile = FairLimiter(self.clock, ceiling=ceiling)
         self.asker = StubAsker()
         self.told: list[EventData] = []
         self._news = asyncio.Event()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tertulia.policy.shown import sha256
+from tertulia.policy.display_text import sha256
 from tertulia.protocol.ids import ConversationId
 from tertulia.tools.clearance import Order, clear
 from tertulia.tools.shell_request import Wish

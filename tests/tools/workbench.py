@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tertulia.events.clock import SystemClock
 from tertulia.policy.approval_policy import approval_from_wire
-from tertulia.policy.approvals import ApprovalDesk
+from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.policy.narrowing import TOP, Rights
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId, TaskId
@@ -63,7 +63,7 @@ class Workbench:
         self.asked: list[ApprovalRequest] = []
         self.told: list[tuple[str, EventData]] = []
         self.rights = self.with_rights("on-request")
-        self.desk = ApprovalDesk(SystemClock(), timeout_s=20)
+        self.desk = ApprovalQueue(SystemClock(), timeout_s=20)
         self.place = Workplace(
             runner=runner,
             desk=self.desk,

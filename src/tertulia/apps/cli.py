@@ -18,8 +18,8 @@ import click
 from tertulia.apps.errors_shown import explained
 from tertulia.apps.global_flags import global_flags
 from tertulia.errors import TertuliaError
+from tertulia.policy.display_text import printable
 from tertulia.policy.redaction import log_filter
-from tertulia.policy.shown import printable
 from tertulia.sandbox.open_files import raise_limit
 from tertulia.version import __version__
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from tertulia.apps.terminal import Piece, Style, Terminal
-from tertulia.policy.shown import printable
+from tertulia.policy.display_text import printable
 
 _GAP = "  "
 _NARROWEST = 16

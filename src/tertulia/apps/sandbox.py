@@ -12,8 +12,8 @@ import click
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.stop_signals import on_stop_signal
 from tertulia.events.clock import SystemClock
+from tertulia.policy.display_text import printable
 from tertulia.policy.shell_environment import shell_environment_from_wire
-from tertulia.policy.shown import printable
 from tertulia.protocol.storage import Full
 from tertulia.sandbox.confine import confine
 from tertulia.sandbox.runner import Command, Finished, Watch

@@ -11,7 +11,7 @@ from typing import Literal, TextIO
 
 import msgspec
 
-from tertulia.policy.shown import PrintableStream, printable
+from tertulia.policy.display_text import PrintableStream, printable
 
 Style = Literal["plain", "bold", "dim", "red", "green", "yellow", "blue", "magenta", "cyan"]
 Piece = str | tuple[str, Style]

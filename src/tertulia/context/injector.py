@@ -17,7 +17,7 @@ from tertulia.context.tokens import SessionTokenStore
 from tertulia.context.tool_block import tool_block
 from tertulia.errors import TertuliaError
 from tertulia.events.clock import Clock, SystemClock, Timestamps
-from tertulia.policy.redaction import Redactor, for_the_log
+from tertulia.policy.redaction import Redactor, log_text
 from tertulia.protocol.events import EventData, SessionContextReady, SessionPreparing, WarningEvent
 from tertulia.protocol.ids import new_session_id
 from tertulia.tools.threads import left_behind
@@ -100,7 +100,7 @@ class SessionContextInjector:
                 self.register(cast(Named, make()))
             except (Exception, SystemExit) as error:
                 problems.append(f"the provider of {origin}: {self._reason(error)}")
-                _log.warning("%s\n%s", problems[-1], for_the_log(error))
+                _log.warning("%s\n%s", problems[-1], log_text(error))
         return problems
 
     def unregister(self, name: str) -> None:
@@ -225,7 +225,7 @@ class SessionContextInjector:
                 # Also SystemExit, and a cancellation that nobody asked for: the provider threw it by itself.
                 problems = [error]
             for error in problems:
-                _log.info("%s of provider %s: %s", method, name, for_the_log(error))
+                _log.info("%s of provider %s: %s", method, name, log_text(error))
                 self._warn(collected, f"{method} of provider {name!r}: {self._reason(error)}", "provider_failed")
             if cancellations() > before:
                 # It was told to stop and answered instead; it is not asked for more.

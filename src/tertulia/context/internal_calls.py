@@ -25,7 +25,7 @@ from tertulia.errors import (
     TertuliaError,
 )
 from tertulia.events.clock import Clock, SystemClock, Timestamps
-from tertulia.policy.live_tokens import SHOWN
+from tertulia.policy.token_redaction import VISIBLE_CHARACTERS
 from tertulia.schema.schema import Schema
 
 TIMEOUT_S = 300.0
@@ -119,7 +119,7 @@ class InternalTools:
                 source=source,
                 tool=self._tokens.redactor.text(str(tool)[:_MAX_VALUE]),
                 params=self._tokens.redactor.text(shortened(arguments)),
-                token_prefix=token[:SHOWN] if isinstance(token, str) else "",
+                token_prefix=token[:VISIBLE_CHARACTERS] if isinstance(token, str) else "",
                 agent_name=entry and entry.agent_name,
                 session_id=entry and entry.session_id,
                 pid=pid if pid is not None else entry and entry.pid,

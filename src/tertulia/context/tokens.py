@@ -12,8 +12,8 @@ from tertulia.context.agent import check_agent_name
 from tertulia.context.reading import plain
 from tertulia.errors import InvalidParamsError
 from tertulia.events.clock import Clock, SystemClock
-from tertulia.policy.live_tokens import SHOWN
 from tertulia.policy.redaction import Redactor
+from tertulia.policy.token_redaction import VISIBLE_CHARACTERS
 
 TTL_S = 24 * 3600.0
 """How long a token is valid unless it is renewed or revoked."""
@@ -33,7 +33,7 @@ class SessionToken(msgspec.Struct, frozen=True):
     """The process that it was given to, if one."""
 
     def __repr__(self) -> str:
-        return f"SessionToken({self.token[:SHOWN]!r}…, {self.agent_name!r}, {self.session_id!r}, pid={self.pid})"
+        return f"SessionToken({self.token[:VISIBLE_CHARACTERS]!r}…, {self.agent_name!r}, {self.session_id!r}, pid={self.pid})"
 
 
 class SessionTokenStore:

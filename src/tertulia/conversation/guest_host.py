@@ -19,10 +19,16 @@ from tertulia.conversation.floor import Floor
 from tertulia.errors import InvalidParamsError, NotFoundError, SandboxError, TertuliaError
 from tertulia.executors.host import Consent, Question
 from tertulia.executors.news import item_of
-from tertulia.policy.approval_parts import Parts, command_text, in_line, labelled
-from tertulia.policy.approval_request import ApprovalKind, Request
-from tertulia.policy.commands import only_reads_in, read_command
-from tertulia.policy.named_files import WORDS_ALONE, Named
+from tertulia.policy.approvals.approval_request import (
+    ApprovalKind,
+    ApprovalParts,
+    RequestedAction,
+    as_one_line,
+    command_text,
+    with_label,
+)
+from tertulia.policy.commands.command_analysis import analyse_command, only_reads_in
+from tertulia.policy.commands.named_files import WORDS_ALONE, NamedFiles
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.protocol.tool_events import ApprovalFile
 from tertulia.sandbox.masks import is_in
@@ -56,7 +62,7 @@ class GuestHost:
         confinement = place.confinement(rights)
         kind = kind_of(question, confinement, cwd)
         subject = place.subject(question.words, cwd, confinement, outside=kind == "escalation")
-        request = Request(
+        request = RequestedAction(
             kind=kind,
             conversation_id=floor.talk.id,
             chain=floor.chain().callers,
@@ -64,15 +70,15 @@ class GuestHost:
             title=f"{self._backend}: {question.title}",
             detail=self._detail(question, cwd),
             subject=subject,
-            parts=Parts(
+            parts=ApprovalParts(
                 command=question.words if question.doing == "execute" else (), cwd=cwd, sandbox=subject.sandbox
             ),
             # The agent starts it itself, in an environment of its own and whenever it likes.
-            named=Named(known=False) if question.doing == "execute" else WORDS_ALONE,
+            named=NamedFiles(known=False) if question.doing == "execute" else WORDS_ALONE,
         )
         looks = question.doing in _LOOKING and kind == "tool"
         # Without roots: the agent runs it in an environment of its own, which may have git start anything.
-        safe = looks or (kind == "exec" and only_reads_in(read_command(question.words), cwd, ()))
+        safe = looks or (kind == "exec" and only_reads_in(analyse_command(question.words), cwd, ()))
         try:
             granted = await place.desk.ask(request, rights.approval_policy, floor.publish, known_safe=safe)
         except TertuliaError:
@@ -126,9 +132,11 @@ class GuestHost:
     def _detail(self, question: Question, cwd: str) -> str:
         """What the agent says that it will do, all of it."""
         if question.doing != "execute":
-            return labelled(f"{question.doing}, in the words of {self._backend}", question.detail)
-        whole = f"{command_text(question.words)}\nin {in_line(cwd)}, if {self._backend} names no other directory"
-        return f"{whole}\n{labelled(f'What else {self._backend} says', question.detail)}" if question.detail else whole
+            return with_label(f"{question.doing}, in the words of {self._backend}", question.detail)
+        whole = f"{command_text(question.words)}\nin {as_one_line(cwd)}, if {self._backend} names no other directory"
+        return (
+            f"{whole}\n{with_label(f'What else {self._backend} says', question.detail)}" if question.detail else whole
+        )
 
     def _call(self, cwd: str, call: str | None = None) -> CallContext:
         """`call`: the step of the agent that it is made in; None: nobody hears of it."""

@@ -19,7 +19,7 @@ from tertulia.mcp.view import McpManager, McpView, NoServers, parse_allowlist
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import limits_from_wire
-from tertulia.policy.narrowing import Narrowed, Rights, narrow
+from tertulia.policy.narrowing import Narrowing, Rights, narrow
 from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire, sandbox_to_wire
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import ContextFields, check_text, near_names
@@ -64,7 +64,7 @@ class Settled(msgspec.Struct, frozen=True):
     """New terms, and what has to be said about them."""
 
     terms: Terms
-    narrowed: tuple[Narrowed, ...]
+    narrowed: tuple[Narrowing, ...]
     warnings: tuple[str, ...]
 
 
@@ -88,7 +88,7 @@ def settle(asked: ContextFields, current: Terms, ground: Ground) -> Settled:
     return Settled(terms, tuple(_told(narrowed, asked)), tuple(warnings))
 
 
-def _told(narrowed: Iterable[Narrowed], asked: ContextFields) -> Iterator[Narrowed]:
+def _told(narrowed: Iterable[Narrowing], asked: ContextFields) -> Iterator[Narrowing]:
     """What was cut off, as it was asked for: rights know of a shell only whether there is one. A reset asks nothing."""
     for cut in narrowed:
         if cut.field == "shell_mode" and asked.shell_mode is not None:

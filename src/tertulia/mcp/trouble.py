@@ -6,7 +6,7 @@ from typing import Literal, cast
 
 from tertulia.errors import McpError
 from tertulia.mcp.unreadable import PREFIX, UNREADABLE
-from tertulia.policy.shown import shown
+from tertulia.policy.display_text import make_display_text
 
 Reason = Literal["closed", "protocol", "refused", "timeout", "limit", "not_started"]
 
@@ -27,7 +27,7 @@ def trouble(server: str, reason: Reason, sentence: str) -> McpError:
 
 def words(text: str, most: int = _MOST_CHARACTERS) -> str:
     """A server's own words, as they may be shown."""
-    return shown(text.strip(), max_characters=most).text
+    return make_display_text(text.strip(), max_characters=most).text
 
 
 def faults() -> tuple[type[Exception], ...]:

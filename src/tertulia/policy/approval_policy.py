@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-from tertulia.policy.orders import Chain, Conjunction, Product
+from tertulia.policy.orders import Conjunction, Product, TotalOrder
 
 AutoRun = Literal["trusted", "sandboxed"]
 
@@ -45,7 +45,7 @@ _NAMES = {policy: name for name, policy in PRESETS.items()}
 APPROVAL_ORDER = Product(
     ApprovalPolicy,
     {
-        "auto_run": Chain(("trusted", "sandboxed").index),
+        "auto_run": TotalOrder(("trusted", "sandboxed").index),
         "may_ask": Conjunction(),
         "retry_outside_on_failure": Conjunction(),
     },

@@ -13,11 +13,10 @@ import msgspec
 from msgspec.structs import asdict, force_setattr, replace
 
 from tertulia.policy.approval_policy import APPROVAL_ORDER, ON_FAILURE, ApprovalPolicy, approval_to_wire
+from tertulia.policy.display_text import value_text
 from tertulia.policy.limits import LIMITS_ORDER, NO_LIMITS, Limits
-from tertulia.policy.orders import Chain, Conjunction, Product
-from tertulia.policy.patterns import ROOTS, TOOL_NAMES, normal_roots
+from tertulia.policy.orders import ROOTS, TOOL_NAMES, Conjunction, Product, TotalOrder, normal_roots
 from tertulia.policy.sandbox_mode import SANDBOX_ORDER, SandboxMode, sandbox_to_wire
-from tertulia.policy.shown import in_words
 from tertulia.protocol.mapping_struct import MappingStruct
 from tertulia.protocol.storage import Full, StoragePolicy, storage_to_wire, strictness
 
@@ -64,14 +63,14 @@ RIGHTS_ORDER = Product(
         "sandbox": SANDBOX_ORDER,
         "network": Conjunction(),
         "writable_roots": ROOTS,
-        "storage_policy": Chain(strictness),
+        "storage_policy": TotalOrder(strictness),
         "mcp_tool_allowlist": TOOL_NAMES,
         "include_plan_tool": Conjunction(),
         "include_apply_patch_tool": Conjunction(),
         "include_conv_tools": Conjunction(),
         "tools_web_search_request": Conjunction(),
         "shell": Conjunction(),
-        "visibility": Chain(("subtree", "session").index),
+        "visibility": TotalOrder(("subtree", "session").index),
         "limits": LIMITS_ORDER,
     },
 )
@@ -104,7 +103,7 @@ def leq(a: Rights, b: Rights) -> bool:
     return meet(a, b) == a
 
 
-class Narrowed(MappingStruct, frozen=True):
+class Narrowing(MappingStruct, frozen=True):
     """One thing that was asked for and not given in full, in wire spelling."""
 
     field: str
@@ -117,13 +116,13 @@ class Narrowed(MappingStruct, frozen=True):
     @property
     def sentence(self) -> str:
         """For people."""
-        asked, given = in_words(self.asked), in_words(self.given)
+        asked, given = value_text(self.asked), value_text(self.given)
         return f"{self.field}: asked for {asked}; given {given}, because of the {self.because}"
 
 
 def narrow(
     asked: Mapping[str, Any], default: Rights, ceiling: Rights, because: str
-) -> tuple[Rights, tuple[Narrowed, ...]]:
+) -> tuple[Rights, tuple[Narrowing, ...]]:
     """What one gets who asks for these fields and takes the default for the rest, and what was cut off.
 
     Values are parsed ones. Only what was asked is listed; of limits, only those that differ.
@@ -137,12 +136,12 @@ def narrow(
     return given, tuple(_explain(field, had[field], got[field], because) for field in reduced)
 
 
-def _explain(field: str, asked: Any, given: Any, because: str) -> Narrowed:
+def _explain(field: str, asked: Any, given: Any, because: str) -> Narrowing:
     asked, given = to_wire(field, asked), to_wire(field, given)
     if field == "limits":
         differing = [name for name in asked if asked[name] != given[name]]
         asked, given = ({name: side[name] for name in differing} for side in (asked, given))
-    return Narrowed("shell_mode" if field == "shell" else field, asked, given, because)
+    return Narrowing("shell_mode" if field == "shell" else field, asked, given, because)
 
 
 def to_wire(field: str, value: Any) -> Any:

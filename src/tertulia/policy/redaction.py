@@ -9,16 +9,48 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, AnyStr, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from tertulia.policy.error_text import described
-from tertulia.policy.live_tokens import LiveTokens
-from tertulia.policy.token_streams import TokenStreams
+from tertulia.policy.token_redaction import TokenRedactor, TokenStreamRedactor
 from tertulia.protocol.events import EventData
-from tertulia.protocol.storage import HeadersOnly, StoragePolicy
+from tertulia.protocol.storage import Full, HeadersOnly, StoragePolicy
+
+_MOST = 32
+
+
+def describe_error(error: BaseException, storage: StoragePolicy) -> str:
+    """The whole traceback where texts may be stored for good, else types and places of code only. Not redacted yet."""
+    # Nobody sweeps a log: what has to go after a while may not get there.
+    if isinstance(storage, Full):
+        return "".join(traceback.format_exception(error)).rstrip()
+    return "\n".join(_line(each) for each, _ in zip(_family(error), range(_MOST), strict=False))
+
+
+def _line(error: BaseException) -> str:
+    frames = list(traceback.walk_tb(error.__traceback__))[-_MOST:]
+    # Two parts of a path say which code it is, and not whose directory it lies in.
+    places = (f"{'/'.join(frame.f_code.co_filename.split('/')[-2:])}:{line}" for frame, line in frames)
+    return " ".join((type(error).__qualname__, *places))
+
+
+def _family(error: BaseException) -> Iterator[BaseException]:
+    """The error, what caused it, and the members of groups, each once."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        waiting.append(each.__cause__ or each.__context__)
+        if isinstance(each, BaseExceptionGroup):
+            waiting += reversed(cast("BaseExceptionGroup[BaseException]", each).exceptions)
+
 
 T = TypeVar("T")
 
@@ -151,7 +183,7 @@ class Redactor:
     """Takes secrets out. `register` adds to them for good; session tokens come and go."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._tokens = LiveTokens()
+        self._tokens = TokenRedactor()
         self._text = _Rules[str](str)
         self._json = _Rules[bytes](str.encode)
         for secret in secrets:
@@ -195,7 +227,7 @@ class Redactor:
 
     def event_cleaner(self) -> Callable[[EventData], EventData]:
         """The same for the events of one session, in which texts come piece by piece."""
-        streams = TokenStreams(self._tokens)
+        streams = TokenStreamRedactor(self._tokens)
         return lambda data: self.without_tokens(streams.clean(data))
 
     def text(self, text: str) -> str:
@@ -253,7 +285,7 @@ class RedactingFilter(logging.Filter):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             storage = cast(StoragePolicy, vars(record).get("storage", self._storage))
-            record.exc_text = self._redactor.text(described(error, storage))
+            record.exc_text = self._redactor.text(describe_error(error, storage))
         # The handler would format it again, with everything in it.
         record.exc_info = None
         if record.stack_info:
@@ -269,6 +301,6 @@ def log_filter() -> RedactingFilter:
     return RedactingFilter(_SHAPES)
 
 
-def for_the_log(error: BaseException, storage: StoragePolicy | None = None) -> str:
+def log_text(error: BaseException, storage: StoragePolicy | None = None) -> str:
     """An error as a log may have it: without secrets of a known shape, and without texts unless they may be stored."""
-    return _SHAPES.text(described(error, storage or HeadersOnly()))
+    return _SHAPES.text(describe_error(error, storage or HeadersOnly()))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from tertulia.errors import InvalidParamsError
-from tertulia.policy.orders import Chain
+from tertulia.policy.orders import TotalOrder
 
 SandboxMode = Literal["read_only", "workspace_write", "danger_full_access"]
 
 SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)
 """Strictest first."""
 
-SANDBOX_ORDER = Chain(SANDBOX_MODES.index)
+SANDBOX_ORDER = TotalOrder(SANDBOX_MODES.index)
 
 _BY_NAME: dict[str, SandboxMode] = {mode.replace("_", "-"): mode for mode in SANDBOX_MODES}
 

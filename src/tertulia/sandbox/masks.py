@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-from tertulia.policy.commands import read_command
+from tertulia.policy.commands.command_analysis import analyse_command
 from tertulia.sandbox import credentials, startup_files
 
 OURS = "Tertulia's own settings, tokens and sessions"
@@ -180,7 +180,7 @@ def _may_explain(mask: Mask, argv: Sequence[str], output: str) -> bool:
 def _needs(program: str, argv: Sequence[str]) -> bool:
     """Whether one of the commands runs this program. A script that is more than plain words is not guessed at."""
     name, _, verb = program.partition(" ")
-    commands = read_command(argv).commands or ()
+    commands = analyse_command(argv).commands or ()
     return any(os.path.basename(words[0]) == name and (not verb or verb in words[1:]) for words in commands if words)
 
 

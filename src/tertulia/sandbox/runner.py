@@ -10,8 +10,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from tertulia.policy.display_text import visible
 from tertulia.policy.sandbox_mode import SandboxMode
-from tertulia.policy.shown import visible
 
 TierName = Literal["bubblewrap", "landlock", "none"]
 """`none` runs nothing but `danger_full_access`, and that runs in nothing else."""

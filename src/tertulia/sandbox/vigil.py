@@ -16,7 +16,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from tertulia.errors import SandboxError
-from tertulia.policy.git_repository import settings_that_may_start
+from tertulia.policy.commands.git_repository import settings_that_may_start
 from tertulia.sandbox.git_stores import named_stores
 from tertulia.sandbox.program_files import Kept, PlaceLook, Role, opened
 from tertulia.sandbox.put_back import keep_copy, put_back, remove_empty

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from tertulia.policy.redaction import for_the_log
+from tertulia.policy.redaction import log_text
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -49,4 +49,4 @@ class Nursery:
             # Asked for all the same: as long as nobody does, the task holds its traceback, and that holds the task.
             return
         if error is not None:
-            _log.error("a background task failed: %s: %s", task.get_name(), for_the_log(error))
+            _log.error("a background task failed: %s: %s", task.get_name(), log_text(error))

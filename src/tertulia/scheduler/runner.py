@@ -26,7 +26,7 @@ from tertulia.errors import TertuliaError
 from tertulia.events.bus import EventScope
 from tertulia.events.clock import Timestamps
 from tertulia.policy.narrowing import Rights, meet
-from tertulia.policy.redaction import for_the_log
+from tertulia.policy.redaction import log_text
 from tertulia.protocol.events import (
     AbortReason,
     ConversationCloseForced,
@@ -179,7 +179,7 @@ class Runner:
             raise
         except BaseException as error:
             # A model wire or a tool that breaks its contract, whatever it raises, ends its own task and nothing else.
-            _log.error("task %s failed: %s", plan.task_id, for_the_log(error, floor.storage()))
+            _log.error("task %s failed: %s", plan.task_id, log_text(error, floor.storage()))
             return TaskEnd("failed", floor.last_text, Failure("internal", f"{type(error).__name__}: {error}"))
 
     def _judge(self, job: asyncio.Task[TaskEnd], handle: TaskHandle, floor: Floor) -> TaskEnd:

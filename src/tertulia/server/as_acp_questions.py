@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Literal, cast
 
 from tertulia.errors import TertuliaError
-from tertulia.policy.approval_parts import unseen
+from tertulia.policy.approvals.approval_request import hidden_text_notice
 from tertulia.protocol.events import Event
 from tertulia.protocol.tool_events import (
     ApprovalRequest,
@@ -65,7 +65,7 @@ class Questions:
 
     async def _permit(self, request: ApprovalRequest, event: Event) -> None:
         talk = event.conversation_id or request.conversation_id
-        hidden = unseen(request.hidden, request.size, request.digest)
+        hidden = hidden_text_notice(request.hidden, request.size, request.digest)
         texts = [*([hidden] if hidden else []), *([fenced(request.detail)] if request.detail else [])]
         shown = {
             "toolCallId": self._calls.asking(talk, request.call_id) or request.approval_id,

@@ -10,8 +10,8 @@ from typing import Any, Literal, cast
 import msgspec
 
 from tertulia.errors import TertuliaError
-from tertulia.policy.approval_parts import script_of
-from tertulia.policy.shown import shown
+from tertulia.policy.approvals.approval_request import script_of
+from tertulia.policy.display_text import make_display_text
 from tertulia.tools.patch_text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
 
 Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
@@ -73,7 +73,7 @@ def look(name: str, arguments: Any, cwd: str) -> Look:
 def one_line(text: str) -> str:
     """A text as a title: in one line, not too long, and with nothing in it that hides."""
     words = " ".join(text[: MAX_TITLE * 4].split())
-    return shown(words if len(words) <= MAX_TITLE else words[: MAX_TITLE - 1] + "…").text
+    return make_display_text(words if len(words) <= MAX_TITLE else words[: MAX_TITLE - 1] + "…").text
 
 
 def location(path: str, cwd: str, line: object = None) -> dict[str, Any]:

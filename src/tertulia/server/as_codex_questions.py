@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any, cast
 
 from tertulia.errors import TertuliaError
-from tertulia.policy.approval_parts import unseen
-from tertulia.policy.shown import visible
+from tertulia.policy.approvals.approval_request import hidden_text_notice
+from tertulia.policy.display_text import visible
 from tertulia.protocol.events import Event
 from tertulia.protocol.tool_events import (
     ApprovalRequest,
@@ -153,5 +153,5 @@ def _longest(request: ApprovalRequest) -> str:
 
 def _reason(request: ApprovalRequest) -> str:
     """All that a person has to know, whether or not the client shows the command."""
-    hidden = unseen(request.hidden, request.size, request.digest)
+    hidden = hidden_text_notice(request.hidden, request.size, request.digest)
     return "\n".join(part for part in (hidden, request.title, request.detail) if part)

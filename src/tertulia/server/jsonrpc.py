@@ -24,7 +24,7 @@ from tertulia.errors import (
     TaskCancelledError,
     TertuliaError,
 )
-from tertulia.policy.redaction import for_the_log
+from tertulia.policy.redaction import log_text
 from tertulia.protocol.inputs import Initialize, Subscribe
 from tertulia.protocol.storage import Full, StoragePolicy, strictest
 from tertulia.scheduler.nursery import Nursery
@@ -177,7 +177,7 @@ class Connection:
             line = self._failed(request, TaskCancelledError("the connection ended before there was an answer"))
             raise
         except Exception as error:
-            _log.error("%.64r failed: %s", request.method, for_the_log(error, _policy(self._host)))
+            _log.error("%.64r failed: %s", request.method, log_text(error, _policy(self._host)))
             line = self._failed(request, InternalError("the server failed to answer; its log says why"))
         finally:
             self._requests -= 1

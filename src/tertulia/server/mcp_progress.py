@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tertulia.policy.shown import shown
+from tertulia.policy.display_text import make_display_text
 from tertulia.protocol.events import AgentMessage, EventData, TaskStarted
 from tertulia.protocol.tool_events import McpToolCallProgress, PlanUpdate, ToolCallBegin, ToolCallEnd
 
@@ -24,7 +24,7 @@ class Progress:
         if words is not None:
             self._steps += 1
             short = words if len(words) <= _MAX else f"{words[:_MAX]}…"
-            self._tell(float(self._steps), None, shown(short).text)
+            self._tell(float(self._steps), None, make_display_text(short).text)
 
 
 def _in_words(data: EventData) -> str | None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tertulia.conversation.context import ShellMode
 from tertulia.conversation.talk import Talk
 from tertulia.errors import StorageError
-from tertulia.policy.narrowing import Narrowed, Rights
+from tertulia.policy.narrowing import Narrowing, Rights
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.records import TermsRecord, names_a_file
 
@@ -37,12 +37,12 @@ class Agreement(msgspec.Struct, frozen=True):
     title: str | None = None
     base_instructions: str | None = None
     user_instructions: str | None = None
-    narrowed: tuple[Narrowed, ...] = ()
+    narrowed: tuple[Narrowing, ...] = ()
     agent: dict[str, Any] | None = None
     """What was said of the agent that it is, if it is one."""
 
 
-def agreed(talk: Talk, narrowed: Sequence[Narrowed]) -> TermsRecord:
+def agreed(talk: Talk, narrowed: Sequence[Narrowing]) -> TermsRecord:
     """The record of a conversation's terms as they are now."""
     terms, context = talk.terms, talk.terms.context
     return TermsRecord(

@@ -6,10 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from tertulia.policy.approval_parts import PartName
-from tertulia.policy.approval_request import Scope
-from tertulia.policy.grants import Grant
-from tertulia.policy.narrowing import Narrowed
+from tertulia.policy.approvals.approval_request import GrantScope, PartName
+from tertulia.policy.approvals.grants import Grant
+from tertulia.policy.narrowing import Narrowing
 from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
 from tertulia.protocol.mapping_struct import MappingStruct
@@ -33,7 +32,7 @@ class SessionInfo(Answer, frozen=True):
     policy: dict[str, Any]
     model: str
     mcp: list[dict[str, Any]]
-    narrowed: list[Narrowed] = msgspec.field(default_factory=list[Narrowed])
+    narrowed: list[Narrowing] = msgspec.field(default_factory=list[Narrowing])
     not_held: list[str] = msgspec.field(default_factory=list[str])
     """What the sandbox, and those of other agents, cannot hold here; sentences for people."""
 
@@ -102,7 +101,7 @@ class ContextInfo(Answer, frozen=True):
     user_instructions: str | None
     additions: list[dict[str, Any]]
     policy: dict[str, Any]
-    narrowed: list[Narrowed]
+    narrowed: list[Narrowing]
     tools_prefs: dict[str, Any]
     mcp_tool_allowlist: list[str] | None
     model: str
@@ -117,7 +116,7 @@ class Opened(Answer, frozen=True):
 
     conversation_id: ConversationId
     context: ContextInfo
-    narrowed: list[Narrowed]
+    narrowed: list[Narrowing]
     warnings: list[str]
 
 
@@ -144,7 +143,7 @@ class Resolved(Answer, frozen=True, omit_defaults=True):
     """`approval/resolve`. True in Python when it was this answer that counted."""
 
     resolved: bool
-    scope: Scope | None = None
+    scope: GrantScope | None = None
     """How far a yes reaches; None: it is a no, or did not count."""
     narrowed: str | None = None
     """Why a yes reaches less far than it asked for."""

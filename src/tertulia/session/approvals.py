@@ -8,9 +8,9 @@ from contextvars import ContextVar
 from typing import Any
 
 from tertulia.errors import InvalidParamsError, NotFoundError
-from tertulia.policy.approval_parts import MAX_PAGE
-from tertulia.policy.grants import Grant
-from tertulia.policy.shown import sha256, visible
+from tertulia.policy.approvals.approval_request import MAX_PAGE
+from tertulia.policy.approvals.grants import Grant
+from tertulia.policy.display_text import sha256, visible
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import GetApproval, ListApprovals, ResolveApproval, RevokeGrant
 from tertulia.protocol.tool_events import ApprovalRequest, Decider, ElicitationRequest

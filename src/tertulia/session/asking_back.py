@@ -11,9 +11,14 @@ from functools import partial
 from tertulia.errors import NoApproverError, UnsupportedByBackendError
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.server import Caller, Elicitation, Elicited, Sampled, Sampling
-from tertulia.policy.approval_parts import Parts, in_line, labelled
-from tertulia.policy.approval_request import Request, Subject
-from tertulia.policy.approvals import HOW_TO_ATTEND, ApprovalDesk
+from tertulia.policy.approvals.approval_queue import HOW_TO_ATTEND, ApprovalQueue
+from tertulia.policy.approvals.approval_request import (
+    ApprovalParts,
+    GrantSubject,
+    RequestedAction,
+    as_one_line,
+    with_label,
+)
 from tertulia.session.elicitations import Elicitations
 from tertulia.tools.tool import CallContext
 
@@ -24,7 +29,7 @@ MAX_TOKENS = 4_096
 class AskingBack:
     """Implements `Asker`."""
 
-    def __init__(self, desk: ApprovalDesk, elicitations: Elicitations, *, has_workspace: bool = True) -> None:
+    def __init__(self, desk: ApprovalQueue, elicitations: Elicitations, *, has_workspace: bool = True) -> None:
         """`has_workspace`: whether those who call work in a directory that servers may be told of."""
         self._desk = desk
         self._elicitations = elicitations
@@ -55,8 +60,8 @@ class AskingBack:
         if call.aside is None:
             raise UnsupportedByBackendError("no model speaks here")
         bounded = Sampling(asked.server, asked.messages, asked.system, max(1, min(asked.max_tokens, MAX_TOKENS)))
-        said = [labelled(f"{in_line(role)}, in the words of the server", text) for role, text in bounded.messages]
-        told = [labelled("instructions, in the words of the server", bounded.system)] if bounded.system else []
+        said = [with_label(f"{as_one_line(role)}, in the words of the server", text) for role, text in bounded.messages]
+        told = [with_label("instructions, in the words of the server", bounded.system)] if bounded.system else []
         detail = "\n".join([*told, *said])
         title = f"the MCP server {definition.name} wants an answer of the model"
         request = _request(definition, call, title, detail)
@@ -64,15 +69,15 @@ class AskingBack:
         return await call.aside(bounded)
 
 
-def _request(definition: ServerDefinition, call: CallContext, title: str, detail: str) -> Request:
-    return Request(
+def _request(definition: ServerDefinition, call: CallContext, title: str, detail: str) -> RequestedAction:
+    return RequestedAction(
         kind="mcp",
         conversation_id=call.conversation_id,
         chain=call.chain.callers,
         call_id=call.call_id,
         title=title,
         detail=detail,
-        subject=Subject((definition.name, title, detail), call.cwd, f"MCP server {definition.name}", "none"),
-        parts=Parts(server=definition.name),
+        subject=GrantSubject((definition.name, title, detail), call.cwd, f"MCP server {definition.name}", "none"),
+        parts=ApprovalParts(server=definition.name),
         scopes=("once",),
     )

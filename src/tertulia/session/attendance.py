@@ -5,7 +5,7 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from tertulia.events.subscription import Subscription
-from tertulia.policy.approval_request import Request
+from tertulia.policy.approvals.approval_request import RequestedAction
 from tertulia.protocol.ids import ConversationId
 
 
@@ -27,7 +27,7 @@ class Attendance:
         """
         self._attending[subscription] = (conversation, elicitations)
 
-    def sees(self, request: Request, elicitation: bool = False) -> bool:
+    def sees(self, request: RequestedAction, elicitation: bool = False) -> bool:
         """Whether a client attends that hears of this request and can answer such a one."""
         shown = (None, request.conversation_id, *request.chain)
         attending = [(news, *where) for news, where in self._attending.items()]

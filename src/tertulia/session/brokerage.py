@@ -16,8 +16,7 @@ from tertulia.conversation.talk import Talk
 from tertulia.errors import McpError, TertuliaError
 from tertulia.mcp.server import Answer, Elicitation, Hints
 from tertulia.mcp.serving import ServedCall, ServedTool
-from tertulia.policy.approval_parts import unseen
-from tertulia.policy.approval_request import Scope
+from tertulia.policy.approvals.approval_request import GrantScope, hidden_text_notice
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import EventData
 from tertulia.protocol.tool_events import ApprovalRequest, Decider, ElicitationRequest, McpToolCallProgress
@@ -28,7 +27,7 @@ from tertulia.session.parts import Parts
 _SERVED = ("mcp", "injector")
 """A program that calls us has a shell of its own; what it has not are our servers, and our tools for agents."""
 
-_ALLOW: dict[str, Scope] = {"allow": "once", "allow always, until this client is gone": "conversation"}
+_ALLOW: dict[str, GrantScope] = {"allow": "once", "allow always, until this client is gone": "conversation"}
 
 
 class Brokerage:
@@ -126,7 +125,7 @@ class Asking:
         self._while.callback(task.cancel)
 
     async def _approve(self, request: ApprovalRequest) -> None:
-        hidden = unseen(request.hidden, request.size, request.digest)
+        hidden = hidden_text_notice(request.hidden, request.size, request.digest)
         message = "\n\n".join(part for part in (hidden, request.title, request.detail) if part)
         try:
             said = await self._call.elicit(Elicitation("tertulia", message, _form(request)))

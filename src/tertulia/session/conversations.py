@@ -16,7 +16,7 @@ from tertulia.errors import ClosedError, InvalidParamsError, LimitError, NotFoun
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
-from tertulia.policy.narrowing import Narrowed, Rights
+from tertulia.policy.narrowing import Narrowing, Rights
 from tertulia.protocol.events import (
     BackgroundEvent,
     ConversationClosed,
@@ -57,7 +57,7 @@ class Conversations:
         self._open: dict[ConversationId, Talk] = {}
         self.gone = Tombstones()
         """Ids of those that were closed."""
-        self._narrowed: dict[ConversationId, tuple[Narrowed, ...]] = {}
+        self._narrowed: dict[ConversationId, tuple[Narrowing, ...]] = {}
         self.release = notary.release
         """For terms that nobody runs under any more."""
         self.departed: Callable[[ConversationId], None] = lambda conversation: None
@@ -74,7 +74,7 @@ class Conversations:
         """Make the root of a new session."""
         self._add(self.root_id, self._notary.for_root(), NewConversation(), parent=None)
 
-    def restore(self, talk: Talk, narrowed: tuple[Narrowed, ...]) -> None:
+    def restore(self, talk: Talk, narrowed: tuple[Narrowing, ...]) -> None:
         """Take back a conversation of an earlier life of the session; the root first, then by creation."""
         self._open[talk.id] = talk
         if narrowed:
@@ -106,7 +106,7 @@ class Conversations:
         talk = self._open.get(conversation_id)
         return None if talk is None or talk.closed else talk
 
-    def narrowed(self, talk: Talk) -> tuple[Narrowed, ...]:
+    def narrowed(self, talk: Talk) -> tuple[Narrowing, ...]:
         """What the conversation asked for and did not get."""
         return self._narrowed.get(talk.id, ())
 
@@ -180,7 +180,7 @@ class Conversations:
         self._admit(fork, EventScope("", fork.id))
         return fork
 
-    def take_back(self, talk: Talk, terms: Terms, title: str | None, narrowed: tuple[Narrowed, ...]) -> None:
+    def take_back(self, talk: Talk, terms: Terms, title: str | None, narrowed: tuple[Narrowing, ...]) -> None:
         """A change could not be committed: what held before it holds again."""
         refused = talk.terms
         talk.adopt(terms)
@@ -228,7 +228,7 @@ class Conversations:
         opened = ConversationOpened(talk.parent_id, talk.title, talk.terms.wire.name, talk.terms.backend)
         self._bus.publish(opened, scope)
 
-    def _agree(self, talk: Talk, narrowed: tuple[Narrowed, ...]) -> None:
+    def _agree(self, talk: Talk, narrowed: tuple[Narrowing, ...]) -> None:
         self._narrowed.pop(talk.id, None)
         if narrowed:
             self._narrowed[talk.id] = narrowed
@@ -244,7 +244,7 @@ class Conversations:
             raise LimitError(f"the session holds {most:,} conversations besides root (max_conversations); close some")
 
 
-def _cuts(earlier: Iterable[Narrowed], settled: Settled, asked: ContextFields) -> tuple[Narrowed, ...]:
+def _cuts(earlier: Iterable[Narrowing], settled: Settled, asked: ContextFields) -> tuple[Narrowing, ...]:
     """What was cut; of earlier cuts, those of fields that were not asked for anew."""
     stay = (cut for cut in earlier if getattr(asked, cut.field, UNSET) is UNSET)
     return (*stay, *settled.narrowed)

@@ -14,8 +14,8 @@ import msgspec
 
 from tertulia.errors import BusyError, ClosedError, InvalidParamsError, NotFoundError
 from tertulia.mcp.server import Elicitation, Elicited
-from tertulia.policy.grants import Numbers
-from tertulia.policy.shown import printable, shown, visible
+from tertulia.policy.approvals.grants import IdSequence
+from tertulia.policy.display_text import make_display_text, printable, visible
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ElicitationRequest, ElicitationResolved
@@ -53,7 +53,7 @@ class Elicitations:
 
     def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
-        self._ids = Numbers()
+        self._ids = IdSequence()
         self._pending: dict[str, _Waiting] = {}
         self._closed = False
 
@@ -65,7 +65,7 @@ class Elicitations:
         event = ElicitationRequest(
             elicitation_id=elicitation_id,
             server=asked.server,
-            message=shown(asked.message, lines=True).text,
+            message=make_display_text(asked.message, lines=True).text,
             schema=_shown_schema(asked.schema),
             url=_shown_url(asked.url),
             chain=call.chain.callers,
@@ -186,7 +186,7 @@ def _shown_url(url: str | None) -> str | None:
     """As a person may read it before going there: a place on the web, and nothing in it that hides another."""
     if url is None:
         return None
-    plain = shown(url, max_characters=MAX_URL)
+    plain = make_display_text(url, max_characters=MAX_URL)
     if plain.text != url or not url.lower().startswith(("https://", "http://")):
         raise InvalidParamsError("the server named a page that nobody should be sent to")
     return url

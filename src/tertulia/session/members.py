@@ -19,6 +19,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
+from tertulia.mcp.limiter import FairLimiter, InFlight
 from tertulia.mcp.manager import SessionServers
 from tertulia.models.catalog import ModelProvider, WireName, locate
 from tertulia.models.chat import ChatWire
@@ -30,9 +31,7 @@ from tertulia.models.responses import ResponsesWire
 from tertulia.models.script import fail
 from tertulia.models.scripted import ScriptedModel
 from tertulia.models.wire import Wire
-from tertulia.policy.doors import Doors
 from tertulia.policy.redaction import Redactor
-from tertulia.policy.turnstile import Turnstile
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.scheduler.nursery import Nursery
@@ -121,7 +120,7 @@ class Foundation(msgspec.Struct, frozen=True, eq=False):
 
 
 def remote_tools(
-    base: Foundation, servers: SessionServers, agency: Agency, workshop: Workshop, doors: Doors
+    base: Foundation, servers: SessionServers, agency: Agency, workshop: Workshop, doors: InFlight
 ) -> Callable[[ToolSpec, ConversationId], Tool]:
     """Makes the tool behind a definition of an MCP server or of a context provider, for one conversation."""
     limits, timeout_s = base.settings.rights().limits, base.settings.tool_timeout_s
@@ -129,7 +128,7 @@ def remote_tools(
     if broker:
         # There it bounds each program: together they would have no more than one can use up.
         limits = msgspec.structs.replace(limits, mcp_concurrency=None)
-    turnstile = Turnstile(base.clock, ceiling=limits, waited=base.bus.metrics.waited, doors=doors, leaves_room=broker)
+    turnstile = FairLimiter(base.clock, ceiling=limits, waited=base.bus.metrics.waited, doors=doors, leaves_room=broker)
     asker = AskingBack(workshop.desk, workshop.elicitations, has_workspace=not broker)
 
     def tool(spec: ToolSpec, conversation: ConversationId) -> Tool:

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from tertulia.errors import ClosedError, InvalidParamsError, MethodNotFoundError, TertuliaError
 from tertulia.policy.limits import limits_from_wire
-from tertulia.policy.narrowing import Narrowed, narrow
+from tertulia.policy.narrowing import Narrowing, narrow
 from tertulia.protocol import inputs as i
 from tertulia.protocol.records import SubmissionRecord
 from tertulia.scheduler.reply import Reply
@@ -301,7 +301,7 @@ async def _run(operation: Operation, host: Host, session: Session | None, asked:
     return replace(answer, answer=agency.cleaned(answer.answer)) if isinstance(answer, Done) else agency.cleaned(answer)
 
 
-def _narrowed_settings(base: Settings, asked: i.SessionFields) -> tuple[Settings, tuple[Narrowed, ...]]:
+def _narrowed_settings(base: Settings, asked: i.SessionFields) -> tuple[Settings, tuple[Narrowing, ...]]:
     """The server's settings, narrowed by what a client asked for; a client never widens them."""
     check_directory(asked.cwd)
     ceiling = base.rights()

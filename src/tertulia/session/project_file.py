@@ -14,7 +14,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.mcp.dot_mcp import NAME as DOT_MCP
 from tertulia.mcp.dot_mcp import read_dot_mcp
 from tertulia.mcp.written import WrittenServer
-from tertulia.policy.narrowing import Narrowed, Rights, narrow
+from tertulia.policy.narrowing import Narrowing, Rights, narrow
 from tertulia.sandbox.nested import protected_part
 from tertulia.sandbox.stubs import is_stub
 from tertulia.session.setting_values import check_name, parse, parse_limits
@@ -106,7 +106,7 @@ def _is_protected(root: str, ceiling: Rights) -> bool:
     return bool(inside) and all(protected_part(path) is not None for path in inside)
 
 
-def _refusal(path: Path, entry: Narrowed) -> str:
+def _refusal(path: Path, entry: Narrowing) -> str:
     return f"{path}: {entry.field} = {entry.asked!r} is more than allowed, {entry.given!r} is used"
 
 

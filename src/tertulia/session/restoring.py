@@ -21,7 +21,7 @@ from tertulia.history.sanitiser import mend, turns
 from tertulia.history.segment import is_message
 from tertulia.history.store import HistoryStore
 from tertulia.models.wire import Wire
-from tertulia.policy.narrowing import Narrowed, meet
+from tertulia.policy.narrowing import Narrowing, meet
 from tertulia.prompt.seeds import not_stored_message, seeds
 from tertulia.protocol.ids import CallId, ConversationId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
@@ -52,7 +52,7 @@ class Restored(msgspec.Struct, frozen=True):
     """A conversation that is back, and what has to be said about it."""
 
     talk: Talk
-    narrowed: tuple[Narrowed, ...] = ()
+    narrowed: tuple[Narrowing, ...] = ()
     missing: int = 0
     """How many of its texts are not there."""
     forgotten: Forgotten | None = None

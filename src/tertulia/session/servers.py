@@ -8,9 +8,9 @@ from tertulia.errors import McpError
 from tertulia.events.clock import Clock
 from tertulia.mcp.connection import connect
 from tertulia.mcp.launch import launch_of
+from tertulia.mcp.limiter import InFlight
 from tertulia.mcp.member import Candidate
 from tertulia.mcp.pool import ServerPool
-from tertulia.policy.doors import Doors
 from tertulia.sandbox.guarded_runner import GuardedRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
@@ -28,7 +28,7 @@ class Basement:
     def __init__(self, settings: Settings, environment: Environment, clock: Clock, nursery: Nursery) -> None:
         sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock)
         self._runner = GuardedRunner(sandbox, guarded_of(settings, environment))
-        self.doors = Doors()
+        self.doors = InFlight()
         self.pool = ServerPool(
             spawn=nursery.start, clock=clock, runner=lambda: self._runner, home=environment.home, connect=connect
         )

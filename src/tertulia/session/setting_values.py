@@ -25,7 +25,7 @@ from tertulia.models.catalog import ModelProvider, provider_from_wire
 from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import Limits, limits_from_wire
 from tertulia.policy.narrowing import Visibility
-from tertulia.policy.patterns import normal_roots
+from tertulia.policy.orders import normal_roots
 from tertulia.policy.sandbox_mode import sandbox_from_wire
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.inputs import check_text, near_names

@@ -10,7 +10,7 @@ import msgspec
 from tertulia.errors import ClosedError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
-from tertulia.policy.approvals import ApprovalDesk
+from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
@@ -31,7 +31,7 @@ class Workshop(msgspec.Struct, frozen=True, eq=False):
     """Belongs to the session; no conversation has one of its own."""
 
     sandbox: Runner
-    desk: ApprovalDesk
+    desk: ApprovalQueue
     elicitations: Elicitations
     attendance: Attendance
     terminals: Terminals
@@ -59,7 +59,7 @@ class Workshop(msgspec.Struct, frozen=True, eq=False):
 def open_workshop(settings: Settings, environment: Environment, clock: Clock, bus: EventBus) -> Workshop:
     """Ready, and nothing tried yet: the sandbox tests itself when the first command comes."""
     attendance = Attendance()
-    desk = ApprovalDesk(
+    desk = ApprovalQueue(
         clock,
         timeout_s=settings.approval_timeout_s,
         default_ttl_s=settings.approval_ttl_s,

@@ -11,12 +11,19 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.errors import ApprovalDeniedError, InvalidParamsError
-from tertulia.policy.approval_parts import Parts, command_text, in_line, labelled
-from tertulia.policy.approval_request import ApprovalKind, Request, may_retry_outside, verdict
-from tertulia.policy.approvals import Granted
-from tertulia.policy.commands import Reading, only_reads_in, read_command
-from tertulia.policy.named_files import WORDS_ALONE, Named, named_files
-from tertulia.policy.safe_environment import safe_environment
+from tertulia.policy.approvals.approval_queue import Permission
+from tertulia.policy.approvals.approval_request import (
+    ApprovalKind,
+    ApprovalParts,
+    RequestedAction,
+    as_one_line,
+    command_text,
+    may_retry_outside,
+    policy_verdict,
+    with_label,
+)
+from tertulia.policy.commands.command_analysis import CommandAnalysis, analyse_command, only_reads_in, safe_environment
+from tertulia.policy.commands.named_files import WORDS_ALONE, NamedFiles, named_files
 from tertulia.protocol.tool_events import Decider
 from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, Confinement, Finished, TerminalSize
 from tertulia.tools.shell_request import Wish
@@ -60,7 +67,7 @@ def check_argv(argv: tuple[str, ...]) -> None:
 
 async def clear(place: Workplace, order: Order, call: CallContext) -> Cleared:
     """The command as it may run. ApprovalDenied where it may not, NoApprover where nobody could say so."""
-    reading, confinement = read_command(order.argv), place.confinement(call.rights)
+    reading, confinement = analyse_command(order.argv), place.confinement(call.rights)
     if order.wish.escalated and confinement.mode != "danger_full_access":
         granted = await _ask(place, order, call, reading, "escalation", _reason(order.wish))
         return Cleared(_command(place, order, _freed(confinement), call), granted.decider)
@@ -77,7 +84,7 @@ async def clear_outside(
     place: Workplace, order: Order, command: Command, failed: Finished, call: CallContext
 ) -> Cleared | None:
     """The same command outside the sandbox, after it has failed inside; None where that stays as it is."""
-    reading = read_command(order.argv)
+    reading = analyse_command(order.argv)
     inside = command.confinement.mode != "danger_full_access"
     if failed.exit_code == 0 or failed.ended != "exited" or not inside or reading.known_safe:
         return None
@@ -85,7 +92,9 @@ async def clear_outside(
         return None
     ended = f"It failed inside the sandbox with exit code {failed.exit_code}. The end of what it said"
     try:
-        granted = await _ask(place, order, call, reading, "escalation", labelled(ended, failed.output.text()[-1_000:]))
+        granted = await _ask(
+            place, order, call, reading, "escalation", with_label(ended, failed.output.text()[-1_000:])
+        )
     except ApprovalDeniedError:
         return None
     freed = replace(command, confinement=_freed(command.confinement), environment=place.environment)
@@ -102,33 +111,33 @@ async def clear_typing(place: Workplace, command: Command, chars: str, call: Cal
     beyond = command.confinement != within
     words = (*command.argv, "<", chars)
     # What a program makes of words that are typed into it nobody can tell.
-    named = Named(known=False) if _is_free(command.confinement) else WORDS_ALONE
-    request = Request(
+    named = NamedFiles(known=False) if _is_free(command.confinement) else WORDS_ALONE
+    request = RequestedAction(
         kind="escalation" if beyond else "exec",
         conversation_id=call.conversation_id,
         chain=call.chain.callers,
         call_id=call.call_id,
         title=f"type into {shlex.join(command.argv)}",
         detail="\n".join(
-            (labelled("The model would type", chars), "into a command that runs:", command_text(command.argv))
+            (with_label("The model would type", chars), "into a command that runs:", command_text(command.argv))
         ),
         subject=place.subject(words, command.cwd, within, outside=beyond),
         named=named,
-        parts=Parts(command=command.argv, cwd=command.cwd, sandbox=described(command.confinement)),
+        parts=ApprovalParts(command=command.argv, cwd=command.cwd, sandbox=described(command.confinement)),
     )
     with call.unhurried():
         await place.desk.ask(request, call.rights.approval_policy, call.publish)
 
 
 async def _ask(
-    place: Workplace, order: Order, call: CallContext, reading: Reading, kind: ApprovalKind, why: str
-) -> Granted:
+    place: Workplace, order: Order, call: CallContext, reading: CommandAnalysis, kind: ApprovalKind, why: str
+) -> Permission:
     """Ask, and again where a file that it names became another one before it could be started."""
     confinement = place.confinement(call.rights)
     policy, safe = call.rights.approval_policy, reading.known_safe
     if safe and policy.auto_run == "trusted":
         safe = await in_thread(only_reads_in, reading, order.cwd, (place.root, *confinement.writable_roots))
-    if verdict(policy, kind, known_safe=safe) == "ask" and (kind == "escalation" or _is_free(confinement)):
+    if policy_verdict(policy, kind, known_safe=safe) == "ask" and (kind == "escalation" or _is_free(confinement)):
         named = await _named(place, order, confinement)
     else:
         named = WORDS_ALONE
@@ -144,23 +153,23 @@ async def _ask(
     raise ApprovalDeniedError("files that this command names changed each time it was allowed, so it was not run")
 
 
-async def _named(place: Workplace, order: Order, confinement: Confinement) -> Named:
+async def _named(place: Workplace, order: Order, confinement: Confinement) -> NamedFiles:
     roots = (place.root, *confinement.writable_roots)
     named = await in_thread(named_files, order.argv, order.cwd, place.environment, roots)
     # Who writes beside it could put another file in place after we looked.
     return replace(named, known=named.known and not (named.contents and place.runner.is_writing))
 
 
-def _and_why_once(why: str, named: Named) -> str:
+def _and_why_once(why: str, named: NamedFiles) -> str:
     return why if named.known else "\n".join(part for part in (why, _ONLY_ONCE) if part)
 
 
 def _request(
     place: Workplace, order: Order, call: CallContext, words: tuple[str, ...], kind: ApprovalKind, why: str
-) -> Request:
+) -> RequestedAction:
     line, outside, confinement = shlex.join(order.argv), kind == "escalation", place.confinement(call.rights)
     subject = place.subject(words, order.cwd, confinement, outside=outside)
-    return Request(
+    return RequestedAction(
         kind=kind,
         conversation_id=call.conversation_id,
         chain=call.chain.callers,
@@ -168,24 +177,26 @@ def _request(
         title=f"run outside the sandbox: {line}" if outside else f"run: {line}",
         detail="\n".join(
             part
-            for part in (command_text(order.argv), f"in {in_line(order.cwd)}", why, _suggested(order.wish.rule))
+            for part in (command_text(order.argv), f"in {as_one_line(order.cwd)}", why, _suggested(order.wish.rule))
             if part
         ),
         subject=subject,
-        parts=Parts(command=order.argv, cwd=order.cwd, sandbox=subject.sandbox, justification=order.wish.justification),
+        parts=ApprovalParts(
+            command=order.argv, cwd=order.cwd, sandbox=subject.sandbox, justification=order.wish.justification
+        ),
     )
 
 
 def _reason(wish: Wish) -> str:
     if not wish.justification:
         return "The model gave no reason."
-    return labelled("The model's reason, in its own words", wish.justification)
+    return with_label("The model's reason, in its own words", wish.justification)
 
 
 def _suggested(rule: tuple[str, ...]) -> str:
     """A grant is for one command. That a model would like more is worth knowing, and no more than that."""
     label = "The model would like to run whatever begins with the following; a yes does not allow that"
-    return labelled(label, shlex.join(rule)) if rule else ""
+    return with_label(label, shlex.join(rule)) if rule else ""
 
 
 def _command(place: Workplace, order: Order, confinement: Confinement, call: CallContext) -> Command:

@@ -18,8 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tertulia.errors import InvalidParamsError, SandboxError
-from tertulia.policy.approval_parts import Parts, labelled
-from tertulia.policy.approval_request import Request
+from tertulia.policy.approvals.approval_request import ApprovalParts, RequestedAction, with_label
 from tertulia.protocol.tool_events import ApprovalFile, Decider
 from tertulia.tools import patch_disk
 from tertulia.tools.tool import CallContext
@@ -142,17 +141,17 @@ class EditorView:
         directory, confinement = place.directory(None, call), place.confinement(call.rights)
         check_unprotected(directory, confinement)
         subject = place.subject(("editor", path, patch), directory, confinement, outside=outside)
-        request = Request(
+        request = RequestedAction(
             kind="escalation" if outside else "patch",
             conversation_id=call.conversation_id,
             chain=call.chain.callers,
             call_id=call.call_id,
             title=f"change {path} in the editor" + ", outside the sandbox" * outside,
-            detail=labelled(
+            detail=with_label(
                 "It has changes there that are not saved yet; the editor will save them with this patch", patch
             ),
             subject=subject,
-            parts=Parts(cwd=directory, sandbox=subject.sandbox, files=files),
+            parts=ApprovalParts(cwd=directory, sandbox=subject.sandbox, files=files),
         )
         with call.unhurried():
             granted = await place.desk.ask(request, call.rights.approval_policy, call.publish)

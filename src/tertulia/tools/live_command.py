@@ -9,8 +9,8 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from tertulia.errors import SandboxError
+from tertulia.policy.display_text import visible
 from tertulia.policy.sandbox_mode import sandbox_to_wire
-from tertulia.policy.shown import visible
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.protocol.tool_events import Decider, ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta

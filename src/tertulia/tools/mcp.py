@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from tertulia.errors import McpError
+from tertulia.mcp.limiter import FairLimiter
 from tertulia.mcp.server import Answer
 from tertulia.mcp.view import allows
-from tertulia.policy.approvals import ApprovalDesk
-from tertulia.policy.turnstile import Turnstile
+from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.protocol.events import BackgroundEvent
 from tertulia.protocol.tool_events import Decider, McpToolCallBegin, McpToolCallEnd, McpToolsChanged
 from tertulia.protocol.tool_spec import ToolSpec
@@ -29,7 +29,13 @@ class McpTool:
     __slots__ = ("_asker", "_desk", "_servers", "_timeout_s", "_turnstile", "spec")
 
     def __init__(
-        self, spec: ToolSpec, servers: Servers, desk: ApprovalDesk, turnstile: Turnstile, asker: Asker, timeout_s: float
+        self,
+        spec: ToolSpec,
+        servers: Servers,
+        desk: ApprovalQueue,
+        turnstile: FairLimiter,
+        asker: Asker,
+        timeout_s: float,
     ) -> None:
         self.spec = spec
         self._servers = servers

@@ -13,9 +13,14 @@ import msgspec
 
 from tertulia.errors import NoApproverError
 from tertulia.mcp.definition import ServerDefinition
-from tertulia.policy.approval_parts import Parts, in_line, labelled
-from tertulia.policy.approval_request import Request, Subject
-from tertulia.policy.approvals import ApprovalDesk
+from tertulia.policy.approvals.approval_queue import ApprovalQueue
+from tertulia.policy.approvals.approval_request import (
+    ApprovalParts,
+    GrantSubject,
+    RequestedAction,
+    as_one_line,
+    with_label,
+)
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.tool_events import Decider
 from tertulia.tools.remote import Current
@@ -46,7 +51,7 @@ def runs_unasked(current: Current, rights: Rights) -> bool:
             return only_reads(current)
 
 
-async def consent(desk: ApprovalDesk, current: Current, arguments: dict[str, Any], call: CallContext) -> Decider:
+async def consent(desk: ApprovalQueue, current: Current, arguments: dict[str, Any], call: CallContext) -> Decider:
     """Who or what allows the call. ApprovalDenied where it may not be made, NoApprover where nobody could say so."""
     definition = current.definition
     if runs_unasked(current, call.rights):
@@ -58,26 +63,28 @@ async def consent(desk: ApprovalDesk, current: Current, arguments: dict[str, Any
         raise NoApproverError(f"{error.message}; {_way_out(current.definition, call.rights)}") from None
 
 
-def request_for(current: Current, arguments: dict[str, Any], call: CallContext) -> Request:
+def request_for(current: Current, arguments: dict[str, Any], call: CallContext) -> RequestedAction:
     """What a person is asked. A grant holds for the same tool, defined the same way, with the same arguments."""
     definition, tool = current.definition, current.tool
     given = json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     readable = json.dumps(arguments, sort_keys=True, ensure_ascii=False, indent=2)
     confinement = _confinement(definition)
-    return Request(
+    return RequestedAction(
         kind="mcp",
         conversation_id=call.conversation_id,
         chain=call.chain.callers,
         call_id=call.call_id,
         title=f"call {tool.name} of the MCP server {definition.name}",
-        detail=f"{labelled('arguments', readable)}\n{_claims(current)}",
-        subject=Subject(
+        detail=f"{with_label('arguments', readable)}\n{_claims(current)}",
+        subject=GrantSubject(
             (definition.name, tool.name, current.digest, given),
             call.cwd,
             f"MCP server {definition.name}, definition {_digest(definition)}",
             confinement,
         ),
-        parts=Parts(cwd=call.cwd, sandbox=confinement, server=definition.name, tool=tool.name, arguments=readable),
+        parts=ApprovalParts(
+            cwd=call.cwd, sandbox=confinement, server=definition.name, tool=tool.name, arguments=readable
+        ),
     )
 
 
@@ -100,7 +107,7 @@ def _claims(current: Current) -> str:
     hints = current.tool.hints
     kind = "only reads" if hints.read_only else "may destroy" if hints.destructive else "changes, and destroys nothing"
     source = current.definition.source
-    named = f", named in {in_line(source)}" if source and current.definition.origin == "project" else ""
+    named = f", named in {as_one_line(source)}" if source and current.definition.origin == "project" else ""
     return f"(the server says that it {kind}; it runs {_confinement(current.definition)}{named})"
 
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tertulia.errors import InvalidParamsError, SandboxError
-from tertulia.policy.approval_parts import Parts, labelled
-from tertulia.policy.approval_request import Request, Subject
-from tertulia.policy.approvals import ApprovalDesk
+from tertulia.policy.approvals.approval_queue import ApprovalQueue
+from tertulia.policy.approvals.approval_request import ApprovalParts, GrantSubject, RequestedAction, with_label
 from tertulia.policy.narrowing import Rights
 from tertulia.policy.sandbox_mode import sandbox_to_wire
 from tertulia.policy.shell_environment import ShellEnvironment
@@ -35,7 +34,7 @@ class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """What the tools of a session work with. The directory is the session's own, never one that a model named."""
 
     runner: Runner
-    desk: ApprovalDesk
+    desk: ApprovalQueue
     root: str
     """Canonical. Where no other roots were set, the one that commands may write."""
     guarded: GuardedPaths
@@ -98,10 +97,10 @@ class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             return None
         return self.guarded.hint(command.argv, finished.output.text())
 
-    def subject(self, words: tuple[str, ...], cwd: str, sandbox: Confinement, *, outside: bool = False) -> Subject:
+    def subject(self, words: tuple[str, ...], cwd: str, sandbox: Confinement, *, outside: bool = False) -> GrantSubject:
         """All that a grant will be bound to. What it is to leave counts: in a narrower sandbox nobody has asked yet."""
         where = described(sandbox)
-        return Subject(words, cwd, self.environment_policy, f"{OUTSIDE}, instead of {where}" if outside else where)
+        return GrantSubject(words, cwd, self.environment_policy, f"{OUTSIDE}, instead of {where}" if outside else where)
 
     async def confined(self, argv: tuple[str, ...], stdin: bytes, kept: int, call: CallContext) -> bytes:
         """What one of our own programs writes, run in the call's directory and confined by its rights.
@@ -126,15 +125,15 @@ class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         directory, confinement = self.directory(None, call), self.confinement(call.rights)
         check_unprotected(directory, confinement)
         subject = self.subject((text,), directory, confinement)
-        request = Request(
+        request = RequestedAction(
             kind="patch",
             conversation_id=call.conversation_id,
             chain=call.chain.callers,
             call_id=call.call_id,
             title=f"apply a patch to {len(files)} file{'s' * (len(files) != 1)} in {call.cwd}",
-            detail=labelled("The patch", text),
+            detail=with_label("The patch", text),
             subject=subject,
-            parts=Parts(cwd=directory, sandbox=subject.sandbox, files=files),
+            parts=ApprovalParts(cwd=directory, sandbox=subject.sandbox, files=files),
         )
         with call.unhurried():
             granted = await self.desk.ask(request, call.rights.approval_policy, call.publish)

@@ -1,0 +1,341 @@
+"""The approval desk: requests wait here until a person, the policy or the clock has answered.
+
+It knows neither the session nor any surface: whoever may answer says so with `attended`, and calls `resolve`. It runs
+on the loop's thread and waits only in `ask`. Nothing of it is written down: after a crash nothing is granted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections import Counter
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from tertulia.errors import (
+    ApprovalDeniedError,
+    BusyError,
+    ClosedError,
+    InvalidParamsError,
+    NoApproverError,
+    NotFoundError,
+)
+from tertulia.events.clock import Clock, Timestamps
+from tertulia.policy.approval_policy import ApprovalPolicy, approval_to_wire
+from tertulia.policy.approvals.approval_request import GrantScope, PartName, RequestedAction, policy_verdict
+from tertulia.policy.approvals.grants import Grant, Grants, IdSequence
+from tertulia.policy.display_text import value_text
+from tertulia.protocol.events import EventData
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Decider
+
+TIMEOUT_S = 300.0
+MAX_PENDING = 1_024
+SWEEP_EVERY_S = 60.0
+HOW_TO_ATTEND = (
+    "a client attends with `initialize {attend: true}` or `events/subscribe {attend: true}`, a Python program with"
+    " `Session.start(on_approval=…)`, `stream(…, approver=True)` or `events(attend=True)`"
+)
+"""What a refusal tells whoever wonders why no one was asked."""
+
+Publish = Callable[[EventData], object]
+Decision = Literal["allow", "deny"]
+
+
+_LONG = 64 * 1024
+"""Characters of a request from which on it is made ready in a thread: escaping a large patch takes a while."""
+
+
+class Permission(msgspec.Struct, frozen=True, gc=False):
+    """It may be done, and why. There is no counterpart: a denial is an error, which nobody can overlook."""
+
+    decider: Decider
+    scope: GrantScope | None = None
+
+    @property
+    def by_policy(self) -> bool:
+        """It was not asked."""
+        return self.decider.kind == "policy"
+
+
+class Resolution(msgspec.Struct, frozen=True, gc=False):
+    """What became of an answer. True when it was this answer that counted."""
+
+    resolved: bool
+    scope: GrantScope | None = None
+    """How far a yes reaches; None: it is a no, or did not count."""
+    narrowed: str | None = None
+    """Why a yes reaches less far than it asked for."""
+
+    def __bool__(self) -> bool:
+        return self.resolved
+
+
+class _Answer(msgspec.Struct, frozen=True, gc=False):
+    decision: Decision
+    reason: str
+    """user | grant | timeout | interrupted | shutdown"""
+    decider: Decider
+    scope: GrantScope | None = None
+    message: str | None = None
+
+
+_CLOCK = _Answer("deny", "timeout", Decider("clock"))
+_INTERRUPT = _Answer("deny", "interrupted", Decider("interrupt"))
+_SHUTDOWN = _Answer("deny", "shutdown", Decider("shutdown"))
+_UNNAMED = Decider("client")
+
+
+class _PendingApproval(msgspec.Struct, frozen=True, eq=False):
+    request: RequestedAction
+    policy: ApprovalPolicy
+    event: ApprovalRequest
+    publish: Publish
+    answer: asyncio.Future[_Answer]
+
+    @property
+    def is_open(self) -> bool:
+        """False also from the moment on at which its asker was cancelled: a yes would say what is not done."""
+        return not self.answer.done()
+
+
+class ApprovalQueue:
+    """Asks, remembers, forgets.
+
+    Every request that is published as `approval_request` is published once as `approval_resolved`, in every ending.
+    The first answer counts; whoever comes later changes nothing and is not told off.
+    """
+
+    __slots__ = (
+        "_at", "_attending", "_clock", "_closed", "_default_ttl_s", "_grants", "_ids", "_is_seen", "_max_pending",
+        "_pending", "_timeout_s",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        default_ttl_s: float | None = None,
+        max_pending: int = MAX_PENDING,
+        is_seen: Callable[[RequestedAction, bool], bool] = lambda request, elicitation: False,
+    ) -> None:
+        """`is_seen`: whether a client of a surface attends, besides `attended` blocks; with whether it is asked in the
+        name of an MCP server, which not every client can answer."""
+        self._timeout_s = timeout_s
+        self._default_ttl_s = default_ttl_s
+        self._max_pending = max_pending
+        self._is_seen = is_seen
+        self._clock = clock
+        self._at = Timestamps(clock).at
+        self._grants = Grants(clock)
+        self._ids = IdSequence()
+        # In the order in which they were asked.
+        self._pending: dict[str, _PendingApproval] = {}
+        self._attending: Counter[ConversationId | None] = Counter()
+        self._closed = False
+
+    @contextlib.contextmanager
+    def attended(self, conversation: ConversationId | None = None) -> Generator[None]:
+        """Somebody is there who can answer, as long as the block lasts: everything, or what shows in a conversation."""
+        self._attending[conversation] += 1
+        try:
+            yield
+        finally:
+            self._attending[conversation] -= 1
+            if not self._attending[conversation]:
+                del self._attending[conversation]
+
+    def is_heard(self, request: RequestedAction, *, elicitation: bool = False) -> bool:
+        """Whether a client attends that would hear of this one, and could answer; also what an MCP server asks."""
+        here = (None, request.conversation_id, *request.chain)
+        return any(where in self._attending for where in here) or self._is_seen(request, elicitation)
+
+    async def ask(
+        self, request: RequestedAction, policy: ApprovalPolicy, publish: Publish, *, known_safe: bool = False
+    ) -> Permission:
+        """Come back when it is allowed, or raise ApprovalDenied; NoApprover at once where nobody can be asked.
+
+        `policy` is the strictest of the whole chain. A cancelled caller withdraws its request.
+        """
+        said = policy_verdict(policy, request.kind, known_safe=known_safe)
+        if said == "run":
+            return Permission(Decider("policy", value_text(approval_to_wire(policy))))
+        if said == "deny":
+            raise NoApproverError("this would have to be asked, and the approval policy lets nobody be asked")
+        if (grant := self._grants.find(request, policy)) is not None:
+            return Permission(Decider("grant", grant_id=grant.grant_id), grant.scope)
+        self._check_that_it_can_be_asked(request)
+        request = msgspec.structs.replace(request, changed=self._grants.changed(request))
+        answer = await self._answer(request, policy, publish)
+        if answer.decision == "deny":
+            raise ApprovalDeniedError(self._refusal(answer))
+        return Permission(answer.decider, answer.scope)
+
+    def resolve(
+        self,
+        approval_id: str,
+        decision: Decision,
+        *,
+        scope: GrantScope | None = None,
+        ttl_s: float | None = None,
+        message: str | None = None,
+        conversation: ConversationId | None = None,
+        by: Decider = _UNNAMED,
+    ) -> Resolution:
+        """Answer a request. Not resolved: it was settled before, and nothing changes. An unknown id is NotFound.
+
+        `conversation` is where the one who answers stands, if that is only one: it must be the request's own, or one
+        that waits for it. A yes with a scope that was not offered holds once, and says so. A yes is refused with a
+        time to live but no scope that lasts; a no never is.
+        """
+        waiting = self._pending.get(approval_id)
+        if (waiting is None or not waiting.is_open) and self._ids.gave(approval_id):
+            return Resolution(False)
+        if waiting is None or not _is_seen_from(conversation, waiting.request):
+            raise NotFoundError(f"there is no approval {approval_id[:80]!r}")
+        if decision == "deny":
+            # Taken whatever else was said with it, and it holds once.
+            return Resolution(self._settle(approval_id, _Answer("deny", "user", by, "once", message)))
+        _check_ttl(scope, ttl_s)
+        offered = waiting.event.scopes
+        given: GrantScope = "once" if scope not in offered else scope
+        narrowed = (
+            None if scope in (None, given) else f"{scope} was not offered for this request, so the yes holds once"
+        )
+        if given == "once":
+            return Resolution(self._settle(approval_id, _Answer("allow", "user", by, given, message)), given, narrowed)
+        where = waiting.request.conversation_id if given == "conversation" else None
+        ends_after_s = self._default_ttl_s if ttl_s is None else ttl_s
+        grant = self._grants.add(waiting.request, waiting.policy, where, ends_after_s)
+        by = msgspec.structs.replace(by, grant_id=grant.grant_id)
+        self._settle(approval_id, _Answer("allow", "user", by, given, message))
+        self._settle_what_is_granted()
+        return Resolution(True, given)
+
+    def texts(self, approval_id: str) -> tuple[ApprovalRequest, dict[PartName, str]]:
+        """A request that waits, and every text of it whole. NotFound once it is settled: nothing of it is kept."""
+        waiting = self._pending.get(approval_id)
+        if waiting is None or not waiting.is_open:
+            raise NotFoundError(f"no approval {approval_id[:80]!r} waits for an answer")
+        return waiting.event, waiting.request.texts(waiting.policy)
+
+    def pending(self, conversation: ConversationId | None = None) -> list[ApprovalRequest]:
+        """The requests that wait, oldest first: all, or those that one conversation sees."""
+        waiting = [one for one in self._pending.values() if one.is_open]
+        return [one.event for one in waiting if _is_seen_from(conversation, one.request)]
+
+    def grants(self, conversation: ConversationId | None = None) -> list[Grant]:
+        """What is allowed for longer, oldest first: all, or what counts in one conversation."""
+        return self._grants.list(conversation)
+
+    def revoke(self, grant_id: str) -> bool:
+        """Take a grant back; False if it was over, NotFound if there never was one."""
+        return self._grants.revoke(grant_id)
+
+    def interrupt(self, conversation: ConversationId) -> int:
+        """Deny what this conversation itself asks for, and nobody else's; how many there were."""
+        own = [number for number, waiting in self._pending.items() if waiting.request.conversation_id == conversation]
+        return self._deny(own, _INTERRUPT)
+
+    def forget(self, conversation: ConversationId) -> None:
+        """The conversation is closed: deny what it asks for, and drop what was allowed for it."""
+        self.interrupt(conversation)
+        self._grants.forget(conversation)
+
+    def close(self) -> None:
+        """Deny everything, and every request from now on."""
+        self._closed = True
+        self._deny(list(self._pending), _SHUTDOWN)
+
+    async def keep_clean(self, every_s: float = SWEEP_EVERY_S) -> None:
+        """Drop expired grants from time to time, until cancelled. They do not count before that either."""
+        while True:
+            await asyncio.sleep(every_s)
+            self._grants.sweep()
+
+    # ── waiting and settling ─────────────────────────────────────────────────────────────────────────────────
+
+    def _check_that_it_can_be_asked(self, request: RequestedAction) -> None:
+        if self._closed:
+            raise ClosedError("the session is closing; nobody is asked any more")
+        if not self.is_heard(request):
+            raise NoApproverError(f"this has to be asked, and no client attends to answer it: {HOW_TO_ATTEND}")
+        if len(self._pending) >= self._max_pending:
+            raise BusyError(f"{self._max_pending} approvals wait for an answer already", retry_after_s=1)
+
+    async def _answer(self, request: RequestedAction, policy: ApprovalPolicy, publish: Publish) -> _Answer:
+        approval_id = self._ids.next()
+        now = self._clock.now()
+        moments = {"asked_at": self._at(now), "expires_at": self._at(now + self._timeout_s)}
+        event = partial(request.as_event, approval_id, policy, **moments)
+        if len(request.detail) > _LONG:
+            shown = await asyncio.to_thread(event)
+            self._check_that_it_can_be_asked(request)
+        else:
+            shown = event()
+        loop = asyncio.get_running_loop()
+        waiting = _PendingApproval(request, policy, shown, publish, loop.create_future())
+        self._pending[approval_id] = waiting
+        # Not asyncio.timeout: it could turn an answer that has just been accepted into a timeout.
+        timer = loop.call_later(self._timeout_s, self._settle, approval_id, _CLOCK)
+        try:
+            publish(waiting.event)
+            return await waiting.answer
+        finally:
+            timer.cancel()
+            self._settle(approval_id, _INTERRUPT)
+
+    def _settle(self, approval_id: str, answer: _Answer) -> bool:
+        waiting = self._pending.pop(approval_id, None)
+        if waiting is None:
+            return False
+        if waiting.is_open:
+            waiting.answer.set_result(answer)
+        waiting.publish(
+            ApprovalResolved(
+                approval_id=approval_id,
+                decision=answer.decision,
+                scope=answer.scope,
+                reason=answer.reason,
+                chain=waiting.request.chain,
+                by=answer.decider,
+            )
+        )
+        return True
+
+    def _settle_what_is_granted(self) -> None:
+        """Nobody is asked twice for what was just allowed for longer."""
+        for approval_id, waiting in list(self._pending.items()):
+            if waiting.is_open and (grant := self._grants.find(waiting.request, waiting.policy)) is not None:
+                decider = Decider("grant", grant_id=grant.grant_id)
+                self._settle(approval_id, _Answer("allow", "grant", decider, grant.scope))
+
+    def _deny(self, approval_ids: list[str], answer: _Answer) -> int:
+        return sum(self._settle(approval_id, answer) for approval_id in approval_ids)
+
+    def _refusal(self, answer: _Answer) -> str:
+        match answer.reason:
+            case "timeout":
+                return f"nobody answered within {self._timeout_s:g} s, which is a no"
+            case "user":
+                return f"the user said no: {answer.message}" if answer.message else "the user said no"
+            case reason:
+                return f"not allowed: {reason}"
+
+
+def _is_seen_from(conversation: ConversationId | None, request: RequestedAction) -> bool:
+    return conversation is None or conversation in (request.conversation_id, *request.chain)
+
+
+def _check_ttl(scope: GrantScope | None, ttl_s: float | None) -> None:
+    if ttl_s is None:
+        return
+    if scope in (None, "once"):
+        raise InvalidParamsError("ttl_s needs the scope conversation or session")
+    if not (math.isfinite(ttl_s) and ttl_s > 0):
+        raise InvalidParamsError(f"ttl_s must be a positive number of seconds, not {ttl_s!r}")

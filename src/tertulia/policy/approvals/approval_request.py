@@ -1,0 +1,294 @@
+"""The texts of an approval request: what belongs to it, whose words are whose, and what of it fits into an event.
+
+Everything that models, agents, servers and commands wrote stands in lines that begin with a bar, below a line of ours
+that names its author. So no text can pass for ours, whatever it says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from tertulia.policy.approval_policy import ApprovalPolicy, approval_to_wire
+from tertulia.policy.commands.command_analysis import SCRIPT_FLAGS, SHELLS, GrantKey
+from tertulia.policy.commands.named_files import WORDS_ALONE, NamedFiles
+from tertulia.policy.commands.shell_script import Words
+from tertulia.policy.display_text import make_display_text, sha256, value_text, visible
+from tertulia.protocol.ids import CallId, ConversationId
+from tertulia.protocol.tool_events import ApprovalFile, ApprovalRequest
+
+MAX_EVENT_BYTES = 64 * 1024
+"""Of the texts of one event, as UTF-8. What does not fit is asked for with `approval/get`."""
+MAX_PAGE = 64 * 1024
+"""Characters of one answer to `approval/get`."""
+
+_MAX_DETAIL_BYTES = 48 * 1024
+_CUT_DETAIL = 12_000
+_CUT_PART = 1_000
+_CUT_FILES = 64
+_BAR = "│ "
+
+PartName = Literal["detail", "command", "script", "arguments", "justification", "matches", "files"]
+
+
+class ApprovalParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request is about, as it is: nothing here is fit to be shown yet."""
+
+    command: Words = ()
+    cwd: str | None = None
+    sandbox: str | None = None
+    files: tuple[ApprovalFile, ...] = ()
+    server: str | None = None
+    tool: str | None = None
+    arguments: str | None = None
+    justification: str | None = None
+
+
+class EventTexts(msgspec.Struct, frozen=True):
+    """The texts of an event, fit to be shown, cut where they would be too long together."""
+
+    detail: str
+    matches: list[str]
+    command: str | None
+    script: str | None
+    arguments: str | None
+    justification: str | None
+    files: tuple[ApprovalFile, ...]
+    hidden: int
+    """Characters of `detail` that were cut out."""
+    whole: bool
+    """Nothing of any of them was cut."""
+
+
+def with_label(label: str, text: str) -> str:
+    """Somebody's words below a line of ours that says whose they are."""
+    return "\n".join([f"{label}:", *(f"{_BAR}{line}" for line in text.rstrip("\n").split("\n"))])
+
+
+def as_one_line(text: str) -> str:
+    """A path or a name in a line of ours: it cannot begin another one."""
+    return text.replace("\n", "\\n")
+
+
+def script_of(command: Sequence[str]) -> str | None:
+    """The script that a shell is given with `-c`; None where this is another command."""
+    if len(command) == 3 and command[0] in SHELLS and command[1] in SCRIPT_FLAGS:
+        return command[2]
+    return None
+
+
+def command_text(command: Sequence[str]) -> str:
+    """A command for people: its words quoted, or a script as its author wrote it."""
+    script, line = script_of(command), shlex.join(command)
+    if script is not None:
+        return with_label(f"{shlex.join(command[:2])} with this script", script)
+    return with_label("command", line) if "\n" in line else line
+
+
+def whole_texts(detail: str, matches: Sequence[str], parts: ApprovalParts) -> dict[PartName, str]:
+    """Every part by its name, whole and fit to be shown."""
+    files = "\n".join(f"{each.kind} {visible(each.path)} +{each.added} -{each.removed}" for each in parts.files)
+    script = script_of(parts.command)
+    texts: dict[PartName, str | None] = {
+        "detail": visible(detail, lines=True),
+        "command": visible(shlex.join(parts.command), lines=True) if parts.command else None,
+        "script": None if script is None else visible(script, lines=True),
+        "arguments": None if parts.arguments is None else visible(parts.arguments, lines=True),
+        "justification": None if parts.justification is None else visible(parts.justification, lines=True),
+        "matches": "\n".join(map(visible, matches)),
+        "files": files or None,
+    }
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def event_texts(detail: str, matches: Sequence[str], parts: ApprovalParts) -> EventTexts:
+    """What goes into the event: everything, or the beginning and the end of what is long, with the number left out."""
+    texts = whole_texts(detail, matches, parts)
+    files = tuple(msgspec.structs.replace(each, path=visible(each.path)) for each in parts.files)
+    whole = sum(len(text.encode()) for text in texts.values()) <= MAX_EVENT_BYTES
+    kept, lines = dict(texts), [visible(match) for match in matches]
+    if not whole:
+        # The detail says all that the others say: so it is the last to be cut.
+        lines = [make_display_text(match, max_characters=_CUT_PART).text for match in matches[:_CUT_FILES]]
+        files = files[:_CUT_FILES]
+        for name in ("command", "script", "arguments", "justification"):
+            if name in kept:
+                kept[name] = _cut(kept[name], _CUT_PART)
+        if len(texts["detail"].encode()) > _MAX_DETAIL_BYTES:
+            kept["detail"] = _cut(texts["detail"], _CUT_DETAIL)
+    return EventTexts(
+        detail=kept["detail"],
+        matches=lines,
+        command=kept.get("command"),
+        script=kept.get("script"),
+        arguments=kept.get("arguments"),
+        justification=kept.get("justification"),
+        files=files,
+        hidden=0 if kept["detail"] == texts["detail"] else len(texts["detail"]) - _CUT_DETAIL,
+        whole=whole,
+    )
+
+
+def hidden_text_notice(hidden: int, size: int, digest: str | None) -> str:
+    """How much of a request is not shown, for surfaces that offer a yes; empty where all of it is."""
+    if not hidden:
+        return ""
+    return (
+        f"NOT ALL IS SHOWN: {hidden:,} of {size:,} characters are hidden here (sha256 {digest}; approval/get has them)"
+    )
+
+
+def _cut(text: str, most: int) -> str:
+    """The text is fit to be shown already, and a mark of its own would be escaped again."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}⟨… {len(text) - 2 * half:,} characters are not shown here …⟩{text[-half:]}"
+
+
+ApprovalKind = Literal["exec", "patch", "escalation", "mcp", "tool"]
+GrantScope = Literal["once", "conversation", "session"]
+GRANT_SCOPES: tuple[GrantScope, ...] = ("once", "conversation", "session")
+
+_MAX_TITLE = 200
+_MAX_CHANGED = 16
+"""Files that an event lists as changed, each by so many characters; `detail` has all of them whole."""
+_MAX_CHANGED_PATH = 500
+
+
+class GrantSubject(msgspec.Struct, frozen=True):
+    """All that a grant is bound to: change any of it, and it is another request."""
+
+    words: Words
+    """The command's canonical words; of a tool its name and its arguments as text, of a patch its text."""
+    cwd: str
+    environment: str
+    """The environment policy, in one spelling."""
+    sandbox: str
+    """How the command is confined, in one spelling; for a call outside the sandbox: that it is."""
+
+    @property
+    def digest(self) -> str:
+        """Of all of it."""
+        # ASCII, because arguments may hold what UTF-8 cannot.
+        whole = json.dumps([self.words, self.cwd, self.environment, self.sandbox], ensure_ascii=True)
+        return hashlib.sha256(whole.encode()).hexdigest()
+
+
+class RequestedAction(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to be allowed or denied. Texts are as they are; they are made fit to show on the way out."""
+
+    kind: ApprovalKind
+    conversation_id: ConversationId
+    chain: tuple[ConversationId, ...] = ()
+    """The conversations that wait for this one, the first caller first; there the request shows too."""
+    call_id: CallId | None = None
+    title: str
+    detail: str
+    """All that a person has to know; see `approval_parts` for how it tells our words from those of others."""
+    subject: GrantSubject
+    parts: ApprovalParts = ApprovalParts()
+    scopes: tuple[GrantScope, ...] = GRANT_SCOPES
+    named: NamedFiles = WORDS_ALONE
+    """The scripts and programs that a grant will be bound to as well. Where they are not known it holds once."""
+    changed: tuple[str, ...] = ()
+    """Those that are not what they were when the same words were last allowed for longer."""
+
+    def key(self, conversation: ConversationId | None, expires_at: float | None = None) -> GrantKey:
+        """What a grant of this request is found by; None: in every conversation of the session."""
+        return GrantKey((self.kind, *self.subject.words), conversation, expires_at, self.subject.digest)
+
+    def matches(self, policy: ApprovalPolicy | None) -> list[str]:
+        """All that a grant will match, in words; `policy` is the one under which it is asked, if that is known."""
+        subject = self.subject
+        least = (
+            []
+            if policy is None
+            else [f"approval policy: {value_text(approval_to_wire(policy))}, or one that allows more"]
+        )
+        return [
+            f"{self.kind}: {shlex.join(subject.words)}",
+            f"directory: {subject.cwd}",
+            f"environment: {subject.environment}",
+            f"sandbox: {subject.sandbox}",
+            *(f"file: {file.path}, sha256 of path and content {file.digest}" for file in self.named.contents),
+            *least,
+        ]
+
+    @property
+    def offered(self) -> tuple[GrantScope, ...]:
+        """How far a yes may reach, as far as what it would cover is known."""
+        return self.scopes if self.named.known else ("once",)
+
+    @property
+    def whole_detail(self) -> str:
+        """With what has changed said first."""
+        if not self.changed:
+            return self.detail
+        label = f"CHANGED since this was last allowed for longer ({len(self.changed)})"
+        return f"{with_label(label, chr(10).join(map(as_one_line, self.changed)))}\n{self.detail}"
+
+    def texts(self, policy: ApprovalPolicy) -> dict[PartName, str]:
+        """Every text of it, whole and fit to be shown."""
+        return whole_texts(self.whole_detail, self.matches(policy), self.parts)
+
+    def as_event(
+        self, approval_id: str, policy: ApprovalPolicy | None = None, *, asked_at: str | None = None,
+        expires_at: str | None = None,
+    ) -> ApprovalRequest:  # fmt: skip
+        """What a person sees.
+
+        A grant that outlives the moment is offered only where all that it will match can be seen.
+        """
+        parts, detail = self.parts, visible(self.whole_detail, lines=True)
+        texts = event_texts(self.whole_detail, self.matches(policy), parts)
+        return ApprovalRequest(
+            approval_id=approval_id,
+            kind=self.kind,
+            conversation_id=self.conversation_id,
+            chain=list(self.chain),
+            title=make_display_text(self.title, max_characters=_MAX_TITLE).text,
+            detail=texts.detail,
+            matches=texts.matches,
+            scopes=[scope for scope in self.offered if texts.whole or scope == "once"],
+            call_id=self.call_id,
+            asked_at=asked_at,
+            expires_at=expires_at,
+            command=texts.command,
+            script=texts.script,
+            cwd=None if parts.cwd is None else visible(parts.cwd),
+            sandbox=None if parts.sandbox is None else visible(parts.sandbox),
+            files=texts.files,
+            server=None if parts.server is None else visible(parts.server),
+            tool=None if parts.tool is None else visible(parts.tool),
+            arguments=texts.arguments,
+            justification=texts.justification,
+            changed=tuple(
+                make_display_text(path, max_characters=_MAX_CHANGED_PATH).text for path in self.changed[:_MAX_CHANGED]
+            ),
+            size=len(detail),
+            digest=sha256(detail),
+            hidden=texts.hidden,
+        )
+
+
+def policy_verdict(policy: ApprovalPolicy, kind: ApprovalKind, *, known_safe: bool) -> Literal["run", "ask", "deny"]:
+    """What the policy says before anybody is asked.
+
+    Commands and patches run in the sandbox, so a policy that trusts it lets them; tools and MCP servers run outside
+    of it, so only known-safe ones are free; nothing leaves the sandbox without an answer.
+    """
+    in_sandbox = kind in ("exec", "patch") and policy.auto_run == "sandboxed"
+    if in_sandbox or (known_safe and kind != "escalation"):
+        return "run"
+    return "ask" if policy.may_ask else "deny"
+
+
+def may_retry_outside(policy: ApprovalPolicy) -> bool:
+    """Whether a command that failed in the sandbox may be asked for outside of it, without the model's asking."""
+    return policy.may_ask and policy.retry_outside_on_failure

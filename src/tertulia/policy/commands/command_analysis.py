@@ -1,0 +1,141 @@
+"""What a command is, for whoever has to allow it. Commands are read here and never executed from the reading."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from tertulia.policy.commands.git_repository import MAX_DIRECTORIES, git_starts_nothing
+from tertulia.policy.commands.safe_programs import GIT_ENVIRONMENT, SYSTEM_DIRECTORIES, known_program, reads_only
+from tertulia.policy.commands.shell_script import ShellScript, Words, read_script
+from tertulia.protocol.ids import ConversationId
+
+# No zsh: it reads some plain words differently, and more files before it starts.
+SHELLS = frozenset(directory + shell for directory in SYSTEM_DIRECTORIES for shell in ("bash", "sh"))
+SCRIPT_FLAGS = frozenset({"-c", "-lc"})
+
+
+class CommandAnalysis(msgspec.Struct, frozen=True):
+    """What is known of a command before it runs."""
+
+    commands: tuple[Words, ...] | None
+    """The single commands that it is made of; None where it could not be read and must be asked about."""
+    known_safe: bool
+    """By their words each of them only reads, in a `safe_environment`; see `only_reads_in` for the place."""
+    canonical: Words
+    """The one spelling of this command: two that have it in common run the same."""
+
+
+def analyse_command(argv: Sequence[str]) -> CommandAnalysis:
+    """Look at a command, and into the script that it hands to a shell."""
+    words = tuple(argv)
+    if not words or any("\0" in word for word in words):
+        return CommandAnalysis(None, False, words)
+    if words[0] not in SHELLS:
+        return CommandAnalysis((words,), reads_only(words), words)
+    script = _script_of(words)
+    if script is None:
+        return CommandAnalysis(None, False, words)
+    canonical = (*words[:2], script.text)
+    return CommandAnalysis(script.commands, all(map(reads_only, script.commands)), canonical)
+
+
+def only_reads_in(reading: CommandAnalysis, cwd: str, roots: Sequence[str]) -> bool:
+    """Whether a command that is known to be safe by its words is so in this directory too. Reads files.
+
+    Only git minds where it is: a repository's own configuration can have it start programs. `roots` are the places
+    where a command sees the same files as we do; without them no git is known to be safe.
+    """
+    commands = reading.commands or ()
+    programs = [known_program(words[0]) for words in commands]
+    if not reading.known_safe or "git" not in programs:
+        return reading.known_safe
+    places = {cwd}
+    for words in (words for words, program in zip(commands, programs, strict=True) if program == "cd"):
+        # It may fail, or hold only for one part of a pipe: so each of them counts with and without it.
+        if len(words) != 2 or words[1].startswith("-") or len(places) > MAX_DIRECTORIES:
+            return False
+        gone = [os.path.join(place, words[1]) for place in places]
+        # A shell takes `..` off the path's text, the system off where a link leads.
+        places |= {*gone, *map(os.path.normpath, gone)}
+    return git_starts_nothing(places, roots)
+
+
+def _script_of(words: Words) -> ShellScript | None:
+    """Anything but `bash -c SCRIPT` is not looked into: a shell has many ways to be told what to run."""
+    match words:
+        case (_, flag, text) if flag in SCRIPT_FLAGS:
+            return read_script(text)
+        case _:
+            return None
+
+
+class GrantKey(msgspec.Struct, frozen=True, eq=False):
+    """What a grant is found by. The moment it ends is no part of its identity."""
+
+    path: Words
+    """The command's canonical words, after the kind of request."""
+    conversation: ConversationId | None = None
+    """None: every conversation of the session."""
+    expires_at: float | None = None
+    """On the monotonic clock; None: it does not end by itself."""
+    binding: str = ""
+    """A digest of all else that it holds for: directory, environment, sandbox."""
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.path, self.conversation, self.binding
+
+    def __eq__(self, other: object) -> bool:
+        return self._identity() == other._identity() if isinstance(other, GrantKey) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+
+_DROPPED = frozenset(
+    {
+        "BASHOPTS",
+        "CDPATH",
+        "ENV",
+        "GCONV_PATH",
+        "GLOBIGNORE",
+        "IFS",
+        "LOCPATH",
+        "NLSPATH",
+        "POSIXLY_CORRECT",
+        "SHELLOPTS",
+    }
+)
+_DROPPED_BEGINNINGS = ("BASH_", "GIT_", "LD_", "RIPGREP_")
+"""Files and libraries that are read before a command, functions in its place, and settings of git and ripgrep."""
+_HOMES = ("HOME", "XDG_CONFIG_HOME")
+_NOWHERE = "/nonexistent"
+
+
+def safe_environment(variables: Mapping[str, str], writable: Sequence[str]) -> dict[str, str]:
+    """These variables for a known-safe command: no program of a writable directory, or of the current one, is found.
+
+    Without it an environment, or a configuration file of the workspace, could have a reader start other programs.
+    """
+    kept = {
+        name: value
+        for name, value in variables.items()
+        if name not in _DROPPED and not name.startswith(_DROPPED_BEGINNINGS)
+    }
+    # A login shell runs the profile that it finds at home, which it looks up itself where none is named; and git obeys
+    # the settings there.
+    kept.setdefault("HOME", _NOWHERE)
+    kept |= {name: _NOWHERE for name in _HOMES if name in kept and _is_below(kept[name], writable)}
+    folders = kept.get("PATH", "").split(":")
+    trusted = [folder for folder in folders if folder.startswith("/") and not _is_below(folder, writable)]
+    return {**kept, "PATH": ":".join(trusted) or "/usr/bin:/bin", **GIT_ENVIRONMENT}
+
+
+def _is_below(folder: str, roots: Sequence[str]) -> bool:
+    # Roots are canonical; a folder may be a link into one, or be spelled through one.
+    if ".." in folder.split("/"):
+        return True
+    places = (f"{folder}/", f"{os.path.realpath(folder)}/")
+    return any(place.startswith(f"{root.rstrip('/')}/") for place in places for root in roots)

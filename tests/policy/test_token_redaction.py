@@ -1,0 +1,101 @@
+"""Session tokens are found in texts wherever they stand, and cost little where there are none."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tertulia.policy.token_redaction import VISIBLE_CHARACTERS, TokenRedactor
+
+
+def token(number: int) -> str:
+    return hashlib.sha256(str(number).encode()).hexdigest()
+
+
+def holding(*numbers: int) -> TokenRedactor:
+    tokens = TokenRedactor()
+    for number in numbers:
+        tokens.add(token(number))
+    return tokens
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 500])
+def test_every_token_is_taken_out_however_many_there_are(count: int) -> None:
+    """S001-45, X-44."""
+    tokens = holding(*range(count))
+    for number in range(0, count, max(1, count // 20)):
+        secret = token(number)
+        assert tokens.text(f"a {secret} b") == f"a {secret[:VISIBLE_CHARACTERS]}[redacted:token] b"
+        assert (
+            tokens.json(f'"a {secret} é"'.encode()) == f'"a {secret[:VISIBLE_CHARACTERS]}[redacted:token] é"'.encode()
+        )
+
+
+@pytest.mark.parametrize("count", [0, 1, 8, 9])
+def test_what_has_no_token_in_it_stays_the_same_object(count: int) -> None:
+    tokens = holding(*range(count))
+    for text in ("", "nothing here", token(999), token(999) * 3, "é" * 100):
+        assert tokens.text(text) == text
+        body = text.encode()
+        assert tokens.json(body) is body
+
+
+@given(
+    st.text("0123456789abcdefg", max_size=80),
+    st.text("0123456789abcdefg", max_size=80),
+    st.integers(0, 64),
+    st.booleans(),
+)
+def test_no_text_around_it_and_no_cut_hides_a_token(before: str, after: str, cut: int, end: bool) -> None:
+    """S001-45."""
+    secret = token(1)
+    piece = secret[-cut:] if end and cut else secret[:cut]
+    cleaned = holding(1, 2).text(before + piece + after)
+    assert not any(
+        secret[at : at + VISIBLE_CHARACTERS + 1] in cleaned for at in (0, len(secret) - VISIBLE_CHARACTERS - 1)
+    )
+    if cut <= VISIBLE_CHARACTERS and not any(
+        key in before + piece + after for key in (secret[:9], secret[-9:], token(2)[:9], token(2)[-9:])
+    ):
+        assert cleaned == before + piece + after
+
+
+@pytest.mark.parametrize("length", [12, 13, 20, 40])
+def test_a_piece_of_its_middle_is_taken_out_too(length: int) -> None:
+    """S001-45: a text may come in pieces."""
+    secret, tokens = token(1), holding(1, 2)
+    for at in range(1, 64 - length):
+        assert tokens.text(f"x{secret[at : at + length]}x") == "x[redacted:token]x"
+    assert tokens.text(secret[20:31]) == secret[20:31], "less than twelve is found by chance"
+
+
+def test_two_tokens_in_one_run_of_digits_are_both_found() -> None:
+    one, two = token(1), token(2)
+    cleaned = holding(1, 2).text(f"00{one}{two}ff{one[:30]}")
+    assert cleaned == f"00{one[:8]}[redacted:token]{two[:8]}[redacted:token]ff{one[:8]}[redacted:token]"
+    assert holding(1).text(f"00{one[-20:]}ff") == "00[redacted:token]ff"
+
+
+def test_the_last_that_were_valid_are_remembered_and_older_ones_forgotten() -> None:
+    tokens = TokenRedactor()
+    for number in range(100):
+        tokens.add(token(number))
+        tokens.retire(token(number))
+    assert token(0) in tokens.text(token(0))
+    assert token(35) in tokens.text(token(35))
+    assert all(token(number) not in tokens.text(token(number)) for number in range(36, 100))
+
+
+@pytest.mark.parametrize(
+    "text", ["0123456789abcdef" * 20_000, token(1)[:9] * 20_000, token(1)[-9:] * 20_000, "a b " * 100_000]
+)
+def test_a_long_text_takes_linear_time(text: str) -> None:
+    """A dump in hexadecimal, and one that was made to be slow."""
+    tokens = holding(*range(40))
+    began = time.perf_counter()
+    tokens.text(text)
+    assert time.perf_counter() - began < 10
