@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from tertulia.apps.doctor import _outside
-from tertulia.sandbox import launched, sandbox
-from tertulia.sandbox.launched import Namespace
+from tertulia.sandbox import sandbox
+from tertulia.sandbox.launcher import launched_process
+from tertulia.sandbox.launcher.launched_process import Namespace
 from tests.apps.running import Shell
 from tests.apps.serving import config_of, configure, dot_mcp
 from tests.mcp.fakes import bare
 from tests.sandbox.confined import ROOT, need
-from tests.sandbox.test_process_namespace import REFUSES
+from tests.sandbox.launcher.test_process_namespace import REFUSES
 
 SECRET = "hunter2hunter2"
 
@@ -78,8 +79,8 @@ def test_the_weaker_tier_says_what_it_does_not_cover(shell: Shell) -> None:
 
 def test_a20_a_missing_sandbox_is_shown_with_the_package(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """A20"""
-    monkeypatch.setattr("tertulia.sandbox.bubblewrap.Bubblewrap.__init__.__defaults__", ("/no/such/bwrap",))
-    monkeypatch.setattr("tertulia.sandbox.landlock.abi", lambda: 0)
+    monkeypatch.setattr("tertulia.sandbox.bubblewrap.BubblewrapTier.__init__.__defaults__", ("/no/such/bwrap",))
+    monkeypatch.setattr("tertulia.sandbox.launcher.landlock.abi", lambda: 0)
     ran = shell.run("doctor")
     assert ran.code == 0
     assert "unavailable" in ran.out
@@ -90,7 +91,7 @@ def test_a20_a_missing_sandbox_is_shown_with_the_package(shell: Shell, monkeypat
 def test_the_lesser_tier_is_shown_with_the_reason(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """DESIGN, changed since: bubblewrap, else Landlock, and that is said."""
     need("landlock")
-    monkeypatch.setattr("tertulia.sandbox.bubblewrap.Bubblewrap.__init__.__defaults__", ("/no/such/bwrap",))
+    monkeypatch.setattr("tertulia.sandbox.bubblewrap.BubblewrapTier.__init__.__defaults__", ("/no/such/bwrap",))
     out = shell.run("doctor").out
     assert "landlock                         works" in out
     assert "chosen by auto" in out
@@ -150,8 +151,8 @@ def test_l5_why_a_program_may_remain_is_said_where_there_is_no_namespace(
 ) -> None:
     """L5: the kernel has none for us (a fake); and where it has, only full access and `false` may remain."""
     need(tier)
-    monkeypatch.setattr(launched, "_CODE", REFUSES.format(source=str(ROOT / "src")) + launched._CODE)
-    monkeypatch.setattr(launched, "_found", {})
+    monkeypatch.setattr(launched_process, "_CODE", REFUSES.format(source=str(ROOT / "src")) + launched_process._CODE)
+    monkeypatch.setattr(launched_process, "_found", {})
     monkeypatch.setattr(sandbox, "_held", {})
     out = shell.run("doctor", "-c", f'sandbox_tier="{tier}"').out
     assert out.count("are all killed at the same moment (not on this machine)") == 1

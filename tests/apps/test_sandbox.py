@@ -105,8 +105,8 @@ def test_a_stop_signal_ends_it_all(shell: Shell) -> None:
 
 def test_a20_without_a_sandbox_nothing_runs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """A20"""
-    monkeypatch.setattr("tertulia.sandbox.bubblewrap.Bubblewrap.__init__.__defaults__", ("/no/such/bwrap",))
-    monkeypatch.setattr("tertulia.sandbox.landlock.abi", lambda: 0)
+    monkeypatch.setattr("tertulia.sandbox.bubblewrap.BubblewrapTier.__init__.__defaults__", ("/no/such/bwrap",))
+    monkeypatch.setattr("tertulia.sandbox.launcher.landlock.abi", lambda: 0)
     ran = shell.run("sandbox", "--", "touch", "here")
     assert ran.code == 1
     assert "/no/such/bwrap is missing; install the package `bubblewrap`" in ran.err
@@ -116,7 +116,7 @@ def test_a20_without_a_sandbox_nothing_runs(shell: Shell, monkeypatch: pytest.Mo
 def test_the_lesser_tier_is_said_and_used(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """DESIGN, changed since: bubblewrap, else Landlock, said once."""
     need("landlock")
-    monkeypatch.setattr("tertulia.sandbox.bubblewrap.Bubblewrap.__init__.__defaults__", ("/no/such/bwrap",))
+    monkeypatch.setattr("tertulia.sandbox.bubblewrap.BubblewrapTier.__init__.__defaults__", ("/no/such/bwrap",))
     ran = shell.run("sandbox", "--", "touch", "here")
     assert ran.code == 0
     assert ran.err.count("which holds less than bubblewrap") == 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import tertulia
-from tertulia.sandbox.landlocked import NOT_COVERED
-from tertulia.sandbox.unconfined import MAY_REMAIN
+from tertulia.sandbox.launcher.landlock_tier import NOT_COVERED
+from tertulia.sandbox.launcher.unconfined_tier import MAY_REMAIN
 from tests.docs.pages import README, ROOT
 
 PAGE = ROOT / "SECURITY.md"

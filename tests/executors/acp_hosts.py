@@ -15,7 +15,7 @@ from tertulia.executors.acp_agent import AcpExecutor
 from tertulia.executors.acp_definition import AcpDefinition, acp_from_wire
 from tertulia.executors.executor import Assignment, Step
 from tertulia.executors.host import Consent, Question
-from tertulia.sandbox.runner import Command, Confinement, OnOutput, Running
+from tertulia.sandbox.runner import Command, Confinement, OnOutput, RunningCommand
 from tertulia.sandbox.sandbox import Sandbox
 from tests.executors.acp_stage import acp_table
 
@@ -45,7 +45,7 @@ class House:
 
     async def start(
         self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput, call: str
-    ) -> Running:
+    ) -> RunningCommand:
         assert self._sandbox is not None
         command = Command(
             argv=argv,

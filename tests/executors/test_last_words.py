@@ -6,15 +6,15 @@ import pytest
 
 from tertulia.executors.definition import ExecutorDefinition
 from tertulia.executors.last_words import ErrorOutput, failure, not_started
-from tertulia.sandbox.runner import Finished, Output
+from tertulia.sandbox.runner import CommandResult, Output
 
 AGENT = ExecutorDefinition(command=("agent",), install="get agent", login="agent login")
 OLD = "(this version of `agent` may not fit; the newest comes with `get agent`)"
 NOTHING = Output(b"", b"", 0)
 
 
-def ended(code: int, reason: str | None = None) -> Finished:
-    return Finished(code, "exited", NOTHING, 0.1, reason=reason)
+def ended(code: int, reason: str | None = None) -> CommandResult:
+    return CommandResult(code, "exited", NOTHING, 0.1, reason=reason)
 
 
 def errors(text: str = "") -> ErrorOutput:

@@ -15,7 +15,7 @@ from tertulia.mcp.pool import Connect, Lease, ServerPool
 from tertulia.mcp.server import Answer, Caller, Elicitation, Elicited, Sampled, Sampling, Status
 from tertulia.mcp.twin import TwinServer, twin_tool
 from tertulia.protocol.ids import ConversationId
-from tertulia.sandbox.runner import Runner
+from tertulia.sandbox.runner import CommandRunner
 from tertulia.scheduler.nursery import Nursery
 from tests.mcp.virtual_time import LoopClock, threads_ended
 
@@ -46,7 +46,7 @@ async def call(server: LiveServer, tool: str = "echo", **options: Any) -> Answer
     return await server.call(tool, {}, caller(), **options)
 
 
-def no_runner() -> Runner:
+def no_runner() -> CommandRunner:
     return None  # type: ignore[return-value] # a twin runs nothing
 
 

@@ -20,7 +20,7 @@ from tertulia.mcp import stdio_transport
 from tertulia.mcp.definition import ServerDefinition, Stdio
 from tertulia.mcp.launch import launch_of
 from tertulia.mcp.lines import Lines
-from tertulia.sandbox.runner import Finished, Output
+from tertulia.sandbox.runner import CommandResult, Output
 from tests.loop_steps import MOST_S, loop_steps
 from tests.mcp.connected import Asked, Reach, call, recorded, until
 from tests.mcp.fakes import VARIABLES, bare, by_stdio, hostile
@@ -162,16 +162,16 @@ async def test_one_that_ends_before_it_reads_still_has_its_last_words_without_it
 
 @pytest.mark.parametrize(
     ("finished", "why"),
-    [(Finished(3, "exited", Output(b"", b"", 0), 0.1), "it exited with 3"), (None, "it takes no more input")],
+    [(CommandResult(3, "exited", Output(b"", b"", 0), 0.1), "it exited with 3"), (None, "it takes no more input")],
 )
-async def test_the_end_of_a_server_is_why_it_takes_no_more_input(finished: Finished | None, why: str) -> None:
+async def test_the_end_of_a_server_is_why_it_takes_no_more_input(finished: CommandResult | None, why: str) -> None:
     """C11: whoever writes first to one that has ended knows as much as whoever waits for its end."""
 
     class Ended:
         async def write(self, data: bytes) -> None:
             raise ClosedError("its input is closed")
 
-        async def wait(self, seconds: float) -> Finished | None:
+        async def wait(self, seconds: float) -> CommandResult | None:
             return finished
 
     told: list[str] = []

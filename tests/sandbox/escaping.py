@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.confine import confine
-from tertulia.sandbox.runner import Command, Finished, Running
+from tertulia.sandbox.runner import Command, CommandResult, RunningCommand
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.session.settings import Settings, load_settings
 from tests.sandbox.home_scene import CANARY, SECRETS, Home
@@ -301,7 +301,7 @@ async def _probed(sandbox: Sandbox, scene: Scene, *, hostile: bool) -> dict[str,
             await beside.kill()
 
 
-async def _beside(sandbox: Sandbox, scene: Scene) -> Running:
+async def _beside(sandbox: Sandbox, scene: Scene) -> RunningCommand:
     up = asyncio.Event()
     running = await sandbox.start(scene.home_probe(forever=True), lambda _: up.set())
     await asyncio.wait_for(up.wait(), DEADLINE_S)
@@ -338,7 +338,7 @@ async def try_everything(tier: Any, layout: Layout | None = None) -> dict[str, A
         scene.close()
 
 
-def _good(finished: Finished) -> Finished:
+def _good(finished: CommandResult) -> CommandResult:
     assert finished.exit_code == 0, finished
     return finished
 

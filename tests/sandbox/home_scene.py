@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tertulia.sandbox.masks import GuardedPaths, guarded_paths
+from tertulia.sandbox.masks.guarded_paths import GuardedPaths, guarded_paths
 
 CANARY = "canary-9c1b77"
 CONFIG = 'model = "scripted/mine"\n'

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tertulia.sandbox.launched import Launcher
+from tertulia.sandbox.launcher.launched_process import LauncherClient
 from tertulia.sandbox.process_tree import children
 
 
-def above(launcher: Launcher) -> tuple[int, int]:
+def above(launcher: LauncherClient) -> tuple[int, int]:
     """(guardian, launcher); to be asked once of each."""
     assert launcher._gone is not None
     guardian, below = os.read(launcher._gone, 100).split()

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox import bubblewrap
-from tertulia.sandbox.bubblewrap import BWRAP, Bubblewrap
+from tertulia.sandbox.bubblewrap import BWRAP, BubblewrapTier
 from tertulia.sandbox.runner import Output
 from tertulia.sandbox.sandbox import Sandbox
-from tertulia.sandbox.tier import Ending
+from tertulia.sandbox.tier import ProcessEnd
 from tests.sandbox.confined import DEADLINE_S, Place, need
 
 NO_OUTPUT = Output(b"", b"", 0)
@@ -32,7 +32,7 @@ def test_a21_it_is_taken_from_one_absolute_place() -> None:
     """A21"""
     assert BWRAP == "/usr/bin/bwrap"
     need("bubblewrap")
-    assert Bubblewrap().find().startswith("bubblewrap ")
+    assert BubblewrapTier().find().startswith("bubblewrap ")
 
 
 async def test_a21_a_fake_on_the_path_and_in_the_workspace_is_not_used(
@@ -82,7 +82,7 @@ async def test_a20_a_missing_or_unfit_bubblewrap_refuses_every_command(
     if script is not None:
         plant(program, script)
         monkeypatch.setattr(bubblewrap, "_check_owner", lambda path: None)
-    sandbox = Sandbox(tier=Bubblewrap(str(program)), clock=SystemClock())
+    sandbox = Sandbox(tier=BubblewrapTier(str(program)), clock=SystemClock())
     for _ in range(2):
         with pytest.raises(SandboxUnavailableError, match=complaint):
             await sandbox.run(place.command("touch", "ran"))
@@ -96,7 +96,7 @@ async def test_a20_user_namespaces_that_are_off_refuse_every_command(
     monkeypatch.setattr(bubblewrap, "_check_owner", lambda path: None)
     version = '[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit'
     script = f"{version}; echo 'bwrap: No permissions to creating new namespace' >&2; exit 1"
-    sandbox = Sandbox(tier=Bubblewrap(str(plant(tmp_path / "bwrap", script))), clock=SystemClock())
+    sandbox = Sandbox(tier=BubblewrapTier(str(plant(tmp_path / "bwrap", script))), clock=SystemClock())
     with pytest.raises(SandboxUnavailableError, match=r"does not start: .*No permissions to creating new namespace"):
         await sandbox.run(place.command("touch", "ran"))
     assert list(place.root.iterdir()) == []
@@ -126,7 +126,7 @@ async def test_a20_a_bubblewrap_that_confines_nothing_is_found_out(
     program = tmp_path / "bwrap"
     program.write_text(code)
     program.chmod(0o755)
-    sandbox = Sandbox(tier=Bubblewrap(str(program)), clock=SystemClock())
+    sandbox = Sandbox(tier=BubblewrapTier(str(program)), clock=SystemClock())
     with pytest.raises(SandboxUnavailableError, match=r"leaks here: a command could .*connect to a UNIX socket"):
         await sandbox.run(place.command("touch", "ran"))
     assert list(place.root.iterdir()) == []
@@ -137,12 +137,12 @@ def test_a21_a_program_that_others_can_write_is_not_trusted(tmp_path: Path) -> N
     program = plant(tmp_path / "bwrap", "echo bubblewrap 99.0.0")
     program.chmod(program.stat().st_mode | stat.S_IWOTH)
     with pytest.raises(SandboxUnavailableError, match="not root's alone, so it is not trusted"):
-        Bubblewrap(str(program)).find()
+        BubblewrapTier(str(program)).find()
     link = tmp_path / "elsewhere" / "bwrap"
     link.parent.mkdir(mode=0o755)
     link.symlink_to(BWRAP)
     with pytest.raises(SandboxUnavailableError, match="not trusted"):
-        Bubblewrap(str(link)).find()
+        BubblewrapTier(str(link)).find()
 
 
 @pytest.mark.parametrize(("program", "groups"), [("/no/such/bwrap", None), (BWRAP, Path("/no/such/group"))])
@@ -161,19 +161,19 @@ async def test_what_vanishes_after_it_was_tried_refuses_the_command(
 
 
 def test_how_an_ending_is_told() -> None:
-    tier = Bubblewrap()
+    tier = BubblewrapTier()
 
-    def told(ending: Ending, text: bytes) -> Ending:
+    def told(ending: ProcessEnd, text: bytes) -> ProcessEnd:
         return tier.conclude(ending, Output(text, b"", len(text)))
 
-    failed = Ending(1, began=False)
+    failed = ProcessEnd(1, began=False)
     assert told(failed, b"bwrap: execvp x: No such file or directory\n").exit_code == 127
     assert told(failed, b"bwrap: execvp x: Permission denied\n").exit_code == 126
     assert told(failed, b"bwrap: Can't mount\n").reason == "bwrap: Can't mount"
     assert not told(failed, b"bwrap: Can't mount\n").began
     assert told(failed, b"").reason == "bwrap ended (1)"
     # A command that says the same is still a command.
-    assert told(Ending(1), b"bwrap: execvp x: No such file or directory\n") == Ending(1)
+    assert told(ProcessEnd(1), b"bwrap: execvp x: No such file or directory\n") == ProcessEnd(1)
 
 
 async def test_a_command_that_cannot_be_confined_is_not_run_and_says_why(place: Place, sandbox: Sandbox) -> None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.sandbox.confine import confine
-from tertulia.sandbox.masks import GuardedPaths, Mask, ProtectedPath
+from tertulia.sandbox.masks.guarded_paths import GuardedPaths, Mask, ProtectedPath
 from tertulia.session.settings import Settings
 
 

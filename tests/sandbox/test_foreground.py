@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.sandbox.foreground import Foreground, has_terminal, may_lend
+from tertulia.sandbox.foreground import ForegroundJob, has_terminal, may_lend
 from tests.sandbox.confined import DEADLINE_S, ROOT, need
 from tests.sandbox.person import PROMPT, Person
 
@@ -170,7 +170,7 @@ def test_without_a_terminal_there_is_nothing_to_lend() -> None:
 
 async def test_a_foreground_is_closed_twice_and_leaves_no_descriptor_open() -> None:
     before = len(os.listdir("/proc/self/fd"))
-    foreground = Foreground()
+    foreground = ForegroundJob()
     foreground.watch(lambda: None)
     foreground.close()
     foreground.close()

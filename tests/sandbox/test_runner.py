@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tertulia.sandbox.process import Process
-from tertulia.sandbox.runner import PROTECTED_NAMES, Confinement, Output, Runner, Running
+from tertulia.sandbox.process import CommandProcess
+from tertulia.sandbox.runner import PROTECTED_NAMES, CommandRunner, Confinement, Output, RunningCommand
 from tertulia.sandbox.sandbox import Sandbox
 
 
@@ -35,6 +35,6 @@ def test_a_missing_middle_is_one_line() -> None:
 
 
 def test_the_implementations_have_every_member_of_the_interface() -> None:
-    for protocol, implementation in ((Runner, Sandbox), (Running, Process)):
+    for protocol, implementation in ((CommandRunner, Sandbox), (RunningCommand, CommandProcess)):
         members = {name for name in vars(protocol) if not name.startswith("_")} - {"tier", "finished"}
         assert [name for name in members if not hasattr(implementation, name)] == []

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from tertulia.errors import SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox import sandbox
-from tertulia.sandbox.bubblewrap import Bubblewrap
+from tertulia.sandbox.bubblewrap import BubblewrapTier
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.selftest import try_to_escape
 from tests.sandbox.confined import DEADLINE_S, ROOT, Place, need
 
 
-class Counted(Bubblewrap):
+class Counted(BubblewrapTier):
     """Counts how often it is looked for, and can be made to be missing."""
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ async def test_a9_a10_the_network_is_there_where_it_is_allowed_and_unix_sockets_
 
 @pytest.fixture
 def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sandbox._TIERS, "auto", lambda: Bubblewrap("/no/such/bwrap"))
+    monkeypatch.setitem(sandbox._TIERS, "auto", lambda: BubblewrapTier("/no/such/bwrap"))
 
 
 async def test_auto_is_bubblewrap_where_that_works(place: Place) -> None:
@@ -236,13 +236,13 @@ async def test_auto_refuses_where_neither_works_and_tries_both_again(
 ) -> None:
     """A20: nothing runs, and both reasons are given."""
     need("landlock")
-    monkeypatch.setattr("tertulia.sandbox.landlock.abi", lambda: 0)
+    monkeypatch.setattr("tertulia.sandbox.launcher.landlock.abi", lambda: 0)
     runner = Sandbox(tier="auto", clock=SystemClock())
     with pytest.raises(SandboxUnavailableError, match=r"no/such/bwrap is missing.*no Landlock"):
         await runner.run(place.command("touch", "here"))
     assert list(place.root.iterdir()) == []
     monkeypatch.undo()
-    monkeypatch.setitem(sandbox._TIERS, "auto", lambda: Bubblewrap("/no/such/bwrap"))
+    monkeypatch.setitem(sandbox._TIERS, "auto", lambda: BubblewrapTier("/no/such/bwrap"))
     assert (await runner.check()).tier == "landlock"
     await runner.close()
 

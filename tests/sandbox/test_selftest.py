@@ -15,27 +15,27 @@ import pytest
 
 from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
-from tertulia.sandbox.bubblewrap import Bubblewrap
-from tertulia.sandbox.runner import Command, Finished, Output
+from tertulia.sandbox.bubblewrap import BubblewrapTier
+from tertulia.sandbox.launcher.unconfined_tier import UnconfinedTier
+from tertulia.sandbox.runner import Command, CommandResult, Output
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.selftest import ATTEMPTS, try_to_escape
-from tertulia.sandbox.unconfined import Unconfined
 from tests.sandbox.confined import need
 
 HELD = b'{"succeeded": [false, false, false, false, false, false]}'
 
 
-def finished(text: bytes, code: int = 0) -> Finished:
-    return Finished(code, "exited", Output(text, b"", len(text)), 0.1)
+def finished(text: bytes, code: int = 0) -> CommandResult:
+    return CommandResult(code, "exited", Output(text, b"", len(text)), 0.1)
 
 
 async def judge(text: bytes, act=lambda command: None) -> tuple[str, ...]:
-    async def run(command: Command) -> Finished:
+    async def run(command: Command) -> CommandResult:
         open(os.path.join(command.cwd, "inside"), "w", encoding="ascii").close()
         act(command)
         return finished(text)
 
-    return await try_to_escape(Unconfined(), run)
+    return await try_to_escape(UnconfinedTier(), run)
 
 
 async def test_what_held_is_listed() -> None:
@@ -71,11 +71,11 @@ async def test_a_probe_that_does_not_answer_proves_nothing() -> None:
 
 
 async def test_a_workspace_that_cannot_be_written_is_no_workspace() -> None:
-    async def run(command: Command) -> Finished:
+    async def run(command: Command) -> CommandResult:
         return finished(HELD)
 
     with pytest.raises(SandboxUnavailableError, match="does not let a command write to its workspace"):
-        await try_to_escape(Unconfined(), run)
+        await try_to_escape(UnconfinedTier(), run)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 async def test_l7_a_stop_during_it_leaves_no_scene(own_folder: Path, passes: int) -> None:
     """L7: whenever it comes, also before the command was started."""
     need("bubblewrap")
-    sandbox = Sandbox(tier=Bubblewrap(), clock=SystemClock())
+    sandbox = Sandbox(tier=BubblewrapTier(), clock=SystemClock())
     task = asyncio.create_task(sandbox.check())
     while passes and not task.done():
         await asyncio.sleep(0)
@@ -127,11 +127,11 @@ async def test_l7_what_a_killed_process_left_goes_with_the_next_self_test(own_fo
 async def test_a_sandbox_that_does_not_start_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Command] = []
 
-    async def run(command: Command) -> Finished:
+    async def run(command: Command) -> CommandResult:
         seen.append(command)
         raise SandboxError("because")
 
     with pytest.raises(SandboxUnavailableError, match="does not start: because"):
-        await try_to_escape(Unconfined(), run)
+        await try_to_escape(UnconfinedTier(), run)
     assert not os.path.exists(seen[0].cwd)
     await asyncio.sleep(0)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tertulia.sandbox import sandbox
-from tertulia.sandbox.bubblewrap import Bubblewrap
-from tertulia.sandbox.landlocked import NOT_COVERED
-from tertulia.sandbox.unconfined import may_remain
+from tertulia.sandbox.bubblewrap import BubblewrapTier
+from tertulia.sandbox.launcher.landlock_tier import NOT_COVERED
+from tertulia.sandbox.launcher.unconfined_tier import may_remain
 from tests.sandbox.confined import need
 from tests.session.staging import stage
 
@@ -56,7 +56,7 @@ async def test_s6_the_lesser_tier_is_named() -> None:
 async def test_a_session_that_comes_to_the_lesser_tier_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """DESIGN, changed since: one warning."""
     need("landlock")
-    monkeypatch.setitem(sandbox._TIERS, "auto", lambda: Bubblewrap("/no/such/bwrap"))
+    monkeypatch.setitem(sandbox._TIERS, "auto", lambda: BubblewrapTier("/no/such/bwrap"))
     async with stage() as acting:
         runner = acting.parts.workshop.sandbox
         for _ in range(2):

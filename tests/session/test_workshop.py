@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tertulia.protocol.tool_events import ExecCommandEnd
-from tertulia.sandbox import stubs
+from tertulia.sandbox.mounts import stubs
 from tertulia.testing import call
 from tests.sandbox.confined import DAEMON, need, tagged
 from tests.session.staging import stage
@@ -117,7 +117,7 @@ async def test_the_environment_of_commands_follows_the_settings(
 async def test_stubs_of_a_killed_process_are_swept_when_a_session_starts(tmp_path: Path) -> None:
     """A5"""
     parent = os.open(tmp_path, os.O_RDONLY)
-    stub = stubs.hold(parent, ".git")
+    stub = stubs.hold_stub(parent, ".git")
     assert stub is not None
     # As when a process dies: the lock goes, the directory stays.
     os.close(stub.fd)

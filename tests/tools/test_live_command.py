@@ -16,8 +16,8 @@ from tertulia.events.clock import SystemClock
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import Decider, ExecCommandOutputDelta
-from tertulia.sandbox.masks import GuardedPaths
-from tertulia.sandbox.runner import Command, Finished, Output
+from tertulia.sandbox.masks.guarded_paths import GuardedPaths
+from tertulia.sandbox.runner import Command, CommandResult, Output
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.tools.clearance import Order
 from tertulia.tools.live_command import LiveCommand
@@ -56,7 +56,7 @@ async def test_its_end_is_told_once_however_often_it_is_seen(tmp_path: Path) -> 
         live = await LiveCommand.start(
             bench.place.runner, command(bench, "exit 4"), bench.context(call("shell")), ALLOWED
         )
-        assert (await live.look(20) or Finished).exit_code == 4
+        assert (await live.look(20) or CommandResult).exit_code == 4
         await live.kill()
         await live.see_through(1)
         assert bench.kinds() == ["exec_command_begin", "exec_command_end"]
@@ -98,9 +98,9 @@ class NeverBegan:
     """A command that could not be confined."""
 
     tier = "bubblewrap"
-    finished = Finished(1, "not_started", Output(b"", b"", 0), 0.0, reason="no namespace")
+    finished = CommandResult(1, "not_started", Output(b"", b"", 0), 0.0, reason="no namespace")
 
-    async def wait(self, timeout_s: float | None = None) -> Finished:
+    async def wait(self, timeout_s: float | None = None) -> CommandResult:
         return self.finished
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tertulia.errors import SandboxError, SandboxUnavailableError
-from tertulia.sandbox.runner import Command, Finished, Output
+from tertulia.sandbox.runner import Command, CommandResult, Output
 from tertulia.tools.shell_command import told
 from tests.tools.workbench import code, workbench
 
@@ -16,12 +16,14 @@ SAID = Output(b"said\n", b"", 5)
 
 
 def test_how_it_ended_stands_before_what_it_said() -> None:
-    assert told(Finished(0, "exited", SAID, 1.25), 10).text == "Exit code: 0\nWall time: 1.2 seconds\nOutput:\nsaid\n"
-    late = told(Finished(124, "timeout", SAID, 10), 10)
+    assert (
+        told(CommandResult(0, "exited", SAID, 1.25), 10).text == "Exit code: 0\nWall time: 1.2 seconds\nOutput:\nsaid\n"
+    )
+    late = told(CommandResult(124, "timeout", SAID, 10), 10)
     assert "timed out after 10 s" in late.text
-    limited = told(Finished(137, "killed", SAID, 1, "memory_bytes"), 10)
+    limited = told(CommandResult(137, "killed", SAID, 1, "memory_bytes"), 10)
     assert "the limit memory_bytes" in limited.text
-    cut = told(Finished(0, "exited", Output(b"a", b"z", 1_000), 1), 10)
+    cut = told(CommandResult(0, "exited", Output(b"a", b"z", 1_000), 1), 10)
     assert "Total output: 1,000 bytes" in cut.text
     assert (late.success, limited.success, cut.success, cut.truncated) == (False, False, True, True)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.protocol.tool_events import ApprovalFile
-from tertulia.sandbox.masks import guarded_paths
+from tertulia.sandbox.masks.guarded_paths import guarded_paths
 from tertulia.sandbox.runner import Confinement
 from tertulia.tools.workplace import described, described_environment
 from tests.tools.calling import call

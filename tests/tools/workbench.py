@@ -20,8 +20,8 @@ from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import ToolCall
 from tertulia.protocol.tool_events import ApprovalRequest
-from tertulia.sandbox.masks import GuardedPaths, Mask
-from tertulia.sandbox.runner import Runner
+from tertulia.sandbox.masks.guarded_paths import GuardedPaths, Mask
+from tertulia.sandbox.runner import CommandRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.tools.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
 from tertulia.tools.dispatch import Dispatch, check_calls
@@ -52,7 +52,7 @@ def deny(request: ApprovalRequest) -> dict[str, Any]:
 class Workbench:
     """One conversation's tools, a workspace, and a directory outside of it."""
 
-    def __init__(self, folder: Path, runner: Runner, answer: Answer | None, guarded: GuardedPaths) -> None:
+    def __init__(self, folder: Path, runner: CommandRunner, answer: Answer | None, guarded: GuardedPaths) -> None:
         folder = Path(os.path.realpath(folder))
         self.root, self.outside = folder / "workspace", folder / "outside"
         self.root.mkdir()
@@ -158,7 +158,7 @@ async def workbench(
     *,
     masked: tuple[str, ...] = (),
     guarded: GuardedPaths | None = None,
-    runner: Runner | None = None,
+    runner: CommandRunner | None = None,
 ) -> AsyncIterator[Workbench]:
     """With somebody there who answers, or with nobody. Nothing is left running."""
     if runner is None:

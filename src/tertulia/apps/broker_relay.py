@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from tertulia.errors import McpError
-from tertulia.sandbox.open_files import give_back
+from tertulia.sandbox.limits.open_files import restore_child_limit
 from tertulia.server.broker_place import Greeting, Welcome, held, is_ours, private_directory, private_file, short_path
 
 START_S = 30.0
@@ -83,7 +83,7 @@ def _started(place: Path, start: Sequence[str], told: bytes, log: int) -> socket
     broker = subprocess.Popen(
         start, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd="/", start_new_session=True, close_fds=True
     )
-    give_back(broker.pid)
+    restore_child_limit(broker.pid)
     assert broker.stdin is not None
     with suppress(OSError), broker.stdin:
         broker.stdin.write(told)

@@ -20,7 +20,7 @@ from tertulia.apps.global_flags import global_flags
 from tertulia.errors import TertuliaError
 from tertulia.policy.display_text import printable
 from tertulia.policy.redaction import log_filter
-from tertulia.sandbox.open_files import raise_limit
+from tertulia.sandbox.limits.open_files import raise_limit
 from tertulia.version import __version__
 
 VERBS = {

@@ -18,11 +18,11 @@ from tertulia.apps.terminal import Terminal
 from tertulia.errors import InvalidParamsError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.policy.narrowing import to_wire
-from tertulia.sandbox.launched import Namespace
-from tertulia.sandbox.masks import GuardedPaths
+from tertulia.sandbox.launcher.launched_process import Namespace
+from tertulia.sandbox.launcher.unconfined_tier import MAY_REMAIN, may_remain
+from tertulia.sandbox.masks.guarded_paths import GuardedPaths
 from tertulia.sandbox.runner import TierChoice, TierReport
 from tertulia.sandbox.sandbox import Sandbox
-from tertulia.sandbox.unconfined import MAY_REMAIN, may_remain
 from tertulia.session.guarded_home import check_workspace, guarded_of
 from tertulia.session.project_file import find_project_files
 from tertulia.session.server_list import ServerList

@@ -17,7 +17,7 @@ from tertulia.mcp.launch import launch_of
 from tertulia.mcp.pool import Lease, ServerPool
 from tertulia.mcp.server import RemoteTool, Status
 from tertulia.policy.redaction import Redactor
-from tertulia.sandbox.guarded_runner import GuardedRunner
+from tertulia.sandbox.confine import GuardedRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.guarded_home import guarded_of

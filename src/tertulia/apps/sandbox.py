@@ -16,7 +16,7 @@ from tertulia.policy.display_text import printable
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.storage import Full
 from tertulia.sandbox.confine import confine
-from tertulia.sandbox.runner import Command, Finished, Watch
+from tertulia.sandbox.runner import Command, CommandResult, Watch
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.session.guarded_home import check_workspace, guarded_of
 from tertulia.session.settings import Loaded
@@ -99,7 +99,7 @@ def _tell(sentence: str) -> None:
     click.echo(printable(f"tertulia: {sentence}"), err=True)
 
 
-def _exit_code(finished: Finished, command: Command) -> int:
+def _exit_code(finished: CommandResult, command: Command) -> int:
     program = command.argv[0]
     if finished.reason is not None and shutil.which(program, path=command.environment.get("PATH")) is None:
         # Where the output is not ours to read, the tier cannot tell this from a sandbox that failed.

@@ -7,7 +7,7 @@ import re
 import stat
 from pathlib import Path
 
-from tertulia.sandbox.stubs import is_stub
+from tertulia.sandbox.mounts.stubs import is_stub
 
 _MAX_LEVELS = 64
 _BRANCH = re.compile(r"ref: refs/heads/([^\x00-\x20\x7f~^:?*\[\\]{1,255})\Z")

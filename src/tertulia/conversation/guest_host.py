@@ -31,9 +31,9 @@ from tertulia.policy.commands.command_analysis import analyse_command, only_read
 from tertulia.policy.commands.named_files import WORDS_ALONE, NamedFiles
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.protocol.tool_events import ApprovalFile
-from tertulia.sandbox.masks import is_in
-from tertulia.sandbox.nested import protected_part
-from tertulia.sandbox.runner import Confinement, OnOutput, Running
+from tertulia.sandbox.masks.guarded_paths import is_inside
+from tertulia.sandbox.mounts.nested_protected import protected_part
+from tertulia.sandbox.runner import Confinement, OnOutput, RunningCommand
 from tertulia.tools import patch_disk
 from tertulia.tools.clearance import Order, check_argv, clear
 from tertulia.tools.patch_files import lines_of
@@ -118,7 +118,7 @@ class GuestHost:
 
     async def start(
         self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput, call: str
-    ) -> Running:
+    ) -> RunningCommand:
         """As the shell tool would run it."""
         # As words of the command: what is asked about, and what counts as harmless, must know of them.
         words = ("env", *(f"{name}={value}" for name, value in variables.items()), *argv) if variables else argv
@@ -208,7 +208,7 @@ def _meets(paths: tuple[str, ...], guarded: tuple[str, ...], cwd: str) -> bool:
     places = {place for path in guarded for place in (path, os.path.realpath(path))}
     named = [os.path.normpath(os.path.join(cwd, path)) for path in paths if "\0" not in path]
     spelled = {each for path in named for each in (path, os.path.realpath(path))}
-    return any(is_in(path, place) or is_in(place, path) for path in spelled for place in places)
+    return any(is_inside(path, place) or is_inside(place, path) for path in spelled for place in places)
 
 
 def _is_writable(path: str, confinement: Confinement) -> bool:

@@ -22,7 +22,7 @@ from tertulia.executors.foreign_servers import servers_in_toml
 from tertulia.executors.last_words import advice, failure, not_started
 from tertulia.executors.temporary_home import TemporaryHome, usual_place
 from tertulia.executors.without_servers import check_project, strip_servers
-from tertulia.sandbox.runner import Command, CommandLimits, Confinement, Runner
+from tertulia.sandbox.runner import Command, CommandLimits, CommandRunner, Confinement
 
 
 class _Seat(msgspec.Struct, frozen=True, eq=False):
@@ -52,7 +52,7 @@ class AcpExecutor:
         self,
         name: str,
         definition: AcpDefinition,
-        runner: Runner,
+        runner: CommandRunner,
         environment: Mapping[str, str],
         spawn: Spawn,
         *,

@@ -14,7 +14,7 @@ import msgspec
 from tertulia.errors import ClosedError
 from tertulia.executors.last_words import ErrorOutput
 from tertulia.executors.lines import MAX_LINE_BYTES, JsonLines, Line, TooLong
-from tertulia.sandbox.runner import Command, Finished, Runner, Running
+from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, RunningCommand
 
 MAX_UNREAD = 1_000
 """Messages that wait for us to look at them; the agent waits too, then."""
@@ -44,7 +44,7 @@ class AcpPipe:
         self._strange = 0
         self._over = False
         self._bytes = 0
-        self._process: Running | None = None
+        self._process: RunningCommand | None = None
 
     @property
     def passed_over(self) -> int:
@@ -52,7 +52,7 @@ class AcpPipe:
         return self._lines.passed_over + self._strange
 
     @property
-    def exited(self) -> Finished | None:
+    def exited(self) -> CommandResult | None:
         """How the program ended, as soon as it has."""
         return None if self._process is None else self._process.finished
 
@@ -61,7 +61,7 @@ class AcpPipe:
         """Whether nothing more is to be had from it."""
         return self._over
 
-    async def start(self, runner: Runner, command: Command) -> Running:
+    async def start(self, runner: CommandRunner, command: Command) -> RunningCommand:
         """Start the program. Whoever did sees to its end: `watch`, and `kill` of what it returns."""
         self._process = await runner.start(command, self._feed, self.errors.hear)
         return self._process

@@ -16,7 +16,7 @@ from tertulia.executors.acp_pipe import AcpPipe
 from tertulia.executors.acp_task import AcpTask
 from tertulia.executors.fields import native_id, table, text
 from tertulia.package_loading import PackageError, load_package
-from tertulia.sandbox.runner import Command, Runner, Running
+from tertulia.sandbox.runner import Command, CommandRunner, RunningCommand
 from tertulia.version import __version__
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def load_sdk() -> None:
 class AcpProcess:
     """The program, and what it said that it can do. Raises ModelError, with its own words where it had any."""
 
-    def __init__(self, name: str, runner: Runner, spawn: Spawn, *, start_s: float = START_S) -> None:
+    def __init__(self, name: str, runner: CommandRunner, spawn: Spawn, *, start_s: float = START_S) -> None:
         self.name = name
         self.pipe = AcpPipe()
         self.session: str | None = None
@@ -57,7 +57,7 @@ class AcpProcess:
         self.told: str | None = None
         """The system part that it was given in that talk."""
         self._runner, self._spawn, self._start_s = runner, spawn, start_s
-        self._running: Running | None = None
+        self._running: RunningCommand | None = None
         self._connection: Connection | None = None
         self._can: dict[str, Any] | None = None
         self._task: AcpTask | None = None

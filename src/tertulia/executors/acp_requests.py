@@ -20,7 +20,7 @@ from tertulia.executors.clipping import clip
 from tertulia.executors.executor import Begun, Change, Command, Done, Patch, Step
 from tertulia.executors.fields import argv, identity, table, tables, text
 from tertulia.executors.host import Doing, Host, Question
-from tertulia.sandbox.runner import Finished, Running
+from tertulia.sandbox.runner import CommandResult, RunningCommand
 
 MAX_TERMINALS = 32
 """Of one task, at once."""
@@ -42,7 +42,7 @@ class Terminal:
 
     def __init__(self, argv: tuple[str, ...], limit: int) -> None:
         self.argv = argv
-        self.running: Running
+        self.running: RunningCommand
         self._limit = limit
         self._kept = bytearray()
         self._cut = False
@@ -251,7 +251,7 @@ def _variables(params: Params) -> dict[str, str]:
     return cast("dict[str, str]", dict(said))
 
 
-def _status(finished: Finished) -> dict[str, Any]:
+def _status(finished: CommandResult) -> dict[str, Any]:
     return {"exitCode": finished.exit_code} if finished.reason is None else {"exitCode": 127}
 
 

@@ -21,7 +21,7 @@ from tertulia.executors.settings_layer import layered
 from tertulia.executors.system_file import in_a_file
 from tertulia.executors.temporary_home import TemporaryHome, usual_place
 from tertulia.protocol.usage import Usage
-from tertulia.sandbox.runner import Command, CommandLimits, Confinement, Finished, Runner, Running
+from tertulia.sandbox.runner import Command, CommandLimits, CommandResult, CommandRunner, Confinement, RunningCommand
 
 GRACE_S = 2.0
 """For a program that has said all it had to say."""
@@ -46,7 +46,7 @@ class CommandExecutor:
         self,
         name: str,
         definition: ExecutorDefinition,
-        runner: Runner,
+        runner: CommandRunner,
         parser: MakeParser,
         environment: Mapping[str, str],
         spawn: Spawn,
@@ -111,7 +111,7 @@ class CommandExecutor:
         finally:
             await self._end(process)
 
-    async def _wait(self, heard: _Heard, process: Running) -> None:
+    async def _wait(self, heard: _Heard, process: RunningCommand) -> None:
         """For more. A program that has said how it ended, or that never stops talking, is ended by us."""
         if heard.too_much:
             await process.kill()
@@ -121,7 +121,7 @@ class CommandExecutor:
         except TimeoutError:
             await process.kill()
 
-    async def _end(self, process: Running) -> None:
+    async def _end(self, process: RunningCommand) -> None:
         """Asked first, then killed, with all that it started."""
         try:
             if process.finished is None:
@@ -130,7 +130,7 @@ class CommandExecutor:
         finally:
             await process.kill()
 
-    def _judged(self, ending: Ending, heard: _Heard, exited: Finished) -> Ending:
+    def _judged(self, ending: Ending, heard: _Heard, exited: CommandResult) -> Ending:
         """How the run ended, by what the agent said and by how its program did."""
         name, definition = self.name, self._definition
         never = not_started(name, definition, exited)
@@ -191,8 +191,8 @@ class _Heard:
         self.parser = parser
         self.errors = ErrorOutput()
         self.steps: deque[Step] = deque()
-        self.process: Running | None = None
-        self.exited: Finished | None = None
+        self.process: RunningCommand | None = None
+        self.exited: CommandResult | None = None
         self._bytes = 0
         self._steps = 0
         self._unread = 0
@@ -227,7 +227,7 @@ class _Heard:
             self.process.pause()
         self._news.set()
 
-    async def watch(self, process: Running) -> None:
+    async def watch(self, process: RunningCommand) -> None:
         self.exited = await process.wait()
         self._news.set()
 

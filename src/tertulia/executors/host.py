@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from tertulia.sandbox.runner import OnOutput, Running
+from tertulia.sandbox.runner import OnOutput, RunningCommand
 
 Doing = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 """What an agent says that it is about to do, in the words of ACP."""
@@ -56,6 +56,6 @@ class Host(Protocol):
 
     async def start(
         self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput, call: str
-    ) -> Running:
+    ) -> RunningCommand:
         """Run a command in the conversation's sandbox. Whoever started it sees to its end. `call` as in `write`."""
         ...

@@ -6,7 +6,7 @@ import re
 
 from tertulia.executors.clipping import clip
 from tertulia.executors.definition import ExecutorDefinition
-from tertulia.sandbox.runner import Finished
+from tertulia.sandbox.runner import CommandResult
 
 _TAIL_BYTES = 16_384
 _LINES = 5
@@ -47,7 +47,7 @@ class ErrorOutput:
         return clip(" / ".join([line for line in lines if line][-_LINES:]), _CHARACTERS)
 
 
-def not_started(name: str, definition: ExecutorDefinition, finished: Finished) -> str | None:
+def not_started(name: str, definition: ExecutorDefinition, finished: CommandResult) -> str | None:
     """Why the program never ran; None where it did."""
     if finished.reason is None:
         return None
@@ -58,7 +58,7 @@ def not_started(name: str, definition: ExecutorDefinition, finished: Finished) -
     return f"{name} is not installed: there is no `{program}` in PATH{install}"
 
 
-def failure(name: str, definition: ExecutorDefinition, said: str, finished: Finished, errors: ErrorOutput) -> str:
+def failure(name: str, definition: ExecutorDefinition, said: str, finished: CommandResult, errors: ErrorOutput) -> str:
     """The sentence. `said` is the agent's own word for it, if it had one."""
     tail = errors.last_lines()
     if said:

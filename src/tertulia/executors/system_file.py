@@ -6,13 +6,13 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from tertulia.sandbox.bubblewrapped import in_memory
+from tertulia.sandbox.bubblewrap_process import memory_fd
 
 
 @contextmanager
 def in_a_file(text: str) -> Generator[str]:
     """The path, for programs of this user, while the block lasts and we do."""
-    fd = in_memory(text.encode("utf-8", "replace"))
+    fd = memory_fd(text.encode("utf-8", "replace"))
     try:
         yield f"/proc/{os.getpid()}/fd/{fd}"
     finally:

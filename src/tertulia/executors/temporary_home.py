@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from tertulia.executors.definition import Home
-from tertulia.sandbox.removal import remove_tree
+from tertulia.sandbox.directory_removal import remove_tree
 
 _PREFIX = "tertulia-agent-"
 

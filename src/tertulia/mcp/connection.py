@@ -27,7 +27,7 @@ from tertulia.mcp.trouble import explained, faults, trouble, words
 from tertulia.mcp.turns import Turn, Turns, nobodys
 from tertulia.package_loading import PackageError, load_package
 from tertulia.policy.redaction import Redactor
-from tertulia.sandbox.runner import Runner
+from tertulia.sandbox.runner import CommandRunner
 from tertulia.version import __version__
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ async def connect(
     definition: ServerDefinition,
     launch: Launch,
     *,
-    runner: Runner,
+    runner: CommandRunner,
     spawn: Spawn,
     clock: Clock,
     tools_changed: Callable[[], None],
@@ -77,7 +77,7 @@ def _load() -> None:
 class Means(NamedTuple):
     """What a connection needs of those around it."""
 
-    runner: Runner
+    runner: CommandRunner
     spawn: Spawn
     clock: Clock
     tools_changed: Callable[[], None]

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.servers import is_known
-from tertulia.sandbox.stubs import is_stub
+from tertulia.sandbox.mounts.stubs import is_stub
 
 NAME = ".mcp.json"
 MAX_BYTES = 1024 * 1024

@@ -20,7 +20,7 @@ from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.launch import Launch
 from tertulia.mcp.live_server import LiveServer
 from tertulia.mcp.server import Connection, Spawn
-from tertulia.sandbox.runner import Runner
+from tertulia.sandbox.runner import CommandRunner
 
 _log = logging.getLogger(__name__)
 _Key = tuple[str, str, bool, bool]
@@ -34,7 +34,7 @@ class Connect(Protocol):
         definition: ServerDefinition,
         launch: Launch,
         *,
-        runner: Runner,
+        runner: CommandRunner,
         spawn: Spawn,
         clock: Clock,
         tools_changed: Callable[[], None],
@@ -87,7 +87,7 @@ class ServerPool:
         *,
         spawn: Spawn,
         clock: Clock,
-        runner: Callable[[], Runner],
+        runner: Callable[[], CommandRunner],
         home: Path | None,
         connect: Connect = connect_really,
     ) -> None:

@@ -18,7 +18,7 @@ from tertulia.mcp.lines import Lines
 from tertulia.mcp.server import Spawn
 from tertulia.mcp.trouble import trouble, words
 from tertulia.policy.redaction import Redactor
-from tertulia.sandbox.runner import Command, CommandLimits, Confinement, Finished, Runner, Running
+from tertulia.sandbox.runner import Command, CommandLimits, CommandResult, CommandRunner, Confinement, RunningCommand
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -51,13 +51,13 @@ class StdioTransport:
     """Implements the SDK's `Transport`. Entered and left by one task, the owner."""
 
     def __init__(
-        self, definition: ServerDefinition, launch: Launch, *, runner: Runner, spawn: Spawn, lost: Lost
+        self, definition: ServerDefinition, launch: Launch, *, runner: CommandRunner, spawn: Spawn, lost: Lost
     ) -> None:
         self.lines = Lines(definition.name)
         self._definition, self._launch = definition, launch
         self._runner, self._spawn, self._lost = runner, spawn, lost
         self._errors = bytearray()
-        self._process: Running | None = None
+        self._process: RunningCommand | None = None
         self._is_broken = False
         self._reads = _Reads(self.lines, self._broken)
 
@@ -133,12 +133,12 @@ class StdioTransport:
         if len(self._errors) > 2 * MAX_ERROR_OUTPUT:
             del self._errors[:-MAX_ERROR_OUTPUT]
 
-    async def _watch(self, process: Running) -> None:
+    async def _watch(self, process: RunningCommand) -> None:
         finished = await process.wait()
         assert finished is not None
         self._broken(self._end_of(finished))
 
-    def _end_of(self, finished: Finished) -> str:
+    def _end_of(self, finished: CommandResult) -> str:
         if finished.reason is not None:
             return f"`{words(self._launch.argv[0], 200)}` cannot be started: {finished.reason}"
         said = self.error_output()
@@ -158,7 +158,7 @@ class _Reads:
         from anyio import EndOfStream
         from mcp.shared.message import SessionMessage
 
-        self.process: Running | None = None
+        self.process: RunningCommand | None = None
         self._parsed, self._broken = lines.read_in_steps, broken
         self._message, self._end_of_stream = SessionMessage, EndOfStream
         self._pieces: list[bytes] = []
@@ -250,7 +250,9 @@ class _Reads:
 class _Writes:
     """The SDK's end of the server's stdin."""
 
-    def __init__(self, lines: Lines, process: Running, broken: Lost, end_of: Callable[[Finished], str]) -> None:
+    def __init__(
+        self, lines: Lines, process: RunningCommand, broken: Lost, end_of: Callable[[CommandResult], str]
+    ) -> None:
         from anyio import ClosedResourceError
         from mcp_types import JSONRPCRequest
 

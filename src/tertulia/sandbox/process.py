@@ -8,11 +8,10 @@ from typing import Literal
 
 from tertulia.errors import ClosedError, SandboxError
 from tertulia.events.clock import Clock
-from tertulia.sandbox.foreground import Foreground
-from tertulia.sandbox.kept_output import KeptOutput
-from tertulia.sandbox.runner import Command, Finished, OnOutput, Output, TierName
-from tertulia.sandbox.stdio import Stdio
-from tertulia.sandbox.tier import Ending, Spawned, Tier
+from tertulia.sandbox.command_streams import BoundedOutput, CommandStreams
+from tertulia.sandbox.foreground import ForegroundJob
+from tertulia.sandbox.runner import Command, CommandResult, OnOutput, Output, TierName
+from tertulia.sandbox.tier import ProcessEnd, SpawnedProcess, Tier
 
 _CHUNK = 65_536
 _CHUNKS_AT_ONCE = 8
@@ -25,7 +24,7 @@ _BY_SIGKILL = 128 + 9
 _CTRL_D = b"\x04"
 
 
-class Process:
+class CommandProcess:
     """Implements `Running`. Belongs to the loop that it was started on."""
 
     def __init__(
@@ -36,7 +35,7 @@ class Process:
         on_output: OnOutput | None,
         on_error: OnOutput | None = None,
     ) -> None:
-        self.finished: Finished | None = None
+        self.finished: CommandResult | None = None
         self.account = command.account
         self.writes = command.confinement.mode != "read_only"
         self.tier: TierName = tier.name
@@ -46,16 +45,16 @@ class Process:
         self._paused = False
         self._loop = asyncio.get_running_loop()
         self._began_at = clock.monotonic()
-        self._all, self._fresh = KeptOutput(command.kept_output_bytes), KeptOutput(command.kept_output_bytes)
+        self._all, self._fresh = BoundedOutput(command.kept_output_bytes), BoundedOutput(command.kept_output_bytes)
         self._terminal = command.terminal is not None
         self._keeps_stdin = command.keep_stdin or self._terminal
         self._unwritten = bytearray(command.stdin)
         self._written, self._gone = asyncio.Event(), asyncio.Event()
         self._why: Literal["exited", "timeout", "killed"] = "exited"
-        self._stdio = Stdio(command, errors_apart=on_error is not None)
-        self._foreground = Foreground() if command.inherit_stdio else None
+        self._stdio = CommandStreams(command, errors_apart=on_error is not None)
+        self._foreground = ForegroundJob() if command.inherit_stdio else None
         try:
-            self._spawned: Spawned = tier.spawn(command, self._stdio.streams, self._ended)
+            self._spawned: SpawnedProcess = tier.spawn(command, self._stdio.streams, self._ended)
         except BaseException:
             self._stdio.close_ours()
             if self._foreground is not None:
@@ -115,7 +114,7 @@ class Process:
         if self.finished is None:
             self._spawned.terminate()
 
-    async def wait(self, timeout_s: float | None = None) -> Finished | None:
+    async def wait(self, timeout_s: float | None = None) -> CommandResult | None:
         """How it ended; None when it still runs after so long."""
         try:
             async with asyncio.timeout(timeout_s):
@@ -124,7 +123,7 @@ class Process:
             pass
         return self.finished
 
-    async def kill(self, why: Literal["timeout", "killed"] = "killed") -> Finished:
+    async def kill(self, why: Literal["timeout", "killed"] = "killed") -> CommandResult:
         """End the whole tree and wait until it is gone."""
         self.strike(why)
         finished = await self.wait(_KILL_DEADLINE_S)
@@ -217,7 +216,7 @@ class Process:
 
     # ---- end
 
-    def _ended(self, ending: Ending) -> None:
+    def _ended(self, ending: ProcessEnd) -> None:
         self._shut_stdin()
         self._read_the_rest()
         self._stdio.close_ours()
@@ -228,7 +227,7 @@ class Process:
         why = "not_started" if not ending.began and self._why == "exited" else self._why
         if why == "exited" and ending.limit is not None and ending.exit_code == _BY_SIGKILL:
             why = "killed"
-        self.finished = Finished(
+        self.finished = CommandResult(
             exit_code=TIMEOUT_EXIT_CODE if why == "timeout" else ending.exit_code,
             ended=why,
             output=output,

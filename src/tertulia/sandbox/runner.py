@@ -115,7 +115,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     stdin: bytes = b""
     """Written first; then end of file, unless it is kept open."""
     keep_stdin: bool = False
-    """Leave it open for `Running.write`."""
+    """Leave it open for `RunningCommand.write`."""
     terminal: TerminalSize | None = None
     """Give it a pseudo-terminal of this size; keeps stdin open."""
     kept_output_bytes: int = 65_536
@@ -157,7 +157,7 @@ class Output(msgspec.Struct, frozen=True):
         return self.head.decode("utf-8", "replace") + gap + self.tail.decode("utf-8", "replace")
 
 
-class Finished(msgspec.Struct, frozen=True):
+class CommandResult(msgspec.Struct, frozen=True):
     """How a command ended. By then nothing of it runs any more, daemons included."""
 
     exit_code: int
@@ -195,7 +195,7 @@ class Finished(msgspec.Struct, frozen=True):
         return f"It ran into the limit {self.limit}{how}."
 
 
-class Running(Protocol):
+class RunningCommand(Protocol):
     """A command that was started. It is watched and its output drained whether or not anybody waits."""
 
     @property
@@ -204,7 +204,7 @@ class Running(Protocol):
         ...
 
     @property
-    def finished(self) -> Finished | None:
+    def finished(self) -> CommandResult | None:
         """How it ended, as soon as it has."""
         ...
 
@@ -232,11 +232,11 @@ class Running(Protocol):
         """Ask it to end (SIGTERM, to the command itself), in a tier that can."""
         ...
 
-    async def wait(self, timeout_s: float | None = None) -> Finished | None:
+    async def wait(self, timeout_s: float | None = None) -> CommandResult | None:
         """How it ended; None when it still runs after so long. Waiting ends nothing, and neither does cancelling."""
         ...
 
-    async def kill(self) -> Finished:
+    async def kill(self) -> CommandResult:
         """End the whole tree, daemons included, and wait until it is gone. Again is nothing."""
         ...
 
@@ -256,7 +256,7 @@ class TierReport(msgspec.Struct, frozen=True):
     """What this tier cannot hold, in words for people."""
 
 
-class Runner(Protocol):
+class CommandRunner(Protocol):
     """Runs commands in one tier. There is no falling back to another once it was tried out, and none to no sandbox."""
 
     @property
@@ -275,7 +275,7 @@ class Runner(Protocol):
 
     async def start(
         self, command: Command, on_output: OnOutput | None = None, on_error: OnOutput | None = None
-    ) -> Running:
+    ) -> RunningCommand:
         """Start it. SandboxUnavailable, SandboxError (a root was swapped) or InvalidParams before anything runs.
 
         With `on_error` its stderr is a pipe of its own: that is told of it, and the output is its stdout alone.
@@ -284,7 +284,7 @@ class Runner(Protocol):
 
     async def run(
         self, command: Command, *, timeout_s: float | None = None, on_output: OnOutput | None = None
-    ) -> Finished:
+    ) -> CommandResult:
         """Start it and wait. At the deadline, and when this is cancelled, its whole tree is killed first."""
         ...
 

@@ -11,27 +11,27 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, SandboxError, SandboxUnavailableError
 from tertulia.events.clock import Clock
-from tertulia.sandbox.bubblewrap import Bubblewrap
-from tertulia.sandbox.landlocked import Landlocked
-from tertulia.sandbox.launched import Namespace
-from tertulia.sandbox.process import Process
+from tertulia.sandbox.bubblewrap import BubblewrapTier
+from tertulia.sandbox.launcher.landlock_tier import LandlockTier
+from tertulia.sandbox.launcher.launched_process import Namespace
+from tertulia.sandbox.launcher.unconfined_tier import UnconfinedTier
+from tertulia.sandbox.process import CommandProcess
 from tertulia.sandbox.runner import (
     MAX_ARGUMENT_BYTES,
     Command,
+    CommandResult,
     Confinement,
-    Finished,
     OnOutput,
     TierChoice,
     TierReport,
 )
 from tertulia.sandbox.selftest import try_to_escape
 from tertulia.sandbox.tier import Tier
-from tertulia.sandbox.unconfined import Unconfined
 
 _TIERS: Mapping[TierChoice, Callable[[], Tier]] = {
-    "auto": Bubblewrap,
-    "bubblewrap": Bubblewrap,
-    "landlock": Landlocked,
+    "auto": BubblewrapTier,
+    "bubblewrap": BubblewrapTier,
+    "landlock": LandlockTier,
 }
 _SELF_TEST_TIMEOUT_S = 30.0
 _MAX_ACCOUNTS = 4096
@@ -48,17 +48,17 @@ class Sandbox:
     ) -> None:
         """`on_lesser` is told, once, that `auto` came to the lesser tier, and why."""
         self._tier = _TIERS[tier]() if isinstance(tier, str) else tier
-        self._lesser: Callable[[], Tier] | None = Landlocked if tier == "auto" else None
+        self._lesser: Callable[[], Tier] | None = LandlockTier if tier == "auto" else None
         """What else may be chosen, until something is."""
         self._on_lesser = on_lesser
         # A tier that somebody else made is known to nobody by its name.
         self._shares = isinstance(tier, str)
-        self._unconfined = Unconfined()
+        self._unconfined = UnconfinedTier()
         self._clock = clock
         self._report: TierReport | None = None
         self._tested: tuple[object, ...] = ()
         self._testing: asyncio.Event | None = None
-        self._running: set[Process] = set()
+        self._running: set[CommandProcess] = set()
         self._written: dict[str, int] = {}
         """Bytes that the commands of an account wrote to disks, the latest account last."""
 
@@ -105,7 +105,7 @@ class Sandbox:
 
     async def start(
         self, command: Command, on_output: OnOutput | None = None, on_error: OnOutput | None = None
-    ) -> Process:
+    ) -> CommandProcess:
         """Start it, confined as it says."""
         command = _checked(command)
         if command.confinement.mode == "danger_full_access":
@@ -115,7 +115,7 @@ class Sandbox:
 
     async def run(
         self, command: Command, *, timeout_s: float | None = None, on_output: OnOutput | None = None
-    ) -> Finished:
+    ) -> CommandResult:
         """Start it and wait; its tree is dead before this returns or raises."""
         return await _see_through(await self.start(command, on_output), timeout_s)
 
@@ -130,10 +130,10 @@ class Sandbox:
 
     def _spawn(
         self, command: Command, tier: Tier, on_output: OnOutput | None, on_error: OnOutput | None = None
-    ) -> Process:
+    ) -> CommandProcess:
         self._settle()
         command = self._with_what_is_left(command)
-        process = Process(command, tier, self._clock, on_output, on_error)
+        process = CommandProcess(command, tier, self._clock, on_output, on_error)
         self._running.add(process)
         return process
 
@@ -195,11 +195,11 @@ class Sandbox:
             _held[key] = report
         return report
 
-    async def _run_untested(self, command: Command) -> Finished:
+    async def _run_untested(self, command: Command) -> CommandResult:
         return await _see_through(self._spawn(command, self._tier, None), _SELF_TEST_TIMEOUT_S)
 
 
-async def _see_through(process: Process, timeout_s: float | None) -> Finished:
+async def _see_through(process: CommandProcess, timeout_s: float | None) -> CommandResult:
     try:
         finished = await process.wait(timeout_s) or await process.kill("timeout")
     except asyncio.CancelledError:

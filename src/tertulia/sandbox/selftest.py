@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import SandboxError, SandboxUnavailableError
-from tertulia.sandbox.runner import Command, Confinement, Finished
+from tertulia.sandbox.runner import Command, CommandResult, Confinement
 from tertulia.sandbox.tier import Tier
 
 ATTEMPTS = (
@@ -60,7 +60,7 @@ print(json.dumps({"succeeded": [attempt(act) for act in (
 
 _PREFIX = "tertulia-try-"
 
-Run = Callable[[Command], Coroutine[Any, Any, Finished]]
+Run = Callable[[Command], Coroutine[Any, Any, CommandResult]]
 
 
 class _Answer(msgspec.Struct):
@@ -88,7 +88,7 @@ class _Scene:
     """A workspace, and things around it that must stay untouched."""
 
     def __init__(self) -> None:
-        _remove_left_ones()
+        _remove_leftovers()
         self.folder = os.path.realpath(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         self.tcp, self.unix = socket.socket(), socket.socket(socket.AF_UNIX)
         # Where we are installed is seen inside, wherever that is.
@@ -136,7 +136,7 @@ class _Scene:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _remove_left_ones() -> None:
+def _remove_leftovers() -> None:
     """Those of processes that were killed before they could."""
     folder = tempfile.gettempdir()
     for name in os.listdir(folder):
@@ -146,7 +146,7 @@ def _remove_left_ones() -> None:
             shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
-def _judge(tier: Tier, scene: _Scene, finished: Finished) -> tuple[str, ...]:
+def _judge(tier: Tier, scene: _Scene, finished: CommandResult) -> tuple[str, ...]:
     try:
         answer = msgspec.json.decode(finished.output.head, type=_Answer)
     except msgspec.DecodeError:

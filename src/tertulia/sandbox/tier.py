@@ -18,7 +18,7 @@ class Streams(msgspec.Struct, frozen=True):
     stderr: int
 
 
-class Ending(msgspec.Struct, frozen=True):
+class ProcessEnd(msgspec.Struct, frozen=True):
     """Nothing of the command runs any more."""
 
     exit_code: int
@@ -36,10 +36,10 @@ class Ending(msgspec.Struct, frozen=True):
     """Protected files that changed while it ran."""
 
 
-Ended = Callable[[Ending], None]
+OnProcessEnd = Callable[[ProcessEnd], None]
 
 
-class Spawned(Protocol):
+class SpawnedProcess(Protocol):
     """A tree of processes."""
 
     def kill(self) -> None:
@@ -76,11 +76,11 @@ class Tier(Protocol):
         """The version of what it rests on; SandboxUnavailable where that is missing or not to be trusted. Blocks."""
         ...
 
-    def spawn(self, command: Command, streams: Streams, ended: Ended) -> Spawned:
+    def spawn(self, command: Command, streams: Streams, ended: OnProcessEnd) -> SpawnedProcess:
         """Start it; `ended` is called exactly once, and never before this returns. Raises before anything runs."""
         ...
 
-    def conclude(self, ending: Ending, output: Output) -> Ending:
+    def conclude(self, ending: ProcessEnd, output: Output) -> ProcessEnd:
         """The ending as it is told to others, in the light of what was written until then. Pure."""
         ...
 

@@ -7,7 +7,7 @@ import pwd
 from collections.abc import Iterator
 
 from tertulia.errors import InvalidParamsError
-from tertulia.sandbox.masks import GuardedPaths, guarded_paths, is_in
+from tertulia.sandbox.masks.guarded_paths import GuardedPaths, guarded_paths, is_inside
 from tertulia.session.environment import Environment
 from tertulia.session.settings import Settings
 
@@ -41,7 +41,7 @@ def check_workspace(settings: Settings, environment: Environment) -> None:
     homes = [os.path.realpath(home) for home in _homes(environment)]
     for kind, folder in _writable(settings):
         for home in homes:
-            if is_in(home, folder):
+            if is_inside(home, folder):
                 what = "your home directory" if folder == home else f"a directory that your home {home} lies in"
                 raise InvalidParamsError(
                     f"{kind} is {what} ({folder}): an agent could change whatever you keep there. Work in a project's "

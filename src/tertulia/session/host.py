@@ -7,7 +7,7 @@ import asyncio
 from tertulia.errors import ClosedError, LimitError, NotFoundError
 from tertulia.events.clock import SystemClock
 from tertulia.rollout.files import is_session_id
-from tertulia.sandbox.open_files import check_room
+from tertulia.sandbox.limits.open_files import check_free_files
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.servers import Basement
 from tertulia.session.session import Session
@@ -42,7 +42,7 @@ class Host:
     async def _enter(self, session: Session) -> Session:
         if len(self._sessions) >= MAX_SESSIONS:
             raise LimitError(f"this process holds {MAX_SESSIONS:,} sessions already; close some")
-        check_room()
+        check_free_files()
         await self._sweep()
         await session.__aenter__()
         self._sessions[session.id] = session

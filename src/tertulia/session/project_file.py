@@ -15,8 +15,8 @@ from tertulia.mcp.dot_mcp import NAME as DOT_MCP
 from tertulia.mcp.dot_mcp import read_dot_mcp
 from tertulia.mcp.written import WrittenServer
 from tertulia.policy.narrowing import Narrowing, Rights, narrow
-from tertulia.sandbox.nested import protected_part
-from tertulia.sandbox.stubs import is_stub
+from tertulia.sandbox.mounts.nested_protected import protected_part
+from tertulia.sandbox.mounts.stubs import is_stub
 from tertulia.session.setting_values import check_name, parse, parse_limits
 
 

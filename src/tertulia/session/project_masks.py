@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-from tertulia.sandbox.masks import is_in
+from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.session.setting_values import parse
 
 
@@ -33,7 +33,7 @@ def project_masks(path: Path, written: object, users: Mapping[str, Any]) -> Proj
         asked = parse("masks", _anchored(written, folder))
     except InvalidParamsError as error:
         raise InvalidParamsError(f"{path}: {error.message}") from None
-    inside = [name for name in asked.get("add", ()) if is_in(os.path.normpath(name), f"{folder}/")]
+    inside = [name for name in asked.get("add", ()) if is_inside(os.path.normpath(name), f"{folder}/")]
     outside = [name for name in asked.get("add", ()) if name not in inside]
     warnings = [f"{path}: masks.add: {name} is ignored, it lies outside of the project" for name in outside]
     if asked.get("unmask"):

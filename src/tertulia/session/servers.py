@@ -11,7 +11,7 @@ from tertulia.mcp.launch import launch_of
 from tertulia.mcp.limiter import InFlight
 from tertulia.mcp.member import Candidate
 from tertulia.mcp.pool import ServerPool
-from tertulia.sandbox.guarded_runner import GuardedRunner
+from tertulia.sandbox.confine import GuardedRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.environment import Environment

@@ -14,9 +14,9 @@ from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
-from tertulia.sandbox.runner import PROTECTED_NAMES, Runner
+from tertulia.sandbox.mounts.stubs import sweep_stub_paths, sweep_stubs
+from tertulia.sandbox.runner import PROTECTED_NAMES, CommandRunner
 from tertulia.sandbox.sandbox import Sandbox
-from tertulia.sandbox.stubs import sweep, sweep_paths
 from tertulia.session.attendance import Attendance
 from tertulia.session.elicitations import Elicitations
 from tertulia.session.environment import Environment
@@ -30,7 +30,7 @@ from tertulia.tools.workplace import Workplace, described_environment
 class Workshop(msgspec.Struct, frozen=True, eq=False):
     """Belongs to the session; no conversation has one of its own."""
 
-    sandbox: Runner
+    sandbox: CommandRunner
     desk: ApprovalQueue
     elicitations: Elicitations
     attendance: Attendance
@@ -70,8 +70,8 @@ def open_workshop(settings: Settings, environment: Environment, clock: Clock, bu
     root, guarded = workspace_of(settings), guarded_of(settings, environment)
     for writable in (root, *(settings.writable_roots or ())):
         # What a process that was killed could not take away itself.
-        sweep(writable, PROTECTED_NAMES)
-        sweep_paths(writable, (*guarded.masked_paths(), *guarded.protected_paths([writable])))
+        sweep_stubs(writable, PROTECTED_NAMES)
+        sweep_stub_paths(writable, (*guarded.masked_paths(), *guarded.protected_paths([writable])))
     place = Workplace(
         runner=sandbox,
         desk=desk,

@@ -13,7 +13,7 @@ import msgspec
 from tertulia.errors import InvalidParamsError, SandboxError, TertuliaError
 from tertulia.protocol.tool_events import ApprovalFile, Decider, PatchApplyBegin, PatchApplyEnd
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.sandbox.nested import protected_part
+from tertulia.sandbox.mounts.nested_protected import protected_part
 from tertulia.tools import patch_disk
 from tertulia.tools.editor import EditorView, SeenFile
 from tertulia.tools.patch_effort import Effort

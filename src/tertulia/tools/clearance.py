@@ -25,7 +25,7 @@ from tertulia.policy.approvals.approval_request import (
 from tertulia.policy.commands.command_analysis import CommandAnalysis, analyse_command, only_reads_in, safe_environment
 from tertulia.policy.commands.named_files import WORDS_ALONE, NamedFiles, named_files
 from tertulia.protocol.tool_events import Decider
-from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, Confinement, Finished, TerminalSize
+from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, CommandResult, Confinement, TerminalSize
 from tertulia.tools.shell_request import Wish
 from tertulia.tools.threads import in_thread
 from tertulia.tools.tool import CallContext
@@ -81,7 +81,7 @@ async def clear(place: Workplace, order: Order, call: CallContext) -> Cleared:
 
 
 async def clear_outside(
-    place: Workplace, order: Order, command: Command, failed: Finished, call: CallContext
+    place: Workplace, order: Order, command: Command, failed: CommandResult, call: CallContext
 ) -> Cleared | None:
     """The same command outside the sandbox, after it has failed inside; None where that stays as it is."""
     reading = analyse_command(order.argv)

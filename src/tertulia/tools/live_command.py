@@ -14,7 +14,7 @@ from tertulia.policy.sandbox_mode import sandbox_to_wire
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.protocol.tool_events import Decider, ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
-from tertulia.sandbox.runner import Command, Finished, Runner, Running
+from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, RunningCommand
 from tertulia.tools.tool import CallContext
 
 MAX_TOLD = 1024 * 1024
@@ -42,13 +42,15 @@ class LiveCommand:
         """Of the call that started it."""
         self.began_at = began_at
         """On the monotonic clock."""
-        self.running: Running
+        self.running: RunningCommand
         self._publish: Publish | None = publish
         self._telling = _Pieces(call_id)
         self._told = False
 
     @classmethod
-    async def start(cls, runner: Runner, command: Command, call: CallContext, allowed_by: Decider) -> LiveCommand:
+    async def start(
+        cls, runner: CommandRunner, command: Command, call: CallContext, allowed_by: Decider
+    ) -> LiveCommand:
         """Start it. What the runner refuses was never begun."""
         live = cls(command, call.call_id, call.publish, call.clock.monotonic())
         live.running = await runner.start(command, live._hear)
@@ -60,7 +62,7 @@ class LiveCommand:
         """From now on these are told of it; None: nobody, until somebody asks."""
         self._publish = publish
 
-    async def see_through(self, timeout_s: float) -> Finished:
+    async def see_through(self, timeout_s: float) -> CommandResult:
         """How it ended. At the deadline, or when this is cancelled, its whole tree is killed first."""
         try:
             finished = await self.running.wait(timeout_s)
@@ -76,7 +78,7 @@ class LiveCommand:
             raise SandboxError(f"the command could not be confined and was not run: {finished.reason}")
         return finished
 
-    async def look(self, wait_s: float) -> Finished | None:
+    async def look(self, wait_s: float) -> CommandResult | None:
         """How it ended, if it does so within this time. Cancelled, it is killed: nobody would look again."""
         try:
             finished = await self.running.wait(wait_s)
@@ -87,13 +89,13 @@ class LiveCommand:
             self.tell(finished)
         return finished
 
-    async def kill(self) -> Finished:
+    async def kill(self) -> CommandResult:
         """End it, with all that it has started."""
         finished = await self.running.kill()
         self.tell(finished)
         return finished
 
-    def tell(self, finished: Finished) -> None:
+    def tell(self, finished: CommandResult) -> None:
         """That it has ended; once."""
         if self._told or self._publish is None:
             return

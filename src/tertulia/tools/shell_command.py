@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.sandbox.runner import Finished
+from tertulia.sandbox.runner import CommandResult
 from tertulia.tools.clearance import Order, check_argv, clear, clear_outside
 from tertulia.tools.live_command import LiveCommand, readable
 from tertulia.tools.patch_command import PatchCommand, patch_in_command
@@ -42,7 +42,7 @@ async def run_order(place: Workplace, order: Order, timeout_s: float, call: Call
     return told(finished, timeout_s, place.mask_hint(cleared.command, finished))
 
 
-def told(finished: Finished, timeout_s: float, hint: str | None = None) -> Result:
+def told(finished: CommandResult, timeout_s: float, hint: str | None = None) -> Result:
     """What the model reads. Anything but exit code 0 is no success, and its output is there all the same.
 
     `hint`: a line of ours about why it may have failed.

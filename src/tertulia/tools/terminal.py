@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from tertulia.errors import ClosedError, InvalidParamsError
-from tertulia.sandbox.runner import Finished, TerminalSize
+from tertulia.sandbox.runner import CommandResult, TerminalSize
 from tertulia.tools.arguments import define
 from tertulia.tools.clearance import Order, check_argv, clear, clear_outside, clear_typing
 from tertulia.tools.live_command import LiveCommand, readable
@@ -181,7 +181,7 @@ def _wait_s(arguments: Any) -> float:
 
 def _told(
     live: LiveCommand,
-    finished: Finished | None,
+    finished: CommandResult | None,
     number: int | None,
     arguments: Any,
     call: CallContext,

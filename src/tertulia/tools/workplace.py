@@ -19,11 +19,11 @@ from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.protocol.storage import Full
 from tertulia.protocol.tool_events import ApprovalFile, Decider
 from tertulia.sandbox.confine import confine
-from tertulia.sandbox.masks import GuardedPaths, is_in
-from tertulia.sandbox.mounts import HIDDEN
-from tertulia.sandbox.nested import protected_part
-from tertulia.sandbox.runner import Command, Confinement, Finished, Runner, Watch
-from tertulia.sandbox.startup_files import STARTUP_NAMES
+from tertulia.sandbox.masks.guarded_paths import GuardedPaths, is_inside
+from tertulia.sandbox.masks.startup_files import STARTUP_NAMES
+from tertulia.sandbox.mounts.mount_plan import HIDDEN
+from tertulia.sandbox.mounts.nested_protected import protected_part
+from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, Confinement, Watch
 from tertulia.tools.tool import CallContext
 
 OUTSIDE = "none: outside the sandbox"
@@ -33,7 +33,7 @@ OUTSIDE = "none: outside the sandbox"
 class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """What the tools of a session work with. The directory is the session's own, never one that a model named."""
 
-    runner: Runner
+    runner: CommandRunner
     desk: ApprovalQueue
     root: str
     """Canonical. Where no other roots were set, the one that commands may write."""
@@ -91,7 +91,7 @@ class Workplace(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             _check_startup_names(named, confinement)
             _check_lasting(named, confinement)
 
-    def mask_hint(self, command: Command, finished: Finished) -> str | None:
+    def mask_hint(self, command: Command, finished: CommandResult) -> str | None:
         """Which masks may be why a command failed, and how the user takes them away; None where none seems to be."""
         if finished.exit_code == 0 or command.confinement.mode == "danger_full_access":
             return None
@@ -152,7 +152,7 @@ def check_unprotected(directory: str, confinement: Confinement) -> None:
 def _check_startup_names(path: str, confinement: Confinement) -> None:
     """Refuse what shells, editors and the like run by its name, where it exists."""
     for root in confinement.writable_roots:
-        inside = os.path.relpath(path, root).split("/") if is_in(path, root) else []
+        inside = os.path.relpath(path, root).split("/") if is_inside(path, root) else []
         for number, part in enumerate(inside):
             if part in STARTUP_NAMES and os.path.lexists(os.path.join(root, *inside[: number + 1])):
                 raise InvalidParamsError(
@@ -163,8 +163,8 @@ def _check_startup_names(path: str, confinement: Confinement) -> None:
 def _check_lasting(path: str, confinement: Confinement) -> None:
     """Refuse a place that is a command's own and gone with it, however well the writing went."""
     roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
-    private = next((place for place in HIDDEN if is_in(path, place)), None)
-    if private is not None and not any(is_in(path, root) for root in roots):
+    private = next((place for place in HIDDEN if is_inside(path, place)), None)
+    if private is not None and not any(is_inside(path, root) for root in roots):
         raise InvalidParamsError(
             f"{path:.200} would not last: each command has a {private} of its own, which is gone with it; nothing was "
             f"changed, patch files of the workspace instead"

@@ -1,0 +1,198 @@
+"""Tier 2: Landlock, the system call filter and no capabilities, where user namespaces cannot be had.
+
+By the user's setting, or where bubblewrap does not work, because it holds less. What it does not hold is listed here
+and told.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from tertulia.errors import SandboxError, SandboxUnavailableError
+from tertulia.sandbox.launcher import landlock
+from tertulia.sandbox.launcher.deferred_start import DeferredStart
+from tertulia.sandbox.launcher.launched_process import LauncherClient
+from tertulia.sandbox.launcher.unconfined_tier import may_remain
+from tertulia.sandbox.limits.kernel_limits import exceeded_limit, rlimits
+from tertulia.sandbox.mounts.mount_plan import HIDDEN, VISIBLE_BELOW_RUN, check_root, own_places
+from tertulia.sandbox.mounts.nested_protected import NestedProtectedPaths
+from tertulia.sandbox.protected.change_watch import ChangeWatch
+from tertulia.sandbox.runner import Change, Command, Output, TierName, Watch
+from tertulia.sandbox.seccomp import current_machine, filter_program
+from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, SpawnedProcess, Streams
+
+_PREFIX = "tertulia-"
+NOT_COVERED = (
+    "protected names (`.git`, `.mcp.json`) can be changed in a root; what starts programs is put back after a command",
+    "what an MCP server or another agent changes among them is not put back",
+    "our own Python can be changed inside a writable root",
+    "metadata: mode, owner, times and attributes of the user's own files outside can be changed",
+    "the names of masked files can be listed",
+    "where a masked or protected path lies in a writable root (your home), nothing new can be made beside it",
+    "startup files of others deeper in a root (`dotfiles/.bashrc`) can be changed, and are put back likewise",
+    "other processes can be seen, without a namespace of processes, though neither signalled, read nor limited",
+    "/tmp and /dev/shm are neither writable nor readable, TMPDIR is instead; so named semaphores do not work",
+    "System V IPC and POSIX message queues are refused, and so are affinity and priority of a thread named by number",
+    "what a process that switches core dumps off writes to disks is counted only when it has ended",
+    "the network, where it is off, is off altogether: not even a loopback of the command's own",
+)
+
+
+class LandlockTier:
+    """Implements `Tier`."""
+
+    name: TierName = "landlock"
+
+    def __init__(self) -> None:
+        self._launcher = LauncherClient(confines=True)
+        self._nested = NestedProtectedPaths()
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """The list; and that a tree may remain, where the kernel does not end it."""
+        return (*NOT_COVERED, *may_remain(self._launcher.namespace))
+
+    def identity(self) -> tuple[object, ...]:
+        """The kernel stays the same as long as we live."""
+        return ()
+
+    def find(self) -> str:
+        """The version of Landlock, which must be one that keeps signals in."""
+        machine, version = current_machine(), landlock.abi()
+        if version == 0:
+            raise SandboxUnavailableError(
+                "this kernel has no Landlock, or it is switched off; Linux 6.12 or newer has it"
+            )
+        if version < landlock.OLDEST_ABI:
+            raise SandboxUnavailableError(
+                f"this kernel's Landlock is version {version}, at least {landlock.OLDEST_ABI} (Linux 6.12) is needed"
+            )
+        return f"Landlock {version}, {machine.name}"
+
+    def spawn(self, command: Command, streams: Streams, ended: OnProcessEnd) -> SpawnedProcess:
+        """With a temporary directory of its own, that goes with it."""
+        confinement = command.confinement
+        roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
+        for root in roots:
+            check_root(root)
+            if os.path.realpath(root) != root or not os.path.isdir(root):
+                raise SandboxError(f"the writable root {root} is no longer the directory that it was; nothing was run")
+        if command.watch is None or not roots:
+            return self._launch(command, roots, (), streams, ended)
+        watched = _Watched(command, command.watch, roots, self._nested)
+
+        def start(streams: Streams, ended: OnProcessEnd) -> SpawnedProcess:
+            return self._launch(command, roots, watched.unkept, streams, ended)
+
+        return DeferredStart(watched, start, streams, ended)
+
+    def _launch(
+        self, command: Command, roots: Sequence[str], unkept: Sequence[str], streams: Streams, ended: OnProcessEnd
+    ) -> SpawnedProcess:
+        """`unkept`: what must not be changed in the roots because it could not be put back."""
+        confinement, machine = command.confinement, current_machine()
+        folder = _temporary_folder()
+        temporary = tempfile.mkdtemp(prefix=_PREFIX, dir=folder)
+        program = filter_program(machine, internet=confinement.network, routes=confinement.network)
+        rules = {
+            "temporary": temporary,
+            "pid_namespace": not command.inherit_stdio,
+            "environment": {**command.environment, "TMPDIR": temporary},
+            "rlimits": list(rlimits(confinement.limits)),
+            "limits": {
+                # For root the kernel does not count.
+                "processes": confinement.limits.processes if os.geteuid() == 0 else None,
+                "memory": confinement.limits.memory_bytes,
+                "written": confinement.limits.written_bytes,
+            },
+            "restrict": {
+                "writable": [*roots, temporary],
+                "masked": list(confinement.masked),
+                "protected": [*confinement.protected_paths, *unkept],
+                "names": list(confinement.protected),
+                "hidden": [*HIDDEN, folder],
+                "shown": sorted(_shown(command, os.path.join(folder, _PREFIX))),
+                "network": confinement.network,
+                "program": program.hex(),
+                "machine": machine.name,
+            },
+        }
+
+        try:
+            return self._launcher.spawn(command, streams, rules, ended)
+        except BaseException:
+            os.rmdir(temporary)
+            raise
+
+    def conclude(self, ending: ProcessEnd, output: Output) -> ProcessEnd:
+        """With the limit that may have been met."""
+        if ending.limit is not None or not ending.began:
+            return ending
+        return replace(ending, limit=exceeded_limit(ending.exit_code, output))
+
+    def close(self) -> None:
+        """The launcher goes."""
+        self._nested.close()
+        self._launcher.close()
+
+
+class _Watched:
+    """Implements `Around`: what no rule can protect is looked at before the command, and put back after it."""
+
+    def __init__(self, command: Command, watch: Watch, roots: Sequence[str], nested: NestedProtectedPaths) -> None:
+        self.unkept: list[str] = []
+        self._command, self._watch, self._roots, self._nested = command, watch, roots, nested
+        self._vigil: ChangeWatch | None = None
+
+    def before(self) -> None:
+        """Look for what is the user's, everywhere in the roots."""
+        found = [each.path for root in self._roots for each in self._nested.before(root)]
+        self._vigil = ChangeWatch(self._watch, self._roots, self._command.confinement, found)
+        self._nested.began(self._roots)
+        self.unkept = self._vigil.unkept
+
+    def after(self) -> tuple[Change, ...]:
+        """What has changed."""
+        if self._vigil is None:
+            return ()
+        self._nested.ended(self._roots)
+        return self._vigil.end(held=False)
+
+
+def _temporary_folder() -> str:
+    """Where the temporary directories of all commands lie, of every session of this user: none reads another's."""
+    folder = os.path.realpath(tempfile.gettempdir())
+    if any(folder == place or folder.startswith(f"{place}/") for place in HIDDEN):
+        # All of that is hidden.
+        return folder
+    own = os.path.join(folder, f"tertulia-{os.geteuid()}")
+    with suppress(FileExistsError):
+        os.mkdir(own, 0o700)
+    status = os.lstat(own)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise SandboxError(f"{own} is not this user's own directory, closed to others; remove it. Nothing was run")
+    return own
+
+
+def _shown(command: Command, temporary: str) -> set[str]:
+    """What is seen although it lies where everything is hidden, as in the other tier.
+
+    Beginning in another command's temporary directory shows nothing of it. The home is shown too: to git and others a
+    file of settings that is not there is fine, and one that may not be read is the end.
+    """
+    places = {
+        *own_places(),
+        *VISIBLE_BELOW_RUN,
+        *command.confinement.writable_roots,
+        command.environment.get("HOME", "/"),
+    }
+    if not command.cwd.startswith(temporary):
+        places.add(command.cwd)
+    real = {os.path.realpath(place) for place in places}
+    return {place for place in real if any(place.startswith(f"{above}/") for above in HIDDEN)}

@@ -1,0 +1,223 @@
+"""Our side of the launcher: it is started when it is first needed, and each command has a line of its own to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from typing import Any, Literal, cast
+
+import msgspec
+
+from tertulia.errors import SandboxUnavailableError
+from tertulia.sandbox.foreground import may_lend
+from tertulia.sandbox.limits.open_files import limit_before
+from tertulia.sandbox.mounts.namespace_mounts import memory_fd
+from tertulia.sandbox.runner import Command, LimitName
+from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, Streams
+
+_CODE = """
+import sys
+sys.path.insert(0, {source!r})
+from tertulia.sandbox.launcher.program import serve
+serve(int(sys.argv[1]), int(sys.argv[2]), confines=sys.argv[3] == "confines", open_files=int(sys.argv[4]))
+"""
+"""Read from standard input: whoever kills by what a command line says shall not meet the guardian."""
+_SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+_REPORT_BYTES = 65_536
+_BY_SIGKILL = 128 + 9
+_CLOSE_TIMEOUT_S = 10.0
+
+
+class Namespace(msgspec.Struct, frozen=True):
+    """What a launcher found when it tried to have a namespace of processes."""
+
+    kind: Literal["processes", "users", ""] = ""
+    why_not: str = ""
+
+
+_found: dict[str, Namespace] = {}
+"""The same for every launcher of a kind, as long as we live."""
+
+
+class LauncherClient:
+    """A process that starts others. One for each tier that needs it."""
+
+    __slots__ = ("_confines", "_gone", "_in_front", "_line", "_process")
+
+    def __init__(self, *, confines: bool) -> None:
+        self._confines = "confines" if confines else "does not"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: socket.socket | None = None
+        self._in_front = False
+        self._gone: int | None = None
+        """Says which the guardian and the launcher are, and ends when nothing of them is left."""
+
+    @property
+    def namespace(self) -> Namespace | None:
+        """In which its programs run, where they do; None: not before one has ended."""
+        return _found.get(self._confines)
+
+    def spawn(
+        self, command: Command, streams: Streams, rules: Mapping[str, Any], ended: OnProcessEnd
+    ) -> LaunchedProcess:
+        """Have the command started under these rules; a launcher that has died is started anew."""
+        with ExitStack() as passing, ExitStack() as failing:
+            try:
+                ours, theirs = socket.socketpair()
+                passing.callback(theirs.close)
+                failing.callback(ours.close)
+                request = memory_fd(json.dumps(_request(command, rules)).encode("utf-8", "surrogateescape"))
+                passing.callback(os.close, request)
+                fds = [request, streams.stdin, streams.stdout, streams.stderr, theirs.fileno()]
+                self._send(fds, in_front=command.inherit_stdio)
+            except OSError as error:
+                raise SandboxUnavailableError(
+                    f"the command cannot be handed to its launcher: {error.strerror}"
+                ) from None
+            failing.pop_all()
+        return LaunchedProcess(ours, ended, self._confines)
+
+    def close(self) -> None:
+        """It ends by itself when its line does, with all that it has started; waits for that."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+        if self._gone is not None:
+            poll = select.poll()
+            poll.register(self._gone, 0)
+            poll.poll(_CLOSE_TIMEOUT_S * 1000)
+            os.close(self._gone)
+            self._gone = None
+
+    def _send(self, fds: list[int], *, in_front: bool) -> None:
+        if self._process is not None:
+            # It has left the rest to the guardian, and only waits to be buried.
+            self._process.poll()
+        # One that was started apart has no terminal to lend.
+        if self._line is not None and (self._in_front or not in_front):
+            with suppress(OSError):
+                socket.send_fds(self._line, [b"1"], fds)
+                return
+        self.close()
+        self._line, self._in_front = self._start(in_front), in_front
+        socket.send_fds(self._line, [b"1"], fds)
+
+    def _start(self, in_front: bool) -> socket.socket:
+        with ExitStack() as passing, ExitStack() as failing:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            passing.callback(theirs.close)
+            failing.callback(ours.close)
+            gone, living = os.pipe()
+            passing.callback(os.close, living)
+            failing.callback(os.close, gone)
+            code = memory_fd(_CODE.format(source=_SOURCE).encode())
+            passing.callback(os.close, code)
+            files = str(limit_before() or 0)
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-", str(theirs.fileno()), str(living), self._confines, files],
+                env={},
+                cwd="/",
+                stdin=code,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno(), living],
+                start_new_session=not in_front,
+            )
+            failing.pop_all()
+        self._gone = gone
+        return ours
+
+
+class _Report(msgspec.Struct):
+    """How it ended; of one in front of a terminal a line comes before, with its number alone."""
+
+    leader: int | None = None
+    exit_code: int = 0
+    limit: LimitName | None = None
+    written: int = 0
+    failure: str = ""
+    namespace: Namespace | None = None
+
+
+class LaunchedProcess:
+    """Implements `Spawned`."""
+
+    def __init__(self, line: socket.socket, ended: OnProcessEnd, launcher: str) -> None:
+        self._line, self._ended, self._launcher = line, ended, launcher
+        self._leader: int | None = None
+        self._loop = asyncio.get_running_loop()
+        line.setblocking(False)
+        self._loop.add_reader(line, self._hear)
+
+    def kill(self) -> None:
+        """The keeper kills all that it has adopted."""
+        with suppress(OSError):
+            self._line.send(b"K")
+
+    def terminate(self) -> None:
+        """The keeper passes it on."""
+        with suppress(OSError):
+            self._line.send(b"T")
+
+    def leader(self) -> int | None:
+        """As the keeper said."""
+        return self._leader
+
+    def _hear(self) -> None:
+        try:
+            data = self._line.recv(_REPORT_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        known, newline, data = data.rpartition(b"\n")
+        if newline:
+            self._leader = msgspec.json.decode(known, type=_Report).leader
+            if not data:
+                return
+        self._loop.remove_reader(self._line)
+        self._line.close()
+        report = msgspec.json.decode(data, type=_Report) if data else _Report(exit_code=_BY_SIGKILL)
+        if report.namespace is not None:
+            _found[self._launcher] = report.namespace
+        self._ended(_ending(report))
+
+
+def _ending(report: _Report) -> ProcessEnd:
+    if not report.failure:
+        return ProcessEnd(
+            report.exit_code, limit=report.limit, sampled=report.limit is not None, written=report.written
+        )
+    step, _, failure = report.failure.partition(":")
+    number, _, reason = failure.partition(":")
+    if step == "exec":
+        return ProcessEnd(127 if int(number) == 2 else 126, reason=reason)
+    return ProcessEnd(report.exit_code, began=False, reason=reason)
+
+
+def _request(command: Command, rules: Mapping[str, Any]) -> dict[str, Any]:
+    texts = cast("dict[str, Any]", msgspec.to_builtins({"argv": command.argv, "cwd": command.cwd}))
+    return {
+        **texts,
+        "environment": dict(command.environment),
+        "session": not command.inherit_stdio,
+        "lent": command.inherit_stdio and may_lend(),
+        "terminal": command.terminal is not None,
+        "rlimits": [],
+        "limits": {"processes": None, "memory": None, "written": None},
+        "temporary": None,
+        "restrict": None,
+        # A person's terminal is of another namespace: nobody there could be in front of it.
+        "pid_namespace": command.pid_namespace and not command.inherit_stdio,
+        "machines_proc": command.machines_proc,
+        **rules,
+    }

@@ -1,0 +1,71 @@
+"""How many files this process may have open: in our own programs as many as the system allows.
+
+A session needs five, so that the usual soft limit of 1,024 is met at about 200 of them. Children get back the limit
+that there was: programs that use `select` break when their descriptors have large numbers. Library code never raises
+it: that process belongs to its user.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import suppress
+
+from tertulia.errors import LimitError
+
+RESERVE = 64
+"""Kept for what runs: a command, a checkpoint or a connection needs some for a moment."""
+_A_SESSION = 8
+"""What one needs when it begins: its record, its lock, a bell, and what it opens and closes on the way."""
+_MOST = 1_048_576
+"""Where the system says that there is no limit; more is refused by kernels that do have one."""
+
+_before: int | None = None
+
+
+def raise_limit() -> None:
+    """Let this process open as many files as it may; remembers what the limit was. For the start of a program."""
+    global _before  # noqa: PLW0603
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST if hard == resource.RLIM_INFINITY else hard
+    if soft == resource.RLIM_INFINITY or soft >= most:
+        return
+    # Where even that is refused it stays as it was, and `check_room` counts with it.
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        _before = soft
+
+
+def limit_before() -> int | None:
+    """The soft limit that this program began with; None where it was not raised."""
+    return _before
+
+
+def restore_child_limit(pid: int) -> None:
+    """Let a child have the limit that we began with. One that has ended by now needs none."""
+    if _before is not None:
+        with suppress(OSError):
+            _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            soft = _before if hard == resource.RLIM_INFINITY else min(_before, hard)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def check_free_files() -> None:
+    """Limit where a session more would leave too little for those that run."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = _count_open()
+    if soft != resource.RLIM_INFINITY and used + _A_SESSION + RESERVE > soft:
+        raise LimitError(
+            f"no more sessions can be opened: {used:,} of {soft:,} files of this process are in use, and {RESERVE} are "
+            "kept for the sessions that run; close some, or raise the limit (`ulimit -n`, LimitNOFILE of a service)",
+            used=used,
+            limit=soft,
+        )
+
+
+def _count_open() -> int:
+    """As the system says; 0 where it does not."""
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        with suppress(OSError):
+            return len(os.listdir(folder))
+    return 0

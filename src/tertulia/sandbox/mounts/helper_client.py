@@ -1,0 +1,147 @@
+"""Our side of the mount helper: one for all sandboxes of this process, started when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+
+import msgspec
+
+_CODE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from tertulia.sandbox.mounts.helper_program import serve
+serve(int(sys.argv[2]))
+"""
+_SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+_ANSWER_BYTES = 65_536
+
+
+class MountAnswer(msgspec.Struct):
+    """Done where neither of the others is there."""
+
+    moved: str | None = None
+    """A place that is not what was expected; nothing has been mounted, and another request may be made."""
+    failure: str | None = None
+    """Why the command must not begin."""
+    done: str | None = None
+
+
+OnAnswer = Callable[[MountAnswer], None]
+
+
+class MountHelper:
+    """A process that mounts inside sandboxes. Kept as long as anybody uses it; safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: socket.socket | None = None
+
+    def acquire(self) -> None:
+        """Somebody will use it."""
+        with self._lock:
+            self._users += 1
+
+    def release(self) -> None:
+        """One who has acquired it does not need it any more; with the last one it ends."""
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._stop()
+
+    def request(self, plan: int, namespace: int, on_answer: OnAnswer) -> PendingMount:
+        """Have it mounted in the mount namespace; the answer comes on this loop. A helper that died is started anew.
+
+        `plan` is a descriptor of `mount_entries.encode`. OSError where no helper can be had.
+        """
+        with ExitStack() as passing, ExitStack() as failing:
+            ours, theirs = socket.socketpair()
+            passing.callback(theirs.close)
+            failing.callback(ours.close)
+            with self._lock:
+                self._send([plan, namespace, theirs.fileno()])
+            failing.pop_all()
+        return PendingMount(ours, on_answer)
+
+    def _send(self, fds: list[int]) -> None:
+        if self._line is not None:
+            with suppress(OSError):
+                socket.send_fds(self._line, [b"1"], fds)
+                return
+        self._stop()
+        self._line = self._start()
+        socket.send_fds(self._line, [b"1"], fds)
+
+    def _stop(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+
+    def _start(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", _CODE, _SOURCE, str(theirs.fileno())],
+                    env={},
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+            except OSError:
+                ours.close()
+                raise
+        return ours
+
+
+class PendingMount:
+    """A request that is not answered yet."""
+
+    def __init__(self, line: socket.socket, on_answer: OnAnswer) -> None:
+        self._line: socket.socket | None = line
+        self._on_answer = on_answer
+        self._loop = asyncio.get_running_loop()
+        line.setblocking(False)
+        self._loop.add_reader(line, self._hear)
+
+    def close(self) -> None:
+        """Nobody wants to know any more. Again is nothing."""
+        if self._line is not None:
+            self._loop.remove_reader(self._line)
+            self._line.close()
+            self._line = None
+
+    def _hear(self) -> None:
+        assert self._line is not None
+        try:
+            data = self._line.recv(_ANSWER_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self.close()
+        self._on_answer(_read(data))
+
+
+def _read(data: bytes) -> MountAnswer:
+    if not data:
+        return MountAnswer(failure="the mount helper ended without an answer")
+    return msgspec.json.decode(data, type=MountAnswer)
+
+
+shared_helper = MountHelper()
+"""Of this process: each session would pay for an interpreter of its own."""

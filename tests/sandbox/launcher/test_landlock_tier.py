@@ -1,0 +1,166 @@
+"""Tier 2: by explicit setting, of a Landlock that is new enough, and honest about the rest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tertulia.errors import SandboxError, SandboxUnavailableError
+from tertulia.events.clock import SystemClock
+from tertulia.sandbox.launcher import landlock
+from tertulia.sandbox.launcher.landlock_tier import NOT_COVERED, LandlockTier
+from tertulia.sandbox.launcher.unconfined_tier import may_remain
+from tertulia.sandbox.sandbox import Sandbox
+from tests.sandbox.confined import DEADLINE_S, Place, need
+
+
+@pytest.mark.parametrize(
+    ("version", "complaint"), [(0, "has no Landlock"), (5, "Landlock is version 5, at least 6 .* is needed")]
+)
+async def test_a20_a_landlock_that_is_missing_or_too_old_refuses_every_command(
+    place: Place, monkeypatch: pytest.MonkeyPatch, version: int, complaint: str
+) -> None:
+    """A20: a faked version"""
+    monkeypatch.setattr(landlock, "abi", lambda: version)
+    sandbox = Sandbox(tier="landlock", clock=SystemClock())
+    with pytest.raises(SandboxUnavailableError, match=complaint):
+        await sandbox.run(place.command("touch", "ran"))
+    await sandbox.close()
+    assert list(place.root.iterdir()) == []
+
+
+async def test_it_says_what_it_does_not_cover() -> None:
+    need("landlock")
+    sandbox = Sandbox(tier="landlock", clock=SystemClock())
+    report = await sandbox.check()
+    await sandbox.close()
+    assert report.tier == "landlock"
+    assert report.not_covered == (*NOT_COVERED, *may_remain(sandbox._tier._launcher.namespace))
+    assert any("protected names" in gap for gap in report.not_covered)
+
+
+async def test_a_secret_outside_is_not_read_and_the_temporary_directory_goes(place: Place, tmp_path: Path) -> None:
+    """A14"""
+    need("landlock")
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "id").write_text("canary")
+    command = place.command(
+        "sh", "-c", f"cat {tmp_path}/keys/id; echo x > $TMPDIR/x; echo $TMPDIR; echo y > /tmp/y-{place.tag}"
+    )
+    masked = replace(command, confinement=replace(command.confinement, masked=(str(tmp_path / "keys"),)))
+    sandbox = Sandbox(tier="landlock", clock=SystemClock())
+    text = (await sandbox.run(masked, timeout_s=DEADLINE_S)).output.text()
+    await sandbox.close()
+    assert "canary" not in text
+    temporary = next(line for line in text.splitlines() if line.startswith(tempfile.gettempdir()))
+    assert not os.path.exists(temporary)
+    assert not os.path.exists(f"/tmp/y-{place.tag}")
+
+
+async def test_a7_a_root_that_was_swapped_refuses_the_command(place: Place, tmp_path: Path) -> None:
+    """A7"""
+    need("landlock")
+    link = tmp_path / "link"
+    link.symlink_to(place.root)
+    command = place.command("touch", "ran", cwd="/")
+    swapped = replace(command, confinement=replace(command.confinement, writable_roots=(str(link),)))
+    sandbox = Sandbox(tier="landlock", clock=SystemClock())
+    with pytest.raises(SandboxError, match="no longer the directory"):
+        await sandbox.run(swapped)
+    await sandbox.close()
+    assert list(place.root.iterdir()) == []
+
+
+STAYS = """
+import os, sys
+path = os.path.join(os.environ["TMPDIR"], "secret")
+with open(path, "w") as file:
+    file.write("canary")
+print(path, flush=True)
+sys.stdin.read()
+"""
+LOOK = """
+import os, sys
+def attempt(act):
+    try:
+        return act() or True
+    except OSError as error:
+        return error.strerror
+path = sys.argv[1]
+print(attempt(lambda: open(path).read()), attempt(lambda: open(path, "w").close()), attempt(lambda: os.unlink(path)))
+"""
+
+
+@pytest.mark.parametrize("base", [None, "elsewhere"])
+@pytest.mark.parametrize("there", [False, True])
+async def test_s6_nobody_reads_another_commands_temporary_directory(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str | None, there: bool
+) -> None:
+    """S6: of another conversation or session, while it runs and when it was left; nor by beginning there."""
+    need("landlock")
+    if base is not None:
+        elsewhere = Path(tempfile.mkdtemp(dir=Path.home(), prefix=".tertulia-test-"))
+        monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
+    one, other = (Sandbox(tier="landlock", clock=SystemClock()) for _ in range(2))
+    try:
+        running = await one.start(place.python(STAYS, keep_stdin=True))
+        await place.until(lambda: b"\n" in running._all.output().head)
+        secret = running._all.output().text().strip()
+        cwd = os.path.dirname(secret) if there else str(place.root)
+        seen = await other.run(place.python(LOOK, secret, cwd=cwd), timeout_s=DEADLINE_S)
+        assert seen.output.text().split("Permission denied") == ["", " ", " ", "\n"]
+        assert Path(secret).read_text() == "canary"
+        # What a command that was killed with everything left behind is as closed.
+        left = Path(secret).parent.with_name("tertulia-left")
+        left.mkdir()
+        (left / "secret").write_text("canary")
+        seen = await other.run(place.python(LOOK, str(left / "secret")), timeout_s=DEADLINE_S)
+        assert seen.output.text().split("Permission denied") == ["", " ", " ", "\n"]
+        shutil.rmtree(left)
+        await running.kill()
+    finally:
+        await one.close()
+        await other.close()
+        if base is not None:
+            shutil.rmtree(elsewhere)
+
+
+async def test_a_temporary_folder_of_somebody_else_refuses_the_command(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S6: where it is not hidden as a whole, ours must be ours alone."""
+    need("landlock")
+    elsewhere = Path(tempfile.mkdtemp(dir=Path.home(), prefix=".tertulia-test-"))
+    sandbox = Sandbox(tier="landlock", clock=SystemClock())
+    await sandbox.check()
+    try:
+        monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
+        (elsewhere / f"tertulia-{os.geteuid()}").mkdir()
+        (elsewhere / f"tertulia-{os.geteuid()}").chmod(0o777)
+        with pytest.raises(SandboxError, match="not this user's own directory"):
+            await sandbox.run(place.command("touch", "ran"))
+    finally:
+        await sandbox.close()
+        shutil.rmtree(elsewhere)
+    assert list(place.root.iterdir()) == []
+
+
+def test_nothing_is_kept_where_nothing_was_started() -> None:
+    LandlockTier().close()
+
+
+@pytest.mark.parametrize("root", ["/", "/proc", "/sys/kernel", "/dev"])
+async def test_a_part_of_the_system_is_no_writable_root(place: Place, root: str) -> None:
+    """S1: `/` as a workspace, also where it is allowed; as in the other tier"""
+    need("landlock")
+    command = place.command("true")
+    command = replace(command, confinement=replace(command.confinement, writable_roots=(root,)))
+    sandbox = Sandbox(tier="landlock", clock=SystemClock())
+    with pytest.raises(SandboxError, match="part of the system itself"):
+        await sandbox.run(command, timeout_s=DEADLINE_S)
+    await sandbox.close()

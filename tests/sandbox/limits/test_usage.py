@@ -1,0 +1,161 @@
+"""What processes use together, measured on real ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tertulia.sandbox.limits import usage
+from tertulia.sandbox.limits.usage import LATEST_S, SOONEST_S, UsageMeter, written_by
+
+MEGABYTE = 1 << 20
+SIZE = 64 * MEGABYTE
+CASES = {
+    "shared anonymous memory": "import mmap; m = mmap.mmap(-1, SIZE); m.write(b'x' * SIZE)",
+    "private memory": "m = b'x' * SIZE",
+    "a file in memory that nobody maps": "import os; fd = os.memfd_create('m'); os.write(fd, b'x' * SIZE)",
+    "filled by a child that has ended": (
+        "import mmap, os; m = mmap.mmap(-1, SIZE)\nif os.fork() == 0: m.write(b'x' * SIZE); os._exit(0)\nos.wait()"
+    ),
+    "of a process whose first thread has ended": (
+        "import ctypes, mmap, threading\n"
+        "def fill():\n  m = mmap.mmap(-1, SIZE); m.write(b'x' * SIZE); print('up', flush=True); input()\n"
+        "threading.Thread(target=fill).start(); ctypes.CDLL(None).pthread_exit(None)"
+    ),
+    "on its way through a socket": (
+        "import os, socket; fd = os.memfd_create('m'); os.write(fd, b'x' * SIZE); pair = socket.socketpair()\n"
+        "socket.send_fds(pair[0], [b'x'], [fd]); os.close(fd)"
+    ),
+    "shared by ten": (
+        "import mmap, os, signal; m = mmap.mmap(-1, SIZE); m.write(b'x' * SIZE)\n"
+        "for _ in range(9):\n  if os.fork() == 0: m.find(b'y'); signal.pause()"
+    ),
+}
+
+
+@contextmanager
+def running(code: str, size: int = SIZE) -> Iterator[int]:
+    """A process below another of ours, which is the root of the tree; that one."""
+    child = f"SIZE = {size}\n{code}\nprint('up', flush=True)\ninput()"
+    above = "import subprocess, sys; subprocess.run([sys.executable, '-I', '-S', '-c', sys.argv[1]])"
+    line = [sys.executable, "-I", "-S", "-c", above, child]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as root:
+        assert root.stdout is not None
+        before = UsageMeter(root.pid, processes=None, memory=1 << 50, written=None)
+        assert before.look() is None
+        assert root.stdout.readline() == b"up\n"
+        try:
+            yield root.pid
+        finally:
+            os.killpg(root.pid, 9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_s8_shared_memory_counts_once_wherever_it_is(name: str) -> None:
+    """S8: not by what each process has, and not only by what some process shows."""
+    with running(CASES[name]) as root:
+        for limit, expected in ((SIZE // 2, "memory_bytes"), (3 * SIZE, None)):
+            meter = UsageMeter(root, processes=None, memory=limit, written=None)
+            # As if all that the machine shares had come since then: others of this machine come and go meanwhile.
+            meter._shmem_before = 0 if name != "on its way through a socket" else usage._machine_shmem() - SIZE
+            assert meter.look() == expected
+
+
+def test_s8_what_only_a_descriptor_holds_is_seen_once() -> None:
+    """S8: a thread may have a table of its own, so all of them are looked at."""
+    held = usage._Held([os.getpid()])
+    fd = os.memfd_create("m")
+    try:
+        os.write(fd, b"x" * MEGABYTE)
+        assert usage._Held([os.getpid()]).in_memory - held.in_memory >= MEGABYTE
+    finally:
+        os.close(fd)
+
+
+def test_s8_more_descriptors_than_can_be_looked_at_may_hide_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S8: fail closed, in bounded time."""
+    assert not usage._Held([os.getpid()]).hides
+    monkeypatch.setattr(usage, "_MOST_DESCRIPTORS", 1)
+    assert usage._Held([os.getpid()]).hides
+
+
+def test_s8_files_in_memory_of_the_command_count(tmp_path: Path) -> None:
+    """S8: by what their file system says; a place that is gone holds nothing."""
+    status = os.statvfs("/dev/shm")
+    used = (status.f_blocks - status.f_bfree) * status.f_frsize
+    with running("pass") as root:
+        file = Path("/dev/shm", f"tertulia-{os.getpid()}")
+        try:
+            file.write_bytes(b"x" * SIZE)
+            meter = UsageMeter(
+                root, processes=None, memory=used + SIZE // 2, written=None, places=["/dev/shm", "/no/such/place"]
+            )
+            assert meter.look() == "memory_bytes"
+        finally:
+            file.unlink()
+        assert meter.look() is None
+
+
+def test_s8_what_goes_to_a_disk_counts_once_its_writer_is_buried_too(tmp_path: Path) -> None:
+    """S8"""
+    write = f"open({str(tmp_path / 'f')!r}, 'wb').write(b'x' * SIZE)"
+    code = f"import os\nif os.fork() == 0:\n  {write}\n  os._exit(0)\nos.wait()"
+    with running(code) as root:
+        meter = UsageMeter(root, processes=None, memory=None, written=SIZE // 2)
+        assert meter.look() in (None, "written_bytes")
+        # From the beginning: this one began to look only now.
+        meter._written_before = 0
+        assert meter.look() == "written_bytes"
+        assert SIZE <= meter.written < 2 * SIZE
+
+
+def test_s8_what_is_deleted_before_it_got_to_a_disk_does_not_count(tmp_path: Path) -> None:
+    """S8: as a compiler's temporary files are."""
+    file = tmp_path / "f"
+    before = written_by([os.getpid()])
+    file.write_bytes(b"x" * SIZE)
+    assert written_by([os.getpid()]) - before >= SIZE // 2
+    file.unlink()
+    assert written_by([os.getpid()]) - before < SIZE // 2
+    assert written_by([0]) == 0
+
+
+def test_zombies_are_no_processes() -> None:
+    """S8: a chain of forks whose parents have not looked yet."""
+    # Each has ended before the next is made, and is not buried.
+    code = (
+        "import os\nfor _ in range(20):\n  child = os.fork()\n  if child == 0: os._exit(0)\n"
+        "  os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)"
+    )
+    with running(code) as root:
+        meter = UsageMeter(root, processes=3, memory=None, written=None)
+        assert meter.look() is None
+
+
+def test_the_nearer_a_limit_the_sooner_it_looks_again() -> None:
+    with running("pass") as root:
+        far = UsageMeter(root, processes=None, memory=1 << 40, written=None)
+        assert far.look() is None
+        near = UsageMeter(root, processes=None, memory=80 * MEGABYTE, written=None)
+        assert near.look() is None
+    assert (far.pause_s, near.pause_s) == (LATEST_S, SOONEST_S)
+    assert UsageMeter(os.getpid(), processes=None, memory=None, written=None).pause_s == LATEST_S
+
+
+def test_one_that_lets_nobody_look_counts_with_all_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S8: an ordinary user cannot read the mappings of a process that has switched dumps off."""
+    real = usage._read
+
+    def hidden(*parts: object) -> bytes:
+        return b"" if parts[-1] in ("maps", "smaps_rollup") else real(*parts)
+
+    with running(CASES["private memory"]) as root:
+        meter = UsageMeter(root, processes=None, memory=SIZE // 2, written=None)
+        monkeypatch.setattr(usage, "_read", hidden)
+        assert meter.look() == "memory_bytes"

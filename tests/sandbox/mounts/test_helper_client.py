@@ -1,0 +1,73 @@
+"""Our side of the mount helper: one process, that goes with its last user and comes back when it died."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from tertulia.sandbox.mounts.entries import encode_entries
+from tertulia.sandbox.mounts.helper_client import MountAnswer, MountHelper
+from tertulia.sandbox.mounts.namespace_mounts import memory_fd
+from tests.sandbox.confined import DEADLINE_S
+
+
+async def ask(helper: MountHelper, plan: bytes, namespace: str = "/dev/null") -> MountAnswer:
+    answered: asyncio.Future[MountAnswer] = asyncio.get_running_loop().create_future()
+    text, fd = memory_fd(plan), os.open(namespace, os.O_RDONLY)
+    try:
+        helper.request(text, fd, answered.set_result)
+        return await asyncio.wait_for(answered, DEADLINE_S)
+    finally:
+        os.close(text)
+        os.close(fd)
+
+
+@pytest.mark.parametrize("plan", [encode_entries([], []), b"nonsense", b"{}"])
+async def test_what_cannot_be_done_is_answered_and_nothing_is_left(plan: bytes) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    helper = MountHelper()
+    helper.acquire()
+    for _ in range(2):
+        answer = await ask(helper, plan)
+        assert answer.failure
+        assert answer.moved is None
+    process = helper._process
+    assert process is not None
+    helper.release()
+    assert process.returncode == 0
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_one_serves_all_and_is_started_anew_when_it_died() -> None:
+    helper = MountHelper()
+    helper.acquire()
+    helper.acquire()
+    await asyncio.gather(*(ask(helper, encode_entries([], [])) for _ in range(10)))
+    first = helper._process
+    assert first is not None
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    answers = [await ask(helper, encode_entries([], [])) for _ in range(2)]
+    assert all(answer.failure for answer in answers)
+    helper.release()
+    assert helper._process is not None
+    helper.release()
+    assert helper._process is None
+
+
+async def test_who_does_not_wait_any_more_is_not_told() -> None:
+    helper = MountHelper()
+    helper.acquire()
+    told: list[MountAnswer] = []
+    text, fd = memory_fd(encode_entries([], [])), os.open("/dev/null", os.O_RDONLY)
+    pending = helper.request(text, fd, told.append)
+    pending.close()
+    pending.close()
+    await ask(helper, encode_entries([], []))
+    assert told == []
+    helper.release()
+    os.close(text)
+    os.close(fd)
