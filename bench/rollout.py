@@ -24,11 +24,11 @@ from tertulia.events.journal import NoJournal
 from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.items import UserMessage
 from tertulia.protocol.storage import Full
-from tertulia.rollout.files import session_files
-from tertulia.rollout.index import list_sessions
-from tertulia.rollout.owned_file import OwnedFile
-from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.sqlite import SqliteStore
+from tertulia.rollout.sqlite.owned_file import OwnedFile
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_files import session_files
+from tertulia.rollout.sqlite.session_index import list_sessions
+from tertulia.rollout.sqlite.sqlite_store import SqliteStore
 from tertulia.rollout.store import Row
 from tertulia.testing import ScriptedModel, say
 

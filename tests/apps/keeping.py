@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tertulia.rollout.files import Ownership, SessionFiles
+from tertulia.rollout.sqlite.session_files import Ownership, SessionFiles
 from tests.apps.running import DEADLINE_S, Shell
 
 DELEGATING = (

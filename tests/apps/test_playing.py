@@ -16,7 +16,7 @@ from tertulia.apps import playing
 from tertulia.apps.playing import LONGEST_PAUSE_S, play
 from tertulia.errors import NotFoundError
 from tertulia.protocol.events import Event
-from tertulia.rollout.lines import Line
+from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
 from tests.session.stored import home, lines
@@ -33,7 +33,7 @@ async def talked(*replies: Any) -> str:
 
 async def test_every_line_is_shown_once_in_order() -> None:
     session_id = await talked("one", "two")
-    seen: list[Line] = []
+    seen: list[RecordLine] = []
     assert await play(home(), session_id, seen.append)
     assert seen == lines(session_id)
 
@@ -63,9 +63,9 @@ async def test_it_waits_as_long_as_it_took_but_no_longer_than_is_humane(monkeypa
 
 async def test_a_signal_stops_it_in_the_middle() -> None:
     session_id = await talked("one", "two")
-    seen: list[Line] = []
+    seen: list[RecordLine] = []
 
-    def show(line: Line) -> None:
+    def show(line: RecordLine) -> None:
         seen.append(line)
         if len(seen) == 3:
             os.kill(os.getpid(), signal.SIGINT)
@@ -77,10 +77,10 @@ async def test_a_signal_stops_it_in_the_middle() -> None:
 async def test_a_reader_follows_the_owner_until_he_is_done() -> None:
     """Issue 5, 6: a read-only live view; nothing is missed and nothing is shown twice."""
     model = ScriptedModel(["one", "two"])
-    seen: list[Line] = []
+    seen: list[RecordLine] = []
     heard = asyncio.Event()
 
-    def show(line: Line) -> None:
+    def show(line: RecordLine) -> None:
         seen.append(line)
         if isinstance(line.what, Event) and line.what.type == "task_complete":
             heard.set()

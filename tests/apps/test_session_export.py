@@ -10,8 +10,8 @@ import pytest
 
 import tertulia
 from tertulia.apps.session_export import FORMAT, VERSION, exported
-from tertulia.rollout.lines import Line
-from tertulia.rollout.store import Stored
+from tertulia.rollout.format.record_lines import RecordLine
+from tertulia.rollout.store import StoredRow
 from tertulia.testing import ScriptedModel, call
 from tests.apps.keeping import DELEGATING, talk
 from tests.apps.running import Shell
@@ -84,12 +84,17 @@ def test_what_came_from_a_stricter_conversation_says_so(shell: Shell) -> None:
     """The policy travels, and stands in the export."""
     line = shell.script({"tool_calls": [{"name": "conv_create", "arguments": {"user_instruction": "x"}}]}, "y", "z")
     assert line
-    row = Stored(1, "said", "user", 0.0, None, 1, 0, b"{}", None)
-    assert exported(Line(1, 0.0, None, raw=row), "t") == {
+    row = StoredRow(1, "said", "user", 0.0, None, 1, 0, b"{}", None)
+    assert exported(RecordLine(1, 0.0, None, raw=row), "t") == {
         "n": 1, "ts": "t", "kind": "unknown",
         "raw": {"kind": "said", "type": "user", "header": "{}", "body": None},
     }  # fmt: skip
-    assert exported(Line(2, 0.0, None, damaged=(2,)), "t") == {"n": 2, "ts": "t", "kind": "damaged", "damaged": [2]}
+    assert exported(RecordLine(2, 0.0, None, damaged=(2,)), "t") == {
+        "n": 2,
+        "ts": "t",
+        "kind": "damaged",
+        "damaged": [2],
+    }
 
 
 def test_a_file_is_new_and_for_its_owner_alone(shell: Shell) -> None:

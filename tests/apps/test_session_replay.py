@@ -10,10 +10,10 @@ import pytest
 
 from tertulia.apps import session_replay
 from tertulia.protocol.storage import Full
-from tertulia.rollout.database import connect_owner
-from tertulia.rollout.head import Head
+from tertulia.rollout.sqlite.database import connect_owner
+from tertulia.rollout.sqlite.head import Head
+from tertulia.rollout.sqlite.table import insert
 from tertulia.rollout.store import Row
-from tertulia.rollout.table import insert
 from tests.apps.keeping import DELEGATING, held, home, talk
 from tests.apps.running import Shell
 

@@ -196,10 +196,12 @@ def test_a_sweep_leaves_sessions_in_use_to_their_owners_and_tells_of_trouble(she
 
 
 def test_what_cannot_be_swept_is_exit_code_1(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tertulia.rollout.retention import HomeSwept
+    from tertulia.rollout.sweep.retention import HomeSweepResult
 
     talk(shell)
-    monkeypatch.setattr("tertulia.rollout.home_sweep.sweep_home", lambda *given: HomeSwept(troubles=("it is broken",)))
+    monkeypatch.setattr(
+        "tertulia.rollout.sweep.home_sweep.sweep_home", lambda *given: HomeSweepResult(troubles=("it is broken",))
+    )
     ran = shell.run("sessions", "sweep")
     assert (ran.code, ran.err) == (1, "tertulia: it is broken\n")
 

@@ -11,7 +11,7 @@ from tertulia.apps import stored
 from tertulia.apps.global_flags import Given
 from tertulia.apps.stored import Comeback, find_open, find_stored
 from tertulia.errors import InvalidParamsError, NotFoundError
-from tertulia.rollout.index import Entry
+from tertulia.rollout.sqlite.session_index import SessionEntry
 from tests.apps.keeping import home, talk
 from tests.apps.running import Shell
 from tests.session.staging import stage
@@ -45,7 +45,7 @@ def test_what_names_no_session(tmp_path: Path, which: str | None, last: bool, er
 
 
 def test_a_beginning_that_several_have_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = [Entry(f"abcd000{n}-0000-0000-0000-000000000000", (0, 0, 0, 0), 0, 0.0, 0.0) for n in range(6)]
+    entries = [SessionEntry(f"abcd000{n}-0000-0000-0000-000000000000", (0, 0, 0, 0), 0, 0.0, 0.0) for n in range(6)]
     monkeypatch.setattr(stored, "list_sessions", lambda home: entries)
     with pytest.raises(InvalidParamsError, match=r"6 sessions begin with abcd .*abcd0003.*…"):
         find_stored(tmp_path, "abcd", last=False)

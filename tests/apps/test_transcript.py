@@ -12,7 +12,7 @@ from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import AssistantMessage, TextPart, UserMessage
 from tertulia.protocol.records import ItemsRecord, Record, TermsRecord
 from tertulia.protocol.storage import Full
-from tertulia.rollout.lines import Line
+from tertulia.rollout.format.record_lines import RecordLine
 from tests.apps.telling import CHILD, CONFIGURED, ROOT, Teller
 
 
@@ -26,10 +26,10 @@ class Told:
         self.event(CONFIGURED, None)
 
     def event(self, data: e.EventData, conversation: ConversationId | None = ROOT) -> None:
-        self._view.take(Line(1, 0.0, self._tell(data, conversation)))
+        self._view.take(RecordLine(1, 0.0, self._tell(data, conversation)))
 
     def record(self, record: Record | None) -> None:
-        self._view.take(Line(1, 0.0, record))
+        self._view.take(RecordLine(1, 0.0, record))
 
     def said(self, text: str, conversation: ConversationId = ROOT, *, injected: bool = False) -> None:
         self.record(ItemsRecord(conversation, (UserMessage(ItemId("i"), (TextPart(text),), injected=injected),)))

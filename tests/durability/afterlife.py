@@ -11,9 +11,9 @@ import msgspec
 
 from tertulia.protocol.events import Event
 from tertulia.protocol.items import Summary, ToolCall, ToolOutput
-from tertulia.rollout.index import find_files
-from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.reading import Reader
+from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_index import find_files
 from tertulia.session.recovery import INTERRUPTED, UNKNOWN
 from tertulia.session.session import Session
 from tertulia.testing import check_invariants
@@ -51,7 +51,7 @@ class Afterlife:
 
     def events(self) -> list[Event]:
         with closing(SqliteReader(find_files(self.folder / "home", self.session_id).db)) as rows:
-            lines = list(Reader().lines(rows.rows()))
+            lines = list(RowReader().lines(rows.rows()))
         assert not any(line.damaged or line.missing for line in lines)
         assert all(line.what is not None for line in lines)
         return [line.what for line in lines if isinstance(line.what, Event)]

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tertulia.rollout.files import SessionFiles
+from tertulia.rollout.sqlite.session_files import SessionFiles
 
 Harm = Callable[[SessionFiles], None]
 

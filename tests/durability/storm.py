@@ -20,10 +20,10 @@ import tertulia
 from tertulia.errors import StorageError
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.storage import StoragePolicy
-from tertulia.rollout.owned_file import OwnedFile
 from tertulia.rollout.recorder import Recorder
-from tertulia.rollout.retention import Retention
+from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.store import Row
+from tertulia.rollout.sweep.retention import Retention
 from tertulia.session.sweeping import Sweeper
 from tertulia.testing import Asked, ScriptedModel, call, say
 from tests.durability.reference import Notes

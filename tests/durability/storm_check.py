@@ -15,10 +15,10 @@ from tertulia.events.clock import SystemClock
 from tertulia.protocol.events import Event
 from tertulia.protocol.items import ToolCall, ToolOutput
 from tertulia.protocol.records import ItemsRecord
-from tertulia.rollout.index import find_files
-from tertulia.rollout.lines import Line
-from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.reading import Reader
+from tertulia.rollout.format.record_lines import RecordLine
+from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_index import find_files
 from tertulia.session.forking import fork_session
 from tertulia.session.replay import verify
 from tertulia.session.settings import current_environment
@@ -40,11 +40,11 @@ class StormCheck:
     def effects(self) -> list[Any]:
         return lines_of(self.folder / "check" / "effects")
 
-    def lines(self, session_id: str | None = None) -> list[Line]:
+    def lines(self, session_id: str | None = None) -> list[RecordLine]:
         home = current_environment().home
         with closing(SqliteReader(find_files(home, session_id or self.session_id).db)) as rows:
             assert rows.proof().faults == (), "the head of the record knows of others"
-            return list(Reader().lines(rows.rows()))
+            return list(RowReader().lines(rows.rows()))
 
     async def check(self) -> None:
         self.nothing_to_find("killed")
@@ -75,14 +75,14 @@ class StormCheck:
             )
             assert found.stdout == "", f"{when}: {found.stdout}"
 
-    def readable(self, lines: list[Line]) -> None:
+    def readable(self, lines: list[RecordLine]) -> None:
         # What has expired takes along what pointed to it.
         swept = self.policy == "ttl"
         assert swept or [line.damaged for line in lines if line.damaged] == []
         assert swept or all(line.what is not None for line in lines)
         assert [verdict for verdict in verify(lines) if verdict.outcome == "different"] == []
 
-    def what_was_told_is_there(self, lines: list[Line]) -> None:
+    def what_was_told_is_there(self, lines: list[RecordLine]) -> None:
         """Nothing that was acknowledged is lost. Under `none` and after a sweep only the skeleton is there."""
         stored = {(event.epoch, event.seq): event.type for event in events_of(lines)}
         kept = ("task_complete", "turn_aborted") if self.policy in ("none", "ttl") else None
@@ -122,7 +122,7 @@ class StormCheck:
                 assert (await there.message(line["sent"], message_id=line["key"])).task_id == first.task_id
                 assert self.effects() == effects
 
-    def the_record_is_whole(self, lines: list[Line]) -> None:
+    def the_record_is_whole(self, lines: list[RecordLine]) -> None:
         events = events_of(lines)
         if self.policy not in ("none", "ttl"):
             numbers = [event.seq for event in events]
@@ -136,7 +136,7 @@ class StormCheck:
             calls_have_one_output(lines)
 
 
-def events_of(lines: list[Line]) -> list[Event]:
+def events_of(lines: list[RecordLine]) -> list[Event]:
     return [line.what for line in lines if isinstance(line.what, Event)]
 
 
@@ -150,7 +150,7 @@ def calls_have_one_end(events: list[Event]) -> None:
     assert wrong == {}, f"calls that did not begin and end once: {wrong}"
 
 
-def calls_have_one_output(lines: list[Line]) -> None:
+def calls_have_one_output(lines: list[RecordLine]) -> None:
     calls: Counter[tuple[str, str]] = Counter()
     outputs: Counter[tuple[str, str]] = Counter()
     for line in lines:

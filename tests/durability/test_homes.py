@@ -20,7 +20,7 @@ from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
 from tests.contract.speaking import Refused, surroundings
 from tests.durability.serving import serving
-from tests.rollout.test_sqlite_places import UNSHARE, cannot_mount
+from tests.rollout.sqlite.test_sqlite_store_places import UNSHARE, cannot_mount
 
 pytestmark = pytest.mark.slow
 

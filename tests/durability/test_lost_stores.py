@@ -14,8 +14,8 @@ import pytest
 import tertulia
 from tertulia.errors import StorageError
 from tertulia.protocol.storage import StoragePolicy
-from tertulia.rollout.files import SessionFiles, session_files
-from tertulia.rollout.index import NAME, list_sessions
+from tertulia.rollout.sqlite.session_files import SessionFiles, session_files
+from tertulia.rollout.sqlite.session_index import NAME, list_sessions
 from tertulia.testing import Asked, ScriptedModel, call
 from tests.durability.lost_stores import HARMS
 

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 from tertulia.errors import StorageError
-from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.reading import read
+from tertulia.rollout.format.row_reader import read_rows
+from tertulia.rollout.sqlite.reader import SqliteReader
 
 _ROOM = Path(tempfile.mkdtemp())
 atexit.register(shutil.rmtree, _ROOM, ignore_errors=True)
@@ -26,7 +26,7 @@ def fuzz(data: bytes) -> None:
     try:
         reader = SqliteReader(_FILE)
         try:
-            for line in read(reader.rows()):
+            for line in read_rows(reader.rows()):
                 assert line.n not in seen
                 seen.add(line.n)
             reader.ends()

@@ -10,8 +10,8 @@ from tertulia.protocol.records import ItemsRecord, QueuedInputRecord, Record, Su
 from tertulia.protocol.storage import Full, HeadersOnly, StoragePolicy
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.usage import NO_USAGE
-from tertulia.rollout.reading import read
-from tertulia.rollout.store import Stored
+from tertulia.rollout.format.row_reader import read_rows
+from tertulia.rollout.store import StoredRow
 from tests.rollout.recording import TASK, TRACE, A, agreed, asked, assistant, call, event, output, user, written
 
 _KINDS = (
@@ -32,13 +32,13 @@ _KINDS = (
 def fuzz(data: bytes) -> None:
     """Every row comes to a line or to nothing, once, and each line can be written down."""
     seen: set[int] = set()
-    for line in read(filter(None, map(_row, data.split(b"\n")))):
+    for line in read_rows(filter(None, map(_row, data.split(b"\n")))):
         assert line.n not in seen
         seen.add(line.n)
         msgspec.json.encode(line.what)
 
 
-def _row(text: bytes) -> Stored | None:
+def _row(text: bytes) -> StoredRow | None:
     """`n talk scope seq kind type`, header and body, between tabs."""
     cells, _, rest = text.partition(b"\t")
     header, _, body = rest.partition(b"\t")
@@ -46,7 +46,7 @@ def _row(text: bytes) -> Stored | None:
         case [n, talk, scope, seq, kind, type]:
             numbers = [int(each) if each.isascii() and each.isdigit() else 0 for each in (n, talk, scope, seq)]
             n, talk, scope, seq = (min(each, 2**63 - 1) for each in numbers)
-            return Stored(n, kind, type, 1.5 * n, seq or None, talk, scope, header, body or None, not header)
+            return StoredRow(n, kind, type, 1.5 * n, seq or None, talk, scope, header, body or None, not header)
         case _:
             return None
 

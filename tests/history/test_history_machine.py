@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tertulia.errors import InternalError
 from tertulia.history.compaction import Compaction, compact, trim
 from tertulia.history.sanitiser import closing_outputs
-from tertulia.history.segment import is_asked, is_message
+from tertulia.history.segment import is_message, is_user_request
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.history.view import HistoryView
 from tertulia.protocol.items import Item, Reasoning, Summary, ToolCall, ToolOutput
@@ -139,7 +139,7 @@ class HistoryMachine(RuleBasedStateMachine):
         self.rewritten(done, request)
 
     def newest_request(self) -> Item | None:
-        return next(filter(is_asked, reversed(self.told)), None)
+        return next(filter(is_user_request, reversed(self.told)), None)
 
     def rewritten(self, done: Compaction, request: Item | None) -> None:
         """Check what went and take over what is left. `request` was the newest when the rewrite was planned."""
@@ -184,7 +184,7 @@ class HistoryMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), go_on_there=st.booleans())
     def fork(self, data: st.DataObject, go_on_there: bool) -> None:
-        rounds = sum(map(is_asked, self.told))
+        rounds = sum(map(is_user_request, self.told))
         places = [None, *(item.id for item in self.told), *range(1, rounds + 1)]
         at = data.draw(st.sampled_from(places))
         forked = self.store.fork(at)
@@ -193,7 +193,7 @@ class HistoryMachine(RuleBasedStateMachine):
         assert forked.open_calls == ()
         assert at is not None or self.open or len(items) >= len(self.told) - 1
         if isinstance(at, int):
-            assert sum(map(is_asked, items)) <= at
+            assert sum(map(is_user_request, items)) <= at
         if go_on_there:
             self.store, self.told, self.open = forked, items, []
             self.pinned = [item for item in self.pinned if item in items]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.errors import InternalError
-from tertulia.history.sanitiser import closing_outputs, mend, prove, settled, turns
+from tertulia.history.sanitiser import closing_outputs, complete_prefix, mend, prove, turns
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
 from tests.history.saying import call, model, output, thought, user
@@ -158,4 +158,4 @@ def test_nothing_has_no_turns() -> None:
 )
 def test_what_stands_by_itself_ends_before_the_oldest_open_call(items: list[Item], end: int) -> None:
     """X-34: and before reasoning that would lead nowhere."""
-    assert settled(items) == end
+    assert complete_prefix(items) == end

@@ -8,7 +8,15 @@ import msgspec
 import pytest
 
 from tertulia.errors import InternalError, InvalidParamsError
-from tertulia.history.segment import IMAGE_TOKENS, Segment, estimate, is_asked, is_message, seal, supersedes
+from tertulia.history.segment import (
+    IMAGE_TOKENS,
+    Segment,
+    estimate_tokens,
+    is_message,
+    is_user_request,
+    seal,
+    supersedes,
+)
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import ImagePart, Item, Reasoning, Summary, TextPart, UserMessage, text_parts
 from tests.history.saying import call, model, output, seed, thought, user
@@ -47,13 +55,13 @@ def test_a_picture_is_held_in_full_but_weighs_a_constant() -> None:
     picture = UserMessage(ItemId("p"), (TextPart("see"), ImagePart("data:" + "A" * 1_000_000)))
     segment = seal([picture])
     assert segment.byte_count == 3 + 5 + 1_000_000
-    assert estimate(segment.weight) == IMAGE_TOKENS + 1
+    assert estimate_tokens(segment.weight) == IMAGE_TOKENS + 1
 
 
 def test_messages_are_what_users_and_the_model_said() -> None:
     items = [user(), model(), seed(), thought(), call("a"), output("a"), Summary(ItemId("s"), "so far")]
     assert [is_message(item) for item in items] == [True, True, False, False, False, False, False]
-    assert [is_asked(item) for item in items] == [True, False, False, False, False, False, False]
+    assert [is_user_request(item) for item in items] == [True, False, False, False, False, False, False]
     assert seal(items).message_count == 2
 
 

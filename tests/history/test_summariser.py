@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.history.summariser import ExtractiveSummariser, Summariser, extract
+from tertulia.history.summariser import ExtractiveSummariser, Summariser, extract_summary
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Item, Summary
 from tests.history.saying import call, model, output, seed, thought, user
@@ -37,42 +37,42 @@ async def test_it_says_what_was_asked_answered_and_used() -> None:
 
 
 def test_what_is_empty_says_nothing_and_an_empty_request_says_so() -> None:
-    assert extract([], 100) == ""
-    assert extract([thought(), output("a")], 100) == ""
-    assert extract([user("")], 100) == "Asked:\n- (no text)"
+    assert extract_summary([], 100) == ""
+    assert extract_summary([thought(), output("a")], 100) == ""
+    assert extract_summary([user("")], 100) == "Asked:\n- (no text)"
 
 
 def test_lines_of_any_kind_become_one_line() -> None:
     """E11"""
-    assert extract([user("one\u2028two\u0085three\nfour")], 100) == "Asked:\n- one two three four"
+    assert extract_summary([user("one\u2028two\u0085three\nfour")], 100) == "Asked:\n- one two three four"
 
 
 def test_sentences_end_where_other_scripts_end_them() -> None:
-    assert extract([user("修复解析器。它会崩溃。")], 100) == "Asked:\n- 修复解析器。"
+    assert extract_summary([user("修复解析器。它会崩溃。")], 100) == "Asked:\n- 修复解析器。"
 
 
 def test_the_newest_requests_have_precedence() -> None:
-    text = extract([user(f"request number {n}") for n in range(100)], 100)
+    text = extract_summary([user(f"request number {n}") for n in range(100)], 100)
     assert "request number 99" in text
     assert "request number 0\n" not in text
 
 
 def test_a_request_too_long_for_the_room_shows_its_beginning_and_end() -> None:
-    text = extract([user("begin " + "x" * 200 + " end")], 64)
+    text = extract_summary([user("begin " + "x" * 200 + " end")], 64)
     assert text.startswith("Asked:\n- begin")
     assert text.endswith("end")
     assert " … " in text
 
 
 def test_a_text_of_10_mb_is_summarised_by_its_beginning() -> None:
-    assert len(extract([user("word " * 2_000_000)], 1_000)) < 500
+    assert len(extract_summary([user("word " * 2_000_000)], 1_000)) < 500
 
 
 def test_an_earlier_summary_is_carried_on_and_repeating_never_grows() -> None:
     """X-65"""
     budget, summary = 200, Summary(ItemId("s"), "The goal is a parser.")
     for number in range(50):
-        text = extract([summary, *talk(f"Step {number} of the plan. " + "more " * 50)], budget)
+        text = extract_summary([summary, *talk(f"Step {number} of the plan. " + "more " * 50)], budget)
         assert len(text.encode()) <= budget * 4
         assert f"Step {number}" in text
         summary = Summary(ItemId("s"), text)
@@ -85,7 +85,7 @@ def test_the_budget_holds_when_every_section_is_full() -> None:
     for word in words:
         items += [user(word * 150), call("a", word * 30), output("a"), model(word * 150)]
     for budget in range(500):
-        assert len(extract(items, budget).encode()) <= budget * 4
+        assert len(extract_summary(items, budget).encode()) <= budget * 4
 
 
 @given(st.lists(st.text(max_size=300), max_size=8), st.text(max_size=600), st.integers(0, 150))
@@ -94,6 +94,6 @@ def test_the_budget_holds_for_any_text_and_the_result_is_always_the_same(
 ) -> None:
     """X-65"""
     items = [Summary(ItemId("s"), earlier), *talk(*texts)]
-    text = extract(items, budget)
+    text = extract_summary(items, budget)
     assert len(text.encode()) <= budget * 4
-    assert text == extract(items, budget)
+    assert text == extract_summary(items, budget)

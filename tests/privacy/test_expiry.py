@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.rollout.home_sweep import sweep_home
-from tertulia.rollout.retention import Retention
+from tertulia.rollout.sweep.home_sweep import sweep_home
+from tertulia.rollout.sweep.retention import Retention
 from tertulia.session.forking import fork_session
 from tertulia.session.session import Session
 from tertulia.session.settings import current_environment

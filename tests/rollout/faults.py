@@ -14,10 +14,10 @@ from typing import IO, cast
 
 import pytest
 
-from tertulia.rollout.files import session_files
-from tertulia.rollout.owned_file import OwnedFile
-from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.store import Stored
+from tertulia.rollout.sqlite.owned_file import OwnedFile
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_files import session_files
+from tertulia.rollout.store import StoredRow
 from tests.rollout.scribe import NOW, ROWS, SESSION_ID, body, record
 from tests.rollout.still_clock import FakeClock
 
@@ -123,7 +123,7 @@ def acknowledged(folder: Path) -> set[int]:
     return kept
 
 
-def hold_to_its_word(folder: Path) -> list[Stored]:
+def hold_to_its_word(folder: Path) -> list[StoredRow]:
     """Nothing acknowledged is lost, nothing is damaged, nothing is there that was never written, and one can go on."""
     files = session_files(folder / "home", SESSION_ID)
     kept = acknowledged(folder)
@@ -149,7 +149,7 @@ def _after_erasure(kept: set[int]) -> set[int]:
     return {max(kept, default=0)}
 
 
-def _goes_on(folder: Path, found: list[Stored]) -> None:
+def _goes_on(folder: Path, found: list[StoredRow]) -> None:
     """The next owner can append, and leaves nothing of what was erased."""
     files = session_files(folder / "home", SESSION_ID)
     file = OwnedFile(files, FakeClock(NOW))
@@ -167,7 +167,7 @@ def _nowhere(folder: Path, erased: list[int]) -> None:
     assert [n for n in erased if b"canary %d " % n in content] == []
 
 
-def _read(file: Path) -> list[Stored]:
+def _read(file: Path) -> list[StoredRow]:
     reader = SqliteReader(file)
     try:
         return list(reader.rows())

@@ -10,8 +10,8 @@ from typing import Any
 
 from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_to_wire
-from tertulia.rollout.files import SessionFiles, session_files
-from tertulia.rollout.owned_file import OwnedFile
+from tertulia.rollout.sqlite.owned_file import OwnedFile
+from tertulia.rollout.sqlite.session_files import SessionFiles, session_files
 from tertulia.rollout.store import Row
 from tests.rollout.stages import FULL, NOW, row
 from tests.rollout.still_clock import FakeClock

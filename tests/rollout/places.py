@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 from tertulia.errors import StorageError
-from tertulia.rollout.index import list_sessions
-from tertulia.rollout.reader import SqliteReader
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_index import list_sessions
 from tests.rollout.scribe import SESSION_ID
 from tests.rollout.stages import SqliteStore, asked, row
 from tests.rollout.still_clock import FakeClock

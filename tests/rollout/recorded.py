@@ -21,8 +21,8 @@ from tertulia.protocol.records import ItemsRecord, QueuedInputRecord, Record, Su
 from tertulia.protocol.storage import Full
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.usage import NO_USAGE, Usage
-from tertulia.rollout.reading import read
-from tertulia.rollout.store import Row, Stored
+from tertulia.rollout.format.row_reader import read_rows
+from tertulia.rollout.store import Row, StoredRow
 from tests.rollout.recording import (
     TASK,
     TRACE,
@@ -42,7 +42,7 @@ LONG = "once upon a time " * 20
 
 
 def whats(rows: list[Row]) -> list[Event | Record | None]:
-    return [line.what for line in read(map(as_stored, rows))]
+    return [line.what for line in read_rows(map(as_stored, rows))]
 
 
 def turn() -> list[Event | Record]:
@@ -74,11 +74,11 @@ def turn() -> list[Event | Record]:
     ]
 
 
-def stored(*whats: Event | Record) -> list[Stored]:
+def stored(*whats: Event | Record) -> list[StoredRow]:
     return list(map(as_stored, written(*whats)))
 
 
-def without_bodies(rows: Iterable[Stored]) -> list[Stored]:
+def without_bodies(rows: Iterable[StoredRow]) -> list[StoredRow]:
     """What a sweep leaves."""
     return [replace(row, body=None) for row in rows]
 
@@ -102,5 +102,5 @@ def conversation() -> list[Event | Record]:
     ]
 
 
-def damaged(row: Stored) -> Stored:
+def damaged(row: StoredRow) -> StoredRow:
     return replace(row, header=b"", body=None, damaged=True)

@@ -38,8 +38,8 @@ from tertulia.protocol.records import (
 )
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import EVENT_TYPES
-from tertulia.rollout.codec import Codec
-from tertulia.rollout.store import Done, Row, Stored, Swept, TtlAction, allows_body
+from tertulia.rollout.format.codec import Codec
+from tertulia.rollout.store import OnDone, Row, StoredRow, SweepResult, TtlAction, allows_body
 
 SESSION = SessionId("6f1c1d0e-7a55-4c3e-9b7e-2f6f0a1b2c3d")
 A = ConversationId("0b6f5a3e-1111-4222-8333-444455556666")
@@ -92,9 +92,9 @@ def asked(
     return ModelRequestRecord(conversation, task, "1" * 64, digest, "3" * 64, 4, "5" * 64, tools)
 
 
-def as_stored(row: Row) -> Stored:
+def as_stored(row: Row) -> StoredRow:
     """What a store gives back of a row that was neither erased nor damaged."""
-    return Stored(row.n, row.kind, row.type, row.ts, row.seq, row.talk, row.scope, row.header, row.body)
+    return StoredRow(row.n, row.kind, row.type, row.ts, row.seq, row.talk, row.scope, row.header, row.body)
 
 
 def written(*whats: Event | Record, policy: StoragePolicy | None = None, codec: Codec | None = None) -> list[Row]:
@@ -120,23 +120,23 @@ class ListStore:
         """With this every call fails."""
         self.closed = False
         self._attempt_failed = 0
-        self._waiting: deque[tuple[int, Callable[[], None], Done]] = deque()
+        self._waiting: deque[tuple[int, Callable[[], None], OnDone]] = deque()
 
-    def append(self, rows: Sequence[Row], attempt: int, done: Done) -> None:
+    def append(self, rows: Sequence[Row], attempt: int, done: OnDone) -> None:
         for row in rows:
             row.check()
         self._call(f"append {len(rows)}", attempt, lambda: self.rows.extend(rows), done)
 
-    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: Done) -> None:
+    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: OnDone) -> None:
         def act() -> None:
             self.rows = [kept for row in self.rows if (kept := _obeying(row, talk, policy, skeleton)) is not None]
 
         self._call(f"enforce {talk}", attempt, act, done)
 
-    def sweep(self, now: float, action: TtlAction, done: Callable[[Swept | StorageError], None]) -> None:
+    def sweep(self, now: float, action: TtlAction, done: Callable[[SweepResult | StorageError], None]) -> None:
         raise NotImplementedError
 
-    def close(self, done: Done) -> None:
+    def close(self, done: OnDone) -> None:
         self.closed = True
         self._call("close", 2**60, lambda: None, done)
 
@@ -153,14 +153,14 @@ class ListStore:
                 act()
                 done(None)
 
-    def _call(self, name: str, attempt: int, act: Callable[[], None], done: Done) -> None:
+    def _call(self, name: str, attempt: int, act: Callable[[], None], done: OnDone) -> None:
         self.log.append(name)
         self._waiting.append((attempt, act, done))
         if self.at_once:
             self.work()
 
     @property
-    def stored(self) -> list[Stored]:
+    def stored(self) -> list[StoredRow]:
         return list(map(as_stored, self.rows))
 
     @property

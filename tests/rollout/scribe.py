@@ -18,9 +18,9 @@ from typing import Any
 
 from tertulia.errors import StorageError
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
-from tertulia.rollout.owned_file import Durability
-from tertulia.rollout.sqlite import SqliteStore
-from tertulia.rollout.store import Row, Swept
+from tertulia.rollout.sqlite.owned_file import Durability
+from tertulia.rollout.sqlite.sqlite_store import SqliteStore
+from tertulia.rollout.store import Row, SweepResult
 from tests.rollout.still_clock import FakeClock
 
 SESSION_ID = "00000000-1111-4222-8333-444444444444"
@@ -75,7 +75,7 @@ class Scribe:
     async def _ask(self, what: str, act: Callable[[Callable[[Any], None]], None]) -> bool:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-        def done(told: StorageError | Swept | None) -> None:
+        def done(told: StorageError | SweepResult | None) -> None:
             failed = isinstance(told, StorageError)
             line = f"failed {what}: {told.detail.get('kind')}: {told.message}" if failed else what
             os.writev(self._told, [line.encode() + b"\n"])  # not write: that one may be made to fail

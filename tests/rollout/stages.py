@@ -13,12 +13,12 @@ import pytest
 from tertulia.errors import StorageError
 from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import Full, StoragePolicy
-from tertulia.rollout import table
-from tertulia.rollout.head import Head
 from tertulia.rollout.memory import MemoryReader, MemoryRecords, MemoryStore
-from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.sqlite import SqliteStore
-from tertulia.rollout.store import RolloutReader, Row, Stored
+from tertulia.rollout.sqlite import table
+from tertulia.rollout.sqlite.head import Head
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.sqlite_store import SqliteStore
+from tertulia.rollout.store import RolloutReader, Row, StoredRow
 from tests.rollout.still_clock import FakeClock
 
 FULL = Full()
@@ -31,9 +31,9 @@ def row(n: int, body: bytes | None = b'"said"', policy: StoragePolicy = FULL, **
     return Row(n=n, body=body, policy=policy, **given)
 
 
-def same(row: Row) -> Stored:
+def same(row: Row) -> StoredRow:
     """That record as it is read back."""
-    return Stored(row.n, row.kind, row.type, row.ts, row.seq, row.talk, row.scope, row.header, row.body)
+    return StoredRow(row.n, row.kind, row.type, row.ts, row.seq, row.talk, row.scope, row.header, row.body)
 
 
 async def asked(act: Callable[..., None], *args: Any) -> Any:
@@ -119,7 +119,7 @@ class SqliteStage:
         self._monkeypatch.setattr(table, "insert", insert if kind else self._insert)
 
 
-def read(stage: Stage, after: int = 0) -> list[Stored]:
+def read(stage: Stage, after: int = 0) -> list[StoredRow]:
     """All that a reader finds."""
     reader = stage.reader()
     try:

@@ -15,8 +15,8 @@ from tertulia.protocol.events import AgentMessage, BackgroundEvent, Conversation
 from tertulia.protocol.ids import ConversationId, ItemId
 from tertulia.protocol.records import ItemsRecord, Record
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl, strictest
-from tertulia.rollout.codec import Codec
-from tertulia.rollout.reading import Reader, read
+from tertulia.rollout.format.codec import Codec
+from tertulia.rollout.format.row_reader import RowReader, read_rows
 from tertulia.rollout.recorder import Recorder
 from tertulia.rollout.store import Row
 from tests.events.scripted import StillClock, ticks
@@ -50,7 +50,7 @@ def said(text: str, conversation: ConversationId = A) -> ItemsRecord:
 def texts(store: ListStore) -> list[str]:
     """What can be read of messages and items, in order."""
     found: list[str] = []
-    for line in read(store.stored):
+    for line in read_rows(store.stored):
         if isinstance(line.what, ItemsRecord):
             found += [item.text for item in line.what.items]
         elif isinstance(line.what, Event):
@@ -305,7 +305,7 @@ async def test_a_stricter_policy_erases_what_was_stored_before_anything_new_is(p
     hits = [row for row in store.rows if b"CANARY" in row.header + (row.body or b"") and row.talk == 1]
     assert hits == []
     assert ("CANARY-" + B).encode() in store.bytes
-    assert list(read(store.stored))[-1].what is not None
+    assert list(read_rows(store.stored))[-1].what is not None
 
 
 async def test_a_wider_policy_holds_from_now_on_and_brings_nothing_back() -> None:
@@ -375,7 +375,7 @@ async def test_who_goes_on_with_a_record_obeys_what_was_agreed_there() -> None:
         first.keep(agreed(policy, conversation))
         first.keep(said("CANARY-1", conversation))
     await first.close()
-    reader = Reader()
+    reader = RowReader()
     assert list(reader.lines(store.stored))
 
     second = recorder(store, known=reader.known)

@@ -13,7 +13,7 @@ from tertulia.protocol.events import BackgroundEvent
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl, strictest
-from tertulia.rollout.reading import read
+from tertulia.rollout.format.row_reader import read_rows
 from tertulia.rollout.recorder import Recorder
 from tertulia.rollout.store import allows_body
 from tests.events.scripted import StillClock, ticks
@@ -97,7 +97,7 @@ class Stage:
         assert said == sorted((text for text in self.said if text in content), key=content.index)
         numbers = [row.n for row in self.store.rows]
         assert numbers == sorted(set(numbers))
-        assert not any(line.damaged for line in read(self.store.stored))
+        assert not any(line.damaged for line in read_rows(self.store.stored))
 
 
 @given(st.lists(_STEPS, max_size=30))

@@ -12,8 +12,8 @@ from tertulia.policy.redaction import Redactor
 from tertulia.protocol.events import BackgroundEvent, ErrorEvent, Event
 from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
-from tertulia.rollout.lines import Line
-from tertulia.rollout.reading import Reader
+from tertulia.rollout.format.record_lines import RecordLine
+from tertulia.rollout.format.row_reader import RowReader
 from tertulia.rollout.recorder import Recorder
 from tertulia.rollout.store import TtlAction
 from tests.rollout import stages
@@ -31,8 +31,8 @@ def recorder(stage: Stage, **options: Any) -> Recorder:
     return Recorder(stage.store(), stage.clock, Redactor().json, **options)
 
 
-def lines(stage: Stage) -> list[Line]:
-    return list(Reader().lines(stages.read(stage)))
+def lines(stage: Stage) -> list[RecordLine]:
+    return list(RowReader().lines(stages.read(stage)))
 
 
 def said(text: str) -> ItemsRecord:

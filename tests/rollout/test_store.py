@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import BusyError, ClosedError, StorageError, StoragePolicyViolationError
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
-from tertulia.rollout.store import Row, Swept, allows_body
+from tertulia.rollout.store import Row, SweepResult, allows_body
 from tests.rollout.stages import NOW, AnyStore, MemoryStage, SqliteStage, Stage, asked, begun, read, row, same
 
 
@@ -55,7 +55,7 @@ async def test_done_is_never_called_before_append_returns_and_comes_in_order(sta
     store.enforce(1, HeadersOnly(), (), 0, lambda error: told.append(("enforce", error)))
     store.sweep(NOW, "headers_only", lambda swept: told.append(("sweep", swept)))
     assert await asked(store.close) is None
-    assert told == [*((n, None) for n in range(1, 200)), ("enforce", None), ("sweep", Swept())]
+    assert told == [*((n, None) for n in range(1, 200)), ("enforce", None), ("sweep", SweepResult())]
 
 
 async def test_a_reader_beside_the_owner_sees_what_is_committed_and_goes_on_from_there(
@@ -202,9 +202,9 @@ async def test_a_ttl_takes_what_is_older_now_and_the_rest_when_its_time_comes(st
     await asked(store.append, rows, 0)
     assert await asked(store.enforce, 1, Ttl(60), (), 0) is None
     assert [found.body is None for found in read(stage)] == [True, False, False, False]
-    assert await asked(store.sweep, NOW, "headers_only") == Swept(next_due=NOW + 1)
-    assert await asked(store.sweep, NOW + 1, "headers_only") == Swept(bodies=1, next_due=NOW + 55)
-    assert await asked(store.sweep, NOW + 55, "headers_only") == Swept(bodies=1)
+    assert await asked(store.sweep, NOW, "headers_only") == SweepResult(next_due=NOW + 1)
+    assert await asked(store.sweep, NOW + 1, "headers_only") == SweepResult(bodies=1, next_due=NOW + 55)
+    assert await asked(store.sweep, NOW + 55, "headers_only") == SweepResult(bodies=1)
     assert [found.body is None for found in read(stage)] == [True, True, True, False]
 
 
@@ -220,12 +220,12 @@ async def test_full_asks_for_nothing(stage: Stage, store: AnyStore) -> None:
 async def test_a_sweep_takes_what_has_expired_by_then(stage: Stage, store: AnyStore) -> None:
     rows = [row(1), row(2, policy=Ttl(10)), row(3, None, Ttl(10)), row(4, policy=Ttl(20))]
     await asked(store.append, rows, 0)
-    assert await asked(store.sweep, NOW + 9, "headers_only") == Swept(next_due=NOW + 10)
-    assert await asked(store.sweep, NOW + 10, "headers_only") == Swept(bodies=1, next_due=NOW + 20)
+    assert await asked(store.sweep, NOW + 9, "headers_only") == SweepResult(next_due=NOW + 10)
+    assert await asked(store.sweep, NOW + 10, "headers_only") == SweepResult(bodies=1, next_due=NOW + 20)
     assert [found.body is None for found in read(stage)] == [False, True, True, False]
     assert not any(found.damaged for found in read(stage))
-    assert await asked(store.sweep, NOW + 10, "delete") == Swept(rows=2, next_due=NOW + 20)
-    assert await asked(store.sweep, NOW + 99, "delete") == Swept(rows=1)
+    assert await asked(store.sweep, NOW + 10, "delete") == SweepResult(rows=2, next_due=NOW + 20)
+    assert await asked(store.sweep, NOW + 99, "delete") == SweepResult(rows=1)
     assert [found.n for found in read(stage)] == [1]
 
 
@@ -234,16 +234,16 @@ async def test_how_it_began_is_never_deleted_whole(stage: Stage, store: AnyStore
     began = [row(1, policy=Ttl(10), type="session_configured"), row(2, None, Ttl(10), type="conversation_opened")]
     rows = [*began, row(3, policy=Ttl(10), kind="agreed"), row(4, policy=Ttl(10)), row(5)]
     await asked(store.append, rows, 0)
-    assert await asked(store.sweep, NOW + 10, "delete") == Swept(bodies=2, rows=1)
+    assert await asked(store.sweep, NOW + 10, "delete") == SweepResult(bodies=2, rows=1)
     assert [(found.n, found.body is None) for found in read(stage)] == [(1, True), (2, True), (3, True), (5, False)]
     assert not any(found.damaged for found in read(stage))
-    assert await asked(store.sweep, NOW + 99, "delete") == Swept()
+    assert await asked(store.sweep, NOW + 99, "delete") == SweepResult()
 
 
 async def test_a_clock_that_went_back_does_not_lengthen_a_life(stage: Stage, store: AnyStore) -> None:
     """E4: the newest record's time counts where it is later than now."""
     await asked(store.append, [row(1, policy=Ttl(10)), row(2, ts=NOW + 30)], 0)
-    assert await asked(store.sweep, NOW - 1e6, "headers_only") == Swept(bodies=1)
+    assert await asked(store.sweep, NOW - 1e6, "headers_only") == SweepResult(bodies=1)
     await asked(store.append, [row(3, policy=Full())], 0)
     stage.clock.set_wall(NOW - 1e6)
     assert await asked(store.enforce, 1, Ttl(30), (), 0) is None
@@ -251,8 +251,8 @@ async def test_a_clock_that_went_back_does_not_lengthen_a_life(stage: Stage, sto
 
 
 async def test_a_sweep_of_nothing(stage: Stage, store: AnyStore) -> None:
-    assert await asked(store.sweep, NOW, "headers_only") == Swept()
-    assert await asked(store.sweep, NOW, "delete") == Swept()
+    assert await asked(store.sweep, NOW, "headers_only") == SweepResult()
+    assert await asked(store.sweep, NOW, "delete") == SweepResult()
 
 
 # ── owning ───────────────────────────────────────────────────────────────────────────────────────────────────────────

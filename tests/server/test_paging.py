@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.rollout.index import Entry
+from tertulia.rollout.sqlite.session_index import SessionEntry
 from tertulia.server.paging import after, cursor_at
 
 
-def entry(id: str, updated: float) -> Entry:
-    return Entry(id=id, stamp=(), size=0, created=0.0, updated=updated)  # type: ignore[arg-type]
+def entry(id: str, updated: float) -> SessionEntry:
+    return SessionEntry(id=id, stamp=(), size=0, created=0.0, updated=updated)  # type: ignore[arg-type]
 
 
 def test_a_cursor_leads_on_from_where_it_was_taken_whatever_came_since() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from tertulia.rollout.index import find_files
-from tertulia.rollout.lines import Line
-from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.reading import Reader
+from tertulia.rollout.format.record_lines import RecordLine
+from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_index import find_files
 from tertulia.session.settings import current_environment
 
 
@@ -16,10 +16,10 @@ def home() -> Path:
     return current_environment().home
 
 
-def lines(session_id: str) -> list[Line]:
+def lines(session_id: str) -> list[RecordLine]:
     """Everything that is written down of a session."""
     with closing(SqliteReader(find_files(home(), session_id).db)) as rows:
-        return list(Reader().lines(rows.rows()))
+        return list(RowReader().lines(rows.rows()))
 
 
 def stored_bytes(session_id: str) -> bytes:

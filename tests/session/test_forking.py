@@ -9,8 +9,8 @@ from tertulia.errors import InvalidParamsError, NotFoundError, StorageError
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.records import ItemsRecord
-from tertulia.rollout.home_sweep import sweep_home
-from tertulia.rollout.retention import Retention
+from tertulia.rollout.sweep.home_sweep import sweep_home
+from tertulia.rollout.sweep.retention import Retention
 from tertulia.session import forking
 from tertulia.session.forking import fork_session, recollect
 from tertulia.session.recollection import PastTalk, Recollection

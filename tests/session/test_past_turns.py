@@ -11,12 +11,12 @@ import pytest
 from tertulia import Session, Settings
 from tertulia.errors import NotFoundError
 from tertulia.events.clock import SystemClock
-from tertulia.history.segment import is_asked
+from tertulia.history.segment import is_user_request
 from tertulia.protocol.events import Event, SessionConfigured, TaskComplete
 from tertulia.protocol.usage import NO_USAGE
-from tertulia.rollout.index import find_files
-from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.reading import Reader
+from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_index import find_files
 from tertulia.session.past_turns import past_turns, read_past_turns
 from tertulia.session.settings import current_environment
 from tertulia.testing import RecordedEvents, ScriptedModel, call, fail, say
@@ -34,7 +34,7 @@ async def test_every_turn_of_the_root_has_its_ending_and_every_request_its_price
         replies = [await session.root.message(text) for text in ("a", "b", "c")]
         replies.append(await (await session.open()).message("d"))
         spent = sum((reply.usage for reply in replies), NO_USAGE)
-        asked = [item.id for item in session.parts.conversations.root.history.snapshot() if is_asked(item)]
+        asked = [item.id for item in session.parts.conversations.root.history.snapshot() if is_user_request(item)]
     past = read_past_turns(home(), session.id)
     assert past.endings == dict(zip(asked, ("completed", "failed", "completed"), strict=True))
     assert past.usage == spent
@@ -81,7 +81,7 @@ async def test_a_turn_that_nothing_says_the_end_of_was_interrupted(same_life: bo
     async with Session.resume(session.id, Settings(model=ScriptedModel(["two"]))) as again:
         await again.root.message("b")
     with closing(SqliteReader(find_files(home(), session.id).db, SystemClock())) as reader:
-        lines = list(Reader().lines(reader.rows()))
+        lines = list(RowReader().lines(reader.rows()))
     told = [line.what.data if isinstance(line.what, Event) else None for line in lines]
     ends = [at for at, data in enumerate(told) if isinstance(data, TaskComplete)]
     lives = [at for at, data in enumerate(told) if isinstance(data, SessionConfigured)]

@@ -12,7 +12,7 @@ from tertulia.protocol.ids import ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import Summary
 from tertulia.protocol.records import ForkRecord, ItemsRecord, Record, RewriteRecord, SubmissionRecord
 from tertulia.protocol.usage import NO_USAGE
-from tertulia.rollout.reading import Line
+from tertulia.rollout.format.row_reader import RecordLine
 from tertulia.session.recollection import Recollection
 from tests.history.saying import user
 
@@ -20,7 +20,7 @@ A, B = ConversationId("a"), ConversationId("b")
 
 
 def read(*records: Record) -> Recollection:
-    return Recollection().read(Line(n, float(n), record) for n, record in enumerate(records, start=1))
+    return Recollection().read(RecordLine(n, float(n), record) for n, record in enumerate(records, start=1))
 
 
 def said(*texts: str, **fields: Any) -> ItemsRecord:
@@ -64,7 +64,7 @@ def test_a_record_that_does_not_say_how_the_session_began_is_refused() -> None:
 
 
 def test_damaged_lines_are_counted_and_left_out() -> None:
-    lines = [Line(1, 1.0, None, damaged=(1, 2)), Line(3, 1.0, said("1"))]
+    lines = [RecordLine(1, 1.0, None, damaged=(1, 2)), RecordLine(3, 1.0, said("1"))]
     past = Recollection().read(lines)
     assert (past.damaged, words(past)) == (2, ["1"])
 
@@ -74,6 +74,8 @@ def test_a_message_that_was_noted_again_after_its_end_is_not_open_again() -> Non
     submitted = SubmissionRecord(A, TaskId("t"), "trace", "key")
     end = TaskComplete("completed", "done", NO_USAGE)
     told = Event(1, 1, "", end.type, SessionId("s"), "", A, TaskId("t"), "trace", None, end)
-    past = Recollection().read(Line(n, 1.0, record) for n, record in enumerate((submitted, told, submitted), start=1))
+    past = Recollection().read(
+        RecordLine(n, 1.0, record) for n, record in enumerate((submitted, told, submitted), start=1)
+    )
     assert past.unfinished == {}
     assert past.chains["trace"].end == end

@@ -15,7 +15,7 @@ from tertulia.protocol.events import Event
 from tertulia.protocol.items import ToolCall, ToolOutput
 from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
-from tertulia.rollout.index import list_sessions
+from tertulia.rollout.sqlite.session_index import list_sessions
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.recollection import Recollection

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 import tertulia
 from tertulia.protocol.items import Item, TextPart, ToolOutput, UserMessage
 from tertulia.protocol.records import ItemsRecord, ModelRequestRecord, TermsRecord
-from tertulia.rollout.lines import Line
+from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.session.replay import Verdict, verify
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel, call, say
@@ -76,7 +76,7 @@ async def test_a_request_for_notes_is_proved_like_any_other_and_a_changed_word_i
         assert (await session.root.compact()).compacted
         await session.root.message("delta")
 
-    def forged(line: Line) -> Line:
+    def forged(line: RecordLine) -> RecordLine:
         if isinstance(line.what, ItemsRecord) and any(getattr(item, "text", "") == "alpha" for item in line.what.items):
             return replace(line, what=replace(line.what, items=tuple(with_text(i, "omega") for i in line.what.items)))
         return line
@@ -98,7 +98,7 @@ async def test_a_session_in_which_nobody_was_asked_has_nothing_to_compare() -> N
 # ── what is not as it was ────────────────────────────────────────────────────────────────────────────────────
 
 
-def changed(session_id: str, what: Callable[[Line], Line]) -> list[Verdict]:
+def changed(session_id: str, what: Callable[[RecordLine], RecordLine]) -> list[Verdict]:
     return list(verify([what(line) for line in lines(session_id)]))
 
 
@@ -112,7 +112,7 @@ async def test_a_word_that_was_changed_later_is_found_in_every_prompt_that_has_i
         await session.root.message("one")
         await session.root.message("two")
 
-    def forge(line: Line) -> Line:
+    def forge(line: RecordLine) -> RecordLine:
         said = line.what
         if isinstance(said, ItemsRecord) and any(getattr(item, "text", "") == "two" for item in said.items):
             return replace(line, what=replace(said, items=tuple(with_text(item, "2") for item in said.items)))
@@ -134,7 +134,7 @@ async def test_a_word_that_was_changed_later_is_found_in_every_prompt_that_has_i
 async def test_each_part_of_a_request_is_compared(field: str, value: object, because: str) -> None:
     session_id = await talked("fine")
 
-    def forge(line: Line) -> Line:
+    def forge(line: RecordLine) -> RecordLine:
         return (
             replace(line, what=replace(line.what, **{field: value}))
             if isinstance(line.what, ModelRequestRecord)
@@ -197,10 +197,12 @@ async def test_instructions_of_one_task_are_proved_with_it() -> None:
 async def test_damaged_records_make_what_follows_unknown() -> None:
     session_id = await talked("fine")
 
-    def damage(line: Line) -> Line:
+    def damage(line: RecordLine) -> RecordLine:
         said = line.what
         return (
-            Line(line.n, line.ts, None, damaged=(line.n,)) if isinstance(said, ItemsRecord) and not said.seed else line
+            RecordLine(line.n, line.ts, None, damaged=(line.n,))
+            if isinstance(said, ItemsRecord) and not said.seed
+            else line
         )
 
     verdicts = changed(session_id, damage)
@@ -212,7 +214,7 @@ async def test_terms_that_make_no_sense_are_said_and_stop_nothing() -> None:
     """HARDENING E8: whatever stands in a record is data."""
     session_id = await talked("fine")
 
-    def forge(line: Line) -> Line:
+    def forge(line: RecordLine) -> RecordLine:
         return (
             replace(line, what=replace(line.what, place={"depth": "x"})) if isinstance(line.what, TermsRecord) else line
         )

@@ -13,8 +13,8 @@ import tertulia
 from tertulia.errors import ClosedError, StorageError
 from tertulia.events.journal import NoJournal
 from tertulia.protocol.storage import Full, StoragePolicy, Ttl
-from tertulia.rollout.retention import HomeSwept, Retention
-from tertulia.rollout.store import Swept
+from tertulia.rollout.store import SweepResult
+from tertulia.rollout.sweep.retention import HomeSweepResult, Retention
 from tertulia.session import sweeping
 from tertulia.session.session import Session
 from tertulia.session.sweeping import Sweeper, preview_all, sweep_all, sweep_before_serving
@@ -50,7 +50,7 @@ async def test_what_expired_while_nobody_ran_is_gone_before_the_next_session_beg
 async def test_what_would_go_can_be_asked_before() -> None:
     """X-31: nothing goes by asking."""
     clock = FakeClock()
-    assert await preview_all(home(), tertulia.Settings(), clock) == HomeSwept()
+    assert await preview_all(home(), tertulia.Settings(), clock) == HomeSweepResult()
     old = await talked(clock, storage_policy={"ttl": 60.0})
     clock.advance(61)
     asked = await preview_all(home(), tertulia.Settings(), clock)
@@ -84,11 +84,11 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A line for each sweep of a home."""
     done: list[str] = []
 
-    def note(*given: object) -> HomeSwept:
+    def note(*given: object) -> HomeSweepResult:
         done.append("swept")
-        return HomeSwept(troubles=("it is broken",))
+        return HomeSweepResult(troubles=("it is broken",))
 
-    monkeypatch.setattr("tertulia.rollout.home_sweep.sweep_home", note)
+    monkeypatch.setattr("tertulia.rollout.sweep.home_sweep.sweep_home", note)
     (home() / "sessions").mkdir(parents=True, mode=0o700)
     home().chmod(0o700)
     return done
@@ -116,7 +116,7 @@ async def test_nobody_sweeps_for_a_session_that_records_elsewhere(sweeps: list[s
 
 
 async def test_a_home_that_is_not_there_yet_is_not_made() -> None:
-    assert await sweep_all(home(), tertulia.Settings(), FakeClock()) == HomeSwept()
+    assert await sweep_all(home(), tertulia.Settings(), FakeClock()) == HomeSweepResult()
     assert not home().exists()
 
 
@@ -184,7 +184,7 @@ async def test_news_never_puts_a_sweep_off(monkeypatch: pytest.MonkeyPatch) -> N
 class Shelf:
     """A store that answers as it is told."""
 
-    def __init__(self, *answers: Swept | StorageError | ClosedError) -> None:
+    def __init__(self, *answers: SweepResult | StorageError | ClosedError) -> None:
         self._answers = list(answers)
         self.swept: list[tuple[float, str]] = []
 
@@ -205,7 +205,7 @@ async def test_it_goes_on_after_a_failure_and_ends_with_the_record(
 ) -> None:
     monkeypatch.setattr(sweeping, "SHORTEST_S", 0.0)
     monkeypatch.setattr(sweeping, "LONGEST_S", 0.0)
-    store = Shelf(Swept(), StorageError("the disk is full"), ClosedError("over"))
+    store = Shelf(SweepResult(), StorageError("the disk is full"), ClosedError("over"))
     await asyncio.wait_for(sweeper(store).run(), DEADLINE_S)
     assert store.swept == [(1_000, "delete")] * 3
     assert "the disk is full" in caplog.text

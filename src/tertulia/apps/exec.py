@@ -25,7 +25,7 @@ from tertulia.conversation.inbox import to_message
 from tertulia.errors import NotFoundError, TertuliaError
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
 from tertulia.protocol.usage import NO_USAGE
-from tertulia.rollout.index import remove_session
+from tertulia.rollout.sqlite.session_index import remove_session
 from tertulia.session.past_turns import read_past_turns
 from tertulia.session.session import Session
 from tertulia.session.settings import Loaded

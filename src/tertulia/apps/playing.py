@@ -9,11 +9,11 @@ from pathlib import Path
 
 from tertulia.apps.stop_signals import on_stop_signal
 from tertulia.events.clock import SystemClock
-from tertulia.rollout.files import SessionFiles, is_held
-from tertulia.rollout.index import find_files
-from tertulia.rollout.lines import Line
-from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.reading import Reader
+from tertulia.rollout.format.record_lines import RecordLine
+from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_files import SessionFiles, is_held
+from tertulia.rollout.sqlite.session_index import find_files
 
 LONGEST_PAUSE_S = 3.0
 """However long nothing happened, nobody wants to look at it."""
@@ -21,7 +21,7 @@ _LOOK_EVERY_S = 0.2
 
 
 async def play(
-    home: Path, session_id: str, show: Callable[[Line], None], *, speed: float | None = None, follow: bool = False
+    home: Path, session_id: str, show: Callable[[RecordLine], None], *, speed: float | None = None, follow: bool = False
 ) -> bool:
     """Show every line; whether it came to its end before somebody stopped it.
 
@@ -47,10 +47,10 @@ def _is_owned(files: SessionFiles) -> bool:
 
 class _Player:
     def __init__(
-        self, rows: SqliteReader, show: Callable[[Line], None], stopped: asyncio.Event, speed: float | None
+        self, rows: SqliteReader, show: Callable[[RecordLine], None], stopped: asyncio.Event, speed: float | None
     ) -> None:
         self._rows = rows
-        self._reader = Reader()
+        self._reader = RowReader()
         self._show = show
         self._stopped = stopped
         self._speed = speed
@@ -69,7 +69,7 @@ class _Player:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopped.wait(), seconds)
 
-    async def _wait_for(self, line: Line) -> None:
+    async def _wait_for(self, line: RecordLine) -> None:
         last, self._last = self._last, line.ts
         if self._speed is None or last is None:
             # A signal has to have its turn.

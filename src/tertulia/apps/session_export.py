@@ -34,11 +34,11 @@ from tertulia.protocol.records import (
     ToolOutputRecord,
 )
 from tertulia.protocol.storage import storage_to_wire
-from tertulia.rollout.index import find_files
-from tertulia.rollout.lines import Line
-from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.reading import Reader
-from tertulia.rollout.store import Stored
+from tertulia.rollout.format.record_lines import RecordLine
+from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_index import find_files
+from tertulia.rollout.store import StoredRow
 from tertulia.version import __version__
 
 FORMAT = "tertulia-session"
@@ -104,14 +104,14 @@ def _write(stream: IO[bytes], session_id: str, file: Path) -> int:
     stream.write(json_line({**head, "exported_at": at(), "tertulia": __version__}))
     count = 0
     with closing(SqliteReader(file, SystemClock())) as rows:
-        for line in Reader(_KEPT_ITEMS).lines(rows.rows()):
+        for line in RowReader(_KEPT_ITEMS).lines(rows.rows()):
             stream.write(json_line(exported(line, at.at(line.ts))))
             count += 1
     stream.flush()
     return count
 
 
-def exported(line: Line, ts: str) -> dict[str, Any]:
+def exported(line: RecordLine, ts: str) -> dict[str, Any]:
     """One record as it is exported."""
     said: dict[str, Any] = {"n": line.n, "ts": ts}
     match line.what:
@@ -143,7 +143,7 @@ def _record(record: Record) -> dict[str, Any]:
     return fields
 
 
-def _raw(row: Stored) -> dict[str, Any]:
+def _raw(row: StoredRow) -> dict[str, Any]:
     texts = {"header": row.header, "body": row.body}
     shown = {name: None if text is None else text.decode("utf-8", "backslashreplace") for name, text in texts.items()}
     return {"kind": row.kind, "type": row.type, **shown}

@@ -24,11 +24,11 @@ from tertulia.errors import NotFoundError, StorageError
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import Event, SessionConfigured
 from tertulia.protocol.ids import ConversationId
-from tertulia.rollout.head import Proof
-from tertulia.rollout.index import find_files
-from tertulia.rollout.lines import Line
-from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.reading import Reader
+from tertulia.rollout.format.record_lines import RecordLine
+from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.sqlite.head import Proof
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_index import find_files
 from tertulia.session.conversations import ROOT
 from tertulia.session.forking import recollect
 from tertulia.session.replay import Verdict, verify
@@ -103,11 +103,11 @@ def find_talk(home: Path, session_id: str, word: str) -> ConversationId:
     return fitting[0]
 
 
-def _as_lines(only: ConversationId | None) -> Callable[[Line], None]:
+def _as_lines(only: ConversationId | None) -> Callable[[RecordLine], None]:
     view = JsonView(sys.stdout.buffer, ())
     begun = False
 
-    def take(line: Line) -> None:
+    def take(line: RecordLine) -> None:
         nonlocal begun
         event = line.what
         if not isinstance(event, Event):
@@ -131,7 +131,7 @@ def _prove(file: Path, out: Terminal, *, as_json: bool) -> int:
     counts = {"same": 0, "different": 0, "unknown": 0}
     damage, at = list[int](), Timestamps(SystemClock()).at
     with closing(SqliteReader(file, SystemClock())) as rows:
-        for verdict in verify(_noting(damage, Reader().lines(rows.rows()))):
+        for verdict in verify(_noting(damage, RowReader().lines(rows.rows()))):
             counts[verdict.outcome] += 1
             if as_json:
                 sys.stdout.buffer.write(json_line({**asdict(verdict), "ts": at(verdict.ts)}))
@@ -159,7 +159,7 @@ def _write_end(out: Terminal, proof: Proof) -> None:
         out.line(f"{what} came after the last answer: that no more followed is not proved.")
 
 
-def _noting(damage: list[int], lines: Iterable[Line]) -> Iterator[Line]:
+def _noting(damage: list[int], lines: Iterable[RecordLine]) -> Iterator[RecordLine]:
     for line in lines:
         damage.extend(line.damaged)
         yield line

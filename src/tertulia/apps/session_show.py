@@ -19,8 +19,8 @@ from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.history.segment import is_message
 from tertulia.protocol.items import AssistantMessage, UserMessage
 from tertulia.protocol.storage import WireStorage, storage_to_wire
-from tertulia.rollout.files import SessionFiles
-from tertulia.rollout.summaries import Summary, summary
+from tertulia.rollout.sqlite.session_files import SessionFiles
+from tertulia.rollout.sqlite.summaries import SessionSummary, summary
 from tertulia.session.agreements import Agreement, read_agreement
 from tertulia.session.forking import recollect
 from tertulia.session.recollection import PastTalk, Recollection
@@ -65,7 +65,7 @@ def show(given: Given, *, which: str | None, last: bool, messages: int, as_json:
     return 0
 
 
-def described(found: Summary) -> dict[str, Any]:
+def described(found: SessionSummary) -> dict[str, Any]:
     """A session as programs read it."""
     entry, at = found.entry, Timestamps(SystemClock()).at
     return {
@@ -89,7 +89,7 @@ def described(found: Summary) -> dict[str, Any]:
 # ---- for people
 
 
-def _write_about(out: Terminal, found: Summary, past: Recollection, files: SessionFiles) -> None:
+def _write_about(out: Terminal, found: SessionSummary, past: Recollection, files: SessionFiles) -> None:
     entry, now = found.entry, SystemClock().now()
     out.line((entry.id, "bold"), ("  in use by another process", "green") if found.held else "")
     at = Timestamps(SystemClock()).at

@@ -21,9 +21,9 @@ from tertulia.apps.stored import find_stored
 from tertulia.apps.terminal import Piece, Terminal
 from tertulia.errors import TertuliaError
 from tertulia.events.clock import SystemClock
-from tertulia.rollout.index import Entry, list_sessions, remove_session
-from tertulia.rollout.retention import HomeSwept
-from tertulia.rollout.summaries import Match, Summary, search, summary, summary_of
+from tertulia.rollout.sqlite.session_index import SessionEntry, list_sessions, remove_session
+from tertulia.rollout.sqlite.summaries import SearchHit, SessionSummary, search, summary, summary_of
+from tertulia.rollout.sweep.retention import HomeSweepResult
 from tertulia.session.sweeping import preview_all, sweep_all
 
 _MORE = """
@@ -112,7 +112,7 @@ def ls(given: Given, *, limit: int, every: bool, text: str | None, as_json: bool
     return 0
 
 
-def _write_list(out: Terminal, shown: Sequence[Summary], ids: set[str]) -> None:
+def _write_list(out: Terminal, shown: Sequence[SessionSummary], ids: set[str]) -> None:
     now, length = SystemClock().now(), _unique_length(ids)
     rows: list[list[Piece]] = []
     for each in shown:
@@ -124,7 +124,7 @@ def _write_list(out: Terminal, shown: Sequence[Summary], ids: set[str]) -> None:
     write_columns(out, head, rows, right=frozenset({"TALKS", "SIZE"}))
 
 
-def _about(each: Summary) -> Piece:
+def _about(each: SessionSummary) -> Piece:
     if each.entry.trouble is not None:
         return told_shortly(each.entry.trouble), "red"
     said = each.title or each.preview
@@ -139,7 +139,7 @@ def _unique_length(ids: Iterable[str]) -> int:
     return length
 
 
-def _write_matches(out: Terminal, matches: Iterable[Match], *, as_json: bool) -> None:
+def _write_matches(out: Terminal, matches: Iterable[SearchHit], *, as_json: bool) -> None:
     found = list(matches)
     if as_json:
         for match in found:
@@ -153,7 +153,7 @@ def _write_matches(out: Terminal, matches: Iterable[Match], *, as_json: bool) ->
         write_columns(out, ("ID", "WHEN", "WHO", "WHAT"), rows)
 
 
-def _match_row(match: Match, now: float) -> list[Piece]:
+def _match_row(match: SearchHit, now: float) -> list[Piece]:
     return [(match.session_id[:_SHORT], "bold"), ago(now - match.ts), match.type, match.excerpt]
 
 
@@ -197,7 +197,7 @@ def _found(home: Path, ids: Sequence[str], *, last: bool) -> list[str]:
 
 
 def _is_sure(out: Terminal, home: Path, wanted: Sequence[str]) -> bool:
-    entries: list[Entry] = []
+    entries: list[SessionEntry] = []
     for session_id in wanted:
         each = summary(home, session_id)
         entries.append(each.entry)
@@ -232,12 +232,12 @@ def sweep(given: Given, *, dry_run: bool) -> int:
     return 1 if swept.troubles else 0
 
 
-def _counts(swept: HomeSwept) -> list[str]:
+def _counts(swept: HomeSweepResult) -> list[str]:
     counts = ((swept.bodies, "text"), (swept.rows, "record"), (len(swept.removed), "session"))
     return [counted(count, noun) for count, noun in counts if count]
 
 
-def _foretold(swept: HomeSwept) -> Iterable[str]:
+def _foretold(swept: HomeSweepResult) -> Iterable[str]:
     due = _counts(swept)
     yield f"{', '.join(due)} would be removed; nothing was." if due else "Nothing is due."
     for session_id in swept.removed:
@@ -246,7 +246,7 @@ def _foretold(swept: HomeSwept) -> Iterable[str]:
         yield f"  {session_id} is in use: its owner sweeps it"
 
 
-def _told(swept: HomeSwept) -> Iterable[str]:
+def _told(swept: HomeSweepResult) -> Iterable[str]:
     done = [f"{count} removed" for count in _counts(swept)]
     yield ", ".join(done) if done else "Nothing was due."
     for session_id in swept.removed:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from tertulia.apps.global_flags import Given
 from tertulia.errors import InvalidParamsError, NotFoundError
-from tertulia.rollout.files import is_session_id, sessions_folder
-from tertulia.rollout.index import find_files, latest_session, list_sessions
+from tertulia.rollout.sqlite.session_files import is_session_id, sessions_folder
+from tertulia.rollout.sqlite.session_index import find_files, latest_session, list_sessions
 from tertulia.session.conversations import ROOT
 from tertulia.session.host import Host
 from tertulia.session.session import Session

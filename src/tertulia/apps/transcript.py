@@ -12,7 +12,7 @@ from tertulia.protocol import events as e
 from tertulia.protocol.ids import ConversationId, ItemId
 from tertulia.protocol.items import AssistantMessage, UserMessage
 from tertulia.protocol.records import ItemsRecord, TermsRecord
-from tertulia.rollout.lines import Line
+from tertulia.rollout.format.record_lines import RecordLine
 
 
 class Transcript(TextView):
@@ -28,7 +28,7 @@ class Transcript(TextView):
         if conversation_id is not None:
             self._root = conversation_id
 
-    def take(self, line: Line) -> None:
+    def take(self, line: RecordLine) -> None:
         """Show it, where a person wants to know."""
         match line.what:
             case e.Event() as event:

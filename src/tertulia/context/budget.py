@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tertulia.context.provider import Cut, Fragment
-from tertulia.history.segment import BYTES_PER_TOKEN, estimate, utf8_size
+from tertulia.history.segment import BYTES_PER_TOKEN, estimate_tokens, utf8_size
 
 DEFAULT_TOKENS = 32_000
 """A quarter of the usual context window."""
@@ -18,7 +18,7 @@ _NOTE = "\n[… the rest of this part was left out: it is too long]"
 
 def count(text: str) -> int:
     """About how many tokens a text has."""
-    return estimate(utf8_size(text))
+    return estimate_tokens(utf8_size(text))
 
 
 def fit(fragments: Sequence[Fragment], max_tokens: int) -> tuple[list[Fragment], list[Cut]]:

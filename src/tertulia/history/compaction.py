@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tertulia.history.segment import BYTES_PER_TOKEN, Segment, estimate, is_asked, seal
+from tertulia.history.segment import BYTES_PER_TOKEN, Segment, estimate_tokens, is_user_request, seal
 from tertulia.history.store import Cut, HistoryLimits, HistoryStore, Rewrite
-from tertulia.history.summariser import Summariser, extract
+from tertulia.history.summariser import Summariser, extract_summary
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import Item, Summary
 from tertulia.protocol.storage import StoragePolicy, strictest
@@ -25,7 +25,7 @@ WITHIN_LIMITS = "the history is within its limits"
 NOTHING_TO_CUT = "nothing can be cut: what is left are seeds, open calls, the newest request and the newest turn"
 NOT_SMALLER = "a summary would not be smaller than what it stands for"
 NO_TEXT = "the summariser returned no text"
-OUTRUN = "the history was rewritten by somebody else during every attempt"
+REWRITTEN_MEANWHILE = "the history was rewritten by somebody else during every attempt"
 STILL_OVER = "what must be kept is over the limits"
 
 
@@ -84,21 +84,21 @@ def _options(segments: Sequence[Segment], *, newest_round: bool) -> Iterator[_Op
             items += len(segment.items)
             held += segment.byte_count
             weight += segment.weight
-            substance = substance or _said(segment.items) > 0
+            substance = substance or _count_unsummarised(segment.items) > 0
         # Not right before a summary: there would be two of them, one of the other's past.
-        if substance and not open_calls and _said(segments[index + 1].items):
+        if substance and not open_calls and _count_unsummarised(segments[index + 1].items):
             spared = request if request is not None and request <= index else None
             yield _Option(Cut(index + 1, spared), items, held, weight)
 
 
 def _newest_request(segments: Sequence[Segment]) -> int | None:
     for index in range(len(segments) - 1, -1, -1):
-        if any(map(is_asked, segments[index].items)):
+        if any(map(is_user_request, segments[index].items)):
             return index
     return None
 
 
-def _said(items: Sequence[Item]) -> int:
+def _count_unsummarised(items: Sequence[Item]) -> int:
     """How many of them are not summaries."""
     return sum(not isinstance(item, Summary) for item in items)
 
@@ -134,8 +134,8 @@ async def compact(
             return _unchanged(store, NOT_SMALLER)
         done = store.rewrite(cut, summary, expected_revision=view.revision)
         if done is not None:
-            return Compaction(True, before, store.approx_tokens, _said(items), rewrites=(done,))
-    return _unchanged(store, OUTRUN)
+            return Compaction(True, before, store.approx_tokens, _count_unsummarised(items), rewrites=(done,))
+    return _unchanged(store, REWRITTEN_MEANWHILE)
 
 
 def trim(store: HistoryStore, *, limits: HistoryLimits | None = None, summarise: bool = True) -> Compaction:
@@ -168,7 +168,7 @@ def keep_rounds(store: HistoryStore, count: int) -> Rewrite | None:
     begins: list[int] = []
     open_calls = 0
     for index, segment in enumerate(store.snapshot().segments()):
-        if not open_calls and any(map(is_asked, segment.items)):
+        if not open_calls and any(map(is_user_request, segment.items)):
             begins.append(index)
         open_calls += len(segment.opens) - len(segment.closes)
     if count >= len(begins):
@@ -184,11 +184,11 @@ def _drop(store: HistoryStore, cut: Cut, room: int, rewrites: list[Rewrite]) -> 
     """Apply the cut, with a local summary if that pays, and note it; how many items went."""
     dropped = cut.dropped(store.snapshot().segments())
     items = _items(dropped)
-    text = extract(items, _budget(dropped, room))
+    text = extract_summary(items, _budget(dropped, room))
     done = store.rewrite(cut, _summary(text, items, store.kept_by) if text else None, expected_revision=store.revision)
     assert done is not None, "nobody else can have rewritten it: nothing was awaited"
     rewrites.append(done)
-    return _said(items)
+    return _count_unsummarised(items)
 
 
 def _items(segments: Sequence[Segment]) -> list[Item]:
@@ -197,7 +197,7 @@ def _items(segments: Sequence[Segment]) -> list[Item]:
 
 def _budget(dropped: Sequence[Segment], room: int) -> int:
     """Estimated tokens for a summary: what there is room for, but at most half of what it stands for."""
-    return min(room, estimate(sum(segment.weight for segment in dropped)) // 2)
+    return min(room, estimate_tokens(sum(segment.weight for segment in dropped)) // 2)
 
 
 def _summary_room(limits: HistoryLimits, correction: float) -> int:

@@ -108,7 +108,7 @@ def turns(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield turn
 
 
-def settled(items: Sequence[Item]) -> int:
+def complete_prefix(items: Sequence[Item]) -> int:
     """How many of the first items stand by themselves: no call without its output, no reasoning that led nowhere.
 
     Providers refuse reasoning that is not followed by what it led to, so it goes with the call that goes.

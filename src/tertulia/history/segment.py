@@ -67,15 +67,15 @@ def _tag(segment: Segment) -> str | None:
 
 def is_message(item: Item) -> bool:
     """Whether listings and counts show it: said by a user or by the model, not injected by us."""
-    return isinstance(item, AssistantMessage) or is_asked(item)
+    return isinstance(item, AssistantMessage) or is_user_request(item)
 
 
-def is_asked(item: Item) -> bool:
+def is_user_request(item: Item) -> bool:
     """Whether it is a user's own message: the beginning of a round."""
     return isinstance(item, UserMessage) and not item.injected
 
 
-def estimate(weight: int) -> int:
+def estimate_tokens(weight: int) -> int:
     """Tokens by the bytes that count: one for every four, rounded up."""
     return -(-weight // BYTES_PER_TOKEN)
 

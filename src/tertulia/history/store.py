@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from tertulia.errors import InternalError
 from tertulia.history.encoding import Encoding, ItemEncoder
-from tertulia.history.sanitiser import settled
-from tertulia.history.segment import Segment, estimate, seal, supersedes
-from tertulia.history.view import EMPTY, HistoryView
+from tertulia.history.sanitiser import complete_prefix
+from tertulia.history.segment import Segment, estimate_tokens, seal, supersedes
+from tertulia.history.view import NO_SEGMENTS, HistoryView
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Item, Summary, ToolCall, UserMessage
 from tertulia.protocol.storage import HeadersOnly, NoStorage, StoragePolicy
@@ -89,7 +89,7 @@ class HistoryStore:
     def __init__(self, limits: HistoryLimits, seeds: Sequence[Item] = ()) -> None:
         self.limits = limits
         self._segments: list[Segment] = []
-        self._tally = EMPTY
+        self._tally = NO_SEGMENTS
         self._open: dict[CallId, ToolCall] = {}
         self._revision = 0
         self.correction = 1.0
@@ -139,7 +139,7 @@ class HistoryStore:
 
     def approximate(self, weight: int) -> int:
         """The tokens of so many bytes of text, corrected like those of the history."""
-        return math.ceil(estimate(weight) * self.correction)
+        return math.ceil(estimate_tokens(weight) * self.correction)
 
     @property
     def open_calls(self) -> tuple[CallId, ...]:
@@ -233,7 +233,7 @@ class HistoryStore:
         view = self.snapshot()
         items = tuple(view)
         seeded = sum(len(segment.items) for segment in takewhile(_is_pinned, self._segments))
-        count = max(settled(items if at is None else items[: view.end_of(at)]), seeded)
+        count = max(complete_prefix(items if at is None else items[: view.end_of(at)]), seeded)
         forked = HistoryStore(self.limits if limits is None else limits)
         forked.correction = self.correction
         forked.kept_by, forked._guarded = self.kept_by, self._guarded
@@ -246,7 +246,7 @@ class HistoryStore:
         if self._encoding is not None:
             self._encoding.catch_up(self._segments)
             self._encoding = self._encoding.rearranged(layout)
-        old, self._segments, self._tally = self._segments, [], EMPTY
+        old, self._segments, self._tally = self._segments, [], NO_SEGMENTS
         for entry in layout:
             self._segments.extend(old[entry.start : entry.stop] if isinstance(entry, range) else (entry,))
         for segment in self._segments:

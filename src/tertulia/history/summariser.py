@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from tertulia.history.segment import BYTES_PER_TOKEN, is_asked, utf8_size
+from tertulia.history.segment import BYTES_PER_TOKEN, is_user_request, utf8_size
 from tertulia.protocol.items import AssistantMessage, Item, Summary, ToolCall, UserMessage
 
 _SENTENCE = re.compile(r".+?(?:[.!?](?=\s|$)|[。！？]|$)")
@@ -35,10 +35,10 @@ class ExtractiveSummariser:
 
     async def summarise(self, items: Sequence[Item], budget_tokens: int) -> str:
         """The same text for the same items, never over the budget."""
-        return extract(items, budget_tokens)
+        return extract_summary(items, budget_tokens)
 
 
-def extract(items: Iterable[Item], budget_tokens: int) -> str:
+def extract_summary(items: Iterable[Item], budget_tokens: int) -> str:
     """What an `ExtractiveSummariser` says, for callers that cannot wait.
 
     An earlier summary is carried on within half of the budget, so that repeating this never grows.
@@ -50,7 +50,7 @@ def extract(items: Iterable[Item], budget_tokens: int) -> str:
     for item in items:
         if isinstance(item, Summary):
             earlier.append(item.text)
-        elif isinstance(item, UserMessage) and is_asked(item):
+        elif isinstance(item, UserMessage) and is_user_request(item):
             asked.append(item)
         elif isinstance(item, AssistantMessage):
             answered.append(item)

@@ -9,12 +9,12 @@ from itertools import chain, islice
 import msgspec
 
 from tertulia.errors import InvalidParamsError, NotFoundError
-from tertulia.history.segment import Segment, is_asked, is_message
+from tertulia.history.segment import Segment, is_message, is_user_request
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Item, UserMessage
 
 
-class Tally(msgspec.Struct, frozen=True, gc=False):
+class SegmentTotals(msgspec.Struct, frozen=True, gc=False):
     """What a row of segments adds up to."""
 
     item_count: int = 0
@@ -25,9 +25,9 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
     digest: bytes = b""
     """SHA-256 over the digest so far and that of the next segment."""
 
-    def plus(self, segment: Segment) -> Tally:
+    def plus(self, segment: Segment) -> SegmentTotals:
         """The sum with one more segment."""
-        return Tally(
+        return SegmentTotals(
             self.item_count + len(segment.items),
             self.message_count + segment.message_count,
             self.byte_count + segment.byte_count,
@@ -36,7 +36,7 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-EMPTY = Tally()
+NO_SEGMENTS = SegmentTotals()
 
 
 class HistoryView(msgspec.Struct, frozen=True, eq=False):
@@ -47,7 +47,7 @@ class HistoryView(msgspec.Struct, frozen=True, eq=False):
 
     _segments: list[Segment]
     _count: int
-    tally: Tally
+    tally: SegmentTotals
     open_calls: tuple[CallId, ...]
     """Calls that had no output yet, oldest first."""
     revision: int
@@ -116,7 +116,7 @@ class HistoryView(msgspec.Struct, frozen=True, eq=False):
             raise InvalidParamsError(f"rounds are counted from 1; there is no round {number}")
         rounds = 0
         for position, item in enumerate(self):
-            rounds += is_asked(item)
+            rounds += is_user_request(item)
             if rounds > number:
                 return position
         if rounds < number:

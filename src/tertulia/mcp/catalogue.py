@@ -18,7 +18,7 @@ import msgspec
 
 from tertulia.mcp.server import RemoteTool
 from tertulia.mcp.toolset import Toolset
-from tertulia.rollout.files import create_private
+from tertulia.rollout.sqlite.session_files import create_private
 
 MAX_BYTES = 2 * 1024 * 1024
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tertulia.errors import BusyError, ClosedError, StorageError
 from tertulia.events.clock import Clock
 from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, Ttl
-from tertulia.rollout.jobs import Append, Claim, Close, Enforce, Foreman, Job, Sweep
-from tertulia.rollout.store import Done, Row, Stored, Swept, TtlAction, stays_as_header
+from tertulia.rollout.job_runner import Append, Claim, Close, Enforce, Job, JobRunner, Sweep
+from tertulia.rollout.store import OnDone, Row, StoredRow, SweepResult, TtlAction, stays_as_header
 
 
 class MemoryRecords:
@@ -29,7 +29,7 @@ class MemoryStore:
     """A RolloutStore. What is asked for is done in the loop's next round, all of it together."""
 
     def __init__(self, records: MemoryRecords, clock: Clock) -> None:
-        self._foreman = Foreman(_MemoryKeeper(records, clock))
+        self._foreman = JobRunner(_MemoryRecordStorage(records, clock))
         self._jobs: list[Job] = []
         self._closing = False
 
@@ -42,21 +42,21 @@ class MemoryStore:
         """Become the owner before anything is appended."""
         self._put(Claim(done))
 
-    def append(self, rows: Sequence[Row], attempt: int, done: Done) -> None:
+    def append(self, rows: Sequence[Row], attempt: int, done: OnDone) -> None:
         """Commit the rows, all or none."""
         for row in rows:
             row.check()
         self._put(Append(rows, attempt, done))
 
-    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: Done) -> None:
+    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: OnDone) -> None:
         """Make everything stored of a conversation obey a stricter policy."""
         self._put(Enforce(talk, policy, skeleton, attempt, done))
 
-    def sweep(self, now: float, action: TtlAction, done: Callable[[Swept | StorageError], None]) -> None:
+    def sweep(self, now: float, action: TtlAction, done: Callable[[SweepResult | StorageError], None]) -> None:
         """Remove what has expired."""
         self._put(Sweep(now, action, done))
 
-    def close(self, done: Done) -> None:
+    def close(self, done: OnDone) -> None:
         """Give up ownership."""
         self._put(Close(done))
 
@@ -86,17 +86,17 @@ class MemoryReader:
         rows = self._records.rows
         return max(rows, default=0), max((row.seq or 0 for row in rows.values()), default=0)
 
-    def rows(self, after: int = 0, *, brief: bool = False) -> Iterator[Stored]:
+    def rows(self, after: int = 0, *, brief: bool = False) -> Iterator[StoredRow]:
         """Records whose n is larger, in order of n, as of now."""
         for n, row in sorted(self._records.rows.items()):
             if n > after:
-                yield Stored(n, row.kind, row.type, row.ts, row.seq, row.talk, row.scope, row.header, row.body)
+                yield StoredRow(n, row.kind, row.type, row.ts, row.seq, row.talk, row.scope, row.header, row.body)
 
     def close(self) -> None:
         """Nothing to let go of."""
 
 
-class _MemoryKeeper:
+class _MemoryRecordStorage:
     def __init__(self, records: MemoryRecords, clock: Clock) -> None:
         self._records = records
         self._clock = clock
@@ -131,7 +131,7 @@ class _MemoryKeeper:
             if isinstance(policy, NoStorage):
                 self._drop(row for row in mine if row.n != talk and row.type not in skeleton)
 
-    def sweep(self, now: float, action: TtlAction) -> Swept:
+    def sweep(self, now: float, action: TtlAction) -> SweepResult:
         self._begin()
         now = self._latest(now)
         due = [row for n, row in self._records.rows.items() if self._records.expires.get(n, now + 1) <= now]
@@ -140,10 +140,10 @@ class _MemoryKeeper:
             bodies, rows = self._strip(kept), self._drop(row for row in due if row not in kept)
             for row in kept:
                 del self._records.expires[row.n]
-            return Swept(bodies, rows, min(self._records.expires.values(), default=None))
+            return SweepResult(bodies, rows, min(self._records.expires.values(), default=None))
         bodies = self._strip(due)
         left = [at for n, at in self._records.expires.items() if self._records.rows[n].body is not None]
-        return Swept(bodies=bodies, next_due=min(left, default=None))
+        return SweepResult(bodies=bodies, next_due=min(left, default=None))
 
     def close(self) -> None:
         if self._mine:

@@ -17,9 +17,9 @@ from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.records import CanvasRecord, ModelRequestRecord, Record, TermsRecord
 from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, strictest, strictness
-from tertulia.rollout.codec import Codec
-from tertulia.rollout.headers import SKELETON
-from tertulia.rollout.known import Known
+from tertulia.rollout.format.codec import Codec
+from tertulia.rollout.format.headers import SKELETON
+from tertulia.rollout.format.record_state import RecordState
 from tertulia.rollout.store import RolloutStore, Row
 
 _Written = asyncio.Future[None]
@@ -29,7 +29,7 @@ _LINGER_S = 0.002
 _skeleton = frozenset(SKELETON)
 
 
-class _Entry:
+class _PendingRecord:
     """Something on its way to the store."""
 
     __slots__ = ("conversation", "policy", "ts", "what", "written")
@@ -47,12 +47,14 @@ class _Entry:
         self.written = written
 
 
-class _Act:
+class _StoreCall:
     """One call of the store that is not done yet."""
 
     __slots__ = ("entries", "erases", "first")
 
-    def __init__(self, first: int, entries: list[_Entry], erases: tuple[ConversationId, StoragePolicy] | None) -> None:
+    def __init__(
+        self, first: int, entries: list[_PendingRecord], erases: tuple[ConversationId, StoragePolicy] | None
+    ) -> None:
         self.first = first
         """Rows from this number on are its own or later."""
         self.entries = entries
@@ -74,7 +76,7 @@ class Recorder:
         redact: Callable[[bytes], bytes],
         *,
         storage: StoragePolicy | None = None,
-        known: Known | None = None,
+        known: RecordState | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -84,9 +86,9 @@ class Recorder:
         if known is not None:
             self._policies = {conversation: talk.storage for conversation, talk in known.talks.items()}
         self._attempt = 1
-        self._batch: list[_Entry] = []
+        self._batch: list[_PendingRecord] = []
         self._to_erase: dict[ConversationId, StoragePolicy] = {}
-        self._under_way: deque[_Act] = deque()
+        self._under_way: deque[_StoreCall] = deque()
         self._due: asyncio.Handle | None = None
         self._refusal: StoragePolicyViolationError | None = None
         self._closed: asyncio.Future[StorageError | None] | None = None
@@ -107,7 +109,7 @@ class Recorder:
             return None
         written: _Written = asyncio.get_running_loop().create_future()
         what = event if stored else None
-        self._add(_Entry(what, event.conversation_id, policy, 0.0, written))
+        self._add(_PendingRecord(what, event.conversation_id, policy, 0.0, written))
         return written
 
     def keep(self, record: Record) -> None:
@@ -120,13 +122,13 @@ class Recorder:
         policy = self._policy(
             conversation, record.storage if isinstance(record, ModelRequestRecord | CanvasRecord) else None
         )
-        self._add(_Entry(record, conversation, policy, self._clock.now(), None))
+        self._add(_PendingRecord(record, conversation, policy, self._clock.now(), None))
 
     async def settle(self) -> None:
         """Return when all that was kept so far is committed; raises the error if it could not be."""
         if self._batch or self._under_way or self._to_erase:
             written: _Written = asyncio.get_running_loop().create_future()
-            self._batch.append(_Entry(None, None, _NOTHING, 0.0, written))
+            self._batch.append(_PendingRecord(None, None, _NOTHING, 0.0, written))
             self._commit()
             await written
 
@@ -162,7 +164,7 @@ class Recorder:
 
     # ── committing ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _add(self, entry: _Entry) -> None:
+    def _add(self, entry: _PendingRecord) -> None:
         self._batch.append(entry)
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(_LINGER_S, self._on_due)
@@ -201,7 +203,7 @@ class Recorder:
         for entry in entries:
             rows += self._rows(entry)
         if rows:
-            act = _Act(first, entries, None)
+            act = _StoreCall(first, entries, None)
             self._under_way.append(act)
             try:
                 self._store.append(rows, self._attempt, lambda error: self._done(act, error))
@@ -216,11 +218,11 @@ class Recorder:
         talk = self._codec.naming.talk(conversation)
         self._codec.naming.erased(conversation)
         if talk is not None:
-            act = _Act(self._codec.last_n + 1, [], (conversation, policy))
+            act = _StoreCall(self._codec.last_n + 1, [], (conversation, policy))
             self._under_way.append(act)
             self._store.enforce(talk, policy, SKELETON, self._attempt, lambda error: self._done(act, error))
 
-    def _rows(self, entry: _Entry) -> Sequence[Row]:
+    def _rows(self, entry: _PendingRecord) -> Sequence[Row]:
         what = entry.what
         if what is None:
             return ()
@@ -228,7 +230,7 @@ class Recorder:
             return self._codec.event(what, entry.policy)
         return self._codec.record(what, entry.policy, entry.ts)
 
-    def _done(self, act: _Act, error: TertuliaError | None) -> None:
+    def _done(self, act: _StoreCall, error: TertuliaError | None) -> None:
         if act not in self._under_way:
             return
         if error is not None:
@@ -238,7 +240,7 @@ class Recorder:
         self._complete(act.entries)
         self._give_up_refused()
 
-    def _refuse(self, act: _Act, error: StoragePolicyViolationError) -> None:
+    def _refuse(self, act: _StoreCall, error: StoragePolicyViolationError) -> None:
         """The store saw a text where none may be. What went before is still good, so this fails when its turn comes."""
         self._under_way.remove(act)
         self._codec.naming.forget(act.first)
@@ -250,7 +252,7 @@ class Recorder:
         if self._refusal is not None and not self._under_way:
             self._fail(self._refusal)
 
-    def _complete(self, entries: Sequence[_Entry]) -> None:
+    def _complete(self, entries: Sequence[_PendingRecord]) -> None:
         for entry in entries:
             if entry.written is not None and not entry.written.done():
                 entry.written.set_result(None)

@@ -24,7 +24,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     n: int
     """Its place. Given out by the recorder, growing, never twice; gaps are allowed."""
     kind: str
-    """`event`, or the name of a kind of record (see `rollout/codec.py`)."""
+    """`event`, or the name of a kind of record (see `rollout/format/codec.py`)."""
     type: str
     """The event's type, the item's tag; empty where the kind says it all."""
     ts: float
@@ -53,7 +53,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
             raise StoragePolicyViolationError(f"a {self.kind} record may not be stored with its text here")
 
 
-class Stored(msgspec.Struct, frozen=True, gc=False):
+class StoredRow(msgspec.Struct, frozen=True, gc=False):
     """One record as it was read back. What its checksum does not vouch for is not read: it is `damaged`."""
 
     n: int
@@ -81,7 +81,7 @@ def stays_as_header(kind: str, type: str) -> bool:
 LASTING = ("session_configured", "conversation_opened", "task_complete", "turn_aborted")
 
 
-class Swept(msgspec.Struct, frozen=True):
+class SweepResult(msgspec.Struct, frozen=True):
     """What a sweep came to."""
 
     bodies: int = 0
@@ -92,7 +92,7 @@ class Swept(msgspec.Struct, frozen=True):
     """When the next body expires."""
 
 
-Done = Callable[[StorageError | None], None]
+OnDone = Callable[[StorageError | None], None]
 
 
 class RolloutStore(Protocol):
@@ -121,11 +121,11 @@ class RolloutStore(Protocol):
         """What to name in errors: a file, a table."""
         ...
 
-    def append(self, rows: Sequence[Row], attempt: int, done: Done) -> None:
+    def append(self, rows: Sequence[Row], attempt: int, done: OnDone) -> None:
         """Commit the rows, all or none. Raises StoragePolicyViolation, and keeps none, where `check` refuses a row."""
         ...
 
-    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: Done) -> None:
+    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: OnDone) -> None:
         """Make everything stored of a conversation obey a stricter policy.
 
         headers_only: no bodies. ttl: no body older than that, now or later. none: only rows whose type is in
@@ -133,11 +133,11 @@ class RolloutStore(Protocol):
         """
         ...
 
-    def sweep(self, now: float, action: TtlAction, done: Callable[[Swept | StorageError], None]) -> None:
+    def sweep(self, now: float, action: TtlAction, done: Callable[[SweepResult | StorageError], None]) -> None:
         """Remove what has expired by `now`, or by the newest record's time if that is later: clocks may go back."""
         ...
 
-    def close(self, done: Done) -> None:
+    def close(self, done: OnDone) -> None:
         """Give up ownership. Nothing may be called after it."""
         ...
 
@@ -145,7 +145,7 @@ class RolloutStore(Protocol):
 class RolloutReader(Protocol):
     """Reading a session's records, by its owner or by anybody else, also while they are written."""
 
-    def rows(self, after: int = 0, *, brief: bool = False) -> Iterator[Stored]:
+    def rows(self, after: int = 0, *, brief: bool = False) -> Iterator[StoredRow]:
         """Records whose n is larger, in order of n, as of now. StorageError where they cannot be read at all.
 
         Briefly, those may be left out that only repeat or measure what others say: words of the model as events,

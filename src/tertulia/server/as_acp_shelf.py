@@ -9,9 +9,9 @@ from typing import Any
 
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.events.clock import SystemClock, Timestamps
-from tertulia.rollout.files import is_session_id
-from tertulia.rollout.index import list_sessions, remove_session
-from tertulia.rollout.summaries import summary_of
+from tertulia.rollout.sqlite.session_files import is_session_id
+from tertulia.rollout.sqlite.session_index import list_sessions, remove_session
+from tertulia.rollout.sqlite.summaries import summary_of
 from tertulia.server.as_acp_titles import one_line
 from tertulia.server.paging import after, cursor_at
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import NotFoundError
-from tertulia.history.segment import is_asked
+from tertulia.history.segment import is_user_request
 from tertulia.policy.approval_policy import ApprovalPolicy
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.items import (
@@ -119,7 +119,7 @@ class _Names:
 
     def of(self, item: Item) -> str | None:
         """None for whatever a person did not say."""
-        if not is_asked(item):
+        if not is_user_request(item):
             return None
         self._runs_here = self._ids.get(item.id, self._runs_here)
         return self._runs_here or item.id
@@ -127,7 +127,7 @@ class _Names:
 
 def first_words(items: Iterable[Item]) -> str:
     """What a thread began with."""
-    said = (item.text for item in items if isinstance(item, UserMessage) and is_asked(item))
+    said = (item.text for item in items if isinstance(item, UserMessage) and is_user_request(item))
     return " ".join(next(said, "")[: PREVIEW * 4].split())[:PREVIEW]
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tertulia.protocol.items import Item
-from tertulia.rollout.files import create_private
-from tertulia.rollout.index import find_session, list_sessions
-from tertulia.rollout.summaries import Summary, summary, summary_of
+from tertulia.rollout.sqlite.session_files import create_private
+from tertulia.rollout.sqlite.session_index import find_session, list_sessions
+from tertulia.rollout.sqlite.summaries import SessionSummary, summary, summary_of
 from tertulia.server.as_codex_history import About, round_of, thread, turns_of
 from tertulia.server.as_codex_params import ListThreads
 from tertulia.server.paging import after, cursor_at
@@ -102,7 +102,7 @@ class Shelf:
         draft.replace(self._home / NAME)
 
 
-def _about(known: Summary, status: dict[str, Any]) -> About:
+def _about(known: SessionSummary, status: dict[str, Any]) -> About:
     entry = known.entry
     return About(
         id=entry.id,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tertulia.errors import InvalidParamsError
-from tertulia.rollout.index import Entry
+from tertulia.rollout.sqlite.session_index import SessionEntry
 
 
-def cursor_at(entry: Entry) -> str:
+def cursor_at(entry: SessionEntry) -> str:
     """For a client that has seen all up to this one."""
     return f"{entry.updated!r}/{entry.id}"
 
 
-def after(entries: list[Entry], cursor: str | None) -> Iterator[Entry]:
+def after(entries: list[SessionEntry], cursor: str | None) -> Iterator[SessionEntry]:
     """Those behind the place where the last page ended; without a cursor all of them."""
     ordered = sorted(entries, key=_place, reverse=True)
     if cursor is None:
@@ -26,5 +26,5 @@ def after(entries: list[Entry], cursor: str | None) -> Iterator[Entry]:
     return iter([entry for entry in ordered if _place(entry) < end])
 
 
-def _place(entry: Entry) -> tuple[float, str]:
+def _place(entry: SessionEntry) -> tuple[float, str]:
     return entry.updated, entry.id

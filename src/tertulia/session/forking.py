@@ -20,9 +20,9 @@ from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.protocol.events import ConversationOpened, SessionConfigured
 from tertulia.protocol.ids import ItemId, SessionId, new_conversation_id, new_session_id
 from tertulia.protocol.records import MCP_PINS, ItemsRecord, NoteRecord, TermsRecord
-from tertulia.rollout.index import find_files
-from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.reading import Reader
+from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_index import find_files
 from tertulia.session import describe
 from tertulia.session.agreements import Agreement, read_agreement
 from tertulia.session.conversations import ROOT
@@ -60,7 +60,7 @@ async def fork_session(
 def recollect(home: Path, session_id: str, clock: Clock | None = None) -> Recollection:
     """All that is known of a stored session, read without owning it, and without what has expired. Blocks."""
     with closing(SqliteReader(find_files(home, session_id).db, clock or SystemClock())) as reader:
-        return Recollection().read(Reader().lines(reader.rows()))
+        return Recollection().read(RowReader().lines(reader.rows()))
 
 
 def _find(past: Recollection, session_id: str, conversation_id: str) -> PastTalk:

@@ -6,7 +6,7 @@ import asyncio
 
 from tertulia.errors import ClosedError, LimitError, NotFoundError
 from tertulia.events.clock import SystemClock
-from tertulia.rollout.files import is_session_id
+from tertulia.rollout.sqlite.session_files import is_session_id
 from tertulia.sandbox.limits.open_files import check_free_files
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.servers import Basement

@@ -10,15 +10,15 @@ from types import MappingProxyType
 import msgspec
 
 from tertulia.events.clock import SystemClock
-from tertulia.history.segment import is_asked
+from tertulia.history.segment import is_user_request
 from tertulia.protocol.events import Event, SessionConfigured, TaskComplete, TaskStarted, TokenCount, TurnAborted
 from tertulia.protocol.ids import ConversationId, ItemId
 from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.usage import NO_USAGE, Usage
-from tertulia.rollout.index import find_files
-from tertulia.rollout.lines import Line
-from tertulia.rollout.reader import SqliteReader
-from tertulia.rollout.reading import Reader
+from tertulia.rollout.format.record_lines import RecordLine
+from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_index import find_files
 
 _FAILED = ("timeout", "limit")
 
@@ -35,10 +35,10 @@ class PastTurns(msgspec.Struct, frozen=True):
 def read_past_turns(home: Path, session_id: str) -> PastTurns:
     """From the whole record of a session, whoever owns it. Blocks. NotFound, or StorageError."""
     with closing(SqliteReader(find_files(home, session_id).db, SystemClock())) as reader:
-        return past_turns(Reader().lines(reader.rows()))
+        return past_turns(RowReader().lines(reader.rows()))
 
 
-def past_turns(lines: Iterable[Line]) -> PastTurns:
+def past_turns(lines: Iterable[RecordLine]) -> PastTurns:
     """The same from its lines."""
     told = _Told()
     for line in lines:
@@ -46,7 +46,7 @@ def past_turns(lines: Iterable[Line]) -> PastTurns:
             case Event() as event:
                 told.hear(event)
             case ItemsRecord() as said if said.conversation_id == told.root:
-                told.asked = next((item.id for item in reversed(said.items) if is_asked(item)), told.asked)
+                told.asked = next((item.id for item in reversed(said.items) if is_user_request(item)), told.asked)
             case _:
                 pass
     return PastTurns(told.usage, told.endings)

@@ -40,7 +40,7 @@ from tertulia.protocol.tool_events import (
     ToolCallEnd,
 )
 from tertulia.protocol.usage import NO_USAGE, Usage
-from tertulia.rollout.reading import Line
+from tertulia.rollout.format.row_reader import RecordLine
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -173,7 +173,7 @@ class Recollection:
         unfinished = any(task.scope.conversation_id == talk.id for task in self.unfinished.values())
         return {**talk.begun, **talk.answered} if unfinished else talk.begun
 
-    def read(self, lines: Iterable[Line]) -> Recollection:
+    def read(self, lines: Iterable[RecordLine]) -> Recollection:
         """Take in all lines; itself."""
         for line in lines:
             self.damaged += len(line.damaged)
@@ -185,7 +185,7 @@ class Recollection:
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _take(self, record: Record, line: Line) -> None:
+    def _take(self, record: Record, line: RecordLine) -> None:
         talk = self._talk(record.conversation_id)
         talk.active = line.ts
         match record:
@@ -213,7 +213,7 @@ class Recollection:
             case _:
                 pass
 
-    def _say(self, talk: PastTalk, said: ItemsRecord, line: Line) -> None:
+    def _say(self, talk: PastTalk, said: ItemsRecord, line: RecordLine) -> None:
         talk.pieces.append(Piece(said.items, said.pinned, said.seed, line.absent, line.ts))
         for at, item in enumerate(said.items):
             if isinstance(item, UserMessage):
@@ -224,7 +224,7 @@ class Recollection:
                 if at in line.absent and (begun := talk.begun.pop(item.call_id, None)) is not None:
                     talk.answered[item.call_id] = begun
 
-    def _submit(self, submitted: SubmissionRecord, line: Line) -> None:
+    def _submit(self, submitted: SubmissionRecord, line: RecordLine) -> None:
         scope = EventScope("", submitted.conversation_id, submitted.task_id, submitted.trace_id)
         if submitted.task_id not in self._ended:
             self.unfinished.setdefault(submitted.task_id, PastTask(scope, line.n))
@@ -233,7 +233,7 @@ class Recollection:
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _hear(self, event: Event, line: Line) -> None:
+    def _hear(self, event: Event, line: RecordLine) -> None:
         self.epoch = max(self.epoch, event.epoch)
         self.last_seq = max(self.last_seq, event.seq or 0)
         if isinstance(event.data, e.SessionConfigured):
@@ -244,7 +244,7 @@ class Recollection:
         if event.trace_id is not None and (chain := self.chains.get(event.trace_id)):
             _follow(chain, event, line)
 
-    def _hear_of(self, talk: PastTalk, event: Event, line: Line) -> None:
+    def _hear_of(self, talk: PastTalk, event: Event, line: RecordLine) -> None:
         scope = EventScope(event.sub_id, event.conversation_id, event.task_id, event.trace_id, event.span_id)
         match event.data:
             case e.TaskStarted() if event.task_id is not None:
@@ -271,14 +271,14 @@ class Recollection:
         return talk
 
 
-def _agree(talk: PastTalk, agreed: TermsRecord, line: Line) -> None:
+def _agree(talk: PastTalk, agreed: TermsRecord, line: RecordLine) -> None:
     if talk.agreed is not None:
         talk.kept_by = binding_policy(talk.kept_by, talk.agreed.storage, agreed.storage)
     talk.agreed, talk.agreed_at = agreed, line.ts
     talk.notes.pop(BOND, None)
 
 
-def _hear_of_a_call(talk: PastTalk, event: Event, scope: EventScope, line: Line) -> None:
+def _hear_of_a_call(talk: PastTalk, event: Event, scope: EventScope, line: RecordLine) -> None:
     match event.data:
         case ToolCallBegin(call_id=call_id, name=name):
             talk.begun[call_id] = Begun(name, scope, line.n)
@@ -295,7 +295,7 @@ def _hear_of_a_call(talk: PastTalk, event: Event, scope: EventScope, line: Line)
             pass
 
 
-def _ended_call(talk: PastTalk, event: Event, end: ToolCallEnd, line: Line) -> CallId:
+def _ended_call(talk: PastTalk, event: Event, end: ToolCallEnd, line: RecordLine) -> CallId:
     """The call that an end is of. One told by a later task or process, its text not stored, has lost the call's id."""
     if end.call_id in talk.begun or not line.missing:
         return end.call_id
@@ -304,7 +304,7 @@ def _ended_call(talk: PastTalk, event: Event, end: ToolCallEnd, line: Line) -> C
     return next(answered, next(alike, end.call_id))
 
 
-def _follow(chain: PastChain, event: Event, line: Line) -> None:
+def _follow(chain: PastChain, event: Event, line: RecordLine) -> None:
     match event.data:
         case e.TaskStarted():
             chain.end = None
@@ -335,7 +335,7 @@ def first_items(count: int, pieces: Iterable[Piece]) -> list[Piece]:
     return taken
 
 
-def _rewrite(talk: PastTalk, done: RewriteRecord, line: Line) -> None:
+def _rewrite(talk: PastTalk, done: RewriteRecord, line: RecordLine) -> None:
     """Lay the pieces as the rewrite did. A record that lost lines may name places that are not there."""
     # Those that have expired were the oldest.
     gone = max(0, done.total - len(talk.pieces))

@@ -15,10 +15,10 @@ from tertulia.events.journal import Journal
 from tertulia.mcp.definition import ServerDefinition, Stdio
 from tertulia.mcp.launch import secrets_in
 from tertulia.policy.redaction import Redactor, secrets_of
-from tertulia.rollout.files import is_session_id
-from tertulia.rollout.known import Known
-from tertulia.rollout.reading import Reader
+from tertulia.rollout.format.record_state import RecordState
+from tertulia.rollout.format.row_reader import RowReader
 from tertulia.rollout.recorder import Recorder
+from tertulia.rollout.sqlite.session_files import is_session_id
 from tertulia.rollout.store import RolloutStore
 from tertulia.session.environment import Environment
 from tertulia.session.parts import Parts
@@ -57,7 +57,7 @@ async def recall(
     try:
         await _done(store.claim)
         await _done(partial(store.sweep, clock.now(), retention_of(settings).ttl_action))
-        reader, past = Reader(), Recollection()
+        reader, past = RowReader(), Recollection()
         await asyncio.to_thread(_read, Path(store.place), reader, past)
         past.identity()
     except BaseException:
@@ -70,8 +70,8 @@ def _exists(place: str) -> bool:
     return os.path.lexists(place)
 
 
-def _read(file: Path, reader: Reader, past: Recollection) -> None:
-    from tertulia.rollout.reader import SqliteReader
+def _read(file: Path, reader: RowReader, past: Recollection) -> None:
+    from tertulia.rollout.sqlite.reader import SqliteReader
 
     rows = SqliteReader(file)
     try:
@@ -101,7 +101,7 @@ async def _done(act: Callable[[Callable[[Any], None]], object]) -> Any:
 
 def _store(settings: Settings, session_id: str, clock: Clock, environment: Environment) -> RolloutStore:
     # Here and below: with its database, which nobody needs who only imports us.
-    from tertulia.rollout.sqlite import SqliteStore
+    from tertulia.rollout.sqlite.sqlite_store import SqliteStore
 
     return SqliteStore(environment.home, session_id, clock, settings.durability)
 
@@ -130,7 +130,7 @@ def _members(value: object) -> Mapping[str, object]:
 
 
 def _record_in(
-    store: RolloutStore, settings: Settings, clock: Clock, redactor: Redactor, known: Known | None = None
+    store: RolloutStore, settings: Settings, clock: Clock, redactor: Redactor, known: RecordState | None = None
 ) -> Recorder:
     return Recorder(store, clock, redactor.json, storage=settings.rights().storage_policy, known=known)
 

@@ -14,13 +14,13 @@ import msgspec
 from tertulia.conversation.compact import older_part
 from tertulia.errors import TertuliaError
 from tertulia.history.segment import seal
-from tertulia.history.view import EMPTY, HistoryView, Tally
+from tertulia.history.view import NO_SEGMENTS, HistoryView, SegmentTotals
 from tertulia.models.catalog import family
 from tertulia.prompt.fingerprint import fingerprint
 from tertulia.prompt.instructions import full_instructions
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.records import ModelRequestRecord
-from tertulia.rollout.lines import Line
+from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.session.agreements import read_agreement
 from tertulia.session.recollection import PastTalk, Piece, Recollection
 
@@ -43,7 +43,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """Which parts differ, or what is missing."""
 
 
-def verify(lines: Iterable[Line]) -> Iterator[Verdict]:
+def verify(lines: Iterable[RecordLine]) -> Iterator[Verdict]:
     """One verdict for each request, oldest first."""
     past = Recollection()
     rebuilt: dict[ConversationId, _Rebuilt] = {}
@@ -62,12 +62,12 @@ class _Rebuilt:
     def __init__(self) -> None:
         self._pieces: list[Piece] | None = None
         self._sealed = 0
-        self._tally: Tally = EMPTY
+        self._tally: SegmentTotals = NO_SEGMENTS
 
     def view(self, pieces: list[Piece]) -> HistoryView:
         """As it was when these were its pieces. Raises an AgentError for what cannot have been a history."""
         if pieces is not self._pieces:
-            self._pieces, self._sealed, self._tally = pieces, 0, EMPTY
+            self._pieces, self._sealed, self._tally = pieces, 0, NO_SEGMENTS
         for piece in pieces[self._sealed :]:
             if piece.items:
                 self._tally = self._tally.plus(seal(piece.items, pinned=piece.pinned))
@@ -75,7 +75,7 @@ class _Rebuilt:
         return HistoryView([], 0, self._tally, (), 0)
 
 
-def _judged(line: Line, asked: ModelRequestRecord, talk: PastTalk, history: _Rebuilt, damaged: int) -> Verdict:
+def _judged(line: RecordLine, asked: ModelRequestRecord, talk: PastTalk, history: _Rebuilt, damaged: int) -> Verdict:
     verdict = Verdict(line.n, line.ts, asked.conversation_id, asked.task_id, "same")
     try:
         again = _asked_again(asked, talk, history)
@@ -119,7 +119,7 @@ def _differing(asked: ModelRequestRecord, again: ModelRequestRecord) -> list[str
     return parts or ([] if asked.prompt == again.prompt else ["the form of the answer"])
 
 
-def _gaps(line: Line, asked: ModelRequestRecord, talk: PastTalk, damaged: int) -> list[str]:
+def _gaps(line: RecordLine, asked: ModelRequestRecord, talk: PastTalk, damaged: int) -> list[str]:
     """Why it could not have come out the same."""
     missing = sum(len(piece.missing) for piece in talk.pieces)
     expired = _expired(asked, talk)

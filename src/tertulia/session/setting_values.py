@@ -30,7 +30,7 @@ from tertulia.policy.sandbox_mode import sandbox_from_wire
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.inputs import check_text, near_names
 from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_wire, strictest
-from tertulia.rollout.retention import retention_from_wire
+from tertulia.rollout.sweep.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
 
 PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "is_broker", "project_servers", "providers", "tools"})

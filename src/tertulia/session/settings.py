@@ -76,7 +76,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_tier: Literal["auto", "bubblewrap", "landlock"] = "auto"
     """What confines commands; `auto` is bubblewrap, or landlock where that does not work, and a warning says so."""
     retention: Table = {}
-    """How long sessions are kept; see `rollout/retention.py`."""
+    """How long sessions are kept; see `rollout/sweep/retention.py`."""
     durability: Literal["normal", "full"] = "normal"
     """What a record survives once it is acknowledged: the death of the process, or of the machine as well."""
     notify: Sequence[str] = ()

@@ -10,9 +10,9 @@ from pathlib import Path
 from tertulia.errors import ClosedError, StorageError
 from tertulia.events.clock import Clock
 from tertulia.protocol.storage import StoragePolicy, Ttl
-from tertulia.rollout.files import sessions_folder
-from tertulia.rollout.retention import HomeSwept, Retention, retention_from_wire
-from tertulia.rollout.store import RolloutStore, Swept, TtlAction
+from tertulia.rollout.sqlite.session_files import sessions_folder
+from tertulia.rollout.store import RolloutStore, SweepResult, TtlAction
+from tertulia.rollout.sweep.retention import HomeSweepResult, Retention, retention_from_wire
 from tertulia.session.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -32,12 +32,12 @@ async def sweep_before_serving(home: Path, settings: Settings, clock: Clock) -> 
     await sweep_all(home, settings, clock)
 
 
-async def sweep_all(home: Path, settings: Settings, clock: Clock) -> HomeSwept:
+async def sweep_all(home: Path, settings: Settings, clock: Clock) -> HomeSweepResult:
     """Sweep every session of a home that nobody owns. What could not be swept is logged; it never raises."""
     if not sessions_folder(home).is_dir():
-        return HomeSwept()
+        return HomeSweepResult()
     # With its database, which nobody needs who stores nothing yet.
-    from tertulia.rollout.home_sweep import sweep_home
+    from tertulia.rollout.sweep.home_sweep import sweep_home
 
     swept = await asyncio.to_thread(sweep_home, home, retention_of(settings), clock)
     for trouble in swept.troubles:
@@ -45,11 +45,11 @@ async def sweep_all(home: Path, settings: Settings, clock: Clock) -> HomeSwept:
     return swept
 
 
-async def preview_all(home: Path, settings: Settings, clock: Clock) -> HomeSwept:
+async def preview_all(home: Path, settings: Settings, clock: Clock) -> HomeSweepResult:
     """What `sweep_all` would do now; nothing is done."""
     if not sessions_folder(home).is_dir():
-        return HomeSwept()
-    from tertulia.rollout.sweep_preview import preview_sweep
+        return HomeSweepResult()
+    from tertulia.rollout.sweep.home_sweep import preview_sweep
 
     return await asyncio.to_thread(preview_sweep, home, retention_of(settings), clock)
 
@@ -106,9 +106,9 @@ class Sweeper:
             # Never later: news that keeps coming would put it off for ever.
             until = min(until, loop.time() + self.pause(due))
 
-    async def sweep(self) -> Swept:
+    async def sweep(self) -> SweepResult:
         """Once, now."""
-        answer: asyncio.Future[Swept | StorageError] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[SweepResult | StorageError] = asyncio.get_running_loop().create_future()
         self._store.sweep(
             self._clock.now(),
             self._action,

@@ -1,0 +1,124 @@
+"""From a row, and what the rows before it said, back to a record."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.items import Item, Summary, ToolOutput, UserMessage
+from tertulia.protocol.records import (
+    CanvasRecord,
+    ForkRecord,
+    ModelRequestRecord,
+    NoteRecord,
+    QueuedInputRecord,
+    RewriteRecord,
+    SubmissionRecord,
+    TermsRecord,
+    ToolOutputRecord,
+)
+from tertulia.protocol.storage import storage_from_wire
+from tertulia.rollout.format.decode_context import DecodeContext, int_in, text_in
+from tertulia.rollout.format.id_packing import request_digest, unpack_ids
+from tertulia.rollout.format.record_lines import RecordLine, row_line
+from tertulia.rollout.store import StoredRow
+
+Json = dict[str, Any]
+
+
+class RecordDecoder:
+    """Raises what taking apart a row that makes no sense raises."""
+
+    def __init__(self, learned: DecodeContext) -> None:
+        self._learned = learned
+
+    def line(self, row: StoredRow, header: Json, body: Json | None) -> RecordLine:
+        """The record of a row; the row itself where its kind is not known here."""
+        if row.kind == "agreed" and row.talk not in self._learned.talks:
+            self._learned.meet(row.talk, header)
+        conversation = self._learned.talks[row.talk]
+        missing = False
+        match row.kind:
+            case "agreed":
+                record, missing = self._agreed(conversation, row, header)
+            case "ended" | "queued":
+                made, kind = (ToolOutputRecord, ToolOutput) if row.kind == "ended" else (QueuedInputRecord, UserMessage)
+                record = made(conversation, _of(self._learned.item(row, header, body), kind))
+                missing = row.n in self._learned.lost
+            case "forked":
+                source = ConversationId(text_in(header, "source"))
+                record = ForkRecord(conversation, source, int_in(header, "items"))
+            case "submitted":
+                task, trace = unpack_ids(header["ids"], 2)
+                (message,) = unpack_ids(header.get("message", (body or {}).get("message", (None,))), 1)
+                fields = {"conversation_id": conversation, "task_id": task, "trace_id": trace, "message": message}
+                record = msgspec.convert(fields, SubmissionRecord)
+            case "rewritten":
+                summary = _of(self._learned.item(row, header, body), Summary) if row.type else None
+                missing = row.n in self._learned.lost
+                shape = {"conversation_id": conversation, **header, "summary": None}
+                record = replace(msgspec.convert(shape, RewriteRecord), summary=summary)
+            case "drawn":
+                fields = {**(body or {}), "conversation_id": conversation, "revision": header["revision"]}
+                record, missing = msgspec.convert(fields, CanvasRecord), body is None and "empty" not in header
+            case "noted":
+                fields = {**header, **(body or {}), "conversation_id": conversation, "name": row.type}
+                record, missing = msgspec.convert(fields, NoteRecord), body is None and not header
+            case "asked":
+                record, missing = self._asked(conversation, row, header, body)
+            case _:
+                return RecordLine(row.n, row.ts, None, raw=row)
+        return row_line(row, record, missing)
+
+    def _agreed(self, conversation: ConversationId, row: StoredRow, header: Json) -> tuple[TermsRecord, bool]:
+        storage = storage_from_wire(header["storage"])
+        self._learned.known.talks[conversation].storage = storage
+        terms = self._learned.terms.pop(int_in(header, "terms"), None) if "terms" in header else None
+        shape = {"rights": header["rights"], "place": header["place"], "terms": terms or {}}
+        checked = msgspec.convert(shape, dict[str, Json])
+        return TermsRecord(conversation, storage, **checked), terms is None and "empty" not in header
+
+    def _asked(
+        self, conversation: ConversationId, row: StoredRow, header: Json, body: Json | None
+    ) -> tuple[ModelRequestRecord, bool]:
+        given = body or {}
+        named = self._learned.names[header["as"]] if "as" in header else given.get("as", ("", ""))
+        instructions, tools = unpack_ids(named, 2)
+        (history,) = unpack_ids(header.get("history", given.get("history", ("",))), 1)
+        packed, schema = header.get("prompt", given.get("prompt")), given.get("output_schema")
+        fields: Json = {
+            "conversation_id": conversation,
+            "task_id": self._learned.scopes[row.scope].task,
+            "instructions": instructions,
+            "tools": tools,
+            "history": history,
+            "items": header["items"],
+            "prompt": unpack_ids(packed, 1)[0] if packed else "",
+            "tools_json": "",
+            "override": given.get("override"),
+            "output_schema": schema,
+            "summarises": header.get("of", ()),
+        }
+        asked = msgspec.convert(fields, ModelRequestRecord)
+        if not packed:
+            asked = replace(asked, prompt=request_digest(asked.instructions, asked.tools, asked.history, schema))
+        listed = self._tool_list(asked, row, given)
+        return replace(asked, tools_json=listed or b""), listed is None
+
+    def _tool_list(self, asked: ModelRequestRecord, row: StoredRow, given: Json) -> bytes | None:
+        """Written with the first request that had it."""
+        key = (row.talk, asked.tools)
+        if "list" in given or "tools_json" in given:
+            raw = given["list"].encode() if "list" in given else msgspec.convert(given["tools_json"], bytes)
+            self._learned.lists[key] = raw
+            self._learned.known.talks[asked.conversation_id].tools[asked.tools] = (row.n, row.ts)
+        return self._learned.lists.get(key)
+
+
+def _of(item: Item, kind: type[Any]) -> Any:
+    if not isinstance(item, kind):
+        raise TypeError("another kind of item")
+    return cast(Any, item)

@@ -1,0 +1,50 @@
+"""What somebody who goes on with a record has to know of what it holds already."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tertulia.protocol.ids import CallId, ConversationId, SessionId
+from tertulia.protocol.items import Item, ToolCall, ToolOutput
+from tertulia.protocol.storage import StoragePolicy
+
+_ANSWERED = 256
+
+
+class ConversationRecordState(msgspec.Struct):
+    """One conversation of the record."""
+
+    n: int
+    """The row that names it."""
+    storage: StoragePolicy
+    """As agreed last."""
+    tools: dict[str, tuple[int, float]] = msgspec.field(default_factory=dict[str, tuple[int, float]])
+    """The tool lists that can be read, by digest: the row, and its time."""
+    calls: dict[CallId, int] = msgspec.field(default_factory=dict[CallId, int])
+    """The rows of calls without an output, by the id they are read back with."""
+    answered: dict[CallId, int] = msgspec.field(default_factory=dict[CallId, int])
+    """Likewise of the last calls that have one, and of whose end nothing was read."""
+    closed: bool = False
+
+    def note(self, item: Item, n: int) -> None:
+        """An item joined its history."""
+        if isinstance(item, ToolCall):
+            self.calls[item.call_id] = n
+        elif isinstance(item, ToolOutput) and (call := self.calls.pop(item.call_id, None)) is not None:
+            self.answered[item.call_id] = call
+            if len(self.answered) > _ANSWERED:
+                del self.answered[next(iter(self.answered))]
+
+
+class RecordState(msgspec.Struct):
+    """Made by reading; a recorder begins with it."""
+
+    last_n: int = 0
+    session_id: SessionId | None = None
+    epoch: int = -1
+    """Of the last owner that wrote an event; -1 if none did."""
+    last_seq: int = 0
+    """Of that epoch."""
+    talks: dict[ConversationId, ConversationRecordState] = msgspec.field(
+        default_factory=dict[ConversationId, ConversationRecordState]
+    )

@@ -1,0 +1,52 @@
+"""Numbers rows and encodes them. A body is redacted here, on its only way out, or left out where none may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tertulia.protocol.storage import StoragePolicy
+from tertulia.rollout.format.conversation_rows import ConversationRows
+from tertulia.rollout.store import Row, allows_body
+
+Json = dict[str, Any]
+_encode = msgspec.json.Encoder().encode
+
+
+class RowEncoder:
+    """Makes the rows of one event or record after the other."""
+
+    __slots__ = ("_redact", "n", "rows")
+
+    def __init__(self, redact: Callable[[bytes], bytes], n: int) -> None:
+        self._redact = redact
+        self.n = n
+        """The last number given out; never used again, also when a write has failed."""
+        self.rows: list[Row] = []
+
+    def put(
+        self, kind: str, type: str, talk: ConversationRows | None, ts: float, header: Json, *,
+        policy: StoragePolicy, body: Json | None = None, seq: int | None = None, scope: int = 0,
+    ) -> int:  # fmt: skip
+        """Add a row; its number."""
+        self.n += 1
+        n, place = self.n, 0 if talk is None else talk.n
+        written = self._body(body) if body and allows_body(policy) else None
+        self.rows.append(Row(n, kind, type, ts, seq, place, scope, _header(header), written, policy))
+        return n
+
+    def _body(self, body: Json) -> bytes | None:
+        try:
+            return self._redact(_encode(body))
+        except (TypeError, ValueError, RecursionError):
+            # What is no JSON, or broken Unicode, could not be sent to anybody either. That it happened is recorded.
+            return None
+
+
+def _header(header: Json) -> bytes:
+    try:
+        return _encode(header)
+    except (TypeError, ValueError, RecursionError):
+        return b"{}"

@@ -1,0 +1,113 @@
+"""Opening a session's file with SQLite: as its owner, as a reader, as a passer-by."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from tertulia.errors import StorageError
+from tertulia.rollout.sqlite.schema_versions import check_schema
+from tertulia.rollout.sqlite.session_files import refuse_link
+
+MAX_HEADER_BYTES = 16 * 1024 * 1024
+MAX_BODY_BYTES = 256 * 1024 * 1024
+"""What is larger is not written, and not read into memory either."""
+
+PATIENCE_S = 5.0
+"""How long a lock of another program is waited for."""
+
+_MAX_STATEMENT = 10_000
+
+
+def connect_owner(file: Path, *, durable: bool) -> sqlite3.Connection:
+    """For writing; the file exists. Raises StorageError for a form we do not write, sqlite3.Error for the rest."""
+    connection = _connect(file, "mode=rw")
+    try:
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        # The writer does it, and hears of what goes wrong; SQLite's own is silent about it.
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        check_schema(connection, file)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_reader(file: Path) -> sqlite3.Connection:
+    """For reading, also while its owner writes. Raises like `connect_owner`."""
+    try:
+        return _checked(_connect(file, "mode=ro"), file)
+    except sqlite3.OperationalError:
+        # Without a journal there is nothing to wait for, and where none can be made SQLite wants to be told so.
+        if not _unchanging(file):
+            raise
+        return _checked(_connect(file, "mode=ro&immutable=1"), file)
+
+
+def close_reader(connection: sqlite3.Connection, file: Path) -> None:
+    """Close a reader's connection, and take away the empty journal that it may have made."""
+    connection.close()
+    with suppress(OSError, sqlite3.Error, StorageError):
+        if os.lstat(f"{file}-wal").st_size == 0:
+            # Who only reads may not remove it. Who may write removes it in closing, unless somebody else is there.
+            with closing(_connect(file, "mode=rw")) as last:
+                last.execute("SELECT 1 FROM sqlite_schema").fetchone()
+
+
+def connect_snapshot(file: Path) -> sqlite3.Connection:
+    """For a short look at a file that nobody has open: leaves no trace beside it.
+
+    The caller makes sure of that, before and after.
+    """
+    return _checked(_connect(file, "mode=ro&immutable=1"), file)
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Generator[None]:
+    """All or none of what is done within it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+
+
+def _checked(connection: sqlite3.Connection, file: Path) -> sqlite3.Connection:
+    try:
+        check_schema(connection, file)
+    except BaseException:
+        close_reader(connection, file)
+        raise
+    return connection
+
+
+def _connect(file: Path, how: str) -> sqlite3.Connection:
+    # SQLite would follow a link, and put its journal beside what that points to.
+    refuse_link(file)
+    connection = sqlite3.connect(
+        f"{file.absolute().as_uri()}?{how}",
+        uri=True,
+        isolation_level=None,
+        timeout=PATIENCE_S,
+        check_same_thread=False,
+    )
+    connection.text_factory = bytes
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_HEADER_BYTES + MAX_BODY_BYTES)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _MAX_STATEMENT)
+    for setting in ("trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY", "mmap_size = 0"):
+        connection.execute(f"PRAGMA {setting}")
+    return connection
+
+
+def _unchanging(file: Path) -> bool:
+    with suppress(FileNotFoundError):
+        if os.lstat(f"{file}-wal").st_size:
+            return False
+    return file.is_file() and bool(os.statvfs(file.parent).f_flag & os.ST_RDONLY)

@@ -1,0 +1,87 @@
+"""What went wrong with a file, in one sentence that names it and the way out."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from pathlib import Path
+
+from tertulia.errors import StorageError
+from tertulia.rollout.sqlite.session_files import FlushError
+
+STORAGE_EXCEPTIONS = (sqlite3.Error, sqlite3.Warning, OSError, MemoryError, OverflowError, ValueError)
+"""All that SQLite and the file system are known to raise."""
+
+_IN_WORDS = {
+    "full": "the disk is full; make room and go on",
+    "flush": "the disk failed to save it, so nothing more is recorded there; check the disk, then resume the session",
+    "read_only": "it cannot be written; make it writable, or choose another place with TERTULIA_HOME",
+    "busy": "another program keeps it locked; close that program and try again",
+    "damaged": "it is damaged; restore it from a backup, or remove it with `tertulia sessions rm`",
+    "missing": "it is not there, or may not be opened; see its name, owner and mode",
+    "crowded": "too many files are open; close some, or raise the limit (`ulimit -n`)",
+    "memory": "there is not enough memory; free some and go on",
+    "io": "the disk reports an error; check it, then try again",
+}
+
+_BY_CODE = {
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_IOERR_FSYNC: "flush",
+    sqlite3.SQLITE_IOERR_DIR_FSYNC: "flush",
+    sqlite3.SQLITE_IOERR_NOMEM: "memory",
+    sqlite3.SQLITE_READONLY: "read_only",
+    sqlite3.SQLITE_BUSY: "busy",
+    sqlite3.SQLITE_LOCKED: "busy",
+    sqlite3.SQLITE_CORRUPT: "damaged",
+    sqlite3.SQLITE_NOTADB: "damaged",
+    sqlite3.SQLITE_TOOBIG: "damaged",
+    sqlite3.SQLITE_CANTOPEN: "missing",
+    sqlite3.SQLITE_NOMEM: "memory",
+}
+
+_BY_ERRNO = {
+    errno.ENOSPC: "full",
+    errno.EDQUOT: "full",
+    errno.EROFS: "read_only",
+    errno.EACCES: "read_only",
+    errno.EPERM: "read_only",
+    errno.EMFILE: "crowded",
+    errno.ENFILE: "crowded",
+    errno.ENOMEM: "memory",
+    errno.ENOENT: "missing",
+    errno.ELOOP: "missing",
+}
+
+
+def explain(error: Exception, file: Path) -> StorageError:
+    """The same as a StorageError, whose detail has a `kind`: one of the words above."""
+    kind = error_kind(error)
+    if _code(error) == sqlite3.SQLITE_IOERR_SHMSIZE and _is_full(file):
+        # SQLite does not tell why it could not lengthen the file beside it: a full disk is only one of the reasons.
+        kind = "full"
+    # What SQLite and the system say names no text of anybody: values are bound, never spelled.
+    return StorageError(f"{file}: {_IN_WORDS[kind]} ({str(error) or type(error).__name__})", file=str(file), kind=kind)
+
+
+def error_kind(error: Exception) -> str:
+    """Which of the words above it is."""
+    if isinstance(error, MemoryError):
+        return "memory"
+    if isinstance(error, FlushError):
+        return "flush"
+    if isinstance(error, OSError):
+        return _BY_ERRNO.get(error.errno or 0, "io")
+    code = _code(error)
+    return _BY_CODE.get(code) or _BY_CODE.get(code & 0xFF, "io")
+
+
+def _code(error: Exception) -> int:
+    return getattr(error, "sqlite_errorcode", 0)
+
+
+def _is_full(file: Path) -> bool:
+    try:
+        return os.statvfs(file.parent).f_bavail == 0
+    except OSError:
+        return False

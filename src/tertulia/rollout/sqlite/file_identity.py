@@ -1,0 +1,120 @@
+"""Whether a session's files are still those that its owner opened (R1).
+
+An open file can be deleted, moved, replaced or cut short, and writing to it goes on without an error: what is written
+then is found by no reader. So the owner looks before every commit. A look is three calls of `stat`; only what cannot be
+told from these is read again, by a connection of its own that has nothing in its cache.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import Literal
+
+from tertulia.errors import StorageError
+from tertulia.rollout.sqlite.database import connect_reader
+from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, error_kind, explain
+from tertulia.rollout.sqlite.session_files import SessionFiles
+from tertulia.rollout.sqlite.table import last_record
+
+FileLoss = Literal["gone", "replaced", "changed"]
+_IN_WORDS: dict[FileLoss, str] = {
+    "gone": "was deleted or moved away",
+    "replaced": "was replaced by another file",
+    "changed": "was cut short or overwritten",
+}
+
+
+class FileIdentity:
+    """What the database, its journal and the lock looked like when their owner last touched them."""
+
+    __slots__ = ("_db", "_files", "_lock", "_lock_id", "_paths", "_wal")
+
+    def __init__(self, files: SessionFiles) -> None:
+        """As they are now. FileNotFoundError where one is missing: an owner who has opened them has all three."""
+        self._files = files
+        self._paths = (str(files.db), str(files.wal))
+        self._lock = str(files.lock)
+        self._lock_id = _id(os.stat(self._lock))
+        self._db = os.stat(self._paths[0])
+        self._wal = os.stat(self._paths[1])
+
+    def check_former(self, former: FileIdentity | None) -> None:
+        """StorageError where another database was opened before."""
+        if former is not None and not os.path.samestat(self._db, former._db):
+            raise lost_file_error(self._files, self._paths[0], "replaced")
+
+    def note_commit(self) -> None:
+        """The owner has added to the journal. StorageError where it is gone."""
+        self._wal = self._found(self._paths[1])
+
+    def note_checkpoint(self) -> None:
+        """The owner has moved the journal into the database. StorageError where one of them is gone."""
+        self._db, self._wal = (self._found(path) for path in self._paths)
+
+    def _found(self, path: str) -> os.stat_result:
+        found = _stat(path)
+        if found is None:
+            raise lost_file_error(self._files, path, "gone")
+        return found
+
+    def check(self, connection: sqlite3.Connection) -> None:
+        """StorageError where what the owner wrote would not be found any more under the session's name."""
+        for path, known in ((self._paths[0], self._db), (self._paths[1], self._wal)):
+            now = self._found(path)
+            if _id(now) != _id(known):
+                raise lost_file_error(self._files, path, "replaced")
+            if known is self._db and now.st_size < known.st_size:
+                raise lost_file_error(self._files, path, "changed")
+            if (now.st_size, now.st_mtime_ns) != (known.st_size, known.st_mtime_ns):
+                # Only the owner writes to either of them, and he has looked since.
+                self._read_again(connection, path)
+        if _id(self._found(self._lock)) != self._lock_id:
+            raise lost_file_error(self._files, self._lock, "replaced")
+
+    def _read_again(self, connection: sqlite3.Connection, path: str) -> None:
+        """Another program touched it. Moving a journal into its database is no harm: what counts is what is found.
+
+        Pages that only the journal still has are written into the database at once: a journal in which a byte is
+        wrong is read by its owner, and ends there for everybody who opens it later.
+        """
+        try:
+            fresh = connect_reader(self._files.db)
+            try:
+                sound = fresh.execute("PRAGMA quick_check(1)").fetchone()[0] == b"ok"
+                sound = sound and last_record(fresh) == last_record(connection)
+            finally:
+                fresh.close()
+            if sound:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self.note_checkpoint()
+        except StorageError:
+            sound = False
+        except STORAGE_EXCEPTIONS as error:
+            if error_kind(error) in ("busy", "crowded", "full", "memory"):
+                # Nothing is known, and it is looked at again.
+                raise explain(error, self._files.db) from error
+            sound = False
+        if not sound:
+            raise lost_file_error(self._files, path, "changed")
+
+
+def lost_file_error(files: SessionFiles, path: str, change: FileLoss) -> StorageError:
+    """The record of a running session is not where it should be."""
+    return StorageError(
+        f"{path} {_IN_WORDS[change]} while the session was running, so nothing more is recorded there; "
+        "put it back and resume the session, or start a new one",
+        file=str(files.db),
+        kind="lost",
+    )
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _id(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino

@@ -1,0 +1,305 @@
+"""A session's file in the hands of its owner. Blocks; belongs to one thread at a time."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Concatenate, Literal, ParamSpec
+
+from tertulia.errors import StorageError
+from tertulia.events.clock import Clock
+from tertulia.protocol.storage import StoragePolicy
+from tertulia.rollout.sqlite import table
+from tertulia.rollout.sqlite.database import PATIENCE_S, connect_owner, transaction
+from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, explain
+from tertulia.rollout.sqlite.file_identity import FileIdentity
+from tertulia.rollout.sqlite.head import HEADED, Head
+from tertulia.rollout.sqlite.index_file import mark_of, note_mark
+from tertulia.rollout.sqlite.schema_versions import PAGE_BYTES, blank
+from tertulia.rollout.sqlite.session_files import (
+    Ownership,
+    SessionFiles,
+    create_private,
+    file_size,
+    flush,
+    make_sessions_folder,
+    processes_with_file_open,
+)
+from tertulia.rollout.store import Row, SweepResult, TtlAction
+
+P = ParamSpec("P")
+Durability = Literal["normal", "full"]
+"""`normal` survives the death of the process, `full` that of the machine."""
+
+_GROWN_BYTES = 4 * 1024 * 1024
+_COMMIT_BYTES = 4 * PAGE_BYTES
+"""What one adds to the journal besides its records: pages are written whole."""
+_log = logging.getLogger(__name__)
+
+
+class OwnedFile:
+    """Keeps records in a file; owner from the first call on.
+
+    After an error nothing of that call is in the file, save for an erasure, which may be done in part and is taken
+    up again by the next one, by `close` or by the next owner. On a full disk it goes on when there is room; when
+    the disk failed to flush, or when the file is not there any more or not the same, it refuses everything ever after;
+    after any other error it opens the file anew.
+    """
+
+    def __init__(
+        self, files: SessionFiles, clock: Clock, durability: Durability = "normal", *, create: bool = True
+    ) -> None:
+        self._files = files
+        self._clock = clock
+        self._durable = durability == "full"
+        self._create = create
+        self._ownership: Ownership | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._head = Head([], 0, HEADED)
+        self._identity: FileIdentity | None = None
+        """Of the files as they were opened first and touched last; None before that."""
+        self._broken: StorageError | None = None
+        self._unclean = False
+        self._checkpoint_at = _GROWN_BYTES
+        self._journal_bytes = 0
+        """At most, about: to ask the disk after every commit would cost a tenth of one."""
+
+    def claim(self) -> None:
+        """Open the file, and make it if there is none. Busy where somebody else owns it."""
+        self._connected()
+
+    def commit(self, rows: Sequence[Row]) -> None:
+        """Add records, all or none."""
+        connection = self._connected()
+        self._look(FileIdentity.check, connection)
+        try:
+            self._journal_bytes += table.insert(connection, rows, self._head) + _COMMIT_BYTES
+        except STORAGE_EXCEPTIONS as error:
+            raise self._explain(error) from error
+        finally:
+            self._note(FileIdentity.note_commit)
+        if self._durable:
+            # The disk may have taken its time: what was deleted meanwhile is noticed now.
+            self._look(FileIdentity.check, connection)
+
+    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
+        """Erase what the policy forbids of a conversation, without a trace."""
+        now = self._clock.now()
+        self._erase(lambda db: table.erase(db, talk, policy, skeleton, table.latest_time(db, now)))
+
+    def sweep(self, now: float, action: TtlAction) -> SweepResult:
+        """Erase what has expired, without a trace."""
+        swept = SweepResult()
+
+        def expire(connection: sqlite3.Connection) -> int:
+            nonlocal swept
+            swept = table.expire(connection, table.latest_time(connection, now), action)
+            return swept.bodies + swept.rows
+
+        self._erase(expire)
+        return swept
+
+    def erase_bodies(self) -> int:
+        """Erase every text, without a trace; how many there were."""
+        return self._erase(table.erase_bodies)
+
+    def checkpoint_if_grown(self) -> None:
+        """Move what stands in the journal into the file once it is a lot. What goes wrong is logged, and remembered."""
+        if self._connection is None or self._journal_bytes < self._checkpoint_at:
+            return
+        self._journal_bytes = file_size(self._files.wal)
+        if self._journal_bytes < self._checkpoint_at:
+            return
+        try:
+            self._look(FileIdentity.check, self._connection)
+            try:
+                with self._explained(), _impatient(self._connection):
+                    # Readers are not waited for: it will be tried again.
+                    _empty_journal(self._connection)
+            finally:
+                self._note(FileIdentity.note_checkpoint)
+        except StorageError as error:
+            _log.warning("the journal could not be moved into the file: %s", error.message)
+        self._journal_bytes = file_size(self._files.wal)
+        self._checkpoint_at = self._journal_bytes + _GROWN_BYTES
+
+    def close(self) -> None:
+        """Leave the file tidy, and give up ownership, also where it raises. Whatever was committed is safe."""
+        try:
+            if self._connection is not None:
+                self._look(FileIdentity.check, self._connection)
+                self._write_head(self._connection)
+                self._tidy(self._connection)
+                note_mark(self._files.db, table.reached(self._connection))
+            elif self._broken is not None and self._broken.detail["kind"] == "lost":
+                raise self._broken
+        finally:
+            self._disconnect()
+            if self._ownership is not None:
+                self._ownership.release()
+                self._ownership = None
+
+    @property
+    def _is_open(self) -> bool:
+        return self._connection is not None
+
+    # ── opening ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._broken is not None:
+            raise self._broken
+        return self._connection or self._reopened()
+
+    def _reopened(self) -> sqlite3.Connection:
+        with self._explained():
+            connection = self._connection = self._open()
+            # One that was opened anew, after an error, must be the one that we had.
+            former, self._identity = self._identity, FileIdentity(self._files)
+            self._look(FileIdentity.check_former, former)
+            self._head = Head.of(connection, table.reached(connection) < mark_of(self._files.db))
+            self._unclean = table.is_erasing(connection)
+        if file_size(self._files.wal) or self._unclean:
+            # Left by an owner who died. On a full disk, or while somebody reads, it waits for another occasion.
+            try:
+                self._tidy(connection)
+            except StorageError as error:
+                if not self._is_open:
+                    raise
+                _log.warning("what a former owner left is not tidied up yet: %s", error.message)
+        return connection
+
+    def _open(self) -> sqlite3.Connection:
+        files = self._files
+        if self._ownership is None:
+            make_sessions_folder(files.home, durable=self._durable)
+            self._ownership = Ownership.take(files)
+        if self._create and self._identity is None and not files.db.exists():
+            with suppress(FileNotFoundError):
+                files.unborn.unlink()
+            create_private(files.unborn, blank(), durable=self._durable)
+            files.unborn.rename(files.db)
+            if self._durable:
+                flush(files.db.parent)
+        os.chmod(files.db, 0o600)
+        return connect_owner(files.db, durable=self._durable)
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    # ── what happens to files ────────────────────────────────────────────────────────────────────────────────
+
+    def _look(self, act: Callable[Concatenate[FileIdentity, P], None], *given: P.args, **named: P.kwargs) -> None:
+        """Look at the files. Where they are lost, what is written from now on would be found by no reader."""
+        assert self._identity is not None, "it was opened"
+        try:
+            act(self._identity, *given, **named)
+        except StorageError as error:
+            if error.detail["kind"] == "lost":
+                self._broken = error
+                self._disconnect()
+            raise
+
+    def _note(self, act: Callable[[FileIdentity], None]) -> None:
+        """Know what we have changed ourselves, also where it failed on the way: it is nobody else's doing."""
+        if self._connection is not None:
+            self._look(act)
+
+    def _write_head(self, connection: sqlite3.Connection) -> None:
+        """Bring it up to date where the last records ended no task."""
+        if self._head.is_behind:
+            with self._explained(), transaction(connection):
+                self._head.write(connection)
+            self._head.add((), written=True)
+
+    # ── erasing ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _erase(self, act: Callable[[sqlite3.Connection], int]) -> int:
+        connection = self._connected()
+        self._look(FileIdentity.check, connection)
+        head = self._head
+        try:
+            with self._explained(), transaction(connection):
+                counted = table.count(connection)
+                touched = act(connection)
+                if touched:
+                    # Whoever opens the file next knows by this that there may be remains.
+                    table.mark_erasing(connection)
+                if table.count(connection) != counted:
+                    head = head.rebuilt(connection, counted)
+                    head.write(connection)
+                    head.add((), written=True)
+        finally:
+            self._note(FileIdentity.note_commit)
+        self._head = head
+        if touched or self._unclean:
+            self._unclean = True
+            self._tidy(connection)
+        return touched
+
+    def _tidy(self, connection: sqlite3.Connection) -> None:
+        """Empty the journal; after an erasure, first rebuild the file: balancing may have left copies in its pages."""
+        try:
+            with self._explained():
+                if self._unclean:
+                    connection.execute("VACUUM")
+                    table.mark_erased(connection)
+                    if _empty_journal(connection):
+                        raise _still_read(self._files.db)
+                    if self._durable:
+                        flush(self._files.wal)
+                    self._unclean = False
+                else:
+                    with _impatient(connection):
+                        _empty_journal(connection)
+        finally:
+            self._note(FileIdentity.note_checkpoint)
+
+    # ── what can go wrong ────────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        try:
+            yield
+        except STORAGE_EXCEPTIONS as error:
+            raise self._explain(error) from error
+
+    def _explain(self, error: Exception) -> StorageError:
+        found = explain(error, self._files.db)
+        if found.detail["kind"] == "flush":
+            # What the kernel could not write it may have forgotten: no later success means anything.
+            self._broken = found
+        if found.detail["kind"] not in ("full", "busy"):
+            self._disconnect()
+        return found
+
+
+def _still_read(file: Path) -> StorageError:
+    readers = [str(pid) for pid in processes_with_file_open(file)]
+    who = f"process {' and '.join(readers)}" if readers else "another program"
+    return StorageError(
+        f"{file}: what was erased still stands in its journal, because {who} reads the file; end that program, and the "
+        "next sweep takes it away (`tertulia sessions sweep`, or that of the running session)",
+        file=str(file),
+        kind="busy",
+        readers=readers,
+    )
+
+
+def _empty_journal(connection: sqlite3.Connection) -> bool:
+    """Move it into the file; whether somebody who reads it was in the way."""
+    return bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+
+
+@contextmanager
+def _impatient(connection: sqlite3.Connection) -> Generator[None]:
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        yield
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {PATIENCE_S * 1000:.0f}")

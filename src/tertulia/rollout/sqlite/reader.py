@@ -1,0 +1,147 @@
+"""Reading a session's file, by its owner or anybody else, also while it is written. Whatever stands in it is data."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from tertulia.events.clock import Clock
+from tertulia.rollout.sqlite.database import close_reader, connect_reader
+from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, explain
+from tertulia.rollout.sqlite.head import Proof, count_missing, prove
+from tertulia.rollout.sqlite.index_file import mark_of
+from tertulia.rollout.sqlite.table import FINISHED, OVER, damaged_row, reached, read_row, select
+from tertulia.rollout.store import StoredRow
+
+_BATCH_ROWS = 512
+_LAST = 2**63 - 1
+_BATCH_BYTES = 4 * 1024 * 1024
+
+
+class SqliteReader:
+    """A RolloutReader of one file. Used by one thread at a time.
+
+    It reads in batches and holds nothing in between, neither memory nor a state of the file that its owner would
+    have to keep for it. Raises StorageError where the file is not there, is not ours or is damaged.
+    With a clock, a text that has expired is not read, whether or not somebody has swept it away by then (E4).
+    """
+
+    def __init__(self, file: Path, clock: Clock | None = None) -> None:
+        self._file = file
+        self._clock = clock
+        try:
+            self._connection = connect_reader(file)
+        except STORAGE_EXCEPTIONS as error:
+            raise explain(error, file) from error
+
+    def rows(self, after: int = 0, *, brief: bool = False) -> Iterator[StoredRow]:
+        """Records whose n is larger, in order of n, as of now."""
+        last = self._last()
+        over = self._over() if brief else None
+        while after < last:
+            batch = self._batch(after, last, over)
+            if not batch:
+                return
+            yield from batch
+            after = batch[-1].n
+
+    def ends(self) -> tuple[int, int]:
+        """The last n, and the last number of an event, that stand in the file; 0 for none."""
+        try:
+            found = self._connection.execute("SELECT max(n), max(seq) FROM record").fetchone()
+        except STORAGE_EXCEPTIONS as error:
+            raise explain(error, self._file) from error
+        n, seq = (value if isinstance(value, int) else 0 for value in found)
+        return n, seq
+
+    def close(self) -> None:
+        """Let go of the file, and leave nothing beside it. Idempotent."""
+        close_reader(self._connection, self._file)
+
+    def _last(self) -> int:
+        try:
+            last = self._connection.execute("SELECT max(n) FROM record").fetchone()[0]
+        except STORAGE_EXCEPTIONS:
+            # Whatever is wrong with its end will be met there, after all that is sound.
+            return _LAST
+        return 0 if last is None else last
+
+    def finished(self) -> dict[int, int]:
+        """How many tasks of each conversation came to their end, by the row that named it."""
+        try:
+            found = self._connection.execute(FINISHED).fetchall()
+        except STORAGE_EXCEPTIONS as error:
+            raise explain(error, self._file) from error
+        return {talk: count for talk, count in found if isinstance(talk, int)}
+
+    def proof(self) -> Proof:
+        """What the file's head, and its mark in the index, say about its records (R2)."""
+        try:
+            proof, there = prove(self._connection), reached(self._connection)
+        except STORAGE_EXCEPTIONS as error:
+            raise explain(error, self._file) from error
+        known = mark_of(self._file)
+        if there >= known:
+            return proof
+        told = f"it had come to event {known}, and this comes to {there}: it is an older copy, or its end was cut"
+        return replace(proof, faults=proof.faults or (told,))
+
+    def missing(self) -> int:
+        """How many records its head knows of that are not there; -1: there are some, or it cannot be known."""
+        try:
+            return count_missing(self._connection) or -(reached(self._connection) < mark_of(self._file))
+        except STORAGE_EXCEPTIONS as error:
+            raise explain(error, self._file) from error
+
+    def _over(self) -> frozenset[int]:
+        try:
+            return frozenset(scope for (scope,) in self._connection.execute(OVER) if isinstance(scope, int))
+        except STORAGE_EXCEPTIONS:
+            # Nothing can be left out, then: whatever is wrong is met on the way.
+            return frozenset()
+
+    def _batch(self, after: int, last: int, over: frozenset[int] | None) -> list[StoredRow]:
+        batch: list[StoredRow] = []
+        try:
+            self._fill(batch, after, last, over)
+        except STORAGE_EXCEPTIONS:
+            # Raised a record too early: the one before it was read, and not given to us.
+            if not batch:
+                self._fill_with_one(batch, after)
+        return batch
+
+    def _fill_with_one(self, batch: list[StoredRow], after: int) -> None:
+        n = after
+        try:
+            n = self._connection.execute("SELECT min(n) FROM record WHERE n > ?", (after,)).fetchone()[0]
+            self._fill(batch, after, n)
+        except sqlite3.DataError:
+            # A value that no policy of ours allows in size. Its place is known, and that is all we want of it.
+            batch.append(damaged_row(n))
+        except STORAGE_EXCEPTIONS as error:
+            raise explain(error, self._file) from error
+
+    def _fill(self, batch: list[StoredRow], after: int, last: int, over: frozenset[int] | None = None) -> None:
+        held = 0
+        now = -math.inf if self._clock is None else self._clock.now()
+        cursor = self._connection.execute(select(brief=over is not None), (after, last, now))
+        try:
+            for cells in cursor:
+                if over and (cells[6] in over or cells[0] in over):
+                    # By its scope, or as the scope itself.
+                    continue
+                record = read_row(cells)
+                if record.n <= after:
+                    # A tree whose order is broken could lead us in a circle.
+                    raise sqlite3.DatabaseError("its records are out of order")
+                batch.append(record)
+                after = record.n
+                held += len(record.header) + len(record.body or b"")
+                if held > _BATCH_BYTES or len(batch) >= _BATCH_ROWS:
+                    return
+        finally:
+            cursor.close()

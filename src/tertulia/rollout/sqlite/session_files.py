@@ -1,0 +1,291 @@
+"""Where sessions lie on the disk, who owns one, and that nobody else can read or replace them.
+
+Ownership is a lock on a file of its own beside the database, not on the database: closing any other descriptor of a
+database, even of a failed attempt, would silently drop the locks that SQLite holds on it for this process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from itertools import takewhile
+from pathlib import Path
+
+import msgspec
+
+from tertulia.errors import BusyError, InvalidParamsError, StorageError
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PRIVATE_DIRECTORY = 0o700
+_PRIVATE_FILE = 0o600
+_TRIES_S = (0, 0.002, 0.02, 0.1)
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class SessionFiles(msgspec.Struct, frozen=True):
+    """The names of one session's files. None of them need exist."""
+
+    home: Path
+    session_id: str
+
+    @property
+    def db(self) -> Path:
+        """The record itself."""
+        return self._beside(".db")
+
+    @property
+    def wal(self) -> Path:
+        """SQLite's journal: what was committed last stands here first."""
+        return self._beside(".db-wal")
+
+    @property
+    def shm(self) -> Path:
+        """SQLite's index of the journal."""
+        return self._beside(".db-shm")
+
+    @property
+    def lock(self) -> Path:
+        """There while somebody owns the session, or died owning it."""
+        return self._beside(".lock")
+
+    @property
+    def unborn(self) -> Path:
+        """A record that has not got its name yet."""
+        return self._beside(".new")
+
+    def _beside(self, ending: str) -> Path:
+        return sessions_folder(self.home) / (self.session_id + ending)
+
+    def size(self) -> int:
+        """Bytes on the disk, the journal included."""
+        return file_size(self.db) + file_size(self.wal)
+
+
+def is_session_id(text: str) -> bool:
+    """Whether it can be one: a UUID in small letters."""
+    return _ID.fullmatch(text) is not None
+
+
+def session_files(home: Path, session_id: str) -> SessionFiles:
+    """The files of that session. InvalidParams for an id that is no UUID, before any path is made of it."""
+    if not is_session_id(session_id):
+        raise InvalidParamsError(f"a session id is a UUID in small letters, not {session_id[:40]!r}")
+    return SessionFiles(home, session_id)
+
+
+def sessions_folder(home: Path) -> Path:
+    """Where all of them lie."""
+    return home / "sessions"
+
+
+def names_in(home: Path) -> list[str]:
+    """Of everything in the folder; none where there is no folder."""
+    try:
+        return os.listdir(sessions_folder(home))
+    except FileNotFoundError:
+        return []
+
+
+def file_size(path: Path) -> int:
+    """Of what lies there; 0 for nothing."""
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def make_sessions_folder(home: Path, *, durable: bool = False) -> None:
+    """Have the folder, for us alone whatever the umask. StorageError where others could put their files into it."""
+    folder = sessions_folder(home)
+    missing = list(takewhile(lambda place: not place.exists(), (folder, home, *home.parents)))
+    for place in reversed(missing):
+        with suppress(FileExistsError):
+            place.mkdir(_PRIVATE_DIRECTORY)
+            place.chmod(_PRIVATE_DIRECTORY)
+            if durable:
+                flush(place.parent.resolve())
+    # The home itself may be a link that its owner made; what lies in it is ours, and none of it is a link.
+    if folder.is_symlink():
+        raise StorageError(f"{folder} is a link; put a directory there, or set TERTULIA_HOME", file=str(folder))
+    for place in (home, folder):
+        _refuse_what_others_can_write(place)
+
+
+def _refuse_what_others_can_write(folder: Path) -> None:
+    found = folder.stat()
+    # A group of one's own is common, and so is the umask that goes with it.
+    others = stat.S_IWOTH if found.st_gid == os.getegid() else stat.S_IWOTH | stat.S_IWGRP
+    if found.st_mode & others:
+        raise StorageError(
+            f"{folder} can be written by others, who could read or change what is recorded there; "
+            f"run `chmod go-w {folder}`",
+            file=str(folder),
+        )
+
+
+def refuse_links(files: SessionFiles) -> None:
+    """StorageError for anything but plain files under a session's names."""
+    for path in (files.db, files.wal, files.shm, files.lock):
+        refuse_link(path)
+
+
+def refuse_link(path: Path) -> None:
+    """StorageError for anything but a plain file, or nothing."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise StorageError(
+                f"{path} is not a plain file; nobody but Tertulia puts files there: remove it", file=str(path)
+            )
+
+
+def create_private(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Write a new file that only we can read, and if it is to be durable see it to the disk."""
+    fd = os.open(path, _OPEN | os.O_EXCL, _PRIVATE_FILE)
+    try:
+        os.fchmod(fd, _PRIVATE_FILE)
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        if durable:
+            _flush(fd)
+    finally:
+        os.close(fd)
+
+
+def flush(path: Path) -> None:
+    """See a file, or the names in a folder, to the disk. Never for a database: see above."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _flush(fd)
+    finally:
+        os.close(fd)
+
+
+class FlushError(OSError):
+    """The disk could not save what it had taken."""
+
+
+def _flush(fd: int) -> None:
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise FlushError(*error.args) from error
+
+
+_snapshot_lock = threading.Lock()
+_owned_here: set[SessionFiles] = set()
+
+
+@contextmanager
+def hold_unowned(files: SessionFiles) -> Generator[bool]:
+    """Whether nobody has the file open; as long as this lasts, nobody in this process will.
+
+    Who opens and closes a database without SQLite's locks takes away those that the process has on it.
+    """
+    with _snapshot_lock:
+        yield files not in _owned_here and not files.lock.exists() and not files.wal.exists()
+
+
+class Ownership:
+    """The right to add to a session's record. It ends with `release` or with the process, whatever ends that."""
+
+    __slots__ = ("_fd", "_files")
+
+    def __init__(self, files: SessionFiles, fd: int) -> None:
+        self._files = files
+        self._fd = fd
+
+    @classmethod
+    def take(cls, files: SessionFiles) -> Ownership:
+        """Become the owner. Busy where there is one, StorageError or OSError where it cannot be tried."""
+        refuse_links(files)
+        pid = None
+        # Not once: `is_held` may be looking just now, and the last owner may remove the file between our two calls.
+        for wait_s in _TRIES_S:
+            time.sleep(wait_s)
+            fd = os.open(files.lock, _OPEN, _PRIVATE_FILE)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_still(files.lock, fd):
+                    _write_pid(fd)
+                    with _snapshot_lock:
+                        _owned_here.add(files)
+                    return cls(files, fd)
+            except BlockingIOError:
+                pid = _read_pid(fd)
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)
+        raise _held(files, pid)
+
+    def release(self) -> None:
+        """Let somebody else have it."""
+        _owned_here.discard(self._files)
+        with suppress(OSError):
+            # Another one's lock may stand there by now, where ours was deleted.
+            if _is_still(self._files.lock, self._fd):
+                self._files.lock.unlink()
+        os.close(self._fd)
+
+
+def is_held(files: SessionFiles) -> bool:
+    """Whether somebody owns it now."""
+    try:
+        fd = os.open(files.lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def processes_with_file_open(path: Path) -> list[int]:
+    """Other processes that have a file open, as far as the system tells us."""
+    path, found = path.resolve(), set[int]()
+    for process in Path("/proc").glob("[0-9]*"):
+        # Gone by now, or somebody else's.
+        with suppress(OSError):
+            if str(path) in {os.readlink(fd) for fd in (process / "fd").iterdir()}:
+                found.add(int(process.name))
+    return sorted(found - {os.getpid()})
+
+
+def _is_still(path: Path, fd: int) -> bool:
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
+def _write_pid(fd: int) -> None:
+    os.fchmod(fd, _PRIVATE_FILE)
+    # Only for the message that a second owner gets: on a full disk it does without.
+    with suppress(OSError):
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+
+
+def _read_pid(fd: int) -> int | None:
+    said = os.pread(fd, 20, 0).strip()
+    return int(said) if said.isdigit() else None
+
+
+def _held(files: SessionFiles, pid: int | None) -> BusyError:
+    who = f"process {pid}" if pid else "another process"
+    return BusyError(
+        f"session {files.session_id} ({files.db}) is in use by {who}; watch it with --follow, or wait for its end",
+        session_id=files.session_id,
+        file=str(files.db),
+        pid=pid,
+    )

@@ -1,0 +1,295 @@
+"""All sessions of a home at a glance: `index.db`, a cache of numbers that anybody may delete at any time.
+
+No text of a conversation is ever in it: titles and previews are read from the sessions themselves (`summaries`). An
+entry holds as long as the files it was read from have the same times and sizes.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Collection, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.errors import NotFoundError, StorageError, TertuliaError
+from tertulia.events.clock import SystemClock
+from tertulia.protocol.storage import WireStorage, storage_from_wire, storage_to_wire
+from tertulia.rollout.sqlite.database import close_reader, connect_reader, connect_snapshot
+from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, error_kind, explain
+from tertulia.rollout.sqlite.index_file import NAME, connect_index, forget_marks, put_marks
+from tertulia.rollout.sqlite.session_files import (
+    Ownership,
+    SessionFiles,
+    hold_unowned,
+    is_held,
+    is_session_id,
+    names_in,
+    session_files,
+    sessions_folder,
+)
+from tertulia.rollout.sqlite.table import reached
+
+Stamp = tuple[int, int, int, int]
+"""Time in nanoseconds and size, of the file and of its journal."""
+
+_RACY_NS = 2_000_000_000
+_NO_STAMP: Stamp = (0, 0, 0, 0)
+_MAX_NAME = 200
+
+_COUNT = """
+SELECT sum(kind = 'talk'), sum(kind = 'said'), sum(kind = 'event'), count(body_crc), min(ts), max(ts),
+    min(CASE WHEN body_crc IS NOT NULL THEN expires END), min(expires), (SELECT count(*) FROM record WHERE n = -1)
+FROM record WHERE n > 0
+"""
+_HEADER = """
+SELECT CASE WHEN typeof(header) = 'blob' AND length(header) < 65536 THEN header END
+FROM record WHERE n > 0 AND kind = ?1 AND type = ?2 AND talk = (
+    SELECT talk FROM record WHERE n > 0 AND kind = ?1 AND type = ?2 ORDER BY n LIMIT 1
+) ORDER BY n DESC LIMIT 1
+"""
+"""As it is now, of the conversation that had one first: the root, or none at all."""
+
+
+class SessionEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What is known of a session without opening it."""
+
+    id: str
+    stamp: Stamp
+    size: int
+    """Bytes on the disk, the journal included."""
+    created: float
+    updated: float
+    """The times of its first and last record; of the file, where there is none."""
+    model: str | None = None
+    storage: WireStorage | None = None
+    """The policy of its first conversation."""
+    conversations: int = 0
+    items: int = 0
+    events: int = 0
+    bodies: int = 0
+    """Records that still have their text."""
+    due: float | None = None
+    """When the first of these expires."""
+    due_rows: float | None = None
+    """When the first record expires, with or without text."""
+    untidy: bool = False
+    """Something was being erased when its owner died."""
+    trouble: str | None = None
+    """Why it cannot be read."""
+    reached: int = 0
+    """The number of its last answer, or beginning."""
+
+
+def list_sessions(home: Path, limit: int | None = None) -> list[SessionEntry]:
+    """Sessions, the one with the newest record first. Never fails for one that cannot be read: that one says so."""
+    return sorted(refresh(home).values(), key=lambda entry: entry.updated, reverse=True)[:limit]
+
+
+def latest_session(home: Path) -> str | None:
+    """The session with the newest record."""
+    return next((entry.id for entry in list_sessions(home) if entry.trouble is None), None)
+
+
+def find_session(home: Path, session_id: str) -> SessionEntry:
+    """One session, read now. InvalidParams for what is no id, NotFound for what is not there."""
+    files = session_files(home, session_id)
+    try:
+        stamp = _stamp(os.lstat(files.db), _lstat(files.wal))
+    except FileNotFoundError:
+        raise NotFoundError(
+            f"there is no session {session_id} in {sessions_folder(home)}", session_id=session_id
+        ) from None
+    return _read(files, stamp)
+
+
+def remove_session(home: Path, session_id: str) -> None:
+    """Delete all of a session. NotFound where there is none, Busy where somebody owns it."""
+    files = find_files(home, session_id)
+    try:
+        remove_files(files)
+    except OSError as error:
+        raise explain(error, files.db) from error
+
+
+def find_files(home: Path, session_id: str) -> SessionFiles:
+    """The files of a session that is there; else NotFound."""
+    files = session_files(home, session_id)
+    if not files.db.exists():
+        raise NotFoundError(f"there is no session {session_id} in {sessions_folder(home)}", session_id=session_id)
+    return files
+
+
+def remove_files(files: SessionFiles) -> None:
+    """Delete whatever there is of a session. Busy where somebody owns it."""
+    owner = Ownership.take(files)
+    try:
+        # The journal goes first: without its database nobody would find the texts that are in it.
+        for path in (files.wal, files.shm, files.unborn, files.db):
+            path.unlink(missing_ok=True)
+    finally:
+        owner.release()
+
+
+def owned_sessions(home: Path) -> set[str]:
+    """Those that somebody owns now."""
+    names = (Path(name) for name in names_in(home) if name.endswith(".lock"))
+    return {name.stem for name in names if is_session_id(name.stem) and is_held(SessionFiles(home, name.stem))}
+
+
+def refresh(home: Path) -> dict[str, SessionEntry]:
+    """Every session of a home, by id. Reads only those that have changed since somebody last looked."""
+    found = _scan(home)
+    if not found:
+        return {}
+    index = sessions_folder(home) / NAME
+    known = _load(index)
+    entries: dict[str, SessionEntry] = {}
+    news: list[SessionEntry] = []
+    for session_id, stamp in found.items():
+        entry = known.get(session_id)
+        if entry is None or entry.stamp != stamp:
+            entry = _read(SessionFiles(home, session_id), stamp)
+            news.append(entry)
+        entries[session_id] = entry
+    gone = known.keys() - found.keys()
+    if news or gone:
+        _save(index, news, gone)
+    return entries
+
+
+# ── looking at files ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _scan(home: Path) -> dict[str, Stamp]:
+    files: dict[str, os.stat_result] = {}
+    journals: dict[str, os.stat_result] = {}
+    with suppress(FileNotFoundError), os.scandir(sessions_folder(home)) as folder:
+        for entry in folder:
+            name, _, ending = entry.name.partition(".")
+            kept = files if ending == "db" else journals if ending == "db-wal" else None
+            if kept is not None and is_session_id(name) and entry.is_file(follow_symlinks=False):
+                # Gone since the folder was read? Then it is not there.
+                with suppress(FileNotFoundError):
+                    kept[name] = entry.stat(follow_symlinks=False)
+    return {name: _stamp(seen, journals.get(name)) for name, seen in files.items()}
+
+
+def _lstat(path: Path) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _stamp(file: os.stat_result, journal: os.stat_result | None) -> Stamp:
+    # An empty journal is as good as none: readers leave them behind.
+    if journal is None or not journal.st_size:
+        return (file.st_mtime_ns, file.st_size, 0, 0)
+    return (file.st_mtime_ns, file.st_size, journal.st_mtime_ns, journal.st_size)
+
+
+def _read(files: SessionFiles, stamp: Stamp) -> SessionEntry:
+    blank = SessionEntry(files.session_id, stamp, stamp[1] + stamp[3], stamp[0] / 1e9, max(stamp[0], stamp[2]) / 1e9)
+    try:
+        return _look(files, blank)
+    except StorageError as error:
+        return replace(blank, trouble=error.message)
+    except STORAGE_EXCEPTIONS as error:
+        return replace(blank, trouble=explain(error, files.db).message)
+
+
+def _look(files: SessionFiles, blank: SessionEntry) -> SessionEntry:
+    with hold_unowned(files) as free:
+        if free:
+            with closing(connect_snapshot(files.db)) as connection:
+                entry = _summed(connection, blank)
+            # Other processes may have come meanwhile; then what was seen may be anything.
+            if not files.lock.exists() and not files.wal.exists():
+                return entry
+    connection = connect_reader(files.db)
+    try:
+        return _summed(connection, blank)
+    finally:
+        close_reader(connection, files.db)
+
+
+def _summed(connection: sqlite3.Connection, blank: SessionEntry) -> SessionEntry:
+    cells = connection.execute(_COUNT).fetchone()
+    talks, items, events, bodies, first, last, due, due_rows, untidy = cells
+    configured = _header(connection, "event", "session_configured")
+    return replace(
+        blank,
+        created=first if isinstance(first, float) else blank.created,
+        updated=last if isinstance(last, float) else blank.updated,
+        model=_name(configured.get("model")),
+        storage=_policy(_header(connection, "agreed", "agreed").get("storage")),
+        conversations=talks or 0,
+        items=items or 0,
+        events=events or 0,
+        bodies=bodies,
+        due=due if isinstance(due, float) else None,
+        due_rows=due_rows if isinstance(due_rows, float) else None,
+        untidy=bool(untidy),
+        reached=reached(connection),
+    )
+
+
+def _header(connection: sqlite3.Connection, kind: str, type: str) -> Mapping[str, Any]:
+    found = connection.execute(_HEADER, (kind, type)).fetchone()
+    try:
+        return msgspec.json.decode(found[0], type=dict[str, Any]) if found and found[0] else {}
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+
+
+def _name(value: object) -> str | None:
+    return value if isinstance(value, str) and len(value) <= _MAX_NAME else None
+
+
+def _policy(value: object) -> WireStorage | None:
+    try:
+        return storage_to_wire(storage_from_wire(value))
+    except TertuliaError:
+        return None
+
+
+# ── the cache ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_decode = msgspec.json.Decoder(SessionEntry).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def _load(index: Path) -> dict[str, SessionEntry]:
+    try:
+        with closing(connect_index(index)) as connection:
+            cells = connection.execute("SELECT entry FROM entry").fetchall()
+        return {entry.id: entry for entry in [_decode(cell) for (cell,) in cells]}
+    except (*STORAGE_EXCEPTIONS, TypeError) as error:
+        if error_kind(error) != "busy":
+            # Whatever it is, it is only a cache.
+            with suppress(OSError):
+                index.unlink()
+        return {}
+
+
+def _save(index: Path, news: Collection[SessionEntry], gone: Collection[str]) -> None:
+    # Somebody else writes it, the disk is full or cannot be written: then the next one reads more.
+    with suppress(*STORAGE_EXCEPTIONS), closing(connect_index(index)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany("DELETE FROM entry WHERE id = ?", [(name,) for name in gone])
+        rows = [(new.id, _encode(_lasting(new))) for new in news]
+        connection.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?)", rows)
+        forget_marks(connection, gone)
+        put_marks(connection, [(new.id, new.reached) for new in news])
+        connection.execute("COMMIT")
+
+
+def _lasting(entry: SessionEntry) -> SessionEntry:
+    """A file that is this young may change again without looking different: it will be read again."""
+    young = SystemClock().now() * 1e9 - max(entry.stamp[0], entry.stamp[2]) < _RACY_NS
+    return replace(entry, stamp=_NO_STAMP) if young else entry

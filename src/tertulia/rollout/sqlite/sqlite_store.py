@@ -1,0 +1,57 @@
+"""The store of this machine: one SQLite file a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tertulia.errors import BusyError, StorageError
+from tertulia.events.clock import Clock
+from tertulia.protocol.storage import StoragePolicy
+from tertulia.rollout.job_runner import Append, Claim, Close, Enforce, Sweep
+from tertulia.rollout.sqlite.owned_file import Durability, OwnedFile
+from tertulia.rollout.sqlite.session_files import session_files
+from tertulia.rollout.sqlite.writer_thread import WriterThread
+from tertulia.rollout.store import OnDone, Row, SweepResult, TtlAction
+
+
+class SqliteStore:
+    """A RolloutStore in `<home>/sessions/<id>.db`. Nothing is made on the disk before the first use.
+
+    Raises InvalidParams for an id that is no UUID.
+    """
+
+    def __init__(self, home: Path, session_id: str, clock: Clock, durability: Durability = "normal") -> None:
+        files = session_files(home, session_id)
+        self._place = str(files.db)
+        self._writer = WriterThread(OwnedFile(files, clock, durability), session_id)
+
+    @property
+    def place(self) -> str:
+        """The file."""
+        return self._place
+
+    def claim(self, done: Callable[[StorageError | BusyError | None], None]) -> None:
+        """Become the owner before anything is appended: who resumes does so before reading.
+
+        Busy where somebody else is; an append that finds the session owned says the same as a StorageError.
+        """
+        self._writer.put(Claim(done))
+
+    def append(self, rows: Sequence[Row], attempt: int, done: OnDone) -> None:
+        """Commit the rows, all or none."""
+        for row in rows:
+            row.check()
+        self._writer.put(Append(rows, attempt, done))
+
+    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: OnDone) -> None:
+        """Make everything stored of a conversation obey a stricter policy."""
+        self._writer.put(Enforce(talk, policy, skeleton, attempt, done))
+
+    def sweep(self, now: float, action: TtlAction, done: Callable[[SweepResult | StorageError], None]) -> None:
+        """Remove what has expired."""
+        self._writer.put(Sweep(now, action, done))
+
+    def close(self, done: OnDone) -> None:
+        """Give up ownership."""
+        self._writer.put(Close(done))

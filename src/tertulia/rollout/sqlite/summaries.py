@@ -1,0 +1,145 @@
+"""What a session is about, and which one says what: read from the sessions themselves, as far as texts are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.errors import InvalidParamsError, StorageError
+from tertulia.events.clock import SystemClock
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_files import SessionFiles, is_held
+from tertulia.rollout.sqlite.session_index import SessionEntry, find_files, find_session, list_sessions
+from tertulia.rollout.store import StoredRow
+
+PREVIEW_CHARACTERS = 200
+_EARLY_ROWS = 1_000
+_EXCERPT = 60
+_CLOCK = SystemClock()
+_SPOKEN = frozenset({"said", "queued", "ended", "rewritten"})
+
+Json = dict[str, Any]
+_decode = msgspec.json.Decoder(Json).decode
+
+
+class SessionSummary(msgspec.Struct, frozen=True):
+    """A session as a list of sessions shows it."""
+
+    entry: SessionEntry
+    held: bool
+    """Somebody owns it now."""
+    title: str | None = None
+    """Of its first conversation, where it has one and it is stored."""
+    preview: str | None = None
+    """The beginning of the first thing somebody said in it."""
+    cwd: str | None = None
+    """Where its first conversation works."""
+
+
+class SearchHit(msgspec.Struct, frozen=True):
+    """A place where a text was found."""
+
+    session_id: str
+    n: int
+    """The record."""
+    talk: int
+    ts: float
+    type: str
+    """user, assistant, tool_call, …"""
+    excerpt: str
+    """The text, with a little around it."""
+
+
+def summary(home: Path, session_id: str) -> SessionSummary:
+    """One session. NotFound where there is none; one that cannot be read says so in its entry."""
+    return summary_of(home, find_session(home, session_id))
+
+
+def summary_of(home: Path, entry: SessionEntry) -> SessionSummary:
+    """The same, for an entry that is known. Reads only the beginning of the file."""
+    files = SessionFiles(home, entry.id)
+    title = preview = script = cwd = None
+    if entry.trouble is None and entry.bodies:
+        with suppress(StorageError), closing(SqliteReader(files.db, _CLOCK)) as reader:
+            title, preview, script, cwd = _introduction(reader.rows())
+    # The name of a script is a text, so it stands with the others and not in the index.
+    return SessionSummary(replace(entry, model=entry.model or script), is_held(files), title, preview, cwd)
+
+
+def search(home: Path, text: str, limit: int = 100) -> Iterator[SearchHit]:
+    """Where a text stands, newest session first, upper and lower case alike. Unreadable sessions are left out."""
+    wanted = text.casefold()
+    if not wanted:
+        raise InvalidParamsError("the text to search for is empty")
+    left = limit
+    for entry in list_sessions(home):
+        if not entry.bodies or entry.trouble is not None:
+            continue
+        with suppress(StorageError), closing(SqliteReader(find_files(home, entry.id).db, _CLOCK)) as reader:
+            for row in reader.rows():
+                excerpt = _found(wanted, row)
+                if excerpt is None:
+                    continue
+                yield SearchHit(entry.id, row.n, row.talk, row.ts, row.type, excerpt)
+                left -= 1
+                if left <= 0:
+                    return
+
+
+def _introduction(rows: Iterator[StoredRow]) -> tuple[str | None, ...]:
+    title = preview = script = cwd = None
+    first = 0
+    for row in rows:
+        if row.kind == "talk" and not first:
+            first = row.n
+        elif row.kind == "terms" and row.talk == first and title is None:
+            title, script, cwd = (_string(_body(row).get(name)) for name in ("title", "model", "cwd"))
+        elif row.kind in ("said", "queued") and row.type == "user" and not _object(row.header).get("injected"):
+            preview = _shortened(_text(_body(row)))
+        if preview is not None or row.n > _EARLY_ROWS:
+            break
+    return title, preview, script, cwd
+
+
+def _shortened(text: str) -> str | None:
+    return " ".join(text[: PREVIEW_CHARACTERS * 4].split())[:PREVIEW_CHARACTERS] or None
+
+
+def _found(wanted: str, row: StoredRow) -> str | None:
+    if row.body is None or row.kind not in _SPOKEN:
+        return None
+    text = _text(_body(row))
+    place = text.casefold().find(wanted)
+    if place < 0:
+        return None
+    # Folding may lengthen a text; then the excerpt stands a little aside, and no more than that.
+    return " ".join(text[max(0, place - _EXCERPT) : place + len(wanted) + _EXCERPT].split())
+
+
+def _text(body: Json) -> str:
+    """All that an item says."""
+    parts = body.get("parts")
+    said = [body.get("text")]
+    if isinstance(parts, list):
+        said += [cast(Json, part).get("text") for part in cast("list[object]", parts) if isinstance(part, dict)]
+    return "\n".join(filter(None, map(_string, said)))
+
+
+def _body(row: StoredRow) -> Json:
+    return _object(row.body) if row.body is not None else {}
+
+
+def _object(written: bytes) -> Json:
+    try:
+        return _decode(written)
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+
+
+def _string(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,239 @@
+"""Records as cells of a table: how they are spelled, how they are proved on the way back, how they are erased.
+
+Header and body each have a checksum, so that a record whose body was taken away is still whole. The body's is
+chained to the header's: a body that stands in another record's place proves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+from zlib import crc32
+
+from tertulia.errors import StorageError
+from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, Ttl
+from tertulia.rollout.sqlite.database import MAX_BODY_BYTES, MAX_HEADER_BYTES, transaction
+from tertulia.rollout.sqlite.head import Head
+from tertulia.rollout.store import LASTING, Row, StoredRow, SweepResult, TtlAction
+
+_CELLS = "(?,?,?,?,?,?,?,?,?,?,?,?)"
+_INSERTS = [f"INSERT INTO record VALUES {','.join([_CELLS] * rows)}" for rows in range(1, 9)]
+"""For so many records at once, and one more."""
+
+# A length is known without reading the value. What has no length that we allow, or has expired, is not read.
+_LASTING = "(expires IS NULL OR expires > ?3)"
+SELECT = (
+    f"SELECT n, kind, type, ts, seq, talk, scope, header_crc, CASE WHEN {_LASTING} THEN body_crc END,"
+    f" CASE WHEN typeof(header) = 'blob' AND length(header) <= {MAX_HEADER_BYTES} THEN header END,"
+    f" CASE WHEN typeof(body) = 'blob' AND length(body) <= {MAX_BODY_BYTES} AND {_LASTING} THEN body END"
+    " FROM record WHERE n > ?1 AND n <= ?2 ORDER BY n"
+)
+# Tasks that came to their end, and of which nothing is told but that, and how. A continuation ends a call that
+# another task has begun, and is told.
+OVER = (
+    "SELECT scope FROM record WHERE type = 'task_complete' AND scope > 0"
+    " AND NOT EXISTS (SELECT 1 FROM record WHERE kind = 'submitted')"
+    " EXCEPT SELECT scope FROM record WHERE kind = 'event' AND type NOT IN ('task_started', 'task_complete',"
+    " 'agent_message', 'agent_reasoning', 'token_count') GROUP BY scope"
+    " HAVING sum(type = 'tool_call_begin') <> sum(type = 'tool_call_end')"
+    " OR sum(type NOT IN ('tool_call_begin', 'tool_call_end'))"
+)
+FINISHED = "SELECT talk, count(*) FROM record WHERE type = 'task_complete' GROUP BY talk"
+
+_NOT_ECHOES = "kind NOT IN ('asked', 'name') AND type NOT IN ('agent_message', 'agent_reasoning', 'token_count')"
+_BRIEF = SELECT.replace("ORDER BY", f"AND {_NOT_ECHOES} ORDER BY")
+
+
+def select(*, brief: bool) -> str:
+    """How records are read; briefly, without those that only repeat or measure what others say."""
+    return _BRIEF if brief else SELECT
+
+
+_EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
+
+_ERASE_BODY = "UPDATE record SET body = NULL, body_crc = NULL WHERE body_crc IS NOT NULL AND "
+_OF_TALK = "(talk = ?1 OR n = ?1)"
+_STAYS_AS_HEADER = f"(kind = 'agreed' OR type IN {LASTING})"
+
+
+def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> int:
+    """Add records, all or none, in a transaction of their own; how many bytes they have.
+
+    With what lasts longer than its text, the end of a task above all, the head of the file is brought up to date.
+    """
+    size = 0
+    cells: list[tuple[object, ...]] = []
+    links: list[tuple[int, int]] = []
+    for row in rows:
+        header, body, ts = row.header, row.body, float(row.ts)
+        length = 0 if body is None else len(body)
+        if len(header) > MAX_HEADER_BYTES or length > MAX_BODY_BYTES:
+            raise StorageError(
+                f"a {row.kind} record is larger than {MAX_BODY_BYTES >> 20} MiB and cannot be stored", kind="size"
+            )
+        proof = _prove(row.n, row.kind, row.type, ts, row.seq, (row.talk, row.scope, header))
+        links.append((row.n, proof))
+        proofs = (proof, None if body is None else crc32(body, proof))
+        cells.append((row.n, row.kind, row.type, ts, row.seq, row.talk, row.scope, row.expires, *proofs, header, body))
+        size += len(header) + length
+    if any(row.type in LASTING for row in rows):
+        with transaction(connection):
+            _insert(connection, cells)
+            head.write(connection, links)
+        head.add(links, written=True)
+        return size
+    if len(cells) <= len(_INSERTS):
+        # One statement is a transaction too, at half the price.
+        _insert(connection, cells)
+    else:
+        with transaction(connection):
+            _insert(connection, cells)
+    head.add(links)
+    return size
+
+
+def _insert(connection: sqlite3.Connection, cells: Sequence[tuple[object, ...]]) -> None:
+    if 0 < len(cells) <= len(_INSERTS):
+        connection.execute(_INSERTS[len(cells) - 1], [cell for row in cells for cell in row])
+    else:
+        connection.executemany(_INSERTS[0], cells)
+
+
+def _prove(n: int, kind: str, type: str, ts: float, seq: int | None, rest: tuple[int, int, bytes]) -> int:
+    talk, scope, header = rest
+    return crc32(header, crc32(f"{n} {kind} {type} {ts!r} {seq} {talk} {scope}".encode()))
+
+
+def read_row(cells: Sequence[Any]) -> StoredRow:
+    """A record as it was read. Cells of any type, from anybody."""
+    n, kind, type, ts, seq, talk, scope, header_crc, body_crc, header, body = cells
+    if not _well_typed(ts, seq, talk, scope, header):
+        return damaged_row(n)
+    try:
+        kind, type = str(kind, "utf-8"), str(type, "utf-8")
+    except (TypeError, UnicodeDecodeError):
+        return damaged_row(n)
+    proof = _prove(n, kind, type, ts, seq, (talk, scope, header))
+    if proof != header_crc:
+        return damaged_row(n)
+    if body is None:
+        return StoredRow(n, kind, type, ts, seq, talk, scope, header, None, body_crc is not None)
+    if crc32(body, proof) != body_crc:
+        return StoredRow(n, kind, type, ts, seq, talk, scope, header, None, True)
+    return StoredRow(n, kind, type, ts, seq, talk, scope, header, body)
+
+
+def _well_typed(ts: object, seq: object, talk: object, scope: object, header: object) -> bool:
+    # Not left to the checksum: whoever crafts a record can compute one.
+    return (
+        isinstance(ts, float)
+        and _EARLIEST <= ts <= _LATEST
+        and (seq is None or isinstance(seq, int))
+        and isinstance(talk, int)
+        and isinstance(scope, int)
+        and isinstance(header, bytes)
+    )
+
+
+def damaged_row(n: int) -> StoredRow:
+    """A record of which nothing is known but its place."""
+    return StoredRow(n, "", "", 0.0, None, 0, 0, b"", None, True)
+
+
+def count(connection: sqlite3.Connection) -> int:
+    """How many records there are."""
+    return connection.execute("SELECT count(*) FROM record WHERE n > 0").fetchone()[0]
+
+
+def last_record(connection: sqlite3.Connection) -> tuple[Any, ...]:
+    """How many records there are, and the number and checksum of the last one."""
+    return connection.execute("SELECT count(*), max(n), header_crc FROM record").fetchone()
+
+
+def reached(connection: sqlite3.Connection) -> int:
+    """The number of the last event whose row stays whatever is erased: it never goes back. 0 for none."""
+    lasting = f"SELECT seq FROM record WHERE type IN {LASTING} AND typeof(seq) = 'integer' ORDER BY n DESC LIMIT 1"
+    found = connection.execute(lasting).fetchone()
+    return 0 if found is None else found[0]
+
+
+def latest_time(connection: sqlite3.Connection, now: float) -> float:
+    """`now`, or the time of the newest record if that is later."""
+    newest = connection.execute("SELECT max(ts) FROM record").fetchone()[0]
+    return max(now, newest) if isinstance(newest, float) and math.isfinite(newest) else now
+
+
+def erase(connection: sqlite3.Connection, talk: int, policy: StoragePolicy, skeleton: Sequence[str], now: float) -> int:
+    """Take away what a stricter policy forbids of a conversation; how many records were touched.
+
+    The record that named the conversation belongs to it, and stays.
+    """
+    if isinstance(policy, Full):
+        return 0
+    if isinstance(policy, Ttl):
+        # Only what has a text: others point to rows without one, which a sweep must not take away whole.
+        texts = f"{_OF_TALK} AND body_crc IS NOT NULL"
+        shorter = f"UPDATE record SET expires = ts + ?2 WHERE {texts} AND (expires IS NULL OR expires > ts + ?2)"
+        connection.execute(shorter, (talk, policy.seconds))
+        return connection.execute(f"{_ERASE_BODY}{_OF_TALK} AND expires <= ?2", (talk, now)).rowcount
+    touched = connection.execute(_ERASE_BODY + _OF_TALK, (talk,)).rowcount
+    if isinstance(policy, NoStorage):
+        kept = ", ".join("?" * len(skeleton))
+        gone = f"DELETE FROM record WHERE talk = ? AND n <> talk AND type NOT IN ({kept})"
+        touched += connection.execute(gone, (talk, *skeleton)).rowcount
+    return touched
+
+
+def expire(connection: sqlite3.Connection, now: float, action: TtlAction) -> SweepResult:
+    """Take away what has expired by then."""
+    if action == "headers_only":
+        bodies = connection.execute(_ERASE_BODY + "expires <= ?", (now,)).rowcount
+        return SweepResult(bodies=bodies, next_due=next_due(connection, action))
+    rows = connection.execute(f"DELETE FROM record WHERE expires <= ? AND NOT {_STAYS_AS_HEADER}", (now,)).rowcount
+    bodies = connection.execute(_ERASE_BODY + "expires <= ?", (now,)).rowcount
+    connection.execute("UPDATE record SET expires = NULL WHERE expires <= ?", (now,))
+    return SweepResult(bodies=bodies, rows=rows, next_due=next_due(connection, action))
+
+
+def preview_expire(connection: sqlite3.Connection, now: float, action: TtlAction) -> SweepResult:
+    """What `expire` would take away, and nothing taken."""
+    whole = "FALSE" if action == "headers_only" else f"NOT {_STAYS_AS_HEADER}"
+    count = f"SELECT count(*) FILTER (WHERE {whole}), count(body_crc) FILTER (WHERE NOT {whole}) FROM record"
+    rows, bodies = connection.execute(f"{count} WHERE expires <= ?", (now,)).fetchone()
+    return SweepResult(bodies=bodies, rows=rows)
+
+
+def count_bodies(connection: sqlite3.Connection) -> tuple[int, int]:
+    """How many bodies there are, and their bytes."""
+    return connection.execute("SELECT count(body_crc), coalesce(sum(length(body)), 0) FROM record").fetchone()
+
+
+def mark_erasing(connection: sqlite3.Connection) -> None:
+    """Note that something is being erased: until `unmark` there may be remains of it in the file."""
+    connection.execute(
+        "INSERT OR IGNORE INTO record VALUES (-1, 'erasure', '', 0, NULL, 0, 0, NULL, 0, NULL, '', NULL)"
+    )
+
+
+def mark_erased(connection: sqlite3.Connection) -> None:
+    """Note that all of it is gone."""
+    connection.execute("DELETE FROM record WHERE n = -1")
+
+
+def is_erasing(connection: sqlite3.Connection) -> bool:
+    """Whether an erasure was begun and not ended."""
+    return connection.execute("SELECT 1 FROM record WHERE n = -1").fetchone() is not None
+
+
+def erase_bodies(connection: sqlite3.Connection) -> int:
+    """Take every body away; how many there were."""
+    return connection.execute(_ERASE_BODY + "TRUE").rowcount
+
+
+def next_due(connection: sqlite3.Connection, action: TtlAction) -> float | None:
+    """When that action has something to do next."""
+    only_bodies = "" if action == "delete" else " AND body_crc IS NOT NULL"
+    due = connection.execute(f"SELECT min(expires) FROM record WHERE expires IS NOT NULL{only_bodies}").fetchone()[0]
+    return due if isinstance(due, float) else None

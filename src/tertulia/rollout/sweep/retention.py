@@ -1,0 +1,67 @@
+"""How long sessions are kept, by the settings. See `home_sweep` for how it is done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import cast, get_args
+
+import msgspec
+
+from tertulia.errors import InvalidParamsError
+from tertulia.rollout.store import TtlAction
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """What holds for all sessions of a home; None is no limit."""
+
+    max_age_days: float | None = None
+    """Sessions whose last record is older lose their texts, or go."""
+    max_total_mb: float | None = None
+    """When all sessions together are larger, the oldest lose their texts, and if that is not enough they go."""
+    ttl_action: TtlAction = "headers_only"
+    """What becomes of a record that has expired, and of a session that is too old: its text goes, or all of it."""
+
+
+class HomeSweepResult(msgspec.Struct, frozen=True):
+    """What sweeping a home came to."""
+
+    bodies: int = 0
+    """Texts removed, their headers kept."""
+    rows: int = 0
+    """Records removed whole."""
+    removed: tuple[str, ...] = ()
+    """Sessions removed."""
+    skipped: tuple[str, ...] = ()
+    """Sessions that somebody owns: their owners sweep them."""
+    troubles: tuple[str, ...] = ()
+    """What could not be swept, and why."""
+
+
+def retention_from_wire(value: object) -> Retention:
+    """Parse the table `[retention]`. InvalidParams names what cannot be used."""
+    if isinstance(value, Retention):
+        return value
+    table = cast("Mapping[str, object]", value)
+    for name in table:
+        if name not in Retention.__struct_fields__:
+            known = ", ".join(Retention.__struct_fields__)
+            raise InvalidParamsError(f"retention: there is no setting {name!r}, only {known}")
+    action = table.get("ttl_action", "headers_only")
+    action = action.replace("-", "_") if isinstance(action, str) else action
+    if action not in get_args(TtlAction):
+        raise InvalidParamsError(
+            f"retention.ttl_action must be one of {', '.join(get_args(TtlAction))}, not {action!r}"
+        )
+    return Retention(_positive("max_age_days", table), _positive("max_total_mb", table), cast(TtlAction, action))
+
+
+def _positive(name: str, table: Mapping[str, object]) -> float | None:
+    value = table.get(name)
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
+        with suppress(OverflowError):
+            return float(value)
+    raise InvalidParamsError(f"retention.{name} must be a positive number, not {value!r}")

@@ -1,0 +1,32 @@
+"""What a recorder begins with."""
+
+from __future__ import annotations
+
+from tertulia.protocol.storage import Full
+from tertulia.rollout.format.record_state import ConversationRecordState, RecordState
+from tests.rollout.recording import call, output
+
+
+def test_of_a_record_that_is_empty_nothing_is_known() -> None:
+    known = RecordState()
+
+    assert (known.last_n, known.session_id, known.epoch, known.last_seq, known.talks) == (0, None, -1, 0, {})
+
+
+def test_two_conversations_share_nothing() -> None:
+    one, other = ConversationRecordState(1, Full()), ConversationRecordState(2, Full())
+    one.tools["digest"] = (1, 1.0)
+
+    assert other.tools == {}
+
+
+def test_calls_that_were_answered_are_known_for_a_while() -> None:
+    """R3: the next owner may have to tell their end."""
+    talk = ConversationRecordState(1, Full())
+    talk.note(output("x", id="unknown"), 1)
+    for n in range(300):
+        talk.note(call(id=f"c{n}"), n)
+        talk.note(output("x", id=f"c{n}"), n)
+
+    assert talk.calls == {}
+    assert list(talk.answered.values()) == list(range(44, 300))

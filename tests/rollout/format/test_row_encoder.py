@@ -1,0 +1,43 @@
+"""The only way by which a text leaves for the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
+from tertulia.rollout.format.conversation_rows import ConversationRows
+from tertulia.rollout.format.row_encoder import RowEncoder
+
+
+def made(policy: StoragePolicy, body: dict[str, Any] | None) -> bytes | None:
+    maker = RowEncoder(lambda text: text.replace(b"hunter2", b"*"), 6)
+    assert maker.put("said", "user", ConversationRows(3), 1.0, {"chars": 7}, policy=policy, body=body) == 7
+    (row,) = maker.rows
+    assert (row.n, row.talk, row.header, row.policy) == (7, 3, b'{"chars":7}', policy)
+    return row.body
+
+
+@pytest.mark.parametrize("policy", [Full(), Ttl(5.0)])
+def test_a_body_is_redacted_where_it_may_be_stored(policy: StoragePolicy) -> None:
+    """E6"""
+    assert made(policy, {"text": "hunter2"}) == b'{"text":"*"}'
+
+
+@pytest.mark.parametrize("policy", [HeadersOnly(), NoStorage()])
+def test_a_body_is_left_out_where_it_may_not(policy: StoragePolicy) -> None:
+    """S002-16, S002-17, S002-19"""
+    assert made(policy, {"text": "hunter2"}) is None
+
+
+@pytest.mark.parametrize("body", [None, {}, {"text": "\ud800"}, {"text": object()}])
+def test_where_there_is_nothing_that_can_be_written_there_is_no_body(body: dict[str, Any] | None) -> None:
+    assert made(Full(), body) is None
+
+
+def test_a_header_that_cannot_be_written_is_empty() -> None:
+    maker = RowEncoder(bytes, 0)
+    maker.put("talk", "talk", None, 1.0, {"id": object()}, policy=Full())
+
+    assert [(row.n, row.talk, row.header) for row in maker.rows] == [(1, 0, b"{}")]

@@ -1,0 +1,43 @@
+"""The table `[retention]`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tertulia.errors import InvalidParamsError
+from tertulia.rollout.sweep.retention import Retention, retention_from_wire
+
+
+@pytest.mark.parametrize(
+    ("table", "parsed"),
+    [
+        ({}, Retention()),
+        ({"max_age_days": 30}, Retention(max_age_days=30.0)),
+        ({"max_total_mb": 0.5, "ttl_action": "delete"}, Retention(None, 0.5, "delete")),
+        ({"ttl_action": "headers-only"}, Retention()),
+        (Retention(5.0), Retention(5.0)),
+    ],
+)
+def test_what_is_not_said_is_no_limit(table: Any, parsed: Retention) -> None:
+    assert retention_from_wire(table) == parsed
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"days": 5}, "no setting 'days', only max_age_days, max_total_mb, ttl_action"),
+        ({"max_age_days": 0}, r"retention\.max_age_days must be a positive number"),
+        ({"max_age_days": True}, r"retention\.max_age_days"),
+        ({"max_total_mb": "5"}, r"retention\.max_total_mb"),
+        ({"max_total_mb": float("nan")}, r"retention\.max_total_mb"),
+        ({"max_total_mb": float("inf")}, r"retention\.max_total_mb"),
+        ({"max_total_mb": 10**400}, r"retention\.max_total_mb"),
+        ({"ttl_action": "shred"}, r"retention\.ttl_action must be one of headers_only, delete"),
+        ({"ttl_action": 5}, r"retention\.ttl_action"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParamsError, match=message):
+        retention_from_wire(table)
