@@ -16,7 +16,7 @@ from typing import Any
 
 import tertulia
 from tertulia.events.journal import NoJournal
-from tertulia.mcp.server import Caller
+from tertulia.mcp.server_connection import Caller
 from tertulia.testing import ScriptedModel
 
 Row = tuple[str, float, str, str]

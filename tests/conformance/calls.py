@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from tertulia.errors import McpError
-from tertulia.mcp.connection import Link
-from tertulia.mcp.server import Caller, Elicitation, Elicited, Sampled, Sampling
+from tertulia.mcp.client.connection import SdkConnection
+from tertulia.mcp.server_connection import Caller, Elicitation, ElicitationResult, SamplingRequest, SamplingResult
 from tertulia.protocol.ids import ConversationId
 from tests.mcp.connected import reaching
 from tests.mcp.fakes import by_http
@@ -27,17 +27,17 @@ def filled(schema: dict[str, Any]) -> dict[str, Any]:
     return {name: rule.get("default", SAMPLES.get(str(rule.get("type")), {})) for name, rule in wanted.items()}
 
 
-async def elicit(request: Elicitation) -> Elicited:
+async def elicit(request: Elicitation) -> ElicitationResult:
     """A person who agrees to whatever is proposed."""
-    return Elicited("accept", filled(request.schema))
+    return ElicitationResult("accept", filled(request.schema))
 
 
-async def sample(request: Sampling) -> Sampled:
+async def sample(request: SamplingRequest) -> SamplingResult:
     """A model of few words."""
-    return Sampled("an answer", "a-model")
+    return SamplingResult("an answer", "a-model")
 
 
-async def use(link: Link) -> None:
+async def use(link: SdkConnection) -> None:
     """Call everything."""
     caller = Caller(ConversationId("conformance"), elicit, sample)
     asked = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}").get("toolCalls")

@@ -1,6 +1,6 @@
 """What the conformance suite drives: our connection to the address in the last argument, and every tool called once.
 
-Nothing of the SDK is used but through `tertulia.mcp.connection`. Exits with 1 when the server cannot be reached.
+Nothing of the SDK is used but through `tertulia.mcp.client.connection`. Exits with 1 when the server cannot be reached.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import MethodNotFoundError, NotFoundError
-from tertulia.mcp.broker import Broker, load_sdk
-from tertulia.mcp.server import Answer, Elicitation
-from tertulia.mcp.serving import ServedCall, ServedResource, ServedTool
+from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
+from tertulia.mcp.serve.sources import ServedCall, ServedResource, ServedTool
+from tertulia.mcp.server_connection import CallResult, Elicitation
 from tertulia.protocol.items import ImagePart
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.bodies import MAX_BODY_BYTES
@@ -90,43 +90,43 @@ async def ask(call: ServedCall, schema: dict[str, Any], message: str = "What is 
     return {"action": said.action, "content": said.content}
 
 
-async def simple(call: ServedCall) -> Answer:
-    return Answer("This is a simple text response for testing.")
+async def simple(call: ServedCall) -> CallResult:
+    return CallResult("This is a simple text response for testing.")
 
 
-async def picture(call: ServedCall) -> Answer:
-    return Answer("", parts=(ImagePart(PIXEL),))
+async def picture(call: ServedCall) -> CallResult:
+    return CallResult("", parts=(ImagePart(PIXEL),))
 
 
-async def fails(call: ServedCall) -> Answer:
-    return Answer("This tool intentionally returns an error for testing", is_error=True)
+async def fails(call: ServedCall) -> CallResult:
+    return CallResult("This tool intentionally returns an error for testing", is_error=True)
 
 
-async def progressing(call: ServedCall) -> Answer:
+async def progressing(call: ServedCall) -> CallResult:
     for done in (0, 50, 100):
         call.progress(done, 100, f"{done} of 100")
         await asyncio.sleep(0.05)
-    return Answer("done")
+    return CallResult("done")
 
 
-async def elicited(call: ServedCall) -> Answer:
+async def elicited(call: ServedCall) -> CallResult:
     said = await ask(call, FORMS[call.tool], str(call.arguments.get("message", "What is your name?")))
     name = (said["content"] or {}).get("name")
-    return Answer(f"Hello, {name}! {said}")
+    return CallResult(f"Hello, {name}! {said}")
 
 
-async def confirmed(call: ServedCall) -> Answer:
+async def confirmed(call: ServedCall) -> CallResult:
     await ask(call, form(ok={"type": "boolean"}), "Please confirm")
-    return Answer("state-ok")
+    return CallResult("state-ok")
 
 
-async def two_rounds(call: ServedCall) -> Answer:
+async def two_rounds(call: ServedCall) -> CallResult:
     name = await ask(call, NAME, "Step 1: What is your name?")
     colour = await ask(call, form(color={"type": "string"}), "Step 2: What is your favorite color?")
-    return Answer(f"{name} {colour}")
+    return CallResult(f"{name} {colour}")
 
 
-TOOLS: dict[str, Callable[[ServedCall], Awaitable[Answer]]] = {
+TOOLS: dict[str, Callable[[ServedCall], Awaitable[CallResult]]] = {
     "test_simple_text": simple,
     "test_image_content": picture,
     "test_error_handling": fails,
@@ -158,7 +158,7 @@ class Fixtures:
             ServedTool(name, "a fixture", msgspec.json.encode(SCHEMAS.get(name, ANYTHING)).decode()) for name in TOOLS
         ]
 
-    async def call(self, call: ServedCall) -> Answer:
+    async def call(self, call: ServedCall) -> CallResult:
         if call.tool not in TOOLS:
             raise MethodNotFoundError(f"there is no tool {call.tool!r}")
         if call.tool == "test_trigger_tool_change":
@@ -193,7 +193,7 @@ def with_token(app: Any) -> Any:
 async def main() -> None:
     load_sdk()
     fixtures, nursery = Fixtures(), Nursery()
-    broker = Broker(fixtures, name="conformance", spawn=nursery.start, library=fixtures)
+    broker = McpEndpoint(fixtures, name="conformance", spawn=nursery.start, library=fixtures)
     app = broker.server.streamable_http_app(max_request_body_size=MAX_BODY_BYTES)
     server = HttpServer(with_token(Guard(only_messages(app), TOKEN)))
     with listen(0) as listening:

@@ -8,7 +8,7 @@ import pytest
 
 from tertulia.conversation.aside import ask_aside
 from tertulia.errors import ModelError
-from tertulia.mcp.server import Sampled, Sampling
+from tertulia.mcp.server_connection import SamplingRequest, SamplingResult
 from tertulia.models.wire import Failed, Finished, ReasoningDelta, Retrying, Said, TextDelta
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import AssistantMessage, TextPart
@@ -17,7 +17,7 @@ from tests.conversation.floors import Pieces, standing
 
 ID = ItemId("i")
 SPENT = Usage(10, 0, 5, 0, 15)
-QUESTION = Sampling("fs", (("user", "What?"), ("assistant", "Who asks?"), ("user", "I.")), "Be brief.", 4)
+QUESTION = SamplingRequest("fs", (("user", "What?"), ("assistant", "Who asks?"), ("user", "I.")), "Be brief.", 4)
 
 
 def said(text: str) -> Said:
@@ -28,7 +28,7 @@ async def test_the_answer_is_whole_and_charged_and_nothing_of_it_is_kept() -> No
     wire = Pieces(ReasoningDelta(ID, "hm"), TextDelta(ID, "42"), said("42"), Finished(SPENT))
     on = standing(wire=wire)
     before = list(on.talk.history.snapshot())
-    assert await ask_aside(on.floor, QUESTION) == Sampled("42", wire.name)
+    assert await ask_aside(on.floor, QUESTION) == SamplingResult("42", wire.name)
     assert on.floor.spent == on.tally.usage == SPENT
     assert on.types() == ["token_count"]
     assert list(on.talk.history.snapshot()) == before

@@ -22,9 +22,9 @@ from tertulia import errors
 from tertulia.apps.cli import VERBS, program
 from tertulia.executors.continuity_settings import Telling
 from tertulia.executors.definition import KEYS
-from tertulia.mcp.definition import Http, ServerDefinition, Stdio
-from tertulia.mcp.named_view import NamedView
-from tertulia.mcp.servers import is_known
+from tertulia.mcp.config.definition import Http, ServerDefinition, Stdio
+from tertulia.mcp.config.named_view import NamedView
+from tertulia.mcp.config.server_table import is_known_key
 from tertulia.policy.approval_policy import PRESETS, UNTRUSTED
 from tertulia.policy.approvals.approval_request import GrantSubject, RequestedAction
 from tertulia.policy.approvals.grants import Grant
@@ -270,7 +270,7 @@ def test_every_key_of_an_mcp_server_and_of_a_view_is_listed() -> None:
     def keys(*header: str) -> set[str]:
         return {name for row in table("mcp.md", *header) for name in names(row[0])}
 
-    known = {key for key in keys("key", "default", "what it is") if is_known(key)}
+    known = {key for key in keys("key", "default", "what it is") if is_known_key(key)}
     assert known == keys("key", "default", "what it is")
     assert len(known) == len(msgspec.structs.fields(Stdio)) + len(msgspec.structs.fields(Http)) + len(
         set(ServerDefinition.__struct_fields__) - {"name", "transport", "origin", "source"}

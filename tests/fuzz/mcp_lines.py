@@ -6,8 +6,8 @@ import json
 
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from tertulia.mcp.lines import Lines
-from tertulia.mcp.server import MODERN
+from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines
+from tertulia.mcp.server_connection import MODERN
 
 SEEDS = [
     b'{"jsonrpc":"2.0","id":1,"result":{"tools":[],"text":"\\ud83d\\ude00 \\ud800"}}',
@@ -26,7 +26,7 @@ _ASKED = JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/list")
 def fuzz(data: bytes) -> None:
     """A line is a message that can be said again and answered, or it is counted as dropped."""
     for modern in (False, True):
-        lines = Lines("fuzzed")
+        lines = JsonRpcLines("fuzzed")
         lines.version = MODERN if modern else "2025-11-25"
         lines.written(_ASKED)
         message = lines.read(data)

@@ -24,7 +24,7 @@ WATCHED: dict[str, tuple[str, ...]] = {
     ),
     "connection": ("tertulia.server.", "tertulia.session.inputs", "tertulia.protocol.inputs"),
     "json_rpc": ("tertulia.server.strict_json", "tertulia.server.framing", "tertulia.server.envelopes"),
-    "mcp_lines": ("tertulia.mcp.lines",),
+    "mcp_lines": ("tertulia.mcp.client.jsonrpc_lines",),
     "patch": ("tertulia.tools.patch_",),
     "rollout_file": ("tertulia.rollout",),
     "rollout_rows": ("tertulia.rollout",),

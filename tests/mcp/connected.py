@@ -11,10 +11,17 @@ from typing import Any
 
 from tertulia.errors import TertuliaError
 from tertulia.events.clock import SystemClock
-from tertulia.mcp.connection import Link, connect
-from tertulia.mcp.definition import ServerDefinition
-from tertulia.mcp.launch import Launch
-from tertulia.mcp.server import Answer, Caller, Elicitation, Elicited, Sampled, Sampling
+from tertulia.mcp.client.connection import SdkConnection, connect
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.config.launch import Launch
+from tertulia.mcp.server_connection import (
+    Caller,
+    CallResult,
+    Elicitation,
+    ElicitationResult,
+    SamplingRequest,
+    SamplingResult,
+)
 from tertulia.protocol.ids import ConversationId
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
@@ -25,14 +32,14 @@ DEADLINE_S = 20.0
 class Asked:
     """A conversation that says yes to everything, unless told otherwise, and notes it."""
 
-    def __init__(self, name: str = "c1", *, says: Elicited | TertuliaError | None = None) -> None:
-        self.questions: list[Elicitation | Sampling] = []
+    def __init__(self, name: str = "c1", *, says: ElicitationResult | TertuliaError | None = None) -> None:
+        self.questions: list[Elicitation | SamplingRequest] = []
         self.being_asked, self.may_answer, self.let_go = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.may_answer.set()
-        self._says = says or Elicited("accept", {"ok": True})
+        self._says = says or ElicitationResult("accept", {"ok": True})
         self.caller = Caller(ConversationId(name), self._elicit, self._sample)
 
-    async def _wait(self, request: Elicitation | Sampling) -> None:
+    async def _wait(self, request: Elicitation | SamplingRequest) -> None:
         self.questions.append(request)
         self.being_asked.set()
         try:
@@ -43,14 +50,14 @@ class Asked:
         if isinstance(self._says, TertuliaError):
             raise self._says
 
-    async def _elicit(self, request: Elicitation) -> Elicited:
+    async def _elicit(self, request: Elicitation) -> ElicitationResult:
         await self._wait(request)
-        assert isinstance(self._says, Elicited)
+        assert isinstance(self._says, ElicitationResult)
         return self._says
 
-    async def _sample(self, request: Sampling) -> Sampled:
+    async def _sample(self, request: SamplingRequest) -> SamplingResult:
         await self._wait(request)
-        return Sampled(f"to {request.messages[0][1]}", "model")
+        return SamplingResult(f"to {request.messages[0][1]}", "model")
 
 
 class Reach:
@@ -60,9 +67,11 @@ class Reach:
         self.sandbox, self.nursery = sandbox, nursery
         self.changes = 0
         self.changed = asyncio.Event()
-        self.links: list[Link] = []
+        self.links: list[SdkConnection] = []
 
-    async def __call__(self, reached: tuple[ServerDefinition, Launch], *, within_s: float = DEADLINE_S) -> Link:
+    async def __call__(
+        self, reached: tuple[ServerDefinition, Launch], *, within_s: float = DEADLINE_S
+    ) -> SdkConnection:
         """Connect."""
         definition, launch = reached
         async with asyncio.timeout(within_s):
@@ -96,14 +105,14 @@ async def reaching() -> AsyncIterator[Reach]:
 
 
 async def call(
-    link: Link,
+    link: SdkConnection,
     tool: str,
     asked: Asked | None = None,
     *,
     within_s: float = DEADLINE_S,
     on_progress: Any = None,
     **arguments: Any,
-) -> Answer:
+) -> CallResult:
     """One call, by default of a conversation that nobody asks about again."""
     caller = (asked or Asked()).caller
     return await link.call(tool, arguments, caller, timeout_s=within_s, on_progress=on_progress or (lambda *_: None))

@@ -8,18 +8,26 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tertulia.mcp.definition import ServerDefinition, Stdio
-from tertulia.mcp.launch import Launch
-from tertulia.mcp.live_server import LiveServer
-from tertulia.mcp.pool import Connect, Lease, ServerPool
-from tertulia.mcp.server import Answer, Caller, Elicitation, Elicited, Sampled, Sampling, Status
-from tertulia.mcp.twin import TwinServer, twin_tool
+from tertulia.mcp.config.definition import ServerDefinition, Stdio
+from tertulia.mcp.config.launch import Launch
+from tertulia.mcp.pool.live_server import LiveServer
+from tertulia.mcp.pool.server_pool import Connect, Lease, ServerPool
+from tertulia.mcp.server_connection import (
+    Caller,
+    CallResult,
+    Elicitation,
+    ElicitationResult,
+    SamplingRequest,
+    SamplingResult,
+    ServerStatus,
+)
 from tertulia.protocol.ids import ConversationId
 from tertulia.sandbox.runner import CommandRunner
 from tertulia.scheduler.nursery import Nursery
+from tertulia.testing.fake_mcp_server import FakeMcpServer, fake_tool
 from tests.mcp.virtual_time import LoopClock, threads_ended
 
-ECHO = twin_tool("echo", "Says it again.")
+ECHO = fake_tool("echo", "Says it again.")
 KEY = "0" * 63
 
 
@@ -32,16 +40,16 @@ def launch(number: int = 1) -> Launch:
 
 
 def caller(name: str = "root") -> Caller:
-    async def elicit(request: Elicitation) -> Elicited:
-        return Elicited("decline")
+    async def elicit(request: Elicitation) -> ElicitationResult:
+        return ElicitationResult("decline")
 
-    async def sample(request: Sampling) -> Sampled:
+    async def sample(request: SamplingRequest) -> SamplingResult:
         raise AssertionError(request)
 
     return Caller(ConversationId(name), elicit, sample)
 
 
-async def call(server: LiveServer, tool: str = "echo", **options: Any) -> Answer:
+async def call(server: LiveServer, tool: str = "echo", **options: Any) -> CallResult:
     options = {"timeout_s": 30.0, "on_progress": lambda *_: None, **options}
     return await server.call(tool, {}, caller(), **options)
 
@@ -54,7 +62,7 @@ class House:
     """What stands around a pool."""
 
     def __init__(self, home: Path | None, connect: Connect | None) -> None:
-        self.nursery, self.twin = Nursery(), TwinServer([ECHO])
+        self.nursery, self.twin = Nursery(), FakeMcpServer([ECHO])
         self.spawned: list[str] = []
         """The name of every task that was started."""
         self.pool = ServerPool(
@@ -92,7 +100,7 @@ class Told:
     """What a server's listeners hear."""
 
     def __init__(self, server: LiveServer) -> None:
-        self.statuses: list[Status] = []
+        self.statuses: list[ServerStatus] = []
         self.errors: list[str | None] = []
         self.unwatch = server.watch(self._hear)
 

@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from tertulia.mcp.server import Answer, Hints
-from tertulia.mcp.serving import ServedCall, ServedTool
+from tertulia.mcp.serve.sources import ServedCall, ServedTool
+from tertulia.mcp.server_connection import CallResult, ToolHints
 
 
 class Shop:
     """Something served: a test says what a call does."""
 
     def __init__(self) -> None:
-        self.list = [ServedTool("b", "Does b.", '{"type":"object"}', "The B", Hints(read_only=True))]
-        self.act: Callable[[ServedCall], Awaitable[Answer]] = self._echo
+        self.list = [ServedTool("b", "Does b.", '{"type":"object"}', "The B", ToolHints(read_only=True))]
+        self.act: Callable[[ServedCall], Awaitable[CallResult]] = self._echo
         self.calls: list[ServedCall] = []
         self.listeners: list[Callable[[], None]] = []
         self.cancelled = asyncio.Event()
@@ -24,7 +24,7 @@ class Shop:
     async def tools(self) -> Sequence[ServedTool]:
         return self.list
 
-    async def call(self, call: ServedCall) -> Answer:
+    async def call(self, call: ServedCall) -> CallResult:
         self.calls.append(call)
         try:
             return await self.act(call)
@@ -41,5 +41,5 @@ class Shop:
             listener()
 
     @staticmethod
-    async def _echo(call: ServedCall) -> Answer:
-        return Answer(msgspec.json.encode(call.arguments).decode())
+    async def _echo(call: ServedCall) -> CallResult:
+        return CallResult(msgspec.json.encode(call.arguments).decode())

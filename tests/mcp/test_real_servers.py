@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tertulia.mcp.definition import ServerDefinition
-from tertulia.mcp.launch import Launch
-from tertulia.mcp.server import Elicitation, Sampling
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.config.launch import Launch
+from tertulia.mcp.server_connection import Elicitation, SamplingRequest
 from tests.mcp.connected import Asked, Reach, call
 from tests.mcp.fakes import by_http, by_stdio
 from tests.mcp.real import npm_server, pypi_server
@@ -112,7 +112,7 @@ async def test_everything_asks_back(everything: tuple[ServerDefinition, Launch],
     tools = {tool.name for tool in (await link.list_tools()).tools}
     sampled = await call(link, "trigger-sampling-request", asked, prompt="say something", maxTokens=20)
     assert "to " in sampled.text
-    assert isinstance(asked.questions[0], Sampling)
+    assert isinstance(asked.questions[0], SamplingRequest)
     if "trigger-elicitation-request" in tools:
         await call(link, "trigger-elicitation-request", asked)
         assert isinstance(asked.questions[-1], Elicitation)
@@ -138,7 +138,7 @@ async def test_over_http_two_conversations_are_asked_at_once_in_the_old_era_too(
         await asyncio.wait_for(each.being_asked.wait(), 10)
     for each, prompt in zip(asked, prompts, strict=True):
         (question,) = each.questions
-        assert isinstance(question, Sampling)
+        assert isinstance(question, SamplingRequest)
         assert prompt in question.messages[0][1]
         each.may_answer.set()
     await asyncio.gather(*calls)

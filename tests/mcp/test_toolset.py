@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.mcp.server import Hints, RemoteTool
+from tertulia.mcp.server_connection import RemoteTool, ToolHints
 from tertulia.mcp.toolset import (
     MAX_DESCRIPTION_BYTES,
     MAX_NAME,
@@ -61,7 +61,7 @@ def test_the_order_of_keys_in_a_schema_changes_nothing() -> None:
         tool("a", "does that"),
         tool("a", "does it", {"type": "object", "properties": {"x": {}}}),
         tool("a", "does it", title="A"),
-        tool("a", "does it", hints=Hints(read_only=True)),
+        tool("a", "does it", hints=ToolHints(read_only=True)),
     ],
 )
 def test_whatever_is_different_shows_in_the_digest(other: RemoteTool) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.view import MAX_PINS, NOTHING, Changed, McpView, NoServers, parse_allowlist
+from tertulia.mcp.view import MAX_PINS, NO_CHANGES, McpView, NoServers, ViewChanges, parse_allowlist
 from tertulia.protocol.tool_spec import ToolSpec
 from tests.prompt.specs import mcp
 
@@ -166,7 +166,7 @@ def test_a_tool_that_was_cut_to_64_characters_is_named_by_what_is_listed() -> No
 def test_nothing_changes_while_the_servers_offer_the_same() -> None:
     """X-23: the same offer is the same view, and nothing is compared."""
     view = McpView.of(KNOWN)
-    assert view.refreshed(KNOWN) == (view, NOTHING)
+    assert view.refreshed(KNOWN) == (view, NO_CHANGES)
     assert view.refreshed(KNOWN)[0] is view
 
 
@@ -197,11 +197,11 @@ def test_a_tool_that_goes_and_comes_back_must_be_the_same() -> None:
     back, changed = gone.refreshed((WEB_GET, FS_READ))
     assert (names(back), changed.added) == (["fs__read", "web__get"], ("fs__read",))
     worse, changed = gone.refreshed((WEB_GET, other))
-    assert (names(worse), changed) == (["web__get"], Changed(withheld=("fs__read",)))
+    assert (names(worse), changed) == (["web__get"], ViewChanges(withheld=("fs__read",)))
     mended, changed = worse.refreshed((FS_READ, WEB_GET))
     assert (names(mended), changed.added) == (["fs__read", "web__get"], ("fs__read",))
     again, changed = worse.refreshed((mcp("fs", "read", "and now something else"), WEB_GET))
-    assert (names(again), changed) == (["web__get"], NOTHING), "that it is withheld was said"
+    assert (names(again), changed) == (["web__get"], NO_CHANGES), "that it is withheld was said"
 
 
 def test_pins_of_an_earlier_life_hold_before_there_is_any_tool() -> None:
@@ -209,7 +209,7 @@ def test_pins_of_an_earlier_life_hold_before_there_is_any_tool() -> None:
     view = McpView(pins={"fs__read": FS_READ.digest, "fs__write": "another"})
     back, changed = view.refreshed(KNOWN)
     assert names(back) == ["fs__read", "web__get"]
-    assert changed == Changed(added=("fs__read", "web__get"), withheld=("fs__write",))
+    assert changed == ViewChanges(added=("fs__read", "web__get"), withheld=("fs__write",))
     assert back.pins == {"fs__read": FS_READ.digest, "fs__write": "another", "web__get": WEB_GET.digest}
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 import tertulia
 from tertulia.errors import NotFoundError
-from tertulia.mcp.broker import load_sdk
+from tertulia.mcp.serve.endpoint import load_sdk
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.session import Session

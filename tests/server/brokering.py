@@ -17,9 +17,9 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.shared.message import SessionMessage
 
-from tertulia.mcp.broker import Broker
-from tertulia.mcp.lines import Lines
-from tertulia.mcp.named_view import NamedView
+from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines
+from tertulia.mcp.config.named_view import NamedView
+from tertulia.mcp.serve.endpoint import McpEndpoint
 from tertulia.server.broker_place import Greeting, short_path
 from tertulia.server.mcp_brokers import client_broker
 from tertulia.session.session import Session
@@ -71,7 +71,7 @@ class News:
 
 
 @asynccontextmanager
-async def over_streams(broker: Broker) -> AsyncIterator[Any]:
+async def over_streams(broker: McpEndpoint) -> AsyncIterator[Any]:
     """A transport to a broker in this process."""
     to_it, heard = anyio.create_memory_object_stream[Any](0)
     said, from_it = anyio.create_memory_object_stream[Any](0)
@@ -88,7 +88,7 @@ async def over_socket(path: Path, view: str | None = None) -> AsyncIterator[Any]
         reader, writer = await asyncio.open_unix_connection(address, limit=1 << 26)
     writer.write(msgspec.json.encode(Greeting(view, "test")) + b"\n")
     assert msgspec.json.decode(await reader.readline()) == {"ok": True}
-    lines = Lines("the broker")
+    lines = JsonRpcLines("the broker")
     to_it, going = anyio.create_memory_object_stream[SessionMessage](0)
     coming, from_it = anyio.create_memory_object_stream[Any](0)
 

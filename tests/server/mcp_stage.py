@@ -8,7 +8,7 @@ from typing import Any
 
 from mcp import Client
 
-from tertulia.mcp.broker import load_sdk
+from tertulia.mcp.serve.endpoint import load_sdk
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.as_mcp import as_mcp
 from tertulia.session.host import Host

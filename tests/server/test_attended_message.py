@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tertulia.errors import InvalidParamsError, NotFoundError
-from tertulia.mcp.serving import ServedCall
+from tertulia.mcp.serve.sources import ServedCall
 from tertulia.models.script import say
 from tertulia.protocol.inputs import Message
 from tertulia.server.attended_message import attended_message

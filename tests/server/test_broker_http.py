@@ -14,7 +14,7 @@ import pytest
 from mcp.client.streamable_http import streamable_http_client
 
 import tertulia
-from tertulia.mcp.named_view import NamedView
+from tertulia.mcp.config.named_view import NamedView
 from tertulia.server.broker_http import PATH, serve_http
 from tertulia.server.http_server import listen, url_of
 from tertulia.server.mcp_brokers import client_broker

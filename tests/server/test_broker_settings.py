@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.named_view import NamedView
+from tertulia.mcp.config.named_view import NamedView
 from tertulia.protocol.storage import HeadersOnly, NoStorage
 from tertulia.server.broker_settings import broker_settings, find_view
 from tertulia.session.settings import Settings

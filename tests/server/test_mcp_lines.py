@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tertulia.mcp.broker import Broker, load_sdk
-from tertulia.mcp.server import Answer
-from tertulia.mcp.serving import ServedCall
+from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
+from tertulia.mcp.serve.sources import ServedCall
+from tertulia.mcp.server_connection import CallResult
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server import mcp_lines
 from tertulia.server.mcp_lines import serve_lines
@@ -30,7 +30,7 @@ class Wire:
     def __init__(self, *, strict: bool = False) -> None:
         load_sdk()
         self.shop, self.nursery = Shop(), Nursery()
-        self.broker = Broker(self.shop, name="shop", spawn=self.nursery.start)
+        self.broker = McpEndpoint(self.shop, name="shop", spawn=self.nursery.start)
         self.answers: list[dict[str, Any]] = []
         self.reads = asyncio.Event()
         self.reads.set()
@@ -149,7 +149,7 @@ async def test_who_reads_no_answers_is_read_no_further(wire: Wire, monkeypatch: 
 async def test_calls_that_were_given_up_take_no_room(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_lines, "MAX_UNANSWERED", 4)
 
-    async def act(call: ServedCall) -> Answer:
+    async def act(call: ServedCall) -> CallResult:
         await asyncio.Event().wait()
         raise AssertionError
 

@@ -16,8 +16,8 @@ from tertulia.errors import (
     NotFoundError,
     UnsupportedByBackendError,
 )
-from tertulia.mcp.server import Elicitation, Elicited, Sampled, Sampling
-from tertulia.mcp.serving import ServedCall
+from tertulia.mcp.serve.sources import ServedCall
+from tertulia.mcp.server_connection import Elicitation, ElicitationResult, SamplingRequest, SamplingResult
 from tertulia.policy.approval_policy import NEVER, ON_REQUEST
 from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
 from tertulia.session.asking_back import MAX_TOKENS, AskingBack
@@ -29,7 +29,7 @@ from tests.session.staging import Stage, stage
 from tests.tools.serving import DEFINITION, SCHEMA, Bench
 
 QUESTION = Elicitation("fs", "Who are you?", SCHEMA)
-SAMPLING = Sampling("fs", (("user", "Say something."),), "Be brief.", 1_000_000)
+SAMPLING = SamplingRequest("fs", (("user", "Say something."),), "Be brief.", 1_000_000)
 
 
 class Asked:
@@ -63,12 +63,12 @@ async def test_an_elicitation_goes_to_the_conversation_whose_call_caused_it() ->
     [event] = asked.elicitations.pending()
     assert event.chain == ("root",)
     asked.elicitations.resolve(event.elicitation_id, "allow", {"name": "Ada"})
-    assert await asking == Elicited("accept", {"name": "Ada"})
+    assert await asking == ElicitationResult("accept", {"name": "Ada"})
     assert asked.caller.conversation_id == "a"
 
 
-async def answered(question: Sampling) -> Sampled:
-    return Sampled(f"at most {question.max_tokens}", "scripted")
+async def answered(question: SamplingRequest) -> SamplingResult:
+    return SamplingResult(f"at most {question.max_tokens}", "scripted")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ async def test_sampling_is_asked_for_each_time_and_bounded(decision: Any) -> Non
         with pytest.raises(ApprovalDeniedError):
             await asking
         return
-    assert await asking == Sampled(f"at most {MAX_TOKENS}", "scripted")
+    assert await asking == SamplingResult(f"at most {MAX_TOKENS}", "scripted")
 
 
 # ── through a session, with real servers ─────────────────────────────────────────────────────────────────────
@@ -224,9 +224,9 @@ async def test_without_the_setting_a_server_gets_no_answer_of_the_model() -> Non
 @pytest.mark.parametrize(
     ("said", "heard"),
     [
-        (Elicited("accept", {"ok": True}), '"action": "accept"'),
-        (Elicited("accept", {"ok": "perhaps"}), '"action": "decline"'),
-        (Elicited("decline"), '"action": "decline"'),
+        (ElicitationResult("accept", {"ok": True}), '"action": "accept"'),
+        (ElicitationResult("accept", {"ok": "perhaps"}), '"action": "decline"'),
+        (ElicitationResult("decline"), '"action": "decline"'),
         (None, '"action": "decline"'),
     ],
     ids=["accepts", "accepts with something else", "declines", "cannot ask"],
@@ -234,7 +234,7 @@ async def test_without_the_setting_a_server_gets_no_answer_of_the_model() -> Non
 async def test_behind_the_broker_it_is_the_client_who_asks_its_person(said: Any, heard: str) -> None:
     questions: list[Elicitation] = []
 
-    async def elicit(asked: Elicitation) -> Elicited:
+    async def elicit(asked: Elicitation) -> ElicitationResult:
         questions.append(asked)
         if said is None:
             raise NoApproverError("this client cannot ask")

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import BusyError, ClosedError, InvalidParamsError, NotFoundError
-from tertulia.mcp.server import Elicitation, Elicited
+from tertulia.mcp.server_connection import Elicitation, ElicitationResult
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ElicitationRequest, ElicitationResolved
@@ -30,7 +30,7 @@ class Office:
     def told(self) -> list[EventData]:
         return self.bench.told
 
-    def start(self, asked: Elicitation | None = None, **context: Any) -> asyncio.Task[Elicited]:
+    def start(self, asked: Elicitation | None = None, **context: Any) -> asyncio.Task[ElicitationResult]:
         question = asked or Elicitation("fs", "Who are you?", SCHEMA)
         return asyncio.create_task(self.desk.ask(question, self.bench.call(**context)))
 
@@ -48,7 +48,7 @@ async def test_allowed_with_what_was_asked_for() -> None:
     [event] = await office.asked()
     assert (event.server, event.message, event.schema, event.url) == ("fs", "Who are you?", SCHEMA, None)
     assert office.desk.resolve(event.elicitation_id, "allow", ADA)
-    assert await asking == Elicited("accept", ADA)
+    assert await asking == ElicitationResult("accept", ADA)
     root = ConversationId("root")
     assert office.told == [event, ElicitationResolved(event.elicitation_id, "accept", chain=(root,))]
     assert event.chain == (root,)
@@ -62,7 +62,7 @@ async def test_denied_is_declined() -> None:
     with pytest.raises(InvalidParamsError, match="content goes with the decision allow"):
         office.desk.resolve(event.elicitation_id, "deny", ADA)
     assert office.desk.resolve(event.elicitation_id, "deny")
-    assert await asking == Elicited("decline")
+    assert await asking == ElicitationResult("decline")
 
 
 @pytest.mark.parametrize("content", [None, {}, {"name": 1}, {"name": "x" * 100_000}])
@@ -74,7 +74,7 @@ async def test_what_is_not_what_was_asked_for_is_refused_and_it_goes_on_waiting(
         office.desk.resolve(event.elicitation_id, "allow", content)
     assert office.desk.pending() == [event]
     assert office.desk.resolve(event.elicitation_id, "allow", ADA)
-    assert await asking == Elicited("accept", ADA)
+    assert await asking == ElicitationResult("accept", ADA)
 
 
 async def test_the_first_answer_counts_and_an_unknown_id_is_not_found() -> None:
@@ -84,7 +84,7 @@ async def test_the_first_answer_counts_and_an_unknown_id_is_not_found() -> None:
     [event] = await office.asked()
     assert office.desk.resolve(event.elicitation_id, "deny")
     assert not office.desk.resolve(event.elicitation_id, "allow", ADA)
-    assert await asking == Elicited("decline")
+    assert await asking == ElicitationResult("decline")
     assert len(office.resolved()) == 1
     assert office.desk.gave(event.elicitation_id)
     assert not office.desk.gave("nobody-1")
@@ -95,7 +95,7 @@ async def test_the_first_answer_counts_and_an_unknown_id_is_not_found() -> None:
 async def test_no_answer_in_time_is_a_cancellation() -> None:
     """B9."""
     office = Office(timeout_s=0.01)
-    assert await office.start() == Elicited("cancel")
+    assert await office.start() == ElicitationResult("cancel")
     assert [event.action for event in office.resolved()] == ["cancel"]
 
 
@@ -116,10 +116,10 @@ async def test_the_end_of_a_conversation_cancels_its_own_questions_and_no_others
     gone, stays = office.start(conversation="a"), office.start(conversation="b")
     _, second = await office.asked(2)
     office.desk.forget(ConversationId("a"))
-    assert await gone == Elicited("cancel")
+    assert await gone == ElicitationResult("cancel")
     assert office.desk.pending() == [second]
     office.desk.close()
-    assert await stays == Elicited("cancel")
+    assert await stays == ElicitationResult("cancel")
     with pytest.raises(ClosedError):
         await office.start()
     assert len(office.told) == 4
@@ -143,7 +143,7 @@ async def test_a_page_to_visit_takes_no_content() -> None:
     with pytest.raises(InvalidParamsError, match="leave out content"):
         office.desk.resolve(event.elicitation_id, "allow", ADA)
     assert office.desk.resolve(event.elicitation_id, "allow")
-    assert await asking == Elicited("accept")
+    assert await asking == ElicitationResult("accept")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ async def test_only_so_many_wait_of_one_conversation_and_in_all() -> None:
     with pytest.raises(BusyError):
         await office.start(conversation="late")
     office.desk.close()
-    assert set(await asyncio.gather(*own, *others)) == {Elicited("cancel")}
+    assert set(await asyncio.gather(*own, *others)) == {ElicitationResult("cancel")}
     assert len(office.told) == 2 * MAX_PENDING
 
 
@@ -231,4 +231,4 @@ async def test_a_task_that_is_over_does_not_keep_the_desk_from_closing() -> None
     asking = asyncio.create_task(office.desk.ask(Elicitation("fs", "?", SCHEMA), replace(call, publish=publish)))
     await office.asked()
     office.desk.close()
-    assert await asking == Elicited("cancel")
+    assert await asking == ElicitationResult("cancel")

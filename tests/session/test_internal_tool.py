@@ -9,7 +9,7 @@ import pytest
 
 import tertulia
 from tertulia.errors import NotFoundError
-from tertulia.mcp.broker import Broker
+from tertulia.mcp.serve.endpoint import McpEndpoint
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.session.brokerage import Brokerage
 from tertulia.session.internal_tool import InternalTool
@@ -20,9 +20,11 @@ from tests.session.agents import EMPLOYEE, HTML, Porter, bell
 from tests.session.staging import Stage, stage
 
 
-def broker_of(acting: Stage, conversation: tertulia.Conversation) -> Broker:
+def broker_of(acting: Stage, conversation: tertulia.Conversation) -> McpEndpoint:
     talk = acting.parts.conversations.find(conversation.id)
-    return Broker(Brokerage(acting.parts, talk), name="tertulia", spawn=acting.parts.nursery.start, instructions="")
+    return McpEndpoint(
+        Brokerage(acting.parts, talk), name="tertulia", spawn=acting.parts.nursery.start, instructions=""
+    )
 
 
 async def test_an_answer_that_is_a_text_is_given_as_it_is_and_all_else_as_json() -> None:

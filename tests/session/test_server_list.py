@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.definition import Http, ServerDefinition, Stdio
-from tertulia.mcp.trust import TrustStore
+from tertulia.mcp.config.definition import Http, ServerDefinition, Stdio
+from tertulia.mcp.config.trust_store import TrustStore
 from tertulia.session.environment import Environment
 from tertulia.session.server_list import ServerList, servers_of
 from tertulia.session.settings import Loaded, Settings, load_settings

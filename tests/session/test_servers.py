@@ -10,7 +10,7 @@ import pytest
 
 import tertulia
 from tertulia.errors import McpError
-from tertulia.mcp import manager
+from tertulia.mcp.pool import session_servers
 from tertulia.testing import ScriptedModel, call, say
 from tests.mcp.connected import until
 from tests.mcp.fakes.number import lives
@@ -99,7 +99,7 @@ async def test_a_server_that_dies_or_is_missing_is_told_and_harms_nobody() -> No
 
 async def test_a_server_that_hangs_delays_the_first_turn_by_a_grace_and_nobody_else(monkeypatch) -> None:
     """HARDENING C11, DESIGN: a bounded grace, then its tools are missing; allowlists may name it, with a warning."""
-    monkeypatch.setattr(manager, "GRACE_S", 0.3)
+    monkeypatch.setattr(session_servers, "GRACE_S", 0.3)
     async with served({"slow": bad("hangs"), "fs": server("echo")}, "hello") as session:
         # On a busy machine the good one may take longer than this grace.
         await until(lambda: session.info.mcp[0]["status"] == "ready")
@@ -112,7 +112,7 @@ async def test_a_server_that_hangs_delays_the_first_turn_by_a_grace_and_nobody_e
 
 async def test_tools_of_a_slow_server_appear_when_it_is_up(monkeypatch) -> None:
     """X-23, X-24"""
-    monkeypatch.setattr(manager, "GRACE_S", 0.05)
+    monkeypatch.setattr(session_servers, "GRACE_S", 0.05)
     async with served({"slow": bad("slow-start")}, "hello", "again") as session:
         conversation = await session.open(mcp_tool_allowlist=["slow__echo"])
         assert names(conversation) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import NotRunningError
-from tertulia.mcp.serving import ServedCall
+from tertulia.mcp.serve.sources import ServedCall
 from tests.executors.acp_stage import guests, received, said
 
 

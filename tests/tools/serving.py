@@ -10,9 +10,19 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.errors import McpError, NoApproverError
-from tertulia.mcp.definition import ServerDefinition, Stdio
+from tertulia.mcp.config.definition import ServerDefinition, Stdio
 from tertulia.mcp.limiter import FairLimiter
-from tertulia.mcp.server import Answer, Caller, Elicitation, Elicited, Hints, OnProgress, RemoteTool, Sampled, Sampling
+from tertulia.mcp.server_connection import (
+    Caller,
+    CallResult,
+    Elicitation,
+    ElicitationResult,
+    OnProgress,
+    RemoteTool,
+    SamplingRequest,
+    SamplingResult,
+    ToolHints,
+)
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.policy.limits import NO_LIMITS, Limits
 from tertulia.policy.narrowing import TOP
@@ -26,7 +36,7 @@ from tertulia.tools.tool import CallContext, ChainView
 from tests.tools.calling import HandClock
 
 DEFINITION = ServerDefinition(name="fs", transport=Stdio(command="fs-server"))
-READING = RemoteTool("read", "Read a file.", {"type": "object"}, hints=Hints(read_only=True, destructive=False))
+READING = RemoteTool("read", "Read a file.", {"type": "object"}, hints=ToolHints(read_only=True, destructive=False))
 WRITING = RemoteTool("write", "Write a file.", {"type": "object"})
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
@@ -49,11 +59,11 @@ class Now(msgspec.Struct):
     shared: str | None = None
 
 
-Act = Callable[[dict[str, Any], Caller, OnProgress], Awaitable[Answer]]
+Act = Callable[[dict[str, Any], Caller, OnProgress], Awaitable[CallResult]]
 
 
-async def _answer(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> Answer:
-    return Answer("done")
+async def _answer(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> CallResult:
+    return CallResult("done")
 
 
 class StubServers:
@@ -75,7 +85,7 @@ class StubServers:
 
     async def call(
         self, spec: ToolSpec, arguments: dict[str, Any], caller: Caller, *, timeout_s: float, on_progress: OnProgress
-    ) -> Answer:
+    ) -> CallResult:
         self.calls.append(arguments)
         self.timeouts.append(timeout_s)
         return await self.act(arguments, caller, on_progress)
@@ -85,8 +95,8 @@ class StubAsker:
     """Answers a server's questions as a test says."""
 
     def __init__(self) -> None:
-        self.elicit: Callable[[Elicitation], Awaitable[Elicited]] = self._refuse
-        self.sample: Callable[[Sampling], Awaitable[Sampled]] = self._refuse
+        self.elicit: Callable[[Elicitation], Awaitable[ElicitationResult]] = self._refuse
+        self.sample: Callable[[SamplingRequest], Awaitable[SamplingResult]] = self._refuse
 
     def caller(self, definition: ServerDefinition, call: CallContext) -> Caller:
         return Caller(call.conversation_id, self.elicit, self.sample)

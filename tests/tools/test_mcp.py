@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import ApprovalDeniedError, LimitError, McpError
-from tertulia.mcp.server import Answer, Caller, Elicitation, Elicited, OnProgress, RemoteTool
+from tertulia.mcp.server_connection import Caller, CallResult, Elicitation, ElicitationResult, OnProgress, RemoteTool
 from tertulia.policy.limits import NO_LIMITS
 from tertulia.protocol.events import BackgroundEvent
 from tertulia.protocol.items import ImagePart
@@ -24,7 +24,7 @@ def end_of(bench: Bench) -> McpToolCallEnd:
     return end
 
 
-async def wait_for_ever(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> Answer:
+async def wait_for_ever(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> CallResult:
     await asyncio.Event().wait()
     raise AssertionError("nobody sets it")
 
@@ -35,9 +35,9 @@ async def wait_for_ever(arguments: dict[str, Any], caller: Caller, on_progress: 
 async def test_a_call_has_a_beginning_and_an_end_and_gives_what_the_server_said() -> None:
     picture = ImagePart("data:image/png;base64,AA==")
 
-    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> Answer:
+    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> CallResult:
         bench.clock.seconds += 1.5
-        return Answer("text", parts=(picture,))
+        return CallResult("text", parts=(picture,))
 
     bench = Bench(act=act)
     result = await bench.run({"path": "x"})
@@ -152,9 +152,9 @@ async def test_waiting_is_told_with_its_reason() -> None:
     """S002-39."""
     gate = asyncio.Event()
 
-    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> Answer:
+    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> CallResult:
         await gate.wait()
-        return Answer("done")
+        return CallResult("done")
 
     bench = Bench(act=act, concurrency=1)
     first, second = bench.begin(), bench.begin(conversation="b")
@@ -186,8 +186,8 @@ async def test_one_that_waited_too_long_was_never_begun() -> None:
 
 
 async def test_an_error_that_the_server_reports_is_an_output_without_success() -> None:
-    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> Answer:
-        return Answer("no such file", is_error=True)
+    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> CallResult:
+        return CallResult("no such file", is_error=True)
 
     bench = Bench(act=act)
     result = await bench.run()
@@ -196,7 +196,7 @@ async def test_an_error_that_the_server_reports_is_an_output_without_success() -
 
 
 async def test_a_connection_that_breaks_ends_the_call_and_keeps_its_error() -> None:
-    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> Answer:
+    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> CallResult:
         raise McpError("the MCP server fs ended with exit code 1")
 
     bench = Bench(act=act)
@@ -208,7 +208,7 @@ async def test_a_connection_that_breaks_ends_the_call_and_keeps_its_error() -> N
 
 @pytest.mark.parametrize(("own", "sessions"), [(0.25, 30.0), (30.0, 0.25)])
 async def test_the_server_has_the_shorter_of_two_timeouts(own: float, sessions: float) -> None:
-    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> Answer:
+    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> CallResult:
         raise McpError("the MCP server fs did not answer in time")
 
     bench = Bench(act=act, tool_timeout_s=own, timeout_s=sessions)
@@ -231,9 +231,9 @@ async def test_a_cancelled_call_ends_too() -> None:
 
 
 async def test_progress_is_told_between_beginning_and_end() -> None:
-    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> Answer:
+    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> CallResult:
         on_progress(1, 2, "half")
-        return Answer("done")
+        return CallResult("done")
 
     bench = Bench(act=act)
     await bench.run()
@@ -244,12 +244,12 @@ async def test_progress_is_told_between_beginning_and_end() -> None:
 
 
 async def test_a_server_asks_back_in_the_name_of_its_call() -> None:
-    async def elicit(what: Elicitation) -> Elicited:
-        return Elicited("accept", {"name": "Ada"})
+    async def elicit(what: Elicitation) -> ElicitationResult:
+        return ElicitationResult("accept", {"name": "Ada"})
 
-    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> Answer:
+    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> CallResult:
         said = await caller.elicit(Elicitation("fs", "who?", SCHEMA))
-        return Answer(f"{caller.conversation_id}: {said.content}")
+        return CallResult(f"{caller.conversation_id}: {said.content}")
 
     bench = Bench(act=act)
     bench.asker.elicit = elicit
@@ -261,11 +261,11 @@ async def test_the_deadline_of_tools_counts_neither_for_a_person_nor_for_the_ser
     """A server has its own, which stands still while somebody is asked back."""
     loop = asyncio.get_running_loop()
 
-    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> Answer:
+    async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> CallResult:
         answered = loop.create_future()
         loop.call_later(0.05, answered.set_result, None)
         await answered
-        return Answer("done")
+        return CallResult("done")
 
     bench = Bench(tool, act=act)
     context = bench.call()

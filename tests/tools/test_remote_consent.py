@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import NoApproverError
-from tertulia.mcp.definition import Stdio
+from tertulia.mcp.config.definition import Stdio
 from tertulia.policy.approval_policy import NEVER, ON_REQUEST, UNTRUSTED
 from tertulia.tools.remote_consent import request_for, runs_unasked
 from tests.tools.serving import READING, WRITING, Bench, Now, StubServers, spec_of

@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 from tertulia.apps.stop_signals import on_stop_signal
-from tertulia.mcp.named_view import NamedView
+from tertulia.mcp.config.named_view import NamedView
 from tertulia.server.broker_http import PATH, serve_http
 from tertulia.server.broker_place import held, private_directory
 from tertulia.server.broker_socket import BrokerSocket

@@ -19,7 +19,7 @@ from tertulia.apps.mcp_refresh import refresh
 from tertulia.apps.mcp_tools import tools, try_out
 from tertulia.apps.mcp_trust import trust
 from tertulia.apps.terminal import Piece, Style, Terminal
-from tertulia.mcp.definition import ServerDefinition
+from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.session.server_list import ServerList
 from tertulia.session.settings import Loaded
 

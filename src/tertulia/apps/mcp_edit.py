@@ -12,7 +12,7 @@ from tertulia.apps.config_edit import add_table, remove_table
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.terminal import Terminal
 from tertulia.errors import InvalidParamsError, NotFoundError
-from tertulia.mcp.servers import server_from_wire
+from tertulia.mcp.config.server_table import server_from_wire
 from tertulia.session.config_file import read_override
 
 _FAMILY = "mcp_servers"

@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from urllib.parse import urlsplit
 
 from tertulia.errors import McpError, NotFoundError
-from tertulia.mcp.definition import Http, ServerDefinition
-from tertulia.mcp.launch import launch_of
+from tertulia.mcp.config.definition import Http, ServerDefinition
+from tertulia.mcp.config.launch import resolve_launch
 from tertulia.policy.redaction import Redactor, secrets_of
 from tertulia.session.server_list import ServerList, Unstarted, servers_of
 from tertulia.session.settings import Loaded
@@ -46,7 +46,7 @@ def transport(definition: ServerDefinition | None) -> str:
 def prospect(definition: ServerDefinition, loaded: Loaded) -> tuple[str, str | None]:
     """What would keep it from starting, as far as that can be seen from here."""
     try:
-        launch_of(definition, loaded.environment.variables)
+        resolve_launch(definition, loaded.environment.variables)
     except McpError as error:
         return "failed", error.message
     return "enabled", None

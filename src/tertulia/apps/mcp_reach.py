@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from tertulia.apps.terminal import Terminal
 from tertulia.errors import McpError
 from tertulia.events.clock import SystemClock
-from tertulia.mcp.connection import connect
-from tertulia.mcp.definition import ServerDefinition
-from tertulia.mcp.launch import launch_of
-from tertulia.mcp.pool import Lease, ServerPool
-from tertulia.mcp.server import RemoteTool, Status
+from tertulia.mcp.client.connection import connect
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.config.launch import resolve_launch
+from tertulia.mcp.pool.server_pool import Lease, ServerPool
+from tertulia.mcp.server_connection import RemoteTool, ServerStatus
 from tertulia.policy.redaction import Redactor
 from tertulia.sandbox.confine import GuardedRunner
 from tertulia.sandbox.sandbox import Sandbox
@@ -30,7 +30,7 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
     """How one server was found."""
 
     name: str
-    status: Status
+    status: ServerStatus
     error: str | None = None
     latency_ms: int | None = None
     protocol_version: str | None = None
@@ -67,7 +67,7 @@ async def reach(
 def _lease(pool: ServerPool, definition: ServerDefinition, loaded: Loaded) -> Lease | McpError:
     try:
         # As a session would, here.
-        launch = launch_of(definition, loaded.environment.variables, os.path.abspath(loaded.settings.cwd or "."))
+        launch = resolve_launch(definition, loaded.environment.variables, os.path.abspath(loaded.settings.cwd or "."))
     except McpError as error:
         return error
     # A lazy one would only say what it offered the last time.

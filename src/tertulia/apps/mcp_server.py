@@ -11,7 +11,7 @@ from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.stop_signals import on_stop_signal
 from tertulia.apps.terminal import Terminal
 from tertulia.events.clock import SystemClock
-from tertulia.mcp.broker import load_sdk
+from tertulia.mcp.serve.endpoint import load_sdk
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.as_mcp import as_mcp
 from tertulia.server.idle_sessions import IdleSessions

@@ -16,9 +16,9 @@ from tertulia.apps.mcp_listing import known_servers, named, redactor_of
 from tertulia.apps.mcp_reach import Reached, reach
 from tertulia.apps.terminal import Piece, Terminal, shortened
 from tertulia.errors import InvalidParamsError, McpError
-from tertulia.mcp.definition import ServerDefinition
-from tertulia.mcp.member import spec_of
-from tertulia.mcp.named_view import NamedView
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.config.named_view import NamedView
+from tertulia.mcp.pool.session_server import spec_of
 from tertulia.mcp.view import allows, parse_allowlist
 from tertulia.protocol.tool_names import fqn
 from tertulia.protocol.tool_spec import ToolSpec

@@ -12,9 +12,9 @@ import click
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.terminal import Terminal
 from tertulia.errors import InvalidParamsError, NotFoundError
-from tertulia.mcp.servers import misnamed
-from tertulia.mcp.trust import TrustStore
-from tertulia.mcp.written import WrittenServer
+from tertulia.mcp.config.project_server import ProjectServer
+from tertulia.mcp.config.server_table import server_name_error
+from tertulia.mcp.config.trust_store import TrustStore
 from tertulia.session.settings import Loaded
 
 _MORE = """
@@ -52,7 +52,7 @@ def trust(given: Given, *, name: str, sure: bool, revoke: bool) -> int:
         was = store.revoke(server.name, server.source)
         out.line((name, "bold"), " is no longer trusted" if was else " was not trusted")
         return 0
-    if (wrong := misnamed(name)) is not None:
+    if (wrong := server_name_error(name)) is not None:
         raise InvalidParamsError(f"{server.source}: {wrong}")
     if store.is_trusted(server):
         out.line((name, "bold"), " is trusted already")
@@ -67,8 +67,8 @@ def trust(given: Given, *, name: str, sure: bool, revoke: bool) -> int:
     return 0
 
 
-def _find(loaded: Loaded, name: str) -> WrittenServer:
-    servers: Sequence[WrittenServer] = loaded.settings.project_servers
+def _find(loaded: Loaded, name: str) -> ProjectServer:
+    servers: Sequence[ProjectServer] = loaded.settings.project_servers
     if name in loaded.settings.mcp_servers:
         raise NotFoundError(
             f"{name} is in your own settings and needs no trust; a project's server of that name is ignored"
@@ -83,7 +83,7 @@ def _find(loaded: Loaded, name: str) -> WrittenServer:
     return found
 
 
-def _show(server: WrittenServer, out: Terminal) -> None:
+def _show(server: ProjectServer, out: Terminal) -> None:
     out.line((server.name, "bold"), f", defined by {server.source}:")
     # ASCII alone: nothing in it can look like something else.
     out.line(json.dumps(server.shown, indent=2, ensure_ascii=True, default=str))
@@ -102,7 +102,7 @@ def _is_answered(name: str, out: Terminal) -> bool:
     return click.confirm("Trust it?", default=False)
 
 
-def _complain(server: WrittenServer, loaded: Loaded, out: Terminal) -> None:
+def _complain(server: ProjectServer, loaded: Loaded, out: Terminal) -> None:
     try:
         server.definition(loaded.environment.variables)
     except InvalidParamsError as error:

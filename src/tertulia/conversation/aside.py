@@ -8,7 +8,7 @@ from tertulia.conversation.answer import ProviderFailed
 from tertulia.conversation.floor import Floor
 from tertulia.errors import ModelError
 from tertulia.history.store import HistoryLimits, HistoryStore
-from tertulia.mcp.server import Sampled, Sampling
+from tertulia.mcp.server_connection import SamplingRequest, SamplingResult
 from tertulia.models.wire import Failed, Finished, Request, Retrying, Said, TextDelta, Wire
 from tertulia.prompt.assembly import Asking, build_request
 from tertulia.prompt.tool_list import NO_TOOLS
@@ -21,7 +21,7 @@ _CHARACTERS = 4
 """Of a token, about."""
 
 
-async def ask_aside(floor: Floor, question: Sampling) -> Sampled:
+async def ask_aside(floor: Floor, question: SamplingRequest) -> SamplingResult:
     """The answer, cut at about so many tokens. What it cost is charged to the task, and to its chain."""
     wire, storage = floor.talk.terms.wire, floor.rights().storage_policy
     said = HistoryStore(HistoryLimits())
@@ -36,7 +36,7 @@ async def ask_aside(floor: Floor, question: Sampling) -> Sampled:
     floor.check_wanted()
     floor.charge(usage)
     floor.publish(TokenCount(usage, wire.context_window, request.cache_key))
-    return Sampled(text, wire.name)
+    return SamplingResult(text, wire.name)
 
 
 async def _answer(wire: Wire, request: Request, max_tokens: int, asked: int) -> tuple[str, Usage]:

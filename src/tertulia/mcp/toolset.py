@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.server import RemoteTool
+from tertulia.mcp.server_connection import RemoteTool
 from tertulia.schema.schema import Schema
 
 MAX_TOOLS = 1_000
@@ -57,7 +57,7 @@ class Toolset(msgspec.Struct, frozen=True):
                 warnings.append(f"tool {tool.name!r:.80} is left out: {problem}")
         tools = tuple(kept.values())
         digest = hashlib.sha256(_canonical.encode(tools)).hexdigest()
-        return cls(tools, digest, _few(warnings))
+        return cls(tools, digest, _limit_warnings(warnings))
 
 
 def _problem(tool: RemoteTool) -> str | None:
@@ -109,7 +109,7 @@ def _cut(tool: RemoteTool, warnings: list[str]) -> RemoteTool:
     return msgspec.structs.replace(tool, description=description, title=title)
 
 
-def _few(warnings: list[str]) -> tuple[str, ...]:
+def _limit_warnings(warnings: list[str]) -> tuple[str, ...]:
     if len(warnings) <= MAX_WARNINGS:
         return tuple(warnings)
     return (*islice(warnings, MAX_WARNINGS - 1), f"and {len(warnings) - MAX_WARNINGS + 1:,} more of the kind")

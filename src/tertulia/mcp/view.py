@@ -93,13 +93,13 @@ class McpView(msgspec.Struct, frozen=True):
         """The visible ones, by name."""
         return sorted((spec for spec in self.tools if self.sees(spec)), key=lambda spec: spec.name)
 
-    def refreshed(self, now: tuple[ToolSpec, ...]) -> tuple[McpView, Changed]:
+    def refreshed(self, now: tuple[ToolSpec, ...]) -> tuple[McpView, ViewChanges]:
         """The view after the servers offer something else: new tools are in, gone ones out, changed ones withheld.
 
         Colliding definitions of one name are all passed on: who is offered such a name is decided in the tool list.
         """
         if now is self.seen:
-            return self, NOTHING
+            return self, NO_CHANGES
         claims = Counter(spec.name for spec in now)
         full = len(self.pins) >= MAX_PINS
         kept = tuple(
@@ -113,7 +113,7 @@ class McpView(msgspec.Struct, frozen=True):
         tools = now if len(kept) == len(now) else self.tools if kept == self.tools else kept
         view = McpView(tools, self.allowlist, now, pins)
         visible = {spec.name for spec in (*self.tools, *now) if self.sees(spec)}
-        changed = Changed(
+        changed = ViewChanges(
             added=_listed((after - before) & visible),
             removed=_listed((before - offered) & visible),
             withheld=_listed((offered - after - withheld_before) & visible),
@@ -121,7 +121,7 @@ class McpView(msgspec.Struct, frozen=True):
         return view, changed
 
 
-class Changed(msgspec.Struct, frozen=True):
+class ViewChanges(msgspec.Struct, frozen=True):
     """What a refresh did to the tools that a conversation may see, by name."""
 
     added: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ class Changed(msgspec.Struct, frozen=True):
         return bool(self.added or self.removed or self.withheld)
 
 
-NOTHING = Changed()
+NO_CHANGES = ViewChanges()
 
 
 def allows(allowlist: Collection[str] | None, spec: ToolSpec) -> bool:

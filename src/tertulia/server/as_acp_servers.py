@@ -10,8 +10,8 @@ import msgspec
 from acp import schema as s
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.definition import ServerDefinition
-from tertulia.mcp.servers import server_from_wire
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.config.server_table import server_from_wire
 
 Given = s.HttpMcpServer | s.SseMcpServer | s.AcpMcpServer | s.McpServerStdio
 

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import InvalidParamsError, MethodNotFoundError, NotFoundError
-from tertulia.mcp.broker import Broker
-from tertulia.mcp.server import Answer, Hints, Spawn
-from tertulia.mcp.serving import ServedCall, ServedTool
+from tertulia.mcp.serve.endpoint import McpEndpoint
+from tertulia.mcp.serve.sources import ServedCall, ServedTool
+from tertulia.mcp.server_connection import CallResult, Spawn, ToolHints
 from tertulia.protocol.inputs import Message
 from tertulia.server.attended_message import attended_message
 from tertulia.server.codex_tools import CODEX_TOOLS, CodexTools
@@ -33,9 +33,9 @@ _INSTRUCTIONS = (
     "Conversations do not see each other. A refusal is JSON with `code` and `reason`."
 )
 
-_READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
-_CHANGES = Hints(read_only=False, destructive=False, open_world=False)
-_WORKS = Hints()
+_READS = ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False)
+_CHANGES = ToolHints(read_only=False, destructive=False, open_world=False)
+_WORKS = ToolHints()
 
 _OPEN = (
     "Open an isolated conversation with an agent. Everything is optional: base_instructions, model (provider/model), "
@@ -50,7 +50,7 @@ _STEER = "Put in a word while the agent works; it reads it before its next step.
 _SET_CONTEXT = (
     "Change instructions, model, tools or rights from the next step on. What is left out stays, null resets it."
 )
-_TOOLS: dict[str, tuple[str, Hints, str]] = {
+_TOOLS: dict[str, tuple[str, ToolHints, str]] = {
     "conversation_open": ("conversation/open", _CHANGES, _OPEN),
     "conversation_message": ("conversation/message", _WORKS, _MESSAGE),
     "conversation_steer": ("conversation/steer", _CHANGES, _STEER),
@@ -63,10 +63,10 @@ _TOOLS: dict[str, tuple[str, Hints, str]] = {
 }
 
 
-def as_mcp(host: Host, spawn: Spawn) -> Broker:
+def as_mcp(host: Host, spawn: Spawn) -> McpEndpoint:
     """The server, for any number of connections. Its session begins with the first call that needs one."""
     tools = ConversationTools(host, spawn)
-    return Broker(tools, name="tertulia", spawn=spawn, instructions=_INSTRUCTIONS, library=tools.shelf)
+    return McpEndpoint(tools, name="tertulia", spawn=spawn, instructions=_INSTRUCTIONS, library=tools.shelf)
 
 
 class ConversationTools:
@@ -103,7 +103,7 @@ class ConversationTools:
             self._listed = [_served(name, *about) for name, about in _TOOLS.items()] + list(CODEX_TOOLS)
         return self._listed
 
-    async def call(self, call: ServedCall) -> Answer:
+    async def call(self, call: ServedCall) -> CallResult:
         """Run the operation."""
         if call.tool in CodexTools.NAMES:
             return await self._codex.call(call)
@@ -132,7 +132,7 @@ def _lives(own: asyncio.Task[Session]) -> bool:
     return not own.cancelled() and own.exception() is None and not own.result().closed
 
 
-def _served(name: str, operation: str, hints: Hints, description: str) -> ServedTool:
+def _served(name: str, operation: str, hints: ToolHints, description: str) -> ServedTool:
     asked, given = params_schema(operation), result_schema(operation)
     about = "Another session than that of this connection."
     asked["properties"] = {**asked["properties"], "session_id": {"type": "string", "description": about}}
@@ -148,7 +148,7 @@ def _served(name: str, operation: str, hints: Hints, description: str) -> Served
     )
 
 
-def _answer(answer: Any) -> Answer:
+def _answer(answer: Any) -> CallResult:
     structured = msgspec.to_builtins(answer)
     text = msgspec.json.encode(structured).decode()
-    return Answer(text, structured=structured, total_bytes=len(text))
+    return CallResult(text, structured=structured, total_bytes=len(text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tertulia.mcp.serving import ServedCall
+from tertulia.mcp.serve.sources import ServedCall
 from tertulia.protocol.events import Event
 from tertulia.protocol.inputs import Message
 from tertulia.scheduler.reply import Reply

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from tertulia.mcp.broker import Broker
+from tertulia.mcp.serve.endpoint import McpEndpoint
 from tertulia.server.guard import Guard
 from tertulia.server.http_server import HttpServer
 from tertulia.server.mcp_messages import only_messages
@@ -14,7 +14,7 @@ PATH = "/mcp"
 MAX_SESSIONS = 256
 
 
-async def serve_http(broker: Broker, token: str, listening: socket.socket, stop: asyncio.Event) -> None:
+async def serve_http(broker: McpEndpoint, token: str, listening: socket.socket, stop: asyncio.Event) -> None:
     """For whoever brings the token, until `stop` is set."""
     app = broker.server.streamable_http_app(streamable_http_path=PATH, max_sessions=MAX_SESSIONS)
     # The application would start it itself, if it were asked to start at all: one that only guards is not.

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from tertulia.errors import BusyError, StorageError
-from tertulia.mcp.definition import Http, ServerDefinition
+from tertulia.mcp.config.definition import Http, ServerDefinition
 from tertulia.session.environment import Environment
 from tertulia.session.private_place import is_ours as is_ours
 from tertulia.session.private_place import private_directory as private_directory

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.named_view import NamedView, view_from_wire
+from tertulia.mcp.config.named_view import NamedView, view_from_wire
 from tertulia.policy.limits import Limits
 from tertulia.protocol.storage import HeadersOnly, strictest
 from tertulia.session.settings import Settings

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from tertulia.errors import InvalidParamsError, TertuliaError
-from tertulia.mcp.server import Answer
-from tertulia.mcp.serving import ServedCall, ServedTool
+from tertulia.mcp.serve.sources import ServedCall, ServedTool
+from tertulia.mcp.server_connection import CallResult
 from tertulia.protocol.inputs import Message
 from tertulia.server.as_codex_thread import change
 from tertulia.server.attended_message import attended_message
@@ -60,7 +60,7 @@ class CodexTools:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    async def call(self, call: ServedCall) -> Answer:
+    async def call(self, call: ServedCall) -> CallResult:
         """One of the two. InvalidParams says what is wrong with the arguments."""
         if call.tool == "codex":
             asked = _converted(call.arguments, Codex)
@@ -91,12 +91,12 @@ async def _instruct(session: Session, asked: Codex) -> None:
     await change(session, {name: text for name, text in wanted.items() if text is not None})
 
 
-async def _say(session: Session, prompt: str, call: ServedCall) -> Answer:
+async def _say(session: Session, prompt: str, call: ServedCall) -> CallResult:
     reply = await attended_message(session, Message(conversation_id="root", text=prompt), call)
     # Hosts of Codex show the text as it is, so it is the answer itself and not, as elsewhere, all of it as JSON.
     text = reply.text or (reply.error.message if reply.error else reply.status)
     structured = msgspec.to_builtins(Said(session.id, text))
-    return Answer(text, structured=structured, is_error=reply.error is not None, total_bytes=len(text))
+    return CallResult(text, structured=structured, is_error=reply.error is not None, total_bytes=len(text))
 
 
 def _converted(arguments: dict[str, object], kind: Any) -> Any:

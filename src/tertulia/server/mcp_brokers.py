@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from tertulia.mcp.broker import Broker, load_sdk
-from tertulia.mcp.named_view import NamedView
+from tertulia.mcp.config.named_view import NamedView
+from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
 from tertulia.policy.limits import NO_LIMITS
 from tertulia.session.brokerage import Brokerage
 from tertulia.session.session import Session
@@ -22,7 +22,7 @@ _INSTRUCTIONS = (
 
 
 @asynccontextmanager
-async def client_broker(session: Session, view: NamedView, title: str) -> AsyncGenerator[Broker]:
+async def client_broker(session: Session, view: NamedView, title: str) -> AsyncGenerator[McpEndpoint]:
     """What one client gets, as long as the block lasts. InvalidParams for a view that names what there is not."""
     await asyncio.to_thread(load_sdk)
     fields: dict[str, Any] = {"title": title[:200]}
@@ -36,7 +36,7 @@ async def client_broker(session: Session, view: NamedView, title: str) -> AsyncG
     talk = parts.conversations.find(conversation.id)
     if view.approval is not None:
         parts.servers.approvals[talk.id] = view.approval
-    broker = Broker(Brokerage(parts, talk), name="tertulia", spawn=parts.nursery.start, instructions=_INSTRUCTIONS)
+    broker = McpEndpoint(Brokerage(parts, talk), name="tertulia", spawn=parts.nursery.start, instructions=_INSTRUCTIONS)
     try:
         yield broker
     finally:

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tertulia.errors import InvalidRequestError, ParseError
-from tertulia.mcp.broker import MAX_CALLS, Broker
-from tertulia.mcp.lines import Lines
+from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines
+from tertulia.mcp.serve.endpoint import MAX_CALLS, McpEndpoint
 from tertulia.server.envelopes import Refused, refusal
 from tertulia.server.framing import Line, Oversized
 from tertulia.server.framing import Lines as Framing
@@ -62,7 +62,7 @@ class _Unanswered:
 
 
 async def serve_lines(
-    broker: Broker, incoming: AsyncIterator[bytes], writing: Writing, *, strict: bool = False
+    broker: McpEndpoint, incoming: AsyncIterator[bytes], writing: Writing, *, strict: bool = False
 ) -> None:
     """Serve one client until its input ends. A line that is no message is dropped; one that is too long ends it.
 
@@ -73,7 +73,7 @@ async def serve_lines(
 
     to_us, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     said, from_us = anyio.create_memory_object_stream[SessionMessage](0)
-    lines, unanswered = Lines("a client"), _Unanswered()
+    lines, unanswered = JsonRpcLines("a client"), _Unanswered()
     async with asyncio.TaskGroup() as group:
         writer = group.create_task(_write(lines, unanswered, from_us, writing))
         reader = group.create_task(_read(lines, unanswered, _fit(incoming, writing, strict=strict), to_us))
@@ -86,7 +86,7 @@ async def serve_lines(
 
 
 async def _read(
-    lines: Lines,
+    lines: JsonRpcLines,
     unanswered: _Unanswered,
     incoming: AsyncIterator[bytes | dict[str, Any]],
     to_us: MemoryObjectSendStream[SessionMessage | Exception],
@@ -142,7 +142,7 @@ async def _checked(line: Line | Oversized) -> bytes | dict[str, Any]:
 
 
 async def _write(
-    lines: Lines, unanswered: _Unanswered, from_us: MemoryObjectReceiveStream[SessionMessage], writing: Writing
+    lines: JsonRpcLines, unanswered: _Unanswered, from_us: MemoryObjectReceiveStream[SessionMessage], writing: Writing
 ) -> None:
     async with from_us:
         async for each in from_us:

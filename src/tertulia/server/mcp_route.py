@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from tertulia.errors import McpError
-from tertulia.mcp.broker import load_sdk
+from tertulia.mcp.serve.endpoint import load_sdk
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.as_mcp import as_mcp
 from tertulia.server.bodies import MAX_BODY_BYTES

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from tertulia.mcp.broker import Broker
+from tertulia.mcp.serve.endpoint import McpEndpoint
 from tertulia.server.mcp_lines import serve_lines
 from tertulia.server.pipes import FileSink, PipeSink, abandoned, chunks, open_sink
 from tertulia.server.standard_streams import claimed
 
 
-async def serve_standard_streams(broker: Broker, stop: asyncio.Event) -> None:
+async def serve_standard_streams(broker: McpEndpoint, stop: asyncio.Event) -> None:
     """Until the input ends, the client is gone, or `stop` is set."""
     with claimed() as (source, target):
         sink = await open_sink(target, stop.set)

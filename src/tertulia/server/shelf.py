@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from tertulia.errors import NotFoundError
-from tertulia.mcp.serving import ServedResource
+from tertulia.mcp.serve.sources import ServedResource
 from tertulia.session.session import Session
 
 PREFIX = "tertulia://conversations/"

@@ -30,10 +30,10 @@ from tertulia.conversation.talk import Talk
 from tertulia.errors import McpError, StorageError, TertuliaError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
-from tertulia.mcp.launch import launch_of, secrets_in
-from tertulia.mcp.manager import SessionServers
-from tertulia.mcp.member import Candidate
-from tertulia.mcp.servers import server_from_wire
+from tertulia.mcp.config.launch import resolve_launch, secrets_in_definition
+from tertulia.mcp.config.server_table import server_from_wire
+from tertulia.mcp.pool.session_server import ConfiguredServer
+from tertulia.mcp.pool.session_servers import SessionServers
 from tertulia.policy.redaction import Redactor
 from tertulia.protocol.events import BackgroundEvent, EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
@@ -237,15 +237,15 @@ class Agency:
             self._servers.add_private(conversation, self._candidates(context.mcp_servers, meta.cwd))
         return present
 
-    def _candidates(self, servers: Sequence[McpServer], cwd: str | None) -> Iterable[Candidate]:
+    def _candidates(self, servers: Sequence[McpServer], cwd: str | None) -> Iterable[ConfiguredServer]:
         for server in servers:
             try:
                 definition = server_from_wire(server.name, _table(server), origin="provider")
-                for secret in secrets_in(definition, self._variables):
+                for secret in secrets_in_definition(definition, self._variables):
                     self._tokens.redactor.register(secret)
-                yield Candidate(server.name, definition, launch_of(definition, self._variables, cwd))
+                yield ConfiguredServer(server.name, definition, resolve_launch(definition, self._variables, cwd))
             except (TertuliaError, McpError) as error:
-                yield Candidate(server.name, status="failed", error=error.message)
+                yield ConfiguredServer(server.name, status="failed", error=error.message)
 
     def _drawn(self, conversation: str, data: CanvasUpdated) -> None:
         canvas, of = self.canvases.peek(conversation), ConversationId(conversation)

@@ -20,10 +20,10 @@ import msgspec
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.talk import Talk
 from tertulia.errors import McpError, UnsupportedByBackendError
-from tertulia.mcp.broker import Broker, load_sdk
-from tertulia.mcp.lines import Lines
-from tertulia.mcp.server import Answer
-from tertulia.mcp.serving import ServedCall, ServedTool
+from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines
+from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
+from tertulia.mcp.serve.sources import ServedCall, ServedTool
+from tertulia.mcp.server_connection import CallResult
 from tertulia.protocol.events import EventData
 from tertulia.protocol.tool_events import McpToolCallProgress
 from tertulia.protocol.tool_names import CONV_TOOLS
@@ -82,7 +82,7 @@ class AgentDoor:
             return
         folder = tempfile.mkdtemp(prefix="tertulia-door-")
         served = AgentTools(parts, floor)
-        broker = Broker(served, name="tertulia", spawn=parts.nursery.start, instructions=INSTRUCTIONS)
+        broker = McpEndpoint(served, name="tertulia", spawn=parts.nursery.start, instructions=INSTRUCTIONS)
         clients = Clients(broker)
         path = str(Path(folder) / "door")
         try:
@@ -113,7 +113,7 @@ class AgentTools:
         """What the task may use, of what is served."""
         return [tool for tool in await self._served.tools() if tool.name not in CONV_TOOLS or tool.name in _LOOKING]
 
-    async def call(self, call: ServedCall) -> Answer:
+    async def call(self, call: ServedCall) -> CallResult:
         """With the rights of the task, at this moment."""
         if call.tool in CONV_TOOLS and call.tool not in _LOOKING:
             raise UnsupportedByBackendError(f"{call.tool} is not for an agent that works for a conversation")
@@ -125,7 +125,7 @@ class AgentTools:
 
         arguments, rights = msgspec.json.encode(call.arguments).decode(), floor.rights()
         result = await call_from_outside(parts, floor.talk, call.tool, arguments, _SOURCES, heard, rights=rights)
-        return Answer(result.text, not result.success, result.parts, result.structured)
+        return CallResult(result.text, not result.success, result.parts, result.structured)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Whenever a server's tools may have changed."""
@@ -135,7 +135,7 @@ class AgentTools:
 class Clients:
     """Those who are connected: mostly one."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: McpEndpoint) -> None:
         self._broker = broker
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -165,13 +165,13 @@ class Clients:
             await asyncio.wait(tasks, timeout=_STOP_S)
 
 
-async def _serve(broker: Broker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _serve(broker: McpEndpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     import anyio
     from mcp.shared.message import SessionMessage
 
     to_us, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     said, from_us = anyio.create_memory_object_stream[SessionMessage](0)
-    lines = Lines("an agent")
+    lines = JsonRpcLines("an agent")
     async with asyncio.TaskGroup() as group:
         writing = group.create_task(_write(lines, from_us, writer))
         reading = group.create_task(_read(lines, reader, to_us))
@@ -183,7 +183,7 @@ async def _serve(broker: Broker, reader: asyncio.StreamReader, writer: asyncio.S
 
 
 async def _read(
-    lines: Lines, reader: asyncio.StreamReader, to_us: MemoryObjectSendStream[SessionMessage | Exception]
+    lines: JsonRpcLines, reader: asyncio.StreamReader, to_us: MemoryObjectSendStream[SessionMessage | Exception]
 ) -> None:
     from anyio import BrokenResourceError
     from mcp.shared.message import SessionMessage
@@ -198,7 +198,7 @@ async def _read(
 
 
 async def _write(
-    lines: Lines, from_us: MemoryObjectReceiveStream[SessionMessage], writer: asyncio.StreamWriter
+    lines: JsonRpcLines, from_us: MemoryObjectReceiveStream[SessionMessage], writer: asyncio.StreamWriter
 ) -> None:
     async with from_us:
         async for each in from_us:

@@ -9,8 +9,8 @@ import os.path
 from functools import partial
 
 from tertulia.errors import NoApproverError, UnsupportedByBackendError
-from tertulia.mcp.definition import ServerDefinition
-from tertulia.mcp.server import Caller, Elicitation, Elicited, Sampled, Sampling
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.server_connection import Caller, Elicitation, ElicitationResult, SamplingRequest, SamplingResult
 from tertulia.policy.approvals.approval_queue import HOW_TO_ATTEND, ApprovalQueue
 from tertulia.policy.approvals.approval_request import (
     ApprovalParts,
@@ -44,7 +44,7 @@ class AskingBack:
             os.path.realpath(call.cwd) if self._has_workspace else None,
         )
 
-    async def _elicit(self, definition: ServerDefinition, call: CallContext, asked: Elicitation) -> Elicited:
+    async def _elicit(self, definition: ServerDefinition, call: CallContext, asked: Elicitation) -> ElicitationResult:
         if not definition.elicitation:
             raise NoApproverError(f"`[mcp_servers.{definition.name}] elicitation` lets it ask nobody")
         if not call.rights.approval_policy.may_ask:
@@ -54,12 +54,12 @@ class AskingBack:
             raise NoApproverError(f"no client attends to answer it: {HOW_TO_ATTEND}")
         return await self._elicitations.ask(asked, call)
 
-    async def _sample(self, definition: ServerDefinition, call: CallContext, asked: Sampling) -> Sampled:
+    async def _sample(self, definition: ServerDefinition, call: CallContext, asked: SamplingRequest) -> SamplingResult:
         if not definition.sampling:
             raise NoApproverError(f"`[mcp_servers.{definition.name}] sampling` does not let it ask the model")
         if call.aside is None:
             raise UnsupportedByBackendError("no model speaks here")
-        bounded = Sampling(asked.server, asked.messages, asked.system, max(1, min(asked.max_tokens, MAX_TOKENS)))
+        bounded = SamplingRequest(asked.server, asked.messages, asked.system, max(1, min(asked.max_tokens, MAX_TOKENS)))
         said = [with_label(f"{as_one_line(role)}, in the words of the server", text) for role, text in bounded.messages]
         told = [with_label("instructions, in the words of the server", bounded.system)] if bounded.system else []
         detail = "\n".join([*told, *said])

@@ -11,8 +11,7 @@ from tertulia.conversation.toolbox import Toolbox
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.events.journal import Journal
-from tertulia.mcp.idle import IdleServers
-from tertulia.mcp.manager import SessionServers
+from tertulia.mcp.pool.session_servers import IdleServers, SessionServers
 from tertulia.mcp.view import McpView
 from tertulia.models.wire import Wire
 from tertulia.policy.redaction import Redactor

@@ -14,8 +14,8 @@ import msgspec
 
 from tertulia.conversation.talk import Talk
 from tertulia.errors import McpError, TertuliaError
-from tertulia.mcp.server import Answer, Elicitation, Hints
-from tertulia.mcp.serving import ServedCall, ServedTool
+from tertulia.mcp.serve.sources import ServedCall, ServedTool
+from tertulia.mcp.server_connection import CallResult, Elicitation, ToolHints
 from tertulia.policy.approvals.approval_request import GrantScope, hidden_text_notice
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import EventData
@@ -56,7 +56,7 @@ class Brokerage:
         offered = parts.toolbox.offered(talk.terms, self._rights(), delegating=False)
         return [self._served(spec) for spec in offered.specs if spec.source in self._sources]
 
-    async def call(self, call: ServedCall) -> Answer:
+    async def call(self, call: ServedCall) -> CallResult:
         """As the conversation's model would call it."""
         parts, talk = self._parts, self._talk
         parts.views.look(talk)
@@ -72,14 +72,14 @@ class Brokerage:
                 rights=self._rights(),
                 program=call.program,
             )
-        return Answer(result.text, not result.success, result.parts, result.structured)
+        return CallResult(result.text, not result.success, result.parts, result.structured)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Whenever a server's tools may have changed."""
         return self._parts.servers.watch(changed)
 
     def _served(self, spec: ToolSpec) -> ServedTool:
-        hints, title = Hints(), None
+        hints, title = ToolHints(), None
         if spec.source == "mcp":
             try:
                 tool = self._parts.servers.reached_from(self._talk.id).current(spec).tool

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.servers import anchored
+from tertulia.mcp.config.server_table import resolve_directory
 
 MAX_BYTES = 1024 * 1024
 MAX_DOTS = 200
@@ -73,7 +73,7 @@ def _anchor_server(entry: Any, folder: Path) -> Any:
         return entry
     table = cast("dict[str, Any]", entry)
     cwd = table.get("cwd")
-    return {**table, "cwd": anchored(cwd, folder)} if isinstance(cwd, str) else table
+    return {**table, "cwd": resolve_directory(cwd, folder)} if isinstance(cwd, str) else table
 
 
 def _anchor(path: Any, folder: Path, user_home: Path) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from tertulia.errors import BusyError, ClosedError, InvalidParamsError, NotFoundError
-from tertulia.mcp.server import Elicitation, Elicited
+from tertulia.mcp.server_connection import Elicitation, ElicitationResult
 from tertulia.policy.approvals.grants import IdSequence
 from tertulia.policy.display_text import make_display_text, printable, visible
 from tertulia.protocol.events import EventData
@@ -38,7 +38,7 @@ class _Waiting(msgspec.Struct, frozen=True, eq=False):
     schema: Schema | None
     """None: there is nothing to fill in."""
     publish: Callable[[EventData], object]
-    answer: asyncio.Future[Elicited]
+    answer: asyncio.Future[ElicitationResult]
 
     def shows_in(self, conversation: ConversationId | None) -> bool:
         return conversation is None or conversation in (self.conversation_id, *self.event.chain)
@@ -57,7 +57,7 @@ class Elicitations:
         self._pending: dict[str, _Waiting] = {}
         self._closed = False
 
-    async def ask(self, asked: Elicitation, call: CallContext) -> Elicited:
+    async def ask(self, asked: Elicitation, call: CallContext) -> ElicitationResult:
         """What the person said. InvalidParams for what nobody could be asked, Busy where too much waits already."""
         self._check_room(call.conversation_id)
         schema = _compiled(asked)
@@ -72,13 +72,13 @@ class Elicitations:
         )
         waiting = _Waiting(event, call.conversation_id, schema, call.publish, loop.create_future())
         self._pending[elicitation_id] = waiting
-        timer = loop.call_later(self._timeout_s, self._settle, elicitation_id, Elicited("cancel"))
+        timer = loop.call_later(self._timeout_s, self._settle, elicitation_id, ElicitationResult("cancel"))
         try:
             call.publish(event)
             return await waiting.answer
         finally:
             timer.cancel()
-            self._settle(elicitation_id, Elicited("cancel"))
+            self._settle(elicitation_id, ElicitationResult("cancel"))
 
     def gave(self, elicitation_id: str) -> bool:
         """Whether something was ever asked here under this id."""
@@ -99,8 +99,8 @@ class Elicitations:
         if decision == "deny":
             if content is not None:
                 raise InvalidParamsError("content goes with the decision allow")
-            return self._settle(elicitation_id, Elicited("decline"))
-        return self._settle(elicitation_id, Elicited("accept", _checked(waiting.schema, content)))
+            return self._settle(elicitation_id, ElicitationResult("decline"))
+        return self._settle(elicitation_id, ElicitationResult("accept", _checked(waiting.schema, content)))
 
     def pending(self, conversation: ConversationId | None = None) -> list[ElicitationRequest]:
         """What waits, oldest first: all, or what shows in one conversation."""
@@ -111,13 +111,13 @@ class Elicitations:
         """The conversation is closed."""
         for elicitation_id, waiting in list(self._pending.items()):
             if waiting.conversation_id == conversation:
-                self._settle(elicitation_id, Elicited("cancel"))
+                self._settle(elicitation_id, ElicitationResult("cancel"))
 
     def close(self) -> None:
         """Cancel everything; from now on nothing is asked."""
         self._closed = True
         for elicitation_id in list(self._pending):
-            self._settle(elicitation_id, Elicited("cancel"))
+            self._settle(elicitation_id, ElicitationResult("cancel"))
 
     def _check_room(self, conversation: ConversationId) -> None:
         if self._closed:
@@ -126,7 +126,7 @@ class Elicitations:
         if own >= MAX_PENDING_OF_ONE or len(self._pending) >= MAX_PENDING:
             raise BusyError(f"{max(own, MAX_PENDING_OF_ONE)} elicitations wait for an answer already", retry_after_s=1)
 
-    def _settle(self, elicitation_id: str, answer: Elicited) -> bool:
+    def _settle(self, elicitation_id: str, answer: ElicitationResult) -> bool:
         waiting = self._pending.pop(elicitation_id, None)
         if waiting is None:
             return False

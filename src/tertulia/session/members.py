@@ -20,7 +20,7 @@ from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.mcp.limiter import FairLimiter, InFlight
-from tertulia.mcp.manager import SessionServers
+from tertulia.mcp.pool.session_servers import SessionServers
 from tertulia.models.catalog import ModelProvider, WireName, locate
 from tertulia.models.chat import ChatWire
 from tertulia.models.choice import choose_model

@@ -16,7 +16,7 @@ from tertulia.conversation.context import Terms
 from tertulia.conversation.settings import Ground, Settled, settle
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.toolbox import Toolbox
-from tertulia.mcp.view import Changed, McpManager, McpView
+from tertulia.mcp.view import McpManager, McpView, ViewChanges
 from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import Rights
 from tertulia.policy.sandbox_mode import SandboxMode
@@ -140,7 +140,7 @@ class Notary:
             settled = replace(settled, terms=self.copied(settled.terms))
         return Deed(settled, ground.default, ground.ceiling, ground.because)
 
-    def caught_up(self, talk: Talk) -> tuple[Terms, Changed, tuple[str, ...]]:
+    def caught_up(self, talk: Talk) -> tuple[Terms, ViewChanges, tuple[str, ...]]:
         """Its terms with the tools of now, for its next task; what changed; and which names two tools claim since."""
         terms, old = talk.terms, talk.terms.context.mcp_view
         view, changed = old.refreshed(self._mcp.list_tools(talk.id))

@@ -10,7 +10,7 @@ from tertulia.conversation.toolbox import Toolbox
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, Timestamps
 from tertulia.events.journal import Journal
-from tertulia.mcp.manager import SessionServers
+from tertulia.mcp.pool.session_servers import SessionServers
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler

@@ -11,9 +11,9 @@ import msgspec
 from msgspec.structs import asdict
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.dot_mcp import NAME as DOT_MCP
-from tertulia.mcp.dot_mcp import read_dot_mcp
-from tertulia.mcp.written import WrittenServer
+from tertulia.mcp.config.dot_mcp_json import FILE_NAME as DOT_MCP
+from tertulia.mcp.config.dot_mcp_json import read_dot_mcp
+from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.policy.narrowing import Narrowing, Rights, narrow
 from tertulia.sandbox.mounts.nested_protected import protected_part
 from tertulia.sandbox.mounts.stubs import is_stub
@@ -27,15 +27,15 @@ class ProjectFile(msgspec.Struct, frozen=True):
     """Settings, each stricter than it was."""
     warnings: list[str]
     """What it asked for in vain, with file and key."""
-    servers: list[WrittenServer]
+    servers: list[ProjectServer]
     """MCP servers that it defines. None of them is started before somebody trusts it."""
 
 
-def read_project_servers(folder: Path) -> list[WrittenServer]:
+def read_project_servers(folder: Path) -> list[ProjectServer]:
     """What the project's `.mcp.json` in that folder defines."""
     path = folder / DOT_MCP
     return [
-        WrittenServer(name=name, entry=entry, source=str(path), folder=str(folder), form="json")
+        ProjectServer(name=name, entry=entry, source=str(path), folder=str(folder), form="json")
         for name, entry in read_dot_mcp(path).items()
     ]
 
@@ -74,7 +74,7 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
             warnings.append(f"{path}: {name} is ignored, a project's file may only narrow")
     folder = str(path.parent.parent)
     servers = [
-        WrittenServer(name=name, entry=entry, source=str(path), folder=folder, form="toml")
+        ProjectServer(name=name, entry=entry, source=str(path), folder=folder, form="toml")
         for name, entry in config.get("mcp_servers", {}).items()
     ]
     for root in [root for root in asked.get("writable_roots") or () if _is_protected(root, ceiling)]:

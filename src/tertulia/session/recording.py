@@ -12,8 +12,8 @@ from typing import Any, cast
 from tertulia.errors import NotFoundError, TertuliaError
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
-from tertulia.mcp.definition import ServerDefinition, Stdio
-from tertulia.mcp.launch import secrets_in
+from tertulia.mcp.config.definition import ServerDefinition, Stdio
+from tertulia.mcp.config.launch import secrets_in_definition
 from tertulia.policy.redaction import Redactor, secrets_of
 from tertulia.rollout.format.record_state import RecordState
 from tertulia.rollout.format.row_reader import RowReader
@@ -122,7 +122,7 @@ def _given_to_agents(settings: Settings) -> Iterator[str]:
             args=tuple(map(str, cast("Sequence[object]", words) if isinstance(words, list | tuple) else ())),
             env={name: str(value) for name, value in variables.items()},
         )
-        yield from secrets_in(ServerDefinition(name="", transport=given), {})
+        yield from secrets_in_definition(ServerDefinition(name="", transport=given), {})
 
 
 def _members(value: object) -> Mapping[str, object]:

@@ -14,11 +14,11 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.definition import Origin, ServerDefinition, Stdio
-from tertulia.mcp.launch import secrets_in
-from tertulia.mcp.servers import misnamed, server_from_wire
-from tertulia.mcp.trust import Trusted, TrustStore
-from tertulia.mcp.written import WrittenServer
+from tertulia.mcp.config.definition import Origin, ServerDefinition, Stdio
+from tertulia.mcp.config.launch import secrets_in_definition
+from tertulia.mcp.config.project_server import ProjectServer
+from tertulia.mcp.config.server_table import server_from_wire, server_name_error
+from tertulia.mcp.config.trust_store import TrustSnapshot, TrustStore
 from tertulia.session.environment import Environment
 from tertulia.session.settings import Settings
 
@@ -65,7 +65,7 @@ def servers_of(settings: Settings, environment: Environment) -> ServerList:
 
 
 def _users(name: str, entry: ServerDefinition | Mapping[str, Any], cwd: str) -> ServerDefinition | Unstarted:
-    if (wrong := misnamed(name)) is not None:
+    if (wrong := server_name_error(name)) is not None:
         return Unstarted(name=name, status="failed", error=wrong)
     made = entry if isinstance(entry, ServerDefinition) else server_from_wire(name, entry, origin="user")
     transport = made.transport
@@ -83,10 +83,10 @@ def _is_placed(cwd: str | None) -> bool:
 
 
 def _nearest(
-    servers: Iterable[WrittenServer], users: Mapping[str, Any], warnings: list[str]
-) -> Iterable[WrittenServer]:
+    servers: Iterable[ProjectServer], users: Mapping[str, Any], warnings: list[str]
+) -> Iterable[ProjectServer]:
     """Each name once: of two project files the nearer one counts, and the user's own settings before both."""
-    kept: dict[str, WrittenServer] = {}
+    kept: dict[str, ProjectServer] = {}
     for server in servers:
         if server.name in users:
             warnings.append(
@@ -100,7 +100,7 @@ def _nearest(
 
 
 def _projects(
-    written: WrittenServer, trusted: Trusted, variables: Mapping[str, str], warnings: list[str]
+    written: ProjectServer, trusted: TrustSnapshot, variables: Mapping[str, str], warnings: list[str]
 ) -> ServerDefinition | Unstarted:
     def unstarted(status: Literal["failed", "untrusted"], error: str) -> Unstarted:
         return Unstarted(
@@ -112,7 +112,7 @@ def _projects(
             kind=written.kind,
         )
 
-    if (wrong := misnamed(written.name)) is not None:
+    if (wrong := server_name_error(written.name)) is not None:
         return unstarted("failed", f"{written.source}: {wrong}")
     if written not in trusted:
         until = "is ignored until somebody trusts the server"
@@ -139,7 +139,7 @@ def _sorted(
         if isinstance(server, Unstarted):
             unstarted.append(server)
             continue
-        secrets.update(secrets_in(server, variables))
+        secrets.update(secrets_in_definition(server, variables))
         if server.enabled:
             definitions.append(server)
         else:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from tertulia.errors import McpError
 from tertulia.events.clock import Clock
-from tertulia.mcp.connection import connect
-from tertulia.mcp.launch import launch_of
+from tertulia.mcp.client.connection import connect
+from tertulia.mcp.config.launch import resolve_launch
 from tertulia.mcp.limiter import InFlight
-from tertulia.mcp.member import Candidate
-from tertulia.mcp.pool import ServerPool
+from tertulia.mcp.pool.server_pool import ServerPool
+from tertulia.mcp.pool.session_server import ConfiguredServer
 from tertulia.sandbox.confine import GuardedRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
@@ -41,15 +41,15 @@ class Basement:
             await self._runner.close()
 
 
-def candidates(listed: ServerList, settings: Settings, environment: Environment) -> Iterator[Candidate]:
+def candidates(listed: ServerList, settings: Settings, environment: Environment) -> Iterator[ConfiguredServer]:
     """Every configured server: how it is started, or why it is not."""
     workspace = None if settings.is_broker else workspace_of(settings)
     for unstarted in listed.unstarted:
-        yield Candidate(unstarted.name, unstarted.definition, status=unstarted.status, error=unstarted.error)
+        yield ConfiguredServer(unstarted.name, unstarted.definition, status=unstarted.status, error=unstarted.error)
     for definition in listed.definitions:
         try:
-            launch = launch_of(definition, environment.variables, workspace)
+            launch = resolve_launch(definition, environment.variables, workspace)
         except McpError as error:
-            yield Candidate(definition.name, definition, status="failed", error=error.message)
+            yield ConfiguredServer(definition.name, definition, status="failed", error=error.message)
         else:
-            yield Candidate(definition.name, definition, launch)
+            yield ConfiguredServer(definition.name, definition, launch)

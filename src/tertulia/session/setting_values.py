@@ -17,10 +17,10 @@ from tertulia.errors import InvalidParamsError
 from tertulia.executors.continuity_settings import continuity_from
 from tertulia.executors.definition import RESERVED
 from tertulia.executors.presets import executors_from_wire
-from tertulia.mcp.definition import ServerDefinition
-from tertulia.mcp.named_view import NamedView, view_from_wire
-from tertulia.mcp.servers import read_table
-from tertulia.mcp.written import WrittenServer
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.config.named_view import NamedView, view_from_wire
+from tertulia.mcp.config.project_server import ProjectServer
+from tertulia.mcp.config.server_table import read_table
 from tertulia.models.catalog import ModelProvider, provider_from_wire
 from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import Limits, limits_from_wire
@@ -168,9 +168,9 @@ def _servers(name: str, value: object) -> dict[str, Any]:
     return servers
 
 
-def _project_servers(name: str, value: object) -> tuple[WrittenServer, ...]:
+def _project_servers(name: str, value: object) -> tuple[ProjectServer, ...]:
     servers = _sequence(name, value)
-    if not all(isinstance(server, WrittenServer) for server in servers):
+    if not all(isinstance(server, ProjectServer) for server in servers):
         raise InvalidParamsError(f"{name} must be a list of servers that were read from a project's files")
     return servers
 

@@ -17,9 +17,9 @@ from msgspec.structs import asdict, force_setattr, replace
 
 from tertulia.conversation.context import ShellMode
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.definition import ServerDefinition
-from tertulia.mcp.named_view import NamedView
-from tertulia.mcp.written import WrittenServer
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.config.named_view import NamedView
+from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.models.catalog import ModelProvider
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy, approval_from_wire
@@ -60,10 +60,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute directories; None: wherever the sandbox mode allows. Links in them are followed once, now."""
     storage_policy: StoragePolicy | Table | str = Full()
     mcp_servers: Mapping[str, ServerDefinition | Table] = {}
-    """Those of the user; see `mcp/servers.py`."""
+    """Those of the user; see `mcp/config/server_table.py`."""
     mcp_views: Mapping[str, NamedView | Table] = {}
     """What others may see of them, by name."""
-    project_servers: Sequence[WrittenServer] = ()
+    project_servers: Sequence[ProjectServer] = ()
     """Those that a project's files define, as they are written; see `session/server_list.py` for which may start."""
     limits: Limits | Table = Limits()
     """What a session allows at most, and what a conversation gets that asks for nothing else."""
@@ -234,9 +234,9 @@ def _add_flags(layers: Layers, flags: Table, cwd: Path, environment: Environment
         layers.add(name, value, f"flag {_FLAGS.get(name, '--' + name.replace('_', '-'))}")
 
 
-def _add_projects(layers: Layers, cwd: Path, environment: Environment) -> tuple[list[str], list[WrittenServer]]:
+def _add_projects(layers: Layers, cwd: Path, environment: Environment) -> tuple[list[str], list[ProjectServer]]:
     warnings: list[str] = []
-    servers: list[WrittenServer] = []
+    servers: list[ProjectServer] = []
     for path in find_project_files(cwd, environment.user_home):
         servers.extend(read_project_servers(path.parent.parent))
         config = read_config(path)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from tertulia.conversation.floor import Floor
 from tertulia.errors import NotRunningError
-from tertulia.mcp.broker import Broker
-from tertulia.mcp.server import Answer
-from tertulia.mcp.serving import ServedCall, ServedTool
+from tertulia.mcp.serve.endpoint import McpEndpoint
+from tertulia.mcp.serve.sources import ServedCall, ServedTool
+from tertulia.mcp.server_connection import CallResult
 from tertulia.protocol.ids import ConversationId
 from tertulia.session import agent_relay
 from tertulia.session.agent_door import INSTRUCTIONS, MAX_LINE, AgentTools, Clients, mcp_is_there
@@ -70,7 +70,7 @@ class _Room:
         self.path = str(Path(folder) / "door")
         self.words = (sys.executable, "-I", "-S", agent_relay.__file__, self.path)
         self._folder = folder
-        self._broker = Broker(self.tools, name="tertulia", spawn=parts.nursery.start, instructions=INSTRUCTIONS)
+        self._broker = McpEndpoint(self.tools, name="tertulia", spawn=parts.nursery.start, instructions=INSTRUCTIONS)
         self._clients = Clients(self._broker)
         self._server: asyncio.Server | None = None
 
@@ -112,7 +112,7 @@ class _TaskTools:
     async def tools(self) -> Sequence[ServedTool]:
         return await self._last.tools()
 
-    async def call(self, call: ServedCall) -> Answer:
+    async def call(self, call: ServedCall) -> CallResult:
         if not self._running:
             raise NotRunningError("no task of this conversation runs, and nothing can be called")
         return await self._last.call(call)

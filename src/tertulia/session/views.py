@@ -8,7 +8,7 @@ from functools import partial
 from tertulia.conversation.floor import Floor
 from tertulia.conversation.talk import Talk
 from tertulia.events.bus import EventBus, EventScope
-from tertulia.mcp.manager import SessionServers
+from tertulia.mcp.pool.session_servers import SessionServers
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.tool_events import McpToolsChanged
 from tertulia.session.agency import Agency

@@ -10,7 +10,7 @@ from typing import Any
 
 from tertulia.errors import McpError
 from tertulia.mcp.limiter import FairLimiter
-from tertulia.mcp.server import Answer
+from tertulia.mcp.server_connection import CallResult
 from tertulia.mcp.view import allows
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.protocol.events import BackgroundEvent
@@ -106,7 +106,7 @@ class McpTool:
 
     async def _call(
         self, current: Current, arguments: dict[str, Any], call: CallContext, allowed_by: Decider
-    ) -> Answer:
+    ) -> CallResult:
         definition, tool, progress = current.definition, current.tool.name, ProgressReport(call)
         caller = self._asker.caller(definition, call)
         limit = min(definition.tool_timeout_s, self._timeout_s)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from tertulia.errors import McpError
-from tertulia.mcp.definition import ServerDefinition
-from tertulia.mcp.server import Answer, Caller, OnProgress, RemoteTool
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.server_connection import Caller, CallResult, OnProgress, RemoteTool
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.tools.tool import CallContext
 
@@ -52,7 +52,7 @@ class Servers(Protocol):
 
     async def call(
         self, spec: ToolSpec, arguments: dict[str, Any], caller: Caller, *, timeout_s: float, on_progress: OnProgress
-    ) -> Answer:
+    ) -> CallResult:
         """One call, whoever may see it: that was checked."""
         ...
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from tertulia.mcp.server import Answer
+from tertulia.mcp.server_connection import CallResult
 from tertulia.protocol.items import Part, TextPart
 from tertulia.tools.outcome import MAX_OUTPUT_BYTES
 from tertulia.tools.output import bound
@@ -16,7 +16,7 @@ _MAX_COMPARED = 64 * 1024
 """Characters of a text that is read to see whether it says what the structured content says."""
 
 
-def result_of(answer: Answer, max_bytes: int | None) -> Result:
+def result_of(answer: CallResult, max_bytes: int | None) -> Result:
     """Bounded here, because only the answer knows how long the text was before it came."""
     written = None if answer.structured is None else _written(answer.structured)
     if not answer.text and written is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import NoApproverError
-from tertulia.mcp.definition import ServerDefinition
+from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.policy.approvals.approval_request import (
     ApprovalParts,

@@ -10,7 +10,7 @@ import msgspec
 
 from tertulia.errors import DepthExceededError, LimitError
 from tertulia.events.clock import Clock
-from tertulia.mcp.server import Sampled, Sampling
+from tertulia.mcp.server_connection import SamplingRequest, SamplingResult
 from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import EventData
@@ -65,7 +65,7 @@ class CallContext(msgspec.Struct, frozen=True):
     chain: ChainView = ChainView()
     unhurried: Callable[[], AbstractContextManager[object]] = nullcontext
     """Inside it the deadline of tools does not count: a person is asked, or there is a deadline of its own."""
-    aside: Callable[[Sampling], Awaitable[Sampled]] | None = None
+    aside: Callable[[SamplingRequest], Awaitable[SamplingResult]] | None = None
     """Ask the conversation's own model something that is not part of the talk; None: there is none."""
     program: str = ""
     """Which of several programs calls that have one conversation together: each has its limits for itself."""

@@ -62,8 +62,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tertulia.mcp.definition import Http, ServerDefinition, Stdio
-from tertulia.mcp.launch import Launch, launch_of
+from tertulia.mcp.config.definition import Http, ServerDefinition, Stdio
+from tertulia.mcp.config.launch import Launch, resolve_launch
 
 FOLDER = Path(__file__).parent
 VARIABLES = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": "/"}
@@ -95,10 +95,10 @@ def by_stdio(
     """Its definition, and how it is started."""
     stdio = Stdio(command=argv[0], args=argv[1:], env=env or {}, cwd=str(FOLDER))
     definition = ServerDefinition(name=name, transport=stdio, **fields)
-    return definition, launch_of(definition, VARIABLES)
+    return definition, resolve_launch(definition, VARIABLES)
 
 
 def by_http(url: str, *, name: str = "fake", headers: Any = None, **fields: Any) -> tuple[ServerDefinition, Launch]:
     """The definition of one that runs already, and how it is reached."""
     definition = ServerDefinition(name=name, transport=Http(url=url, http_headers=headers or {}), **fields)
-    return definition, launch_of(definition, VARIABLES)
+    return definition, resolve_launch(definition, VARIABLES)

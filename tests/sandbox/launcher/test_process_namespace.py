@@ -32,9 +32,9 @@ from tertulia.executors.command import CommandExecutor
 from tertulia.executors.definition import ExecutorDefinition
 from tertulia.executors.executor import Assignment
 from tertulia.executors.plain_text import PlainText
-from tertulia.mcp.launch import launch_of
-from tertulia.mcp.servers import server_from_wire
-from tertulia.mcp.stdio_transport import StdioTransport
+from tertulia.mcp.config.launch import resolve_launch
+from tertulia.mcp.config.server_table import server_from_wire
+from tertulia.mcp.client.stdio_transport import StdioTransport
 from tertulia.policy.narrowing import TOP
 from tertulia.sandbox.launcher import launched_process as launched
 from tertulia.sandbox.sandbox import Sandbox
@@ -50,7 +50,7 @@ async def main(tag):
     line = [sys.executable, "-I", "-S", "-c", DAEMON]
     table = {"command": line[0], "args": [*line[1:], tag + "server"]}
     definition = server_from_wire("daemon", table, origin="user")
-    launch = launch_of(definition, {"PATH": "/usr/bin:/bin"}, "/")
+    launch = resolve_launch(definition, {"PATH": "/usr/bin:/bin"}, "/")
     transport = StdioTransport(definition, launch, runner=sandbox, spawn=spawn, lost=print)
     await transport.__aenter__()
     definition = ExecutorDefinition(command=(*line, tag + "agent"), sandbox={"read_only": ()})

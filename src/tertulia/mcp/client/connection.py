@@ -1,0 +1,321 @@
+"""A connection to one server: the SDK's client behind our contract, owned by one task from beginning to end.
+
+Only here and in its transports is the SDK used, and it is loaded when the first server is reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tertulia.errors import McpError
+from tertulia.events.clock import Clock
+from tertulia.mcp.client.call_attribution import CallAttribution, CallInProgress, clear_current_call
+from tertulia.mcp.client.call_result import parse_call_result
+from tertulia.mcp.client.error_text import explain_error, quote_server_text, sdk_errors, server_error
+from tertulia.mcp.client.http_transport import HttpTransport
+from tertulia.mcp.client.secret_scrubber import SecretScrubber
+from tertulia.mcp.client.server_requests import IncomingRequests
+from tertulia.mcp.client.stdio_transport import StdioTransport
+from tertulia.mcp.client.tool_listing import list_all_tools
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.config.launch import Launch, secrets_in_launch
+from tertulia.mcp.server_connection import MODERN, Caller, CallResult, OnProgress, Spawn, ToolListing
+from tertulia.mcp.toolset import is_deeper
+from tertulia.package_loading import PackageError, load_package
+from tertulia.policy.redaction import Redactor
+from tertulia.sandbox.runner import CommandRunner
+from tertulia.version import __version__
+
+if TYPE_CHECKING:
+    import mcp_types as types
+    from mcp import Client
+    from mcp.client.session import IncomingMessage
+
+_log = logging.getLogger(__name__)
+_CLOSE_S = 10.0
+_DEEPEST = 200
+_LISTEN_AGAIN_S = 5.0
+_QUIET = ("client", "httpcore2", "httpx2", "mcp.client", "mcp.shared")
+"""Loggers that would write down what was said."""
+
+
+async def connect(
+    definition: ServerDefinition,
+    launch: Launch,
+    *,
+    runner: CommandRunner,
+    spawn: Spawn,
+    clock: Clock,
+    tools_changed: Callable[[], None],
+) -> SdkConnection:
+    """Reach the server and agree on a version. McpError says why not; whoever is in a hurry cancels.
+
+    `tools_changed` is called on the loop whenever the server says so, as often as it says so.
+    """
+    await asyncio.to_thread(_load)
+    link = SdkConnection(definition, launch, ConnectionServices(runner, spawn, clock, tools_changed))
+    await link.open()
+    return link
+
+
+def _load() -> None:
+    """Takes a second, the first time."""
+    try:
+        load_package("MCP servers need", "mcp", "mcp", "mcp.client.streamable_http")
+    except PackageError as error:
+        raise McpError(str(error)) from error
+    for name in _QUIET:
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.CRITICAL)
+
+
+class ConnectionServices(NamedTuple):
+    """What a connection needs of those around it."""
+
+    runner: CommandRunner
+    spawn: Spawn
+    clock: Clock
+    tools_changed: Callable[[], None]
+
+
+class SdkConnection:
+    """Implements `Connection`."""
+
+    def __init__(self, definition: ServerDefinition, launch: Launch, means: ConnectionServices) -> None:
+        self.gone = asyncio.Event()
+        self.why: str | None = None
+        self._definition, self._launch = definition, launch
+        self._runner, self._spawn, self._clock = means.runner, means.spawn, means.clock
+        self._tools_changed = means.tools_changed
+        self._faults = sdk_errors()
+        secrets = secrets_in_launch(definition, launch)
+        self._clean, self._confidence = Redactor(secrets).text, SecretScrubber(secrets)
+        self._turns = CallAttribution()
+        self._incoming = IncomingRequests(definition, launch.roots, self._turns, means.spawn, self._confidence)
+        self._client: Client | None = None
+        self._version = ""
+        self._over = asyncio.Event()
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._owner: asyncio.Task[None] | None = None
+        self._transport = self._new_transport()
+
+    # ---- what others see
+
+    @property
+    def protocol_version(self) -> str:
+        """What was agreed on."""
+        return self._version
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """What the server sent that nobody asked for, by kind."""
+        return self._transport.dropped
+
+    @property
+    def asked_roots(self) -> bool:
+        """Whether it has asked for our roots."""
+        return self._incoming.asked_roots
+
+    async def list_tools(self) -> ToolListing:
+        """All of them; within the time that it has to start."""
+        client = self._open_client()
+        name, limit_s = self._definition.name, self._definition.startup_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return self._confidence.clean(await list_all_tools(name, client))
+        except TimeoutError:
+            raise server_error(name, "timeout", f"it did not list its tools within {limit_s:g} s") from None
+        except self._faults as error:
+            raise self._explained(error) from None
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], caller: Caller, *, timeout_s: float, on_progress: OnProgress
+    ) -> CallResult:
+        """One call. However it ends, nothing of it is left at the server."""
+        client = self._open_client()
+        if is_deeper(arguments, _DEEPEST):
+            # The SDK cannot write what is deeper, and would blame the server for it.
+            raise server_error(self._definition.name, "limit", f"the arguments are nested deeper than {_DEEPEST}")
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                turn = CallInProgress(caller, _discreet(on_progress, self._confidence), limit)
+                await self._turns.begin(turn)
+                try:
+                    result = await self._called(client, tool, arguments, turn)
+                finally:
+                    self._turns.end(turn)
+        except TimeoutError:
+            sentence = f"`{quote_server_text(tool, 100)}` gave no answer within {timeout_s:g} s and was cancelled"
+            raise server_error(self._definition.name, "timeout", sentence) from None
+        except self._faults as error:
+            raise self._explained(error) from None
+        return self._confidence.clean(parse_call_result(result))
+
+    async def _called(
+        self, client: Client, tool: str, arguments: dict[str, Any], turn: CallInProgress
+    ) -> types.CallToolResult:
+        from mcp import MCPError
+        from mcp_types import URL_ELICITATION_REQUIRED
+
+        try:
+            return await client.call_tool(tool, arguments, progress_callback=turn.progress)
+        except MCPError as error:
+            if error.code != URL_ELICITATION_REQUIRED or not await self._incoming.visited(turn, error.error):
+                raise
+        return await client.call_tool(tool, arguments, progress_callback=turn.progress)
+
+    async def close(self) -> None:
+        """Ask the owner to leave, and wait until the server is gone."""
+        self._over.set()
+        if self._owner is not None:
+            await asyncio.wait({self._owner}, timeout=_CLOSE_S)
+
+    # ---- its life
+
+    async def open(self) -> None:
+        """Start the owner, and wait until it is through the handshake."""
+        self._owner = self._spawn(self._own(), f"mcp {self._definition.name}")
+        self._owner.add_done_callback(self._left)
+        try:
+            await self._opened
+        except (asyncio.CancelledError, McpError):
+            self._owner.cancel()
+            await asyncio.wait({self._owner}, timeout=_CLOSE_S)
+            raise
+
+    async def _own(self) -> None:
+        clear_current_call()
+        try:
+            try:
+                await self._hold("auto")
+            except self._faults:
+                if self._opened.done() or not self._transport.ended_by_itself:
+                    raise
+                # Some servers of the old era end when the first thing they hear is not its handshake.
+                self._transport = self._new_transport()
+                self.why = None
+                await self._hold("legacy")
+        except McpError as error:
+            self._fail(error)
+        except self._faults as error:
+            self._fail(self._explained(error))
+        finally:
+            self._client = None
+            self.gone.set()
+
+    async def _hold(self, mode: str) -> None:
+        """From the handshake to the end."""
+        async with self._new_client(mode) as client:
+            _trust_structure(client)
+            self._version = client.protocol_version
+            self._transport.speak(self._version)
+            self._client = client
+            listening = self._spawn(self._listen(client), f"mcp {self._definition.name} changes")
+            if not self._opened.done():
+                self._opened.set_result(None)
+            try:
+                await self._over.wait()
+            finally:
+                self._client = None
+                listening.cancel()
+
+    async def _listen(self, client: Client) -> None:
+        """Hear of changes in the modern era, where one has to ask for them. In the old one they come by themselves."""
+        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+
+        offered = client.server_capabilities.tools
+        if offered is None or not offered.list_changed:
+            return
+        while not self._over.is_set():
+            try:
+                async with client.listen(tools_list_changed=True) as changes:
+                    async for _ in changes:
+                        self._tools_changed()
+            except SubscriptionLost:
+                _log.info("mcp server %s: it stopped telling of changes; asking again", self._definition.name)
+            except ListenNotSupportedError:
+                return
+            except self._faults:
+                _log.info("mcp server %s: it does not tell of changes", self._definition.name)
+                return
+            await asyncio.sleep(_LISTEN_AGAIN_S)
+            # Whatever changed meanwhile, nobody told us.
+            self._tools_changed()
+
+    async def _heard(self, message: IncomingMessage) -> None:
+        if isinstance(message, Exception) or message.method != "notifications/tools/list_changed":
+            return
+        # In the modern era it comes here as well as to whoever listens.
+        if self._version < MODERN:
+            self._tools_changed()
+
+    def _new_client(self, mode: str) -> Client:
+        from mcp import Client
+        from mcp_types import Implementation
+
+        return Client(
+            self._transport,
+            mode=mode,
+            cache=None,
+            client_info=Implementation(name="tertulia", version=__version__),
+            message_handler=self._heard,
+            **self._incoming.callbacks(),
+        )
+
+    def _new_transport(self) -> StdioTransport | HttpTransport:
+        if self._launch.transport == "http":
+            return HttpTransport(self._launch, clock=self._clock, lost=self._lost)
+        return StdioTransport(self._definition, self._launch, runner=self._runner, spawn=self._spawn, lost=self._lost)
+
+    def _lost(self, why: str) -> None:
+        if self.why is None and not self._over.is_set():
+            self.why = why
+        if self._client is not None:
+            self._over.set()
+
+    def _left(self, owner: asyncio.Task[None]) -> None:
+        if not self._opened.done():
+            self._opened.set_exception(
+                server_error(self._definition.name, "closed", "it was closed before it was open")
+            )
+
+    def _fail(self, error: McpError) -> None:
+        if self.why is None:
+            self.why = error.message
+        if not self._opened.done():
+            self._opened.set_exception(error)
+
+    def _open_client(self) -> Client:
+        if self._client is None:
+            raise server_error(
+                self._definition.name, "closed", f"the connection is closed: {self.why or 'it was ended'}"
+            )
+        return self._client
+
+    def _explained(self, error: Exception) -> McpError:
+        reason, sentence = explain_error(error)
+        if reason == "closed" and self.why is not None:
+            sentence = self.why
+        return server_error(self._definition.name, reason, self._clean(sentence))
+
+
+def _discreet(on_progress: OnProgress, confidence: SecretScrubber) -> OnProgress:
+    return lambda done, total, message: on_progress(done, total, message and confidence.text(message))
+
+
+def _trust_structure(client: Client) -> None:
+    """Structured content is taken as it comes.
+
+    The SDK would hold it against the schema that the server gave for it, with a validator that a pattern in that schema
+    can keep busy for ever, on the loop of all other servers.
+    """
+
+    async def take(name: str, result: object) -> None:
+        pass
+
+    vars(client.session)["validate_tool_result"] = take

@@ -1,0 +1,91 @@
+"""What goes wrong with a server, in one sentence of ours; of its own words only a little, and nothing hidden in it."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from tertulia.errors import McpError
+from tertulia.mcp.client.response_id import UNREADABLE, UNREADABLE_PREFIX
+from tertulia.policy.display_text import make_display_text
+
+Reason = Literal["closed", "protocol", "refused", "timeout", "limit", "not_started"]
+
+_MOST_CHARACTERS = 500
+_MOST_NESTED = 8
+_UNPARSED = "Failed to parse"
+"""What the SDK says, followed by all that its parser has to say."""
+_ENDED = ("Connection closed", "SSE stream ")
+"""What the SDK says under the number -32000. A server may use that number for whatever it likes, and many do."""
+NO_ANSWER = -32098
+"""Our own number for a request that no answer came to."""
+
+
+def server_error(server: str, reason: Reason, sentence: str) -> McpError:
+    """The error that callers get."""
+    return McpError(f"{server}: {sentence}", server=server, reason=reason)
+
+
+def quote_server_text(text: str, most: int = _MOST_CHARACTERS) -> str:
+    """A server's own words, as they may be shown."""
+    return make_display_text(text.strip(), max_characters=most).text
+
+
+def sdk_errors() -> tuple[type[Exception], ...]:
+    """What the SDK and its transports raise when a server misbehaves or is gone. The SDK must be loaded by now."""
+    import anyio
+    import httpx2
+    from mcp import MCPError
+
+    # Among the plain ones are pydantic's, and what a server that nobody expected makes the SDK stumble over.
+    plain = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError, ExceptionGroup)
+    streams = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
+    return (MCPError, httpx2.HTTPError, httpx2.InvalidURL, *streams, *plain)
+
+
+def explain_error(error: Exception) -> tuple[Reason, str]:
+    """Why, in words for people. Nothing of what a message carried is in it but the error text of the server."""
+    from mcp import MCPError
+    from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT
+    from pydantic import ValidationError
+
+    error = _first(error)
+    match error:
+        case MCPError() if error.code == CONNECTION_CLOSED and error.message.startswith(_ENDED):
+            return "closed", f"the connection is closed ({quote_server_text(error.message)})"
+        case MCPError() if error.code == NO_ANSWER:
+            return "closed", f"the connection is closed ({quote_server_text(error.message)})"
+        case MCPError() if error.code == REQUEST_TIMEOUT:
+            return "timeout", "the server does not answer"
+        case MCPError() if error.code == PARSE_ERROR and error.message.startswith(_UNPARSED):
+            return "protocol", "the server's answer cannot be read"
+        case MCPError() if error.code == UNREADABLE and error.message.startswith(UNREADABLE_PREFIX):
+            return (
+                "protocol",
+                f"the server's answer cannot be read: {quote_server_text(error.message.removeprefix(UNREADABLE_PREFIX))}",
+            )
+        case MCPError():
+            return "refused", f"the server answered with error {error.code}: {quote_server_text(error.message)}"
+        case ValidationError():
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = quote_server_text(".".join(map(str, first["loc"])), 100)
+            return (
+                "protocol",
+                f"the server's answer is not what the protocol says, at `{where}`: {quote_server_text(first['msg'])}",
+            )
+        case UnicodeError():
+            return "protocol", "a text of the call cannot be written as UTF-8"
+        case OSError():
+            return "closed", f"the server cannot be reached: {error.strerror or type(error).__name__}"
+        case _:
+            return (
+                "protocol",
+                f"the server's answer cannot be used: {quote_server_text(str(error)) or type(error).__name__}",
+            )
+
+
+def _first(error: Exception) -> Exception:
+    for _ in range(_MOST_NESTED):
+        if not isinstance(error, ExceptionGroup):
+            break
+        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
+    return error

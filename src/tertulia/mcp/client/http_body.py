@@ -1,0 +1,268 @@
+"""The bodies of answers over HTTP: bounded, mended, and those that answer something else left out.
+
+Imports the SDK's HTTP library, so it is itself imported late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import NamedTuple
+
+import httpx2
+import msgspec
+
+from tertulia.errors import ParseError
+from tertulia.mcp.client.content_tickets import Tickets
+from tertulia.mcp.client.error_text import NO_ANSWER
+from tertulia.mcp.client.json_repair import MAX_DEPTH, MAX_REPAIRED, repair_if_needed
+from tertulia.mcp.client.long_message import SHORT, Envelope, MessageProblem, read_long, why_not
+from tertulia.mcp.client.response_id import UNREADABLE, UNREADABLE_PREFIX, looks_like_request
+from tertulia.protocol.json_scan import MAX_PARTS, find_excess_in_steps
+
+MAX_BODY = 16 << 20
+"""Of an answer that is not a stream of events, and of one event."""
+MAX_LINES = 20_000
+"""Of one event: whoever reads it takes its time over each."""
+_AT_ONCE = 32
+"""Events that are handed on in one step of the loop: the SDK takes its time over each of them, too."""
+_DATA = b"data:"
+_ENDS = (b"\n", b"\r")
+_NOTHING = b":\n\n"
+"""A comment: it keeps the stream alive, and says nothing."""
+_QUIET_AT_ONCE = 1024
+_MOST_NAMES = 16 * 1024
+"""Bytes of an event besides its data that are handed on."""
+
+Event = bytes | bytearray
+"""A long one is not copied."""
+
+
+class _Envelope(msgspec.Struct):
+    id: int | str | None = None
+    method: str | None = None
+
+
+def request_id_in(request: httpx2.Request) -> int | str | None:
+    """The id of the request that this one carries; None: it carries none."""
+    if request.method != "POST":
+        return None
+    sent = _envelope(request.content)
+    return None if sent is None or sent.method is None else sent.id
+
+
+def answers_other_request(body: bytes, asked: int | str | None) -> bool:
+    """Whether it is an answer, and not to what was asked (C7). Of what cannot be read that is not known."""
+    told = _envelope(body)
+    return asked is not None and told is not None and told.method is None and told.id not in (asked, None)
+
+
+def _envelope(body: bytes) -> _Envelope | None:
+    try:
+        return msgspec.json.decode(body, type=_Envelope)
+    except (ValueError, RecursionError):
+        return None
+
+
+class Unreadable(Exception):
+    """A long message that is none; its text says why."""
+
+
+_decode = msgspec.json.Decoder(Envelope).decode
+
+
+async def ticketed(text: bytes, asked: int | str | None, tickets: Tickets) -> bytes | None:
+    """A long message as the SDK gets it; None: it answers something else than what was asked (C7). Unreadable."""
+    if len(text) <= MAX_REPAIRED:
+        text = text.decode("utf-8", "replace").encode()
+    try:
+        message = await read_long(text, _decode)
+    except (ParseError, ValueError, RecursionError) as error:
+        raise Unreadable(why_not(error)) from None
+    if isinstance(message.method, str):
+        return tickets.written(message)
+    if asked is not None and message.id not in (asked, None):
+        return None
+    if not isinstance(message.result, dict) and not isinstance(message.error, MessageProblem):
+        raise Unreadable("it has neither a result nor an error")
+    return tickets.written(message)
+
+
+class BodyFailure(NamedTuple):
+    """Why there is nothing to be had from an answer, and the number of the error that says so."""
+
+    why: str
+    code: int = UNREADABLE
+
+
+async def read_body(stream: httpx2.AsyncByteStream) -> bytes | BodyFailure:
+    """All of it, mended where it is short; or why not."""
+    body = bytearray()
+    try:
+        async for piece in stream:
+            body += piece
+            if len(body) > MAX_BODY:
+                return BodyFailure(f"{UNREADABLE_PREFIX}it has more than {MAX_BODY:,} bytes")
+    except httpx2.TransportError:
+        return BodyFailure("its answer broke off", NO_ANSWER)
+    finally:
+        await stream.aclose()
+    answer = bytes(body)
+    if (too_much := await find_excess_in_steps(answer, MAX_PARTS, MAX_DEPTH)) is not None:
+        return BodyFailure(f"{UNREADABLE_PREFIX}it has {too_much}")
+    return repair_if_needed(answer) if len(answer) <= SHORT else answer
+
+
+class EventStreamBody(httpx2.AsyncByteStream):
+    """A stream of events, event by event. It ends where it breaks off. `drop` is told of what was left out.
+
+    An event that is too large, or has too many parts, is answered with an error in its place: the SDK would build it.
+    Of a long one it gets a ticket.
+    """
+
+    def __init__(
+        self, stream: httpx2.AsyncByteStream, asked: int | str | None, drop: Callable[[], None], tickets: Tickets
+    ) -> None:
+        self._stream, self._asked, self._drop, self._tickets = stream, asked, drop, tickets
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        cut = SseSplitter()
+        try:
+            async for piece in self._stream:
+                passed: list[bytes] = []
+                quiet = 0
+                for event in cut.feed(piece):
+                    if event is not None and _DATA not in event:
+                        # Comments and the like: of any number a few are enough.
+                        quiet += 1
+                        if quiet <= _AT_ONCE:
+                            passed.append(_short(event))
+                        elif quiet % _QUIET_AT_ONCE == 0:
+                            await asyncio.sleep(0)
+                        continue
+                    passed.append(await self._looked_at(event))
+                    if len(passed) >= _AT_ONCE:
+                        yield b"".join(passed)
+                        passed.clear()
+                        await asyncio.sleep(0)
+                if passed:
+                    yield b"".join(passed)
+        except httpx2.TransportError:
+            pass
+        if rest := cut.rest():
+            yield await self._looked_at(rest) if _DATA in rest else _short(rest)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def _looked_at(self, event: Event | None) -> bytes:
+        if event is None:
+            return await self._refused(b"", f"it has more than {MAX_BODY:,} bytes or {MAX_LINES:,} lines")
+        names, data = _parted(event)
+        if len(data) > SHORT:
+            return await self._long(names, data)
+        if (too_much := await find_excess_in_steps(data, MAX_PARTS, MAX_DEPTH)) is not None:
+            return await self._refused(data, f"it has {too_much}")
+        if isinstance(event, bytearray):
+            # All the rest of it were comments, or nearly so.
+            event = b"data:%b\n\n" % data.replace(b"\n", b"\ndata:")
+        whole = repair_if_needed(event)
+        if answers_other_request(_data_of(whole), self._asked):
+            self._drop()
+            return _NOTHING
+        return whole
+
+    async def _long(self, names: bytes, data: bytes) -> bytes:
+        try:
+            said = await ticketed(data, self._asked, self._tickets)
+        except Unreadable as error:
+            return await self._refused(data, str(error))
+        if said is None:
+            self._drop()
+            return _NOTHING
+        return b"%bdata: %b\n\n" % (names, said)
+
+    async def _refused(self, data: bytes, why: str) -> bytes:
+        if self._asked is None or await looks_like_request(data):
+            self._drop()
+            return _NOTHING
+        return b"data: %b\n\n" % unreadable_error(self._asked, why)
+
+
+def unreadable_error(asked: int | str | None, why: str) -> bytes:
+    """The error that stands in place of an answer that will not be read."""
+    error = {"code": UNREADABLE, "message": f"{UNREADABLE_PREFIX}{why}"}
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": asked, "error": error})
+
+
+class SseSplitter:
+    """Cuts a stream into events, each with the empty line that ends it; however it comes in pieces, they are the same.
+
+    Holds at most one event, and never copies a long one. Of one that is too long comes None, as soon as that is
+    certain, and nothing else.
+    """
+
+    def __init__(self, limit: int = MAX_BODY) -> None:
+        self._limit = limit
+        self._event = bytearray()
+        """What has come of one that has not ended."""
+        self._lines = 0
+        """How many lines of it have ended."""
+        self._in_line = self._after_cr = self._skipping = False
+
+    def feed(self, piece: bytes) -> Iterator[Event | None]:
+        """The events that these bytes complete. Take all of them before feeding more."""
+        if self._after_cr and piece.startswith(b"\n"):
+            # It belongs to the line that has ended already, and that may have ended its event.
+            piece = piece[1:]
+            if self._event:
+                self._event += b"\n"
+            elif not self._skipping:
+                yield b"\n"
+        self._after_cr = piece.endswith(b"\r")
+        for line in piece.splitlines(keepends=True):
+            has_ended = line.endswith(_ENDS)
+            is_blank = has_ended and not self._in_line and not line.strip(b"\r\n")
+            self._in_line = not has_ended
+            if not self._skipping:
+                self._event += line
+                self._lines += has_ended
+                if len(self._event) > self._limit or self._lines > MAX_LINES:
+                    self._skipping = True
+                    self._taken()
+                    yield None
+                elif is_blank:
+                    yield self._taken()
+            if is_blank:
+                self._skipping = False
+
+    def rest(self) -> Event:
+        """What was begun when the stream ended."""
+        return self._taken()
+
+    def _taken(self) -> Event:
+        event, self._event, self._lines = self._event, bytearray(), 0
+        return event if len(event) > SHORT else bytes(event)
+
+
+def _short(quiet: Event) -> bytes:
+    """An event without data, if anybody could want it."""
+    return bytes(quiet) if len(quiet) <= _MOST_NAMES else _NOTHING
+
+
+def _data_of(event: Event) -> bytes:
+    """What an event says; its names and numbers are the SDK's."""
+    return _parted(event)[1]
+
+
+def _parted(event: Event) -> tuple[bytes, bytes]:
+    """The lines of an event that are no data, if they are few enough to be worth it, and its data.
+
+    Nothing is left of a long one: its room is needed for what becomes of it.
+    """
+    lines = event.splitlines()
+    if isinstance(event, bytearray):
+        event.clear()
+    data = b"\n".join(memoryview(line)[len(_DATA) :] for line in lines if line.startswith(_DATA))
+    names = b"".join(b"%b\n" % line for line in lines if line and not line.startswith(_DATA))
+    return names if len(names) <= _MOST_NAMES else b"", data

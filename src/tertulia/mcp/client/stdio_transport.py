@@ -1,0 +1,293 @@
+"""A server that is a program of ours: its process, and the two streams through which the SDK talks to it.
+
+It runs below the sandbox's runner, like any command: when we are killed, so is its whole tree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from tertulia.errors import ClosedError, TertuliaError
+from tertulia.mcp.client.error_text import quote_server_text, server_error
+from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.config.launch import Launch, secrets_in_launch
+from tertulia.mcp.server_connection import Spawn
+from tertulia.policy.redaction import Redactor
+from tertulia.sandbox.runner import Command, CommandLimits, CommandResult, CommandRunner, Confinement, RunningCommand
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+    from mcp.shared.message import SessionMessage
+
+MAX_LINE = 16 << 20
+MAX_UNREAD = 4 << 20
+"""Of lines that wait for us to look at them; the server waits too, then."""
+MAX_UNWRITTEN = 32 << 20
+"""Of what a server that does not read is owed."""
+MAX_ERROR_OUTPUT = 64 << 10
+POLITE_S = 2.0
+"""How long it has to end by itself, and again after it was told to."""
+MAX_NONSENSE = 50_000
+"""Lines in a row that are no messages: some servers log to the wrong stream, but none says nothing else."""
+_LINE_COST = 64
+"""Of a line, besides its bytes."""
+_IN_A_ROW = 16
+"""So many lines are taken before others have their turn."""
+_NOTIFICATION_S = 0.5
+_LAST_WORDS_S = 0.5
+_LAST_LINES = 3
+_LAST_CHARACTERS = 300
+
+OnLost = Callable[[str], None]
+"""Told once, why: the connection ended by itself."""
+
+
+class StdioTransport:
+    """Implements the SDK's `Transport`. Entered and left by one task, the owner."""
+
+    def __init__(
+        self, definition: ServerDefinition, launch: Launch, *, runner: CommandRunner, spawn: Spawn, lost: OnLost
+    ) -> None:
+        self.lines = JsonRpcLines(definition.name)
+        self._definition, self._launch = definition, launch
+        self._runner, self._spawn, self._lost = runner, spawn, lost
+        self._errors = bytearray()
+        self._process: RunningCommand | None = None
+        self._is_broken = False
+        self._reads = _Reads(self.lines, self._broken)
+
+    async def __aenter__(self) -> TransportStreams:
+        """Start it. McpError when that cannot be done."""
+        try:
+            process = await self._runner.start(self._command(), self._reads.feed, self._hear_errors)
+        except TertuliaError as error:
+            raise server_error(self._definition.name, "not_started", error.message) from None
+        self._process = self._reads.process = process
+        self._spawn(self._watch(process), f"mcp {self._definition.name} process")
+        return self._reads, _Writes(self.lines, process, self._broken, self._end_of)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it: asked by the end of its input, then told, then killed. Killed at once where something went wrong."""
+        process = self._process
+        if process is None:
+            return
+        try:
+            if kind is None and not self._is_broken:
+                process.close_stdin()
+                if await process.wait(POLITE_S) is None:
+                    process.terminate()
+                    await process.wait(POLITE_S)
+        finally:
+            await process.kill()
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """What it sent that nobody asked for."""
+        return self.lines.dropped
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether it ran, and ended without being told to."""
+        finished = self._process.finished if self._process is not None else None
+        return finished is not None and finished.ended == "exited" and finished.reason is None
+
+    def speak(self, version: str) -> None:
+        """That version was agreed on."""
+        self.lines.version = version
+
+    def error_output(self) -> str:
+        """The last lines that it wrote to stderr, in one, without what it was given in confidence."""
+        lines = [line.strip() for line in self._errors.decode("utf-8", "replace").splitlines()]
+        last = " / ".join([line for line in lines if line][-_LAST_LINES:])
+        # Before it is cut: half of a secret is nothing that could be found.
+        clean = Redactor(secrets_in_launch(self._definition, self._launch)).text(last)
+        return quote_server_text(clean[-_LAST_CHARACTERS:])
+
+    def _command(self) -> Command:
+        definition = self._definition
+        return Command(
+            argv=self._launch.argv,
+            cwd=self._launch.cwd,
+            environment=self._launch.environment,
+            confinement=Confinement(
+                mode=definition.sandbox or "danger_full_access",
+                writable_roots=self._launch.writable,
+                network=definition.network,
+                # It may run for days.
+                limits=CommandLimits(cpu_s=None),
+            ),
+            keep_stdin=True,
+            kept_output_bytes=0,
+            pid_namespace=definition.pid_namespace,
+        )
+
+    def _hear_errors(self, data: bytes) -> None:
+        self._errors += data
+        if len(self._errors) > 2 * MAX_ERROR_OUTPUT:
+            del self._errors[:-MAX_ERROR_OUTPUT]
+
+    async def _watch(self, process: RunningCommand) -> None:
+        finished = await process.wait()
+        assert finished is not None
+        self._broken(self._end_of(finished))
+
+    def _end_of(self, finished: CommandResult) -> str:
+        if finished.reason is not None:
+            return f"`{quote_server_text(self._launch.argv[0], 200)}` cannot be started: {finished.reason}"
+        said = self.error_output()
+        return f"it exited with code {finished.exit_code}" + (f"; its last words: {said}" if said else "")
+
+    def _broken(self, why: str) -> None:
+        """There is nothing more to be had from it."""
+        self._is_broken = True
+        self._lost(why)
+        self._reads.end()
+
+
+class _Reads:
+    """The SDK's end of the server's stdout."""
+
+    def __init__(self, lines: JsonRpcLines, broken: OnLost) -> None:
+        from anyio import EndOfStream
+        from mcp.shared.message import SessionMessage
+
+        self.process: RunningCommand | None = None
+        self._parsed, self._broken = lines.read_in_steps, broken
+        self._message, self._end_of_stream = SessionMessage, EndOfStream
+        self._pieces: list[bytes] = []
+        """Of a line that has not ended."""
+        self._held = 0
+        self._lines: deque[bytes] = deque()
+        self._unread = self._taken = self._nonsense = 0
+        self._ended = False
+        self._something = asyncio.Event()
+
+    def feed(self, data: bytes) -> None:
+        """More of what it wrote."""
+        if self._ended:
+            return
+        *whole, rest = data.split(b"\n")
+        if whole and self._pieces:
+            whole[0] = b"".join((*self._pieces, whole[0]))
+            self._pieces.clear()
+            self._held = 0
+        lines = [line for line in whole if line and not line.isspace()]
+        self._lines += lines
+        self._unread += sum(map(len, lines)) + _LINE_COST * len(lines)
+        if rest:
+            self._pieces.append(rest)
+            self._held += len(rest)
+        if max(map(len, lines), default=0) > MAX_LINE or self._held > MAX_LINE:
+            self._broken(f"it sent a line of more than {MAX_LINE:,} bytes")
+            return
+        if self._unread > MAX_UNREAD and self.process is not None:
+            self.process.pause()
+        if self._lines:
+            self._something.set()
+
+    def end(self) -> None:
+        """No more will come; what came is still read."""
+        self._ended = True
+        self._pieces.clear()
+        self._something.set()
+
+    async def receive(self) -> SessionMessage:
+        """The next message."""
+        while True:
+            while self._lines:
+                line = self._lines.popleft()
+                self._unread -= len(line) + _LINE_COST
+                message = await self._parsed(line)
+                self._taken += 1
+                if self._taken % _IN_A_ROW == 0:
+                    # Whoever shouts has no more of the loop than the others.
+                    await asyncio.sleep(0)
+                if message is not None:
+                    self._nonsense = 0
+                    return self._message(message)
+                self._nonsense += 1
+                if self._nonsense == MAX_NONSENSE:
+                    self._broken(f"it sent {MAX_NONSENSE:,} lines in a row that are no messages")
+            if self._ended:
+                raise self._end_of_stream
+            if self.process is not None:
+                self.process.resume()
+            self._something.clear()
+            await self._something.wait()
+
+    async def aclose(self) -> None:
+        """Whatever still comes is thrown away, so that the server can go on writing until it ends."""
+        self._lines.clear()
+        self.end()
+        if self.process is not None:
+            self.process.resume()
+
+    def __aiter__(self) -> _Reads:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except self._end_of_stream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> _Reads:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Writes:
+    """The SDK's end of the server's stdin."""
+
+    def __init__(
+        self, lines: JsonRpcLines, process: RunningCommand, broken: OnLost, end_of: Callable[[CommandResult], str]
+    ) -> None:
+        from anyio import ClosedResourceError
+        from mcp_types import JSONRPCRequest
+
+        self._written, self._process, self._broken, self._end_of = lines.written, process, broken, end_of
+        self._closed_resource, self._request = ClosedResourceError, JSONRPCRequest
+        self._owed = 0
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write it, and wait while the server does not read. What waits is written later even if nobody waits."""
+        data = self._written(item.message)
+        self._owed += len(data)
+        if self._owed > MAX_UNWRITTEN:
+            self._broken("it does not read what it is sent")
+            raise self._closed_resource
+        # A request is waited for by somebody who has a deadline. Nobody waits for what needs no answer.
+        limit = None if isinstance(item.message, self._request) else _NOTIFICATION_S
+        try:
+            async with asyncio.timeout(limit):
+                await self._process.write(data)
+        except ClosedError:
+            # Mostly it is about to end, and its end says more.
+            finished = await self._process.wait(_LAST_WORDS_S)
+            self._broken("it takes no more input" if finished is None else self._end_of(finished))
+            raise self._closed_resource from None
+        except TimeoutError:
+            return
+        self._owed = 0
+
+    async def aclose(self) -> None:
+        """Its input is closed by the transport, when it is left."""
+
+    async def __aenter__(self) -> _Writes:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()

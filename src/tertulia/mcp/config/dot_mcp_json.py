@@ -1,0 +1,198 @@
+"""`.mcp.json`, the file in which a project names its MCP servers for whatever host reads it.
+
+It comes from strangers: its size and form are bounded, and whatever could be read in two ways is refused. What it says
+about variables of ours is looked up only after somebody has trusted it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from tertulia.errors import InvalidParamsError
+from tertulia.mcp.config.server_table import is_known_key
+from tertulia.sandbox.mounts.stubs import is_stub
+
+FILE_NAME = ".mcp.json"
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 32
+MAX_NAME = 256
+MAX_SERVERS = 256
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_EXPANDED = ("command", "args", "env", "url", "http_headers")
+_STARTED = frozenset({"stdio"})
+_REACHED = frozenset({"http", "streamable-http", "streamableHttp", "streamable_http"})
+
+
+def read_dot_mcp(path: Path) -> dict[str, Any]:
+    """Its servers by name, as they are written; none where there is no file. InvalidParams says where it went wrong."""
+    try:
+        if is_stub(path):
+            return {}
+        raw = _read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise InvalidParamsError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(raw) > MAX_BYTES:
+        raise InvalidParamsError(f"{path}: larger than {MAX_BYTES:,} bytes")
+    content = _parse(raw, path)
+    servers = cast("Mapping[str, Any]", content).get("mcpServers", {}) if isinstance(content, dict) else None
+    if not isinstance(servers, dict):
+        raise InvalidParamsError(f'{path}: expected an object {{"mcpServers": {{NAME: {{…}}}}}}')
+    named = cast("dict[str, Any]", servers)
+    if (unfit := _invalid_reason(named)) is not None:
+        raise InvalidParamsError(f"{path}: {unfit}")
+    return named
+
+
+def _read(path: Path) -> bytes:
+    """A little more than may be in it, if there is more."""
+    # Not blocking: somebody could have put a pipe there, also just now.
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise InvalidParamsError(f"{path}: expected a file")
+        with os.fdopen(number, "rb", closefd=False) as file:
+            return file.read(MAX_BYTES + 1)
+    finally:
+        os.close(number)
+
+
+def server_table_of(label: str, entry: object, variables: Mapping[str, str]) -> dict[str, Any]:
+    """An entry as `[mcp_servers.NAME]` would say it, with its variables put in. InvalidParams names what is missing.
+
+    What other hosts know and we do not is left out; `foreign_keys` tells which.
+    """
+    if not isinstance(entry, dict):
+        raise InvalidParamsError(f"{label}: expected an object with command or url")
+    given = cast("dict[str, Any]", entry)
+    foreign = unknown_keys(given)
+    table = {_OURS.get(key, key): value for key, value in given.items() if key not in foreign}
+    _check_type(label, table.pop("type", None), table)
+    if isinstance(disabled := table.pop("disabled", None), bool):
+        table["enabled"] = not disabled
+    return {key: _expanded(value, label, variables) if key in _EXPANDED else value for key, value in table.items()}
+
+
+def variables_in(entry: object) -> set[str]:
+    """The names of our variables that an entry would have put in."""
+    table = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    places = [value for key, value in table.items() if _OURS.get(key, key) in _EXPANDED]
+    return {name for name, _ in _VARIABLE.findall(json.dumps(places, ensure_ascii=False))}
+
+
+def unknown_keys(entry: object) -> list[str]:
+    """Keys of an entry that mean nothing to us."""
+    keys = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    return [key for key in keys if not is_known_key(key) and key not in ("type", "disabled", *_OURS)]
+
+
+_OURS = {"headers": "http_headers"}
+
+
+def _check_type(label: str, kind: object, table: Mapping[str, Any]) -> None:
+    if kind is not None and not isinstance(kind, str):
+        raise InvalidParamsError(f"{label}: type must be stdio or http")
+    if kind == "sse":
+        raise InvalidParamsError(
+            f"{label}: `sse` is the transport that streamable HTTP replaced; give the server's streamable HTTP address "
+            "with the type `http`"
+        )
+    if kind is None or (kind in _STARTED and "url" not in table) or (kind in _REACHED and "command" not in table):
+        return
+    if kind in _STARTED or kind in _REACHED:
+        raise InvalidParamsError(f"{label}: `stdio` goes with command, and `http` with url")
+    raise InvalidParamsError(f"{label}: type must be stdio or http")
+
+
+def _invalid_reason(servers: dict[str, Any]) -> str | None:
+    """What nobody writes, and what would trip whoever lists, shows or hashes it."""
+    if len(servers) > MAX_SERVERS or max(map(len, servers), default=0) > MAX_NAME:
+        return f"at most {MAX_SERVERS} servers, with names of at most {MAX_NAME} characters"
+    level: list[Any] = [servers]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _containers(outer)]
+    if level:
+        return "nested too deeply"
+    try:
+        json.dumps(servers, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "a lone surrogate; write valid Unicode"
+    return None
+
+
+def _containers(value: Any) -> list[Any]:
+    inside = list(cast("dict[str, Any]", value).values()) if isinstance(value, dict) else cast("list[Any]", value)
+    return [entry for entry in inside if isinstance(entry, dict | list)]
+
+
+def _expanded(value: Any, label: str, variables: Mapping[str, str]) -> Any:
+    match value:
+        case str():
+            return _VARIABLE.sub(lambda found: _value(found, label, variables), value)
+        case list():
+            return [_expanded(each, label, variables) for each in cast("list[Any]", value)]
+        case dict():
+            return {key: _expanded(each, label, variables) for key, each in cast("dict[str, Any]", value).items()}
+        case _:
+            return value
+
+
+def _value(found: re.Match[str], label: str, variables: Mapping[str, str]) -> str:
+    name, otherwise = found.groups()
+    # As in a shell: with a default, an empty variable is as good as none.
+    value = variables.get(name)
+    if otherwise is not None:
+        return value or otherwise
+    if value is None:
+        raise InvalidParamsError(f"{label}: the variable {name} is not set; set it, or write ${{{name}:-default}}")
+    return value
+
+
+def _parse(raw: bytes, path: Path) -> Any:
+    try:
+        text = raw.decode("utf-8-sig")
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InvalidParamsError(f"{path}: expected UTF-8 (at line {line})") from None
+    except json.JSONDecodeError as error:
+        raise InvalidParamsError(f"{path}: {error.msg} (at line {error.lineno}, column {error.colno})") from None
+    except _DuplicateKeyError as error:
+        where = _second_line(raw.decode("utf-8-sig"), error.key)
+        raise InvalidParamsError(f"{path}: {error.key[:64]!r} is given twice{where}") from None
+    except RecursionError:
+        raise InvalidParamsError(f"{path}: nested too deeply") from None
+    except ValueError as error:
+        raise InvalidParamsError(f"{path}: {error}") from None
+
+
+class _DuplicateKeyError(Exception):
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        raise _DuplicateKeyError(next(key for key, _ in pairs if key in seen or seen.add(key)))
+    return made
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _second_line(text: str, key: str) -> str:
+    """Where the key stands again, as far as its spelling tells."""
+    places = [found.start() for found in re.finditer(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:", text)]
+    return f" (at line {text.count(chr(10), 0, places[-1]) + 1})" if len(places) == 2 else ""

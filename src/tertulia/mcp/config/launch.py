@@ -1,0 +1,199 @@
+"""What it takes to reach a server, with every variable looked up; and the key by which equal ones are told.
+
+The definition is what somebody wrote; this is what is done. It holds secrets, and shows none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os.path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from tertulia.errors import McpError
+from tertulia.mcp.config.definition import Http, ServerDefinition, Stdio
+from tertulia.mcp.config.server_table import is_header_value, starts_at_home
+from tertulia.policy.redaction import secrets_of
+
+DEFAULT_VARIABLES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+"""The variables of ours that every program gets. Of all others it gets those that its definition names (C13)."""
+
+PUBLIC_HEADERS = frozenset({"accept", "accept-language", "origin", "referer", "user-agent"})
+_LEAST_GUESSED = 16
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """A program with all that it is given, or an address with its headers."""
+
+    transport: Literal["stdio", "http"]
+    argv: tuple[str, ...] = ()
+    environment: Mapping[str, str] = {}
+    """All of it."""
+    cwd: str = ""
+    """An absolute directory."""
+    url: str = ""
+    headers: Mapping[str, str] = {}
+    """Credentials among them."""
+    roots: tuple[str, ...] = ()
+    """Directories that the server is told of."""
+    writable: tuple[str, ...] = ()
+    """Directories that it may write where `workspace_write` confines it."""
+    sandbox: str = ""
+    """How it is confined, in a word; empty: not at all."""
+    key: str = ""
+    """Of all the above: two launches of one key are the same process. It can be shown."""
+
+    def __repr__(self) -> str:
+        return f"Launch({self.transport}, {self.key[:12]})"
+
+
+def resolve_launch(definition: ServerDefinition, variables: Mapping[str, str], workspace: str | None = None) -> Launch:
+    """Look up what the definition only names. McpError names the variable that is not set, and the setting.
+
+    `workspace`: where the conversations work that it is started for; None: nowhere. Whether there is such a program is
+    found out when it is started.
+    """
+    here = () if workspace is None else (workspace,)
+    named = definition.roots
+    roots = here if named is None else tuple(_absolute(definition.name, root, variables) for root in named)
+    match definition.transport:
+        case Stdio() as stdio:
+            launch = Launch(
+                transport="stdio",
+                argv=(_from_home(stdio.command, variables), *stdio.args),
+                environment=_environment(definition.name, stdio, variables),
+                cwd=_directory(stdio, variables, workspace),
+                roots=roots,
+                writable=tuple(dict.fromkeys((*here, *roots))),
+                sandbox=_sandbox_class(definition),
+            )
+        case Http() as http:
+            headers = _headers(definition.name, http, variables)
+            launch = Launch(transport="http", url=http.url, headers=headers, roots=roots)
+    return msgspec.structs.replace(launch, key=_key(launch))
+
+
+def placed(launch: Launch, definition: ServerDefinition, workspace: str | None) -> Launch:
+    """The same for a conversation that works there. A server whose table names its roots is told of no others."""
+    if definition.roots is not None or not launch.roots or workspace is None or launch.roots == (workspace,):
+        return launch
+    moved = msgspec.structs.replace(launch, roots=(workspace,), writable=(workspace,) if launch.writable else ())
+    return msgspec.structs.replace(moved, key=_key(moved))
+
+
+def secrets_in_definition(definition: ServerDefinition, variables: Mapping[str, str]) -> list[str]:
+    """What must not be written down: tokens, headers, and values of variables that are called or look like secrets."""
+    match definition.transport:
+        case Stdio(args=args, env=env, env_vars=names):
+            given = {name: variables[name] for name in names if name in variables}
+            found = [*secrets_of({**env, **given}), *filter(_looks_secret, env.values()), *_secret_arguments(args)]
+        case Http(url=url, http_headers=headers, env_http_headers=named, bearer_token_env_var=bearer):
+            held = [variables[name] for name in (*named.values(), bearer) if name is not None and name in variables]
+            found = [*(value for name, value in headers.items() if name.lower() not in PUBLIC_HEADERS), *held]
+            found += _secret_queries(url)
+    return _spelled(found)
+
+
+def secrets_in_launch(definition: ServerDefinition, launch: Launch) -> list[str]:
+    """The same, of one that is started: what must not be shown when it says it again."""
+    if launch.transport == "stdio":
+        return secrets_in_definition(definition, launch.environment)
+    held = [value for name, value in launch.headers.items() if name.lower() not in PUBLIC_HEADERS]
+    return _spelled([*held, *_secret_queries(launch.url)])
+
+
+def _spelled(found: Iterable[str]) -> list[str]:
+    # `Bearer x` in a header is `x` anywhere else.
+    return sorted({part.strip() for value in found for part in (value, value.rpartition(" ")[2])} - {""})
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable, a flag or a parameter is called like one that holds a secret."""
+    return bool(secrets_of({name.replace("-", "_"): ""}))
+
+
+def _environment(name: str, stdio: Stdio, variables: Mapping[str, str]) -> dict[str, str]:
+    environment = {usual: variables[usual] for usual in DEFAULT_VARIABLES if usual in variables}
+    for variable in stdio.env_vars:
+        if variable in variables:
+            environment[variable] = variables[variable]
+        elif is_secret(variable):
+            # One that may be missing is not called a key; a server without its key only fails later, and less clearly.
+            raise _unset(name, "env_vars", variable)
+    return {**environment, **stdio.env}
+
+
+def _headers(name: str, http: Http, variables: Mapping[str, str]) -> dict[str, str]:
+    headers = dict(http.http_headers)
+    for header, variable in http.env_http_headers.items():
+        headers[header] = _header_value(name, "env_http_headers", variable, variables)
+    if (bearer := http.bearer_token_env_var) is not None:
+        headers["Authorization"] = f"Bearer {_header_value(name, 'bearer_token_env_var', bearer, variables)}"
+    return headers
+
+
+def _header_value(name: str, setting: str, variable: str, variables: Mapping[str, str]) -> str:
+    # A key that was read from a file often brings the line's end along.
+    value = variables.get(variable, "").strip()
+    if not value:
+        raise _unset(name, setting, variable)
+    if not is_header_value(value):
+        raise McpError(f"{name}: the variable {variable}, named by mcp_servers.{name}.{setting}, cannot be a header")
+    return value
+
+
+def _unset(name: str, setting: str, variable: str) -> McpError:
+    return McpError(f"{name}: the variable {variable} is not set; mcp_servers.{name}.{setting} names it")
+
+
+def _directory(stdio: Stdio, variables: Mapping[str, str], workspace: str | None) -> str:
+    if stdio.cwd is not None:
+        return _from_home(stdio.cwd, variables)
+    return workspace or variables.get("HOME") or "/"
+
+
+def _absolute(name: str, root: str, variables: Mapping[str, str]) -> str:
+    path = os.path.normpath(_from_home(root, variables))
+    if not os.path.isabs(path):
+        raise McpError(f"{name}: mcp_servers.{name}.roots names {root[:200]!r}, which is no absolute directory")
+    return path
+
+
+def _from_home(path: str, variables: Mapping[str, str]) -> str:
+    home = variables.get("HOME")
+    return f"{home}{path[1:]}" if home and starts_at_home(path) else path
+
+
+def _sandbox_class(definition: ServerDefinition) -> str:
+    if definition.sandbox is None:
+        return "" if definition.pid_namespace else "no namespace of processes"
+    return f"{definition.sandbox}, {'network' if definition.network else 'no network'}"
+
+
+def _key(launch: Launch) -> str:
+    fields = {name: getattr(launch, name) for name in Launch.__struct_fields__ if name != "key"}
+    return hashlib.sha256(msgspec.json.encode(fields, order="deterministic")).hexdigest()
+
+
+def _secret_arguments(args: Sequence[str]) -> Iterator[str]:
+    """`--api-key x` and `--api-key=x`."""
+    for number, argument in enumerate(args):
+        flag, equals, value = argument.partition("=")
+        if flag.startswith("-") and is_secret(flag):
+            yield value if equals else "".join(args[number + 1 : number + 2])
+
+
+def _secret_queries(url: str) -> Iterator[str]:
+    """`?api_key=x`, which some services want."""
+    for name, value in parse_qsl(url.partition("?")[2].partition("#")[0]):
+        if is_secret(name) or _looks_secret(value):
+            yield value
+
+
+def _looks_secret(value: str) -> bool:
+    """Long, in one piece, and of letters and digits: neither a path nor an address nor a word."""
+    mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return len(value) >= _LEAST_GUESSED and mixed and not any(mark in value for mark in "/ .,:\\")

@@ -1,0 +1,313 @@
+"""`[mcp_servers.NAME]` as people write it, read into a definition. The keys are those that Codex knows, and a few more.
+
+Nothing is resolved here: variables are looked up by `launch`, when a server is about to be reached. No value is
+repeated in a refusal: it may be a secret.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+from urllib.parse import urlsplit
+
+from tertulia.errors import InvalidParamsError
+from tertulia.mcp.config.definition import Approval, Http, Origin, ServerDefinition, Share, Stdio
+from tertulia.protocol.inputs import check_text, near_names
+from tertulia.protocol.tool_names import is_legal_server
+
+MAX_TIMEOUT_S = 86_400.0
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*\Z")
+_OWN_HEADERS = frozenset(
+    {"connection", "content-length", "content-type", "host", "mcp-session-id", "transfer-encoding"}
+)
+"""The transport sets them itself."""
+
+_CODEX = {"supports_parallel_tool_calls": "parallel", "default_tools_approval_mode": "approval"}
+"""Keys that have another name here. Their values are the same."""
+
+
+def server_from_wire(
+    name: str, table: object, *, origin: Origin, source: str = "", folder: Path | None = None
+) -> ServerDefinition:
+    """Parse one table. A relative `cwd` or root counts from `folder`; `~` is left for `launch`, who knows the home.
+
+    InvalidParams names the server and the key.
+    """
+    if (wrong := server_name_error(name)) is not None:
+        raise InvalidParamsError(wrong)
+    fields = read_table(f"mcp_servers.{name}", table)
+    if "roots" in fields:
+        fields["roots"] = tuple(resolve_directory(root, folder) for root in fields["roots"])
+    transport = fields["transport"]
+    if isinstance(transport, Stdio) and transport.cwd is not None:
+        fields["transport"] = Stdio(
+            command=transport.command,
+            args=transport.args,
+            env=transport.env,
+            env_vars=transport.env_vars,
+            cwd=resolve_directory(transport.cwd, folder),
+        )
+    return ServerDefinition(name=name, origin=origin, source=source, **fields)
+
+
+def server_name_error(name: str) -> str | None:
+    """Why no server can be called so, if none can."""
+    if is_legal_server(name):
+        return None
+    return f"mcp_servers: {name[:64]!r} cannot be the name of a server; use letters, digits, `_` and `-`"
+
+
+def resolve_directory(cwd: str, folder: Path | None) -> str:
+    """A directory as somebody wrote it, counted from the folder of the file that it stands in."""
+    return cwd if folder is None or starts_at_home(cwd) else str(folder / cwd)
+
+
+def starts_at_home(path: str) -> bool:
+    """Whether it begins with `~`."""
+    return path == "~" or path.startswith("~/")
+
+
+def is_known_key(key: str) -> bool:
+    """Whether some server's table may hold it."""
+    return (
+        key in _KEYS
+        or key in _CODEX
+        or key == "startup_timeout_ms"
+        or any(key in each for each in _TRANSPORTS.values())
+    )
+
+
+def read_table(label: str, table: object) -> dict[str, Any]:
+    """The fields of a definition, without its name and where it comes from. `label` is what a refusal calls it."""
+    if not isinstance(table, Mapping):
+        raise InvalidParamsError(f"{label} must be a table with command or url")
+    given = _with_own_names(label, dict(cast("Mapping[Any, Any]", table)))
+    kind = _kind(label, given)
+    fields: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
+    for key, value in given.items():
+        if key in _TRANSPORTS[kind]:
+            parts[key] = _TRANSPORTS[kind][key](f"{label}.{key}", value)
+        elif key in _KEYS:
+            field, reader = _KEYS[key]
+            fields[field] = reader(f"{label}.{key}", value)
+        else:
+            raise InvalidParamsError(_unknown(label, str(key), kind))
+    if kind == "url":
+        _check_headers(label, parts)
+    return {**fields, "transport": Stdio(**parts) if kind == "command" else Http(**parts)}
+
+
+def _with_own_names(label: str, table: dict[Any, Any]) -> dict[Any, Any]:
+    given = dict(table)
+    for theirs, ours in _CODEX.items():
+        if theirs in given:
+            if ours in given:
+                raise InvalidParamsError(f"{label} has both {ours} and {theirs}, which are the same")
+            given[ours] = given.pop(theirs)
+    if "startup_timeout_ms" in given:
+        if "startup_timeout_sec" in given:
+            raise InvalidParamsError(f"{label} has both startup_timeout_sec and startup_timeout_ms")
+        given["startup_timeout_sec"] = _seconds(f"{label}.startup_timeout_ms", given.pop("startup_timeout_ms"), 1000)
+    return given
+
+
+def _kind(label: str, table: Mapping[Any, Any]) -> Literal["command", "url"]:
+    if ("command" in table) == ("url" in table):
+        said = "has both command and url; it is" if "url" in table else "has neither command nor url; it must be"
+        raise InvalidParamsError(f"{label} {said} either a program to start or an address to reach")
+    return "url" if "url" in table else "command"
+
+
+def _unknown(label: str, key: str, kind: Literal["command", "url"]) -> str:
+    other: Literal["command", "url"] = "command" if kind == "url" else "url"
+    if key in _TRANSPORTS[other]:
+        return f"{label}.{key} goes with {other}, and this server has {kind}"
+    known = sorted((*_TRANSPORTS[kind], *_KEYS, *_CODEX))
+    near = near_names(key, known, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    return f"{label}: there is no setting {key[:64]!r}; {hint}"
+
+
+# ---- values
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidParamsError(f"{name} must be a text")
+    if "\0" in value:
+        raise InvalidParamsError(f"{name} has a NUL character")
+    return check_text(value, name)
+
+
+def _word(name: str, value: object) -> str:
+    text = _text(name, value)
+    if not text.strip():
+        raise InvalidParamsError(f"{name} must not be empty")
+    return text
+
+
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise InvalidParamsError(f"{name} must be a list of texts")
+    items = cast("list[object]", value)
+    return tuple(_text(f"{name}[{number}]", item) for number, item in enumerate(items))
+
+
+def _words(name: str, value: object) -> tuple[str, ...]:
+    return tuple(_word(name, entry) for entry in _texts(name, value))
+
+
+def _variable(name: str, value: object) -> str:
+    text = _word(name, value)
+    if "=" in text or text != text.strip():
+        raise InvalidParamsError(f"{name} must be the name of a variable")
+    return text
+
+
+def _variables(name: str, value: object) -> tuple[str, ...]:
+    return tuple(_variable(name, entry) for entry in _texts(name, value))
+
+
+def _table(name: str, value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise InvalidParamsError(f"{name} must be a table of texts")
+    table = cast("Mapping[object, object]", value)
+    return {_word(f"a key of {name}", key): _text(f"{name}.{key}", entry) for key, entry in table.items()}
+
+
+def _environment(name: str, value: object) -> dict[str, str]:
+    return {_variable(f"a key of {name}", key): entry for key, entry in _table(name, value).items()}
+
+
+def _headers(name: str, value: object) -> dict[str, str]:
+    table = _table(name, value)
+    for header, entry in table.items():
+        if not _HEADER.match(header):
+            raise InvalidParamsError(f"{name}: {header[:64]!r} cannot be the name of a header")
+        if header.lower() in _OWN_HEADERS:
+            raise InvalidParamsError(f"{name}.{header} is set by the transport itself; leave it out")
+        if not is_header_value(entry):
+            raise InvalidParamsError(f"{name}.{header} must be one line of plain ASCII")
+    return table
+
+
+def is_header_value(text: str) -> bool:
+    """Whether it can stand in a header without ending it."""
+    return _HEADER_VALUE.match(text) is not None
+
+
+def _env_headers(name: str, value: object) -> dict[str, str]:
+    return {header: _variable(f"{name}.{header}", entry) for header, entry in _headers(name, value).items()}
+
+
+def _check_headers(label: str, parts: Mapping[str, Any]) -> None:
+    """Each header has one value."""
+    given = [*parts.get("http_headers", ()), *parts.get("env_http_headers", ())]
+    given += ["Authorization"] if parts.get("bearer_token_env_var") else []
+    seen: set[str] = set()
+    for header in given:
+        if header.lower() in seen:
+            raise InvalidParamsError(f"{label} gives the header {header} twice (bearer_token_env_var is Authorization)")
+        seen.add(header.lower())
+
+
+def _url(name: str, value: object) -> str:
+    text = _word(name, value)
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port, parts = None, None, urlsplit("")
+    if parts.scheme not in ("http", "https") or not host or port == 0 or not _is_plain(text):
+        raise InvalidParamsError(f"{name} must be an address like https://host/path")
+    if parts.username is not None or parts.password is not None:
+        raise InvalidParamsError(
+            f"{name} must not hold a password; put it in a variable and name it in bearer_token_env_var"
+        )
+    return text
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
+
+
+def _switch(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidParamsError(f"{name} must be true or false")
+    return value
+
+
+def _seconds(name: str, value: object, unit: int = 1) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        seconds = value / unit
+        if 0 < seconds <= MAX_TIMEOUT_S:
+            return float(seconds)
+    what = "seconds" if unit == 1 else "milliseconds"
+    raise InvalidParamsError(f"{name} must be a positive number of {what}, at most {MAX_TIMEOUT_S * unit:,.0f}")
+
+
+def _seconds_or_none(name: str, value: object) -> float | None:
+    # The word, because TOML knows no null.
+    return None if value in (None, "none") else _seconds(name, value)
+
+
+def _count_or_none(name: str, value: object) -> int | None:
+    if value in (None, "none"):
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise InvalidParamsError(f"{name} must be a positive whole number, or `none`")
+
+
+def _one_of(*words: str) -> Callable[[str, object], str]:
+    def reader(name: str, value: object) -> str:
+        word = value.replace("-", "_") if isinstance(value, str) else None
+        if word not in words:
+            raise InvalidParamsError(f"{name} must be one of {', '.join(words)}")
+        return word
+
+    return reader
+
+
+def _sandbox(name: str, value: object) -> str | None:
+    word = _one_of("none", "danger_full_access", "read_only", "workspace_write")(name, value)
+    return None if word in ("none", "danger_full_access") else word
+
+
+_TRANSPORTS: Mapping[Literal["command", "url"], Mapping[str, Callable[[str, object], Any]]] = {
+    "command": {"command": _word, "args": _texts, "env": _environment, "env_vars": _variables, "cwd": _word},
+    "url": {
+        "url": _url,
+        "bearer_token_env_var": _variable,
+        "http_headers": _headers,
+        "env_http_headers": _env_headers,
+    },
+}
+
+_KEYS: Mapping[str, tuple[str, Callable[[str, object], Any]]] = {
+    "enabled": ("enabled", _switch),
+    "required": ("required", _switch),
+    "startup_timeout_sec": ("startup_timeout_s", _seconds),
+    "tool_timeout_sec": ("tool_timeout_s", _seconds),
+    "enabled_tools": ("enabled_tools", _texts),
+    "disabled_tools": ("disabled_tools", _texts),
+    "approval": ("approval", _one_of(*get_args(Approval))),
+    "parallel": ("parallel", _switch),
+    "share": ("share", _one_of(*get_args(Share))),
+    "start": ("start", _one_of("eager", "lazy")),
+    "sandbox": ("sandbox", _sandbox),
+    "network": ("network", _switch),
+    "pid_namespace": ("pid_namespace", _switch),
+    "roots": ("roots", _words),
+    "concurrency": ("concurrency", _count_or_none),
+    "idle_timeout_sec": ("idle_timeout_s", _seconds_or_none),
+    "elicitation": ("elicitation", _switch),
+    "sampling": ("sampling", _switch),
+}
+"""By the key in the table: the field of the definition, and how it is read."""

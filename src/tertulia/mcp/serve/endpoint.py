@@ -1,0 +1,338 @@
+"""Speaks MCP with our clients, in both eras, for whatever is served: lists, calls, progress, cancellation, asking back.
+
+In the old era a person is asked by a request to the client while the call goes on. In the new one there are no such
+requests: the call is answered with what has to be asked, it waits here, and the client calls again with the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import re
+import secrets
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tertulia.errors import BusyError, InvalidParamsError, McpError, NoApproverError, TertuliaError
+from tertulia.mcp.serve.list_changed import MAX_LISTENERS, ListChangedSubscribers
+from tertulia.mcp.serve.sdk_server import make_sdk_server, on_client_initialized, resource_handlers
+from tertulia.mcp.serve.sources import ResourceSource, ServedCall, ServedTool, ToolSource
+from tertulia.mcp.serve.suspended_calls import PendingQuestion, RunningCall, SuspendedCalls
+from tertulia.mcp.server_connection import CallResult, Elicitation, ElicitationResult, Spawn
+from tertulia.package_loading import PackageError, load_package
+from tertulia.protocol.items import ImagePart
+from tertulia.version import __version__
+
+if TYPE_CHECKING:
+    import mcp_types as t
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.lowlevel import Server
+
+_log = logging.getLogger(__name__)
+_MODERN = "2026-07-28"
+_QUESTION = "question"
+_INVALID_PARAMS = -32602
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)\Z", re.DOTALL)
+
+MAX_CALLS = 256
+"""Of one broker at once."""
+_QUIET = ("mcp.server", "mcp.shared")
+"""Loggers that would write down what was said."""
+
+
+def load_sdk() -> None:
+    """Takes a second the first time, so do it in a thread. McpError where the package is not there."""
+    try:
+        load_package("the broker needs", "mcp", "mcp", "mcp.server.lowlevel")
+    except PackageError as error:
+        raise McpError(str(error)) from error
+    for name in _QUIET:
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.CRITICAL)
+
+
+class McpEndpoint:
+    """One served thing as an MCP server: over one connection, or over HTTP for any number of clients.
+
+    `load_sdk` comes before the first.
+    """
+
+    def __init__(
+        self,
+        served: ToolSource,
+        *,
+        name: str,
+        spawn: Spawn,
+        instructions: str | None = None,
+        library: ResourceSource | None = None,
+    ) -> None:
+        from mcp.server.session import ServerSession
+        from mcp.server.subscriptions import (
+            InMemorySubscriptionBus,
+            ListenHandler,
+            ResourcesListChanged,
+            ToolsListChanged,
+        )
+
+        self._served = served
+        self._spawn = spawn
+        self._calls = 0
+        self._programs: Counter[str] = Counter()
+        """How many calls each client has under way."""
+        self._waiting = SuspendedCalls()
+        bus = InMemorySubscriptionBus()
+        self._listening = ListenHandler(bus, max_subscriptions=MAX_LISTENERS)
+        self._users = ListChangedSubscribers(spawn, bus, ToolsListChanged(), ServerSession.send_tool_list_changed)
+        self._readers = ListChangedSubscribers(
+            spawn, bus, ResourcesListChanged(), ServerSession.send_resource_list_changed
+        )
+        self.server: Server[Any] = make_sdk_server(
+            self._listening,
+            resources=library is not None,
+            name=name,
+            version=__version__,
+            instructions=instructions,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            lifespan=self._connected,
+            **({} if library is None else resource_handlers(library)),
+        )
+        """The SDK's, to be run over whatever connection there is."""
+        self._unwatch = [served.watch(self._users.tell)]
+        if library is not None:
+            self._unwatch.append(library.watch(self._readers.tell))
+            on_client_initialized(self.server, self._readers.remember)
+
+    @property
+    def running(self) -> int:
+        """How many calls are under way, those included that wait for a client."""
+        return self._calls
+
+    async def serve(self, reading: Any, writing: Any) -> None:
+        """One connection, given as the SDK's pair of streams, until its other side is gone."""
+        from anyio import BrokenResourceError
+
+        try:
+            await self.server.run(reading, writing, self.server.create_initialization_options())
+        except* BrokenResourceError:
+            # Of the SDK's own streams, when it is stopped with a message in one of them.
+            _log.debug("a client's connection ended with something unsaid")
+
+    @asynccontextmanager
+    async def _connected(self, _: object) -> AsyncGenerator[object]:
+        """The lifespan that the SDK wants: one for each pair of streams, one for everything over HTTP."""
+        connection = object()
+        try:
+            yield connection
+        finally:
+            self._users.forget(connection)
+            self._readers.forget(connection)
+
+    def close(self) -> None:
+        """Give up the calls that wait for a client, and tell those who listen that there is no more to hear."""
+        for unwatch in self._unwatch:
+            unwatch()
+        self._unwatch.clear()
+        self._users.close()
+        self._readers.close()
+        self._listening.close()
+        self._waiting.close()
+
+    # ── lists ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _list_tools(
+        self, ctx: ServerRequestContext[Any], params: t.PaginatedRequestParams | None
+    ) -> t.ListToolsResult:
+        import mcp_types as t
+
+        self._users.remember(ctx)
+        return t.ListToolsResult(tools=[_as_tool(tool) for tool in await self._served.tools()])
+
+    # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _call_tool(
+        self, ctx: ServerRequestContext[Any], params: t.CallToolRequestParams
+    ) -> t.CallToolResult | t.InputRequiredResult:
+        running = None
+        try:
+            running = self._running(ctx, params)
+            while (question := await running.next()) is not None:
+                if ctx.protocol_version >= _MODERN:
+                    ticket = self._waiting.enter(running, question)
+                    # It waits there now, for whoever comes back.
+                    running = None
+                    return _input_required(question, ticket)
+                await self._ask(ctx, question)
+            return _as_result(running.result())
+        except TertuliaError as error:
+            return _refusal(error)
+        finally:
+            if running is not None:
+                running.cancel()
+
+    def _running(self, ctx: ServerRequestContext[Any], params: t.CallToolRequestParams) -> RunningCall:
+        if params.request_state is not None:
+            running, question = self._returning(params.request_state)
+            running.report = ctx.session.report_progress
+            question.reply(_elicitation_result((params.input_responses or {}).get(_QUESTION)))
+            return running
+        program = _program(ctx)
+        # No client of several has the last place, if it has one already.
+        if self._calls >= MAX_CALLS or (program and self._programs[program] > MAX_CALLS - self._calls):
+            raise BusyError(f"{self._programs[program]} calls of this client are under way already", retry_after_s=1)
+        running = RunningCall(self._spawn, ctx.session.report_progress)
+        forms, pages = _can_ask(ctx)
+        call = ServedCall(
+            tool=params.name,
+            arguments=dict(params.arguments or {}),
+            client=_client(ctx),
+            can_be_asked=forms,
+            elicit=partial(_elicit, running, forms=forms, pages=pages),
+            progress=running.progress,
+            program=program,
+        )
+        self._calls += 1
+        self._programs[program] += 1
+        running.begin(self._served.call(call), partial(self._ended, program))
+        return running
+
+    def _returning(self, ticket: str) -> tuple[RunningCall, PendingQuestion]:
+        from mcp.shared.exceptions import MCPError
+
+        try:
+            return self._waiting.leave(ticket)
+        except InvalidParamsError as error:
+            # Not the tool's answer: the protocol wants to see it refused.
+            raise MCPError(_INVALID_PARAMS, error.message) from None
+
+    def _ended(self, program: str) -> None:
+        self._calls -= 1
+        self._programs[program] -= 1
+        # What is 0 is forgotten.
+        self._programs += Counter()
+
+    async def _ask(self, ctx: ServerRequestContext[Any], question: PendingQuestion) -> None:
+        """Ask the client of the old era, as long as the call wants to know."""
+        asking = self._spawn(_elicit_by_request(ctx, question.asked), "ask a client")
+        try:
+            await asyncio.wait((asking, question.answer), return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                question.reply(asking.result())
+        finally:
+            asking.cancel()
+
+
+async def _elicit(running: RunningCall, asked: Elicitation, *, forms: bool, pages: bool) -> ElicitationResult:
+    if not (forms if asked.url is None else pages):
+        raise NoApproverError("the client cannot ask anybody this")
+    return await running.elicit(asked)
+
+
+async def _elicit_by_request(ctx: ServerRequestContext[Any], asked: Elicitation) -> ElicitationResult:
+    from mcp.shared.exceptions import MCPError
+
+    try:
+        if asked.url is not None:
+            said = await ctx.session.elicit_url(asked.message, asked.url, secrets.token_hex(8), ctx.request_id)
+        else:
+            said = await ctx.session.elicit_form(asked.message, asked.schema, ctx.request_id)
+    except (MCPError, ValueError):
+        # It said that it could be asked, and cannot, or its answer is none.
+        return ElicitationResult("cancel")
+    return _elicitation_result(said)
+
+
+def _can_ask(ctx: ServerRequestContext[Any]) -> tuple[bool, bool]:
+    """Whether the client lets a person fill in a form, and visit a page. One that does not say which means forms."""
+    capabilities = ctx.session.client_capabilities
+    asking = None if capabilities is None else capabilities.elicitation
+    if asking is None:
+        return False, False
+    return asking.form is not None or asking.url is None, asking.url is not None
+
+
+def _client(ctx: ServerRequestContext[Any]) -> str:
+    params = ctx.session.client_params
+    return "" if params is None else f"{params.client_info.name} {params.client_info.version}"[:200]
+
+
+def _program(ctx: ServerRequestContext[Any]) -> str:
+    """Which client of an address calls: by its session, and in the new era, which has none, by its name."""
+    if ctx.request is None:
+        return ""
+    return str(ctx.request.headers.get("mcp-session-id") or f"called {_client(ctx)}")
+
+
+def _elicitation_result(said: Any) -> ElicitationResult:
+    import mcp_types as t
+
+    if not isinstance(said, t.ElicitResult):
+        return ElicitationResult("cancel")
+    return ElicitationResult(said.action, dict(said.content or {}) if said.action == "accept" else None)
+
+
+def _input_required(question: PendingQuestion, ticket: str) -> t.InputRequiredResult:
+    import mcp_types as t
+
+    asked = question.asked
+    params = (
+        t.ElicitRequestFormParams(message=asked.message, requested_schema=asked.schema)
+        if asked.url is None
+        else t.ElicitRequestURLParams(message=asked.message, url=asked.url, elicitation_id=ticket)
+    )
+    return t.InputRequiredResult(input_requests={_QUESTION: t.ElicitRequest(params=params)}, request_state=ticket)
+
+
+def _as_tool(tool: ServedTool) -> t.Tool:
+    import mcp_types as t
+
+    hints = t.ToolAnnotations(
+        title=tool.title,
+        read_only_hint=tool.hints.read_only,
+        destructive_hint=tool.hints.destructive,
+        idempotent_hint=tool.hints.idempotent,
+        open_world_hint=tool.hints.open_world,
+    )
+    return t.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=msgspec.json.decode(tool.schema),
+        output_schema=None if tool.output_schema is None else msgspec.json.decode(tool.output_schema),
+        annotations=hints,
+    )
+
+
+def _as_result(answer: CallResult) -> t.CallToolResult:
+    import mcp_types as t
+
+    content: list[t.ContentBlock] = [t.TextContent(text=answer.text)] if answer.text or not answer.parts else []
+    for part in answer.parts:
+        picture = _DATA_URL.match(part.image_url) if isinstance(part, ImagePart) else None
+        if picture is not None and _is_base64(picture[2]):
+            content.append(t.ImageContent(data=picture[2], mime_type=picture[1]))
+        else:
+            content.append(t.TextContent(text=part.image_url if isinstance(part, ImagePart) else part.text))
+    return t.CallToolResult(content=content, structured_content=answer.structured, is_error=answer.is_error)
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _refusal(error: TertuliaError) -> t.CallToolResult:
+    import mcp_types as t
+
+    said = msgspec.json.encode({"ok": False, "code": error.code, "reason": error.message}).decode()
+    return t.CallToolResult(content=[t.TextContent(text=said)], is_error=True)

@@ -1,0 +1,97 @@
+"""The SDK's server, which promises what we keep: word of lists that are others, over every transport, and no more.
+
+Left to itself it promises nothing over HTTP in the old era, and in the new one word of single resources too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tertulia.errors import TertuliaError
+from tertulia.mcp.serve.sources import ResourceSource
+
+if TYPE_CHECKING:
+    import mcp_types as t
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.lowlevel import NotificationOptions, Server
+    from mcp.server.subscriptions import ListenHandler
+
+
+def make_sdk_server(listening: ListenHandler, *, resources: bool, **fields: Any) -> Server[Any]:
+    """`resources`: whether there is a list of them. `fields`: for the SDK's own."""
+    import mcp_types as t
+    from mcp.server.lowlevel import NotificationOptions, Server
+
+    announced = NotificationOptions(tools_changed=True, resources_changed=resources)
+
+    class Promising(Server[Any]):
+        def create_initialization_options(
+            self, notification_options: NotificationOptions | None = None, *more: Any, **named: Any
+        ) -> Any:
+            return super().create_initialization_options(notification_options or announced, *more, **named)
+
+        def get_capabilities(self, *options: Any, **named: Any) -> t.ServerCapabilities:
+            found = super().get_capabilities(*options, **named)
+            if found.resources is not None:
+                found.resources.subscribe = False
+            return found
+
+    async def listen(
+        ctx: ServerRequestContext[Any], params: t.SubscriptionsListenRequestParams
+    ) -> t.SubscriptionsListenResult:
+        wanted = params.notifications
+        kept = t.SubscriptionFilter(
+            tools_list_changed=wanted.tools_list_changed,
+            resources_list_changed=wanted.resources_list_changed if resources else None,
+        )
+        return await listening(ctx, params.model_copy(update={"notifications": kept}))
+
+    return Promising(on_subscriptions_listen=listen, **fields)
+
+
+def on_client_initialized(server: Server[Any], remember: Callable[[ServerRequestContext[Any]], None]) -> None:
+    """Of a client of the old era: it may be told of changes before it has asked for any list."""
+    import mcp_types as t
+
+    async def arrived(ctx: ServerRequestContext[Any], params: t.NotificationParams) -> None:
+        remember(ctx)
+
+    server.add_notification_handler("notifications/initialized", t.NotificationParams, arrived)
+
+
+_INVALID_PARAMS = -32602
+_NOT_FOUND = -32002
+"""Of the old era; the new one has no number of its own for it."""
+_MODERN = "2026-07-28"
+
+
+def resource_handlers(library: ResourceSource) -> dict[str, Any]:
+    """Arguments for the SDK's server."""
+    import mcp_types as t
+    from mcp.shared.exceptions import MCPError
+
+    async def listed(ctx: ServerRequestContext[Any], params: Any) -> t.ListResourcesResult:
+        return t.ListResourcesResult(
+            resources=[
+                t.Resource(uri=each.uri, name=each.name, title=each.title, mime_type=each.mime_type)
+                for each in await library.resources()
+            ]
+        )
+
+    async def templates(ctx: ServerRequestContext[Any], params: Any) -> t.ListResourceTemplatesResult:
+        template = t.ResourceTemplate(uri_template=library.template, name="conversation", mime_type="application/json")
+        return t.ListResourceTemplatesResult(resource_templates=[template])
+
+    async def read(ctx: ServerRequestContext[Any], params: t.ReadResourceRequestParams) -> t.ReadResourceResult:
+        uri = str(params.uri)
+        try:
+            text = await library.read(uri)
+        except TertuliaError as error:
+            number = _INVALID_PARAMS if ctx.protocol_version >= _MODERN else _NOT_FOUND
+            raise MCPError(number, error.message, {"uri": uri}) from None
+        return t.ReadResourceResult(
+            contents=[t.TextResourceContents(uri=params.uri, mime_type="application/json", text=text)]
+        )
+
+    return {"on_list_resources": listed, "on_list_resource_templates": templates, "on_read_resource": read}

@@ -1,0 +1,172 @@
+"""Servers behind an address, and bad ones: a call fails, the others and the connection go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from typing import Any
+
+import pytest
+
+from tertulia.errors import McpError
+from tertulia.mcp.client import http_errors
+from tests.loop_steps import MOST_S, loop_steps
+from tests.mcp.connected import Reach, call, serving
+from tests.mcp.fakes import by_http, plain, web
+
+
+def address(port: int) -> str:
+    return f"http://127.0.0.1:{port}/mcp"
+
+
+def seen(port: int) -> list[Any]:
+    """What a fake was asked so far."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/seen") as told:
+        return json.load(told)
+
+
+@pytest.mark.parametrize("mode", ["json", "sse"])
+async def test_headers_reach_the_server_and_nothing_compressed_is_asked_for(reach: Reach, mode: str) -> None:
+    """S000-21: credentials are sent as headers."""
+    with serving(web(mode)) as port:
+        link = await reach(by_http(address(port), headers={"Authorization": "Bearer t0ken", "X-Team": "a"}))
+        said = (await call(link, "headers")).text
+        headers = {name.lower(): value for name, value in seen(port)[0].items()}
+        assert (headers["authorization"], headers["x-team"]) == ("Bearer t0ken", "a")
+        assert headers["accept-encoding"] == "identity"
+        assert "t0ken" not in said, "a server that says its own credentials again is not repeated"
+        await link.close()
+
+
+@pytest.mark.parametrize(
+    "metadata", ["/.well-known/oauth-protected-resource", "file:///etc/passwd", "-oProxyCommand=x", "javascript:x", ""]
+)
+async def test_a_server_that_wants_a_login_is_told_by_the_setting_for_it_and_nothing_of_it_is_followed(
+    reach: Reach, metadata: str
+) -> None:
+    """HARDENING C15: no metadata is fetched, wherever it says it is; no page, no shell, no program is opened."""
+    with serving(web("challenge", "http://127.0.0.1/")) as elsewhere:
+        where = f"http://127.0.0.1:{elsewhere}{metadata}" if metadata.startswith("/") else metadata
+        with serving(web("challenge", where)) as port:
+            with pytest.raises(McpError, match="bearer_token_env_var") as refused:
+                await reach(by_http(address(port), headers={"Authorization": "Bearer the-wrong-one"}))
+            assert refused.value.code == "mcp_error"
+            assert "the-wrong-one" not in refused.value.message
+            assert set(seen(port)) == {"POST /mcp"}
+            assert seen(elsewhere) == []
+            link = await reach(by_http(address(port), headers={"Authorization": "Bearer the-right-one"}))
+            assert [tool.name for tool in (await link.list_tools()).tools] == ["echo", "headers"]
+            await link.close()
+            assert not [request for request in seen(port) if str(request).startswith("GET /.well-known")]
+
+
+async def test_credentials_do_not_follow_a_redirect_to_another_origin(reach: Reach) -> None:
+    with serving(web("json")) as other, serving(web("redirect", str(other))) as port:
+        with pytest.raises(McpError, match=r"Redirect to .* not followed") as refused:
+            await reach(by_http(address(port), headers={"Authorization": "Bearer t0ken"}))
+        assert "t0ken" not in refused.value.message
+        assert seen(other) == []
+
+
+async def test_a_redirect_within_the_origin_is_followed(reach: Reach) -> None:
+    with serving(web("moved")) as port:
+        link = await reach(by_http(address(port), headers={"X-Team": "a"}))
+        await call(link, "echo")
+        assert [request["X-Team"] for request in seen(port)] == ["a"]
+        await link.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "sentence"),
+    [
+        ("html", "Unexpected content type: text/html"),
+        ("gzip", "its answer is compressed"),
+        ("drops", "the request failed"),
+        ("cut", "its answer broke off"),
+        ("endless", "the server's answer cannot be read: it has more than 16,777,216 bytes"),
+        ("many-parts", "the server's answer cannot be read: it has more than 200,000 parts"),
+    ],
+)
+async def test_a_bad_answer_is_the_end_of_its_call_and_of_no_other(reach: Reach, mode: str, sentence: str) -> None:
+    """L1, L4."""
+    with serving(web(mode)) as port:
+        link = await reach(by_http(address(port)))
+        async with loop_steps() as steps:
+            for _ in range(2):
+                with pytest.raises(McpError, match=sentence):
+                    await call(link, "echo")
+        assert steps.longest_s < MOST_S
+        assert [tool.name for tool in (await link.list_tools()).tools] == ["echo", "headers"]
+        assert not link.gone.is_set()
+        await link.close()
+
+
+async def test_a_server_that_is_not_there_says_so(reach: Reach) -> None:
+    with serving(web("json")) as port:
+        pass
+    with pytest.raises(McpError, match="it cannot be reached") as refused:
+        await reach(by_http(address(port)))
+    assert refused.value.detail["reason"] == "closed"
+    assert len(reach.nursery) == 0
+
+
+async def test_a_server_that_goes_away_ends_the_connection(reach: Reach) -> None:
+    with serving(web("json")) as port:
+        link = await reach(by_http(address(port)))
+        assert not (await call(link, "echo")).is_error
+    with pytest.raises(McpError):
+        await call(link, "echo")
+    with pytest.raises(McpError, match="cannot be reached"):
+        await call(link, "echo")
+    await asyncio.wait_for(link.gone.wait(), 5)
+    assert link.why is not None
+
+
+async def test_a_session_that_the_server_has_forgotten_ends_the_connection(reach: Reach) -> None:
+    with serving(web("session-lost")) as port:
+        link = await reach(by_http(address(port)))
+        with pytest.raises(McpError, match="it does not know our session any more"):
+            await call(link, "echo")
+        await asyncio.wait_for(link.gone.wait(), 5)
+        again = await reach(by_http(address(port)))
+        assert not (await call(again, "echo")).is_error
+        await again.close()
+
+
+async def test_a_server_cannot_make_us_ask_without_a_pause(reach: Reach) -> None:
+    with serving(web("hot-get")) as port:
+        link = await reach(by_http(address(port)))
+        await asyncio.wait({asyncio.create_task(link.gone.wait())}, timeout=1)
+        asked = seen(port).count("GET")
+        assert 1 <= asked <= 6
+        await link.close()
+
+
+async def test_a_server_that_does_not_hear_a_goodbye_is_left_all_the_same(
+    reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_errors, "CLOSE_SESSION_S", 0.2)
+    with serving(web("clings")) as port:
+        link = await reach(by_http(address(port)))
+        assert not (await call(link, "echo")).is_error
+        await asyncio.wait_for(link.close(), 3)
+        assert link.gone.is_set()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/\x00", "http://[::1", "http://"])
+async def test_an_address_that_is_none_is_an_error(reach: Reach, url: str) -> None:
+    from msgspec.structs import replace
+
+    definition, launch = by_http("http://127.0.0.1:1/")
+    with pytest.raises(McpError):
+        await reach((definition, replace(launch, url=url)))
+
+
+async def test_many_calls_share_few_connections_and_none_is_mistaken(reach: Reach) -> None:
+    """C8 over HTTP."""
+    with serving(plain("http", "0")) as port:
+        link = await reach(by_http(address(port)))
+        answers = await asyncio.gather(*(call(link, "echo", text=f"canary {n}") for n in range(150)))
+        assert [answer.text for answer in answers] == [f"canary {n}" for n in range(150)]
+        await link.close()

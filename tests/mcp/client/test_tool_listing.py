@@ -1,0 +1,115 @@
+"""Lists of tools of any length."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tertulia.errors import McpError
+from tertulia.mcp.client import tool_listing
+from tertulia.mcp.server_connection import ToolHints, ToolListing
+from tests.mcp.connected import Reach, call
+from tests.mcp.fakes import bare, by_stdio, hostile
+
+
+async def test_a_tool_is_as_its_server_defines_it(reach: Reach) -> None:
+    link = await reach(by_stdio(bare()))
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "string"}}}
+    hints = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+    full = {"name": "a", "title": "A", "description": "does a", "inputSchema": schema, "annotations": hints}
+    await call(link, "define", tools=[full, {"name": "b", "inputSchema": {"type": "object"}}])
+    one, two = (await link.list_tools()).tools
+    assert (one.name, one.title, one.description, one.input_schema) == ("a", "A", "does a", schema)
+    assert one.hints == ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False)
+    assert (two.title, two.description, two.hints) == (None, "", ToolHints())
+
+
+async def test_definitions_that_change_are_seen_with_the_next_listing(reach: Reach) -> None:
+    link = await reach(by_stdio(hostile("changes")))
+    assert {tool.description for tool in (await link.list_tools()).tools} == {"version 1"}
+    assert {tool.description for tool in (await link.list_tools()).tools} == {"version 2"}
+
+
+@pytest.mark.parametrize("mode", ["endless-pages", "same-cursor"])
+async def test_a_list_without_an_end_is_no_list(reach: Reach, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    monkeypatch.setattr(tool_listing, "MAX_PAGES", 50)
+    link = await reach(by_stdio(hostile(mode)))
+    with pytest.raises(McpError, match="its list of tools does not end after") as refused:
+        await link.list_tools()
+    assert refused.value.detail["reason"] == "limit"
+    assert (await call(link, "echo", text="still here")).text == "still here"
+
+
+async def test_a_server_without_tools_has_none_and_that_is_no_failure(reach: Reach) -> None:
+    link = await reach(by_stdio(hostile("toolless")))
+    assert await link.list_tools() == ToolListing(())
+
+
+async def test_a_cursor_is_no_place_to_keep_things(reach: Reach, tmp_path: Path) -> None:
+    page = {"tools": [], "nextCursor": "x" * (tool_listing.MAX_CURSOR + 1)}
+    (tmp_path / "tools.json").write_text(json.dumps(page))
+    link = await reach(by_stdio(bare("--define", str(tmp_path / "tools.json"))))
+    with pytest.raises(McpError, match="the cursor to its next tools has more than 16,384 characters"):
+        await link.list_tools()
+
+
+async def test_100_000_tools_are_too_many(reach: Reach) -> None:
+    link = await reach(by_stdio(hostile("many-tools")))
+    with pytest.raises(McpError, match="it offers more than 10,000 tools"):
+        await link.list_tools()
+
+
+async def test_of_two_tools_of_one_name_the_first_is_kept_and_the_other_is_named(reach: Reach) -> None:
+    link = await reach(by_stdio(hostile("duplicate-tools")))
+    listing = await link.list_tools()
+    assert [tool.description for tool in listing.tools if tool.name == "echo"] == ["echo"]
+    assert listing.left_out == ("tool 'echo' is left out: another one has that name already",)
+
+
+async def test_a_tool_that_is_none_costs_only_itself(reach: Reach) -> None:
+    """Issue 8: whatever is wrong with one tool, all others can be used, and the list says which is not among them."""
+    link = await reach(by_stdio(bare()))
+    good = {"name": "echo", "inputSchema": {"type": "object"}}
+    bad = [
+        {"name": "no-schema"},
+        {"name": "text", "inputSchema": "none\x1b[2J"},
+        {"name": "list", "inputSchema": {"type": "array"}},
+        {"name": "described", "description": 7, "inputSchema": {"type": "object"}},
+        {"name": 5, "inputSchema": {"type": "object"}},
+        {"name": "hinted", "inputSchema": {"type": "object"}, "annotations": "safe"},
+        None,
+        ["echo"],
+    ]
+    await call(link, "define", tools=[bad[0], good, *bad[1:]])
+    listing = await link.list_tools()
+    assert [tool.name for tool in listing.tools] == ["echo"]
+    named = ("'no-schema'", "'text'", "'list'", "'described'", "number 6", "'hinted'", "number 8", "number 9")
+    assert len(listing.left_out) == len(bad)
+    assert all(name in said for name, said in zip(named, listing.left_out, strict=True))
+    assert not any("\x1b" in said for said in listing.left_out)
+    assert (await call(link, "echo", text="usable")).text == "usable"
+
+
+async def test_a_tool_that_is_nested_too_deep_costs_only_itself(reach: Reach, tmp_path: Path) -> None:
+    """HARDENING C14: also where the SDK would walk through it."""
+    deep: dict[str, object] = {}
+    for _ in range(400):
+        deep = {"items": deep}
+    schema = {"type": "object", "properties": {"a": deep}}
+    good = {"name": "echo", "inputSchema": {"type": "object"}}
+    (tmp_path / "tools.json").write_text(json.dumps({"tools": [{"name": "deep", "inputSchema": schema}, good]}))
+    link = await reach(by_stdio(bare("--define", str(tmp_path / "tools.json"))))
+    listing = await link.list_tools()
+    assert [tool.name for tool in listing.tools] == ["echo"]
+    assert listing.left_out == ("tool 'deep' is left out: it is nested deeper than 65",)
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "after"), [(None, 0, None), (None, 500, 0.5), (1.0, 500, 0.5), (0.1, 0, 0.1)]
+)
+def test_the_shortest_time_of_all_pages_counts_and_0_says_nothing(
+    before: float | None, said: int, after: float | None
+) -> None:
+    assert tool_listing._shorter(before, said) == after

@@ -1,0 +1,590 @@
+"""From start to start: every transition of a server, and that nobody's cancellation hurts another."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tertulia.errors import McpError
+from tertulia.mcp.pool.lifecycle import MAX_FAILURES
+from tertulia.mcp.server_connection import CallResult
+from tertulia.testing.fake_mcp_server import FakeMcpConnection
+from tests.mcp.house import ECHO, House, Told, call, house
+from tests.mcp.virtual_time import in_virtual_time, steps
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+# ---- starting
+
+
+@in_virtual_time
+async def test_many_callers_wait_for_the_one_start() -> None:
+    """S002-37: whoever comes while it starts waits for that start, and never begins a second."""
+    async with house() as home:
+        home.twin.starting.shut()
+        server = home.lease().server
+        assert server.status == "starting"
+        calls = [asyncio.create_task(call(server)) for _ in range(100)]
+        await home.twin.starting.until_reached()
+        await steps()
+        assert not any(task.done() for task in calls)
+        home.twin.starting.open()
+        assert [(await task).text for task in calls] == ["root: {}"] * 100
+        assert server.status == "ready"
+        assert len(home.twin.launches) == 1
+
+
+@in_virtual_time
+async def test_the_cancellation_of_one_caller_leaves_the_start_to_the_others() -> None:
+    async with house() as home:
+        home.twin.starting.shut()
+        server = home.lease(start="lazy").server
+        first, second = (asyncio.create_task(call(server)) for _ in range(2))
+        await home.twin.starting.until_reached()
+        first.cancel()
+        await asyncio.wait({first})
+        assert first.cancelled()
+        assert server.status == "starting"
+        home.twin.starting.open()
+        assert (await second).text
+        assert len(home.twin.launches) == 1
+
+
+@in_virtual_time
+async def test_a_start_that_hangs_fails_at_its_deadline_for_all_who_wait() -> None:
+    """C11: hangs in initialize."""
+    async with house() as home:
+        home.twin.starting.shut()
+        began = now()
+        server = home.lease(startup_timeout_s=3.0).server
+        outcomes = await asyncio.gather(*(call(server) for _ in range(3)), return_exceptions=True)
+        assert now() - began == pytest.approx(3.0)
+        assert all(isinstance(outcome, McpError) for outcome in outcomes)
+        assert "did not start within 3 s" in str(outcomes[0])
+        assert server.status == "failed"
+
+
+@in_virtual_time
+async def test_a_start_that_cannot_even_be_ended_keeps_nobody_waiting_longer() -> None:
+    """Tidying up after a start may take for ever; callers are told at the deadline all the same."""
+    async with house() as home:
+        stuck, freed = asyncio.Event(), asyncio.Event()
+
+        async def connect(*_: object, **__: object) -> object:
+            try:
+                await stuck.wait()
+            finally:
+                await freed.wait()
+            raise AssertionError
+
+        home.pool._connect = connect
+        began = now()
+        server = home.lease(startup_timeout_s=2.0, start="lazy").server
+        with pytest.raises(McpError, match="did not start within 2 s"):
+            await call(server)
+        assert now() - began == pytest.approx(2.0)
+        await asyncio.sleep(1)
+        assert server.status == "failed"
+        # The next one waits for the end of the first, and is bounded as well; it never runs beside it.
+        with pytest.raises(McpError, match="did not start within 2 s"):
+            await call(server)
+        assert now() - began == pytest.approx(5.0)
+        home.pool._connect = home.twin.connect
+        await asyncio.sleep(2)
+        again = asyncio.create_task(call(server))
+        await steps()
+        assert server.status == "starting"
+        assert home.twin.launches == []
+        freed.set()
+        assert (await again).text
+        assert server.status == "ready"
+
+
+@in_virtual_time
+async def test_a_listing_that_fails_at_the_start_fails_the_start_and_closes_the_connection() -> None:
+    async with house() as home:
+        home.twin.list_errors.append("no list today")
+        server = home.lease(start="lazy").server
+        await server.settled()
+        assert (server.status, server.error, server.tools) == ("failed", "no list today", ())
+        await steps()
+        assert home.twin.open == 0
+
+
+class Stubborn:
+    """A start that takes no notice of being cancelled, and comes about when nobody wants it any more."""
+
+    def __init__(self, home: House) -> None:
+        self.reached, self.cancelled, self.freed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._twin = home.twin
+        home.pool._connect = self.connect
+
+    async def connect(self, *args: Any, **options: Any) -> FakeMcpConnection:
+        self.reached.set()
+        try:
+            await self.freed.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            await self.freed.wait()
+        return await self._twin.connect(*args, **options)
+
+
+@in_virtual_time
+async def test_a_start_that_comes_about_too_late_is_ended_at_once() -> None:
+    async with house() as home:
+        start = Stubborn(home)
+        server = home.lease(start="lazy", startup_timeout_s=2.0).server
+        await server.settled()
+        assert server.status == "failed"
+        await start.cancelled.wait()
+        start.freed.set()
+        await steps()
+        assert (server.status, len(home.twin.connections), home.twin.open) == ("failed", 1, 0)
+
+
+@in_virtual_time
+async def test_a_start_that_comes_about_too_late_does_not_stand_in_for_the_next() -> None:
+    async with house() as home:
+        start = Stubborn(home)
+        server = home.lease(start="lazy", startup_timeout_s=2.0).server
+        await server.settled()
+        await asyncio.sleep(1)
+        again = asyncio.create_task(call(server))
+        await steps()
+        assert server.status == "starting"
+        start.freed.set()
+        assert (await again).text
+        assert (len(home.twin.connections), home.twin.open) == (2, 1)
+
+
+@in_virtual_time
+async def test_a_start_that_takes_no_notice_of_being_stopped_is_ended_and_not_begun_again() -> None:
+    """Eager, and so inclined to try again."""
+    async with house() as home:
+        start = Stubborn(home)
+        server = home.lease().server
+        await start.reached.wait()
+        stopping = asyncio.create_task(server.stop())
+        await start.cancelled.wait()
+        assert server.status == "stopped"
+        start.freed.set()
+        await stopping
+        await asyncio.sleep(1_000)
+        assert (server.status, len(home.twin.connections), home.twin.open) == ("stopped", 1, 0)
+
+
+# ---- failing, and coming back
+
+
+@in_virtual_time
+async def test_a_call_on_a_failed_server_says_why_it_failed_and_when_it_will_be_tried() -> None:
+    async with house() as home:
+        home.twin.start_errors.extend(["fs: no such program", "still none"])
+        server = home.lease(start="lazy").server
+        await server.settled()
+        began = now()
+        with pytest.raises(McpError, match=r"^fs: no such program; the next try is in 0\.5 s") as refused:
+            await call(server)
+        assert refused.value.detail["retry_after_s"] == pytest.approx(0.5)
+        assert now() == began
+        assert len(home.twin.launches) == 1
+        await asyncio.sleep(0.5)
+        with pytest.raises(McpError, match="still none"):
+            await call(server)
+        with pytest.raises(McpError, match=r"the next try is in 1\.0 s"):
+            await call(server)
+        await asyncio.sleep(1)
+        assert (await call(server)).text
+        assert len(home.twin.launches) == 3
+
+
+@in_virtual_time
+async def test_who_asks_for_a_listing_has_a_failed_server_tried_at_once() -> None:
+    """Issue 8: `mcp/refresh` tries at once; a call waits for the back-off."""
+    async with house() as home:
+        home.twin.start_errors.extend(["no such program"] * 3)
+        server = home.lease(start="lazy").server
+        await server.settled()
+        began = now()
+        for _ in range(2):
+            with pytest.raises(McpError, match="no such program"):
+                await server.refresh()
+        await server.refresh()
+        assert (server.status, now(), len(home.twin.launches)) == ("ready", began, 4)
+
+
+@in_virtual_time
+async def test_a_connection_that_ends_by_itself_fails_the_calls_under_way_and_the_server() -> None:
+    """C11: exits mid-call."""
+    async with house() as home:
+        home.twin.calling.shut()
+        server = await home.ready(start="lazy")
+        told = Told(server)
+        pending = asyncio.create_task(call(server))
+        await home.twin.calling.until_reached()
+        home.twin.die("it exited with 3")
+        with pytest.raises(McpError, match="it exited with 3"):
+            await pending
+        await steps()
+        assert (server.status, server.error) == ("failed", "it exited with 3")
+        assert told.statuses == ["failed"]
+        assert server.tools == (ECHO,)
+
+
+@in_virtual_time
+async def test_a_call_right_after_the_end_of_a_connection_is_not_sent_into_the_void() -> None:
+    """Before the owner has even heard of it."""
+    async with house() as home:
+        server = await home.ready(start="lazy")
+        home.twin.die("it exited with 3")
+        told = Told(server)
+        assert server.status == "ready"
+        with pytest.raises(McpError, match="it exited with 3; the next try"):
+            await call(server)
+        assert server.status == "failed"
+        await steps()
+        assert told.statuses == ["failed"]
+        with pytest.raises(McpError, match=r"the next try is in 0\.5 s"):
+            await call(server)
+
+
+@in_virtual_time
+async def test_a_lazy_server_that_died_starts_again_at_the_next_call_and_not_before() -> None:
+    async with house() as home:
+        server = await home.ready(start="lazy")
+        home.twin.die()
+        await asyncio.sleep(1_000)
+        assert (server.status, len(home.twin.launches)) == ("failed", 1)
+        assert (await call(server)).text
+        assert (server.status, len(home.twin.launches)) == ("ready", 2)
+        assert home.twin.open == 1
+
+
+@in_virtual_time
+async def test_an_eager_server_comes_back_by_itself_after_longer_and_longer_waits() -> None:
+    async with house() as home:
+        server = await home.ready()
+        told = Told(server)
+        home.twin.start_errors.extend(["no", "no", "no"])
+        home.twin.die()
+        began, waits = now(), []
+        for _ in range(4):
+            await home.twin.starting.until_reached(len(home.twin.launches) + 1)
+            waits.append(now() - began)
+            began = now()
+        await server.settled()
+        assert waits == pytest.approx([0.5, 1.0, 2.0, 4.0])
+        assert told.statuses == ["failed", *["starting", "failed"] * 3, "starting", "ready"]
+
+
+@in_virtual_time
+async def test_a_server_that_dies_now_and_then_is_back_as_soon_as_the_first_time() -> None:
+    async with house() as home:
+        server = await home.ready()
+        for _ in range(2 * MAX_FAILURES):
+            await asyncio.sleep(100)
+            began = now()
+            home.twin.die()
+            await home.twin.starting.until_reached(len(home.twin.launches) + 1)
+            assert now() - began == pytest.approx(0.5)
+            await server.settled()
+        assert server.status == "ready"
+
+
+@in_virtual_time
+async def test_a_server_that_never_comes_back_is_given_up_until_somebody_asks() -> None:
+    async with house() as home:
+        home.twin.start_errors.extend(["no"] * 100)
+        server = home.lease().server
+        await asyncio.sleep(100_000)
+        assert (server.status, len(home.twin.launches)) == ("failed", MAX_FAILURES + 1)
+        home.twin.start_errors.clear()
+        assert (await call(server)).text
+        assert server.status == "ready"
+
+
+@in_virtual_time
+async def test_a_new_lease_has_a_server_tried_again_that_was_given_up() -> None:
+    async with house() as home:
+        home.twin.start_errors.extend(["no"] * (MAX_FAILURES + 1))
+        server = home.lease().server
+        await asyncio.sleep(100_000)
+        assert server.status == "failed"
+        assert home.lease().server is server
+        await server.settled()
+        assert server.status == "ready"
+
+
+@in_virtual_time
+async def test_a_server_that_nobody_leases_does_not_come_back() -> None:
+    async with house() as home:
+        lease = home.lease(idle_timeout_s=None)
+        await lease.server.settled()
+        lease.release()
+        home.twin.die()
+        await asyncio.sleep(1_000)
+        assert (lease.server.status, len(home.twin.launches)) == ("failed", 1)
+
+
+@in_virtual_time
+async def test_a_lease_given_back_during_the_wait_ends_the_trying() -> None:
+    async with house() as home:
+        home.twin.start_errors.append("no")
+        lease = home.lease(idle_timeout_s=None)
+        await lease.server.settled()
+        assert lease.server.status == "failed"
+        await steps()
+        assert len(home.nursery) == 1
+        lease.release()
+        await asyncio.sleep(1_000)
+        assert len(home.twin.launches) == 1
+        assert len(home.nursery) == 0
+
+
+@in_virtual_time
+async def test_a_lazy_lease_within_the_wait_begins_nothing() -> None:
+    async with house() as home:
+        home.twin.start_errors.append("no")
+        server = home.lease(start="lazy").server
+        await server.settled()
+        home.lease(start="lazy")
+        await asyncio.sleep(1_000)
+        assert (server.status, len(home.twin.launches)) == ("failed", 1)
+        home.lease(start="lazy")
+        await server.settled()
+        assert server.status == "ready"
+
+
+@in_virtual_time
+async def test_a_call_in_the_moment_the_wait_is_over_makes_the_try_and_only_one_is_made() -> None:
+    async with house() as home:
+        home.twin.start_errors.append("no")
+        server = home.lease().server
+        await server.settled()
+        loop = asyncio.get_running_loop()
+        calls: list[asyncio.Task[CallResult]] = []
+        # A timer that was set earlier for the same moment comes first.
+        loop.call_at(loop.time() + 0.5, lambda: calls.append(loop.create_task(call(server))))
+        await asyncio.sleep(1)
+        assert (await calls[0]).text
+        assert len(home.twin.launches) == 2
+
+
+@in_virtual_time
+async def test_a_call_during_the_wait_whose_time_has_come_by_the_clock_nudges_the_one_who_waits() -> None:
+    """Where the injected clock and the loop's own do not agree to the microsecond."""
+    async with house() as home:
+        home.twin.start_errors.append("no")
+        server = home.lease().server
+        await server.settled()
+        await steps()
+        home.twin.start_errors.append("again no")
+        server._life._backoff._until = 0.0
+        began = now()
+        with pytest.raises(McpError, match="again no"):
+            await call(server)
+        assert now() == began
+        # And that was all: the next one comes when its time has come.
+        await home.twin.starting.until_reached(3)
+        assert now() - began == pytest.approx(1.0)
+        await server.settled()
+        assert (server.status, len(home.twin.launches)) == ("ready", 3)
+
+
+@in_virtual_time
+async def test_a_lease_within_the_wait_does_not_shorten_it() -> None:
+    async with house() as home:
+        home.twin.start_errors.append("no")
+        lazy = home.lease(start="lazy")
+        await lazy.server.settled()
+        began = now()
+        eager = home.lease()
+        assert eager.server is lazy.server
+        assert eager.server.status == "failed"
+        await home.twin.starting.until_reached(2)
+        assert now() - began == pytest.approx(0.5)
+        await eager.server.settled()
+        assert eager.server.status == "ready"
+
+
+# ---- stopping
+
+
+@in_virtual_time
+async def test_a_call_while_it_stops_waits_for_the_end_and_starts_it_again() -> None:
+    """Never two processes of one server at once."""
+    async with house() as home:
+        server = await home.ready(start="lazy")
+        home.twin.closing.shut()
+        stopping = asyncio.create_task(server.stop())
+        await home.twin.closing.until_reached()
+        assert server.status == "stopped"
+        again = asyncio.create_task(call(server))
+        await steps()
+        assert (server.status, len(home.twin.launches)) == ("starting", 1)
+        home.twin.closing.open()
+        assert (await again).text
+        await stopping
+        assert (server.status, len(home.twin.launches), home.twin.open) == ("ready", 2, 1)
+
+
+@in_virtual_time
+async def test_those_who_wait_for_a_start_that_is_stopped_hear_so() -> None:
+    async with house() as home:
+        home.twin.starting.shut()
+        server = home.lease().server
+        waiting = asyncio.create_task(call(server))
+        await home.twin.starting.until_reached()
+        await server.stop()
+        with pytest.raises(McpError, match="it was stopped"):
+            await waiting
+        assert server.status == "stopped"
+
+
+@in_virtual_time
+async def test_a_listing_that_was_due_does_not_outlive_the_connection() -> None:
+    async with house() as home:
+        server = await home.ready()
+        home.twin.change(ECHO)
+        await steps()
+        assert len(home.nursery) == 2
+        await server.stop()
+        await steps()
+        assert (len(home.nursery), home.twin.listing.reached) == (0, 1)
+
+
+@in_virtual_time
+async def test_a_start_that_is_stopped_before_its_first_step_is_stopped() -> None:
+    async with house() as home:
+        server = home.lease().server
+        await server.stop()
+        assert server.status == "stopped"
+        assert home.twin.launches == []
+
+
+@in_virtual_time
+async def test_a_stop_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """S002-41: release failure, retried."""
+    async with house() as home:
+        server = await home.ready()
+        home.twin.close_errors.append("not now")
+        await server.stop()
+        assert (server.status, server.error) == ("stopped", None)
+        assert home.twin.open == 0
+        assert "could not be stopped: not now" in caplog.text
+
+
+@in_virtual_time
+async def test_a_stop_that_keeps_failing_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """S002-41: release failure, warned of."""
+    async with house() as home:
+        server = await home.ready()
+        told = Told(server)
+        home.twin.close_errors.extend(["not now", "never"])
+        await server.stop()
+        assert (server.status, server.error) == ("stopped", "it could not be stopped: never")
+        assert told.errors == [None, "it could not be stopped: never"]
+        home.twin.die()
+
+
+@in_virtual_time
+async def test_a_server_whose_tasks_are_ended_from_outside_is_stopped() -> None:
+    async with house() as home:
+        server = await home.ready()
+        assert await home.nursery.close(1) == 0
+        assert server.status == "stopped"
+        assert home.twin.open == 0
+
+
+@in_virtual_time
+async def test_tasks_ended_from_outside_during_a_start_leave_nobody_waiting() -> None:
+    async with house() as home:
+        home.twin.starting.shut()
+        server = home.lease().server
+        waiting = asyncio.create_task(call(server))
+        await home.twin.starting.until_reached()
+        await home.nursery.close(1)
+        with pytest.raises(McpError, match="it was stopped"):
+            await waiting
+
+
+@in_virtual_time
+async def test_a_fault_of_ours_fails_the_server_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with house() as home:
+
+        async def connect(*_: object, **__: object) -> object:
+            raise ZeroDivisionError
+
+        home.pool._connect = connect
+        server = home.lease(start="lazy").server
+        with pytest.raises(McpError, match="a fault of ours"):
+            await call(server)
+        assert server.status == "failed"
+        assert "ZeroDivisionError" in caplog.text
+
+
+# ---- cancelled at every step
+
+
+@pytest.mark.parametrize("step", range(40))
+def test_a_caller_may_leave_at_any_step(step: int) -> None:
+    """H1: cancel at every await; another caller is served, by the same start, and nothing is left."""
+
+    @in_virtual_time
+    async def scene() -> None:
+        async with house() as home:
+            server = home.lease(start="lazy").server
+            leaving, staying = asyncio.create_task(call(server)), asyncio.create_task(call(server))
+            await steps(step)
+            leaving.cancel()
+            assert (await staying).text == "root: {}"
+            await asyncio.wait({leaving})
+            assert len(home.twin.launches) == 1
+            assert home.twin.connections[0].under_way == 0
+
+    scene()
+
+
+@pytest.mark.parametrize("step", range(1, 40))
+def test_it_may_be_stopped_at_any_step(step: int) -> None:
+    """H1, H2: stopped at every await of a start and a call; it ends, and can start again."""
+
+    @in_virtual_time
+    async def scene() -> None:
+        async with house() as home:
+            server = home.lease(start="lazy").server
+            calling = asyncio.create_task(call(server))
+            await steps(step)
+            await server.stop()
+            assert server.status == "stopped"
+            assert home.twin.open == 0
+            await asyncio.wait({calling})
+            assert calling.exception() is None or isinstance(calling.exception(), McpError)
+            assert (await call(server)).text
+            assert home.twin.open == 1
+
+    scene()
+
+
+@pytest.mark.parametrize("step", range(1, 40))
+def test_its_tasks_may_be_ended_at_any_step(step: int) -> None:
+    """H1: the session's end cancels everything, whatever it is doing."""
+
+    @in_virtual_time
+    async def scene() -> None:
+        async with house() as home:
+            server = home.lease().server
+            calling = asyncio.create_task(call(server))
+            await steps(step)
+            assert await home.nursery.close(1) == 0
+            [outcome] = await asyncio.gather(calling, return_exceptions=True)
+            assert isinstance(outcome, CallResult | McpError)
+            assert server.status == "stopped"
+            assert home.twin.open == 0
+
+    scene()

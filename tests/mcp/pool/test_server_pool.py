@@ -1,0 +1,366 @@
+"""Servers that are shared: one for a key, leases, idle ones, and the end of all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from tertulia.errors import ClosedError, McpError
+from tertulia.mcp.server_connection import CallResult
+from tests.mcp.house import call, house
+from tests.mcp.virtual_time import in_virtual_time, steps
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+# ---- who shares what
+
+
+@in_virtual_time
+async def test_a_thousand_leases_are_one_process() -> None:
+    """S002-37, S002-41: reuse."""
+    async with house() as home:
+        leases = [home.lease() for _ in range(1_000)]
+        assert len({id(lease.server) for lease in leases}) == 1
+        await leases[0].server.settled()
+        assert (len(home.twin.launches), home.pool.leases()) == (1, 1_000)
+        await asyncio.gather(*(call(lease.server) for lease in leases))
+        assert len(home.twin.launches) == 1
+
+
+@in_virtual_time
+async def test_another_launch_or_another_scope_is_another_process() -> None:
+    async with house() as home:
+        servers = {home.lease(scope, number).server for scope in ("", "one", "two") for number in (1, 2)}
+        assert len(servers) == 6
+        await asyncio.gather(*(server.settled() for server in servers))
+        assert len(home.twin.launches) == 6
+
+
+@in_virtual_time
+async def test_what_may_ask_back_is_not_shared_with_what_may_not() -> None:
+    """The connection itself offers the server what its definition allows."""
+    async with house() as home:
+        one = home.lease(sampling=False, elicitation=True).server
+        assert home.lease(sampling=True, elicitation=True).server is not one
+        assert home.lease(sampling=False, elicitation=False).server is not one
+        assert home.lease(sampling=False, elicitation=True).server is one
+
+
+@in_virtual_time
+async def test_two_names_for_one_launch_share_it_and_each_keeps_its_definition() -> None:
+    async with house() as home:
+        one, other = home.lease(name="one"), home.lease(name="other", disabled_tools=("echo",))
+        assert one.server is other.server
+        assert (one.definition.name, other.definition.name) == ("one", "other")
+
+
+@in_virtual_time
+async def test_a_lease_never_waits_and_one_that_hangs_delays_no_other() -> None:
+    async with house() as home:
+        home.twin.starting.shut()
+        slow = home.lease(number=1).server
+        await home.twin.starting.until_reached()
+        began = now()
+        home.pool._connect, hanging = home.twin.connect, home.twin.starting
+        home.twin.starting = type(hanging)()
+        quick = home.lease(number=2).server
+        assert (await call(quick)).text
+        assert now() == began
+        assert slow.status == "starting"
+
+
+# ---- giving back
+
+
+@in_virtual_time
+async def test_the_last_one_out_starts_the_timer_and_the_next_one_in_stops_it() -> None:
+    """S002-40: reclaimed by idle policy."""
+    async with house() as home:
+        first, second = home.lease(idle_timeout_s=60.0), home.lease(idle_timeout_s=60.0)
+        server = first.server
+        await server.settled()
+        first.release()
+        await asyncio.sleep(1_000)
+        assert server.status == "ready"
+        second.release()
+        await asyncio.sleep(59)
+        assert (server.status, home.pool.leases()) == ("ready", 0)
+        third = home.lease(idle_timeout_s=60.0)
+        assert third.server is server
+        await asyncio.sleep(1_000)
+        assert server.status == "ready"
+        third.release()
+        await asyncio.sleep(60.1)
+        assert (server.status, home.twin.open, home.pool.servers) == ("stopped", 0, ())
+        assert len(home.nursery) == 0
+
+
+@in_virtual_time
+async def test_releasing_twice_gives_back_once() -> None:
+    async with house() as home:
+        first, second = home.lease(), home.lease()
+        first.release()
+        first.release()
+        assert home.pool.leases() == 1
+        second.release()
+        assert home.pool.leases() == 0
+
+
+@in_virtual_time
+async def test_without_an_idle_timeout_it_stays() -> None:
+    async with house() as home:
+        lease = home.lease(idle_timeout_s=None)
+        await lease.server.settled()
+        lease.release()
+        await asyncio.sleep(1e6)
+        assert lease.server.status == "ready"
+
+
+@in_virtual_time
+async def test_a_server_of_the_host_outlives_the_session_that_started_it() -> None:
+    async with house() as home:
+        one = home.lease("", share="host")
+        await one.server.settled()
+        await home.pool.end("session")
+        one.release()
+        other = home.lease("", share="host")
+        assert other.server is one.server
+        assert (await call(other.server)).text
+        assert len(home.twin.launches) == 1
+
+
+@in_virtual_time
+async def test_a_lease_while_an_idle_server_stops_gets_the_same_one_again() -> None:
+    async with house() as home:
+        lease = home.lease(idle_timeout_s=1.0)
+        await lease.server.settled()
+        home.twin.closing.shut()
+        lease.release()
+        await home.twin.closing.until_reached()
+        assert lease.server.status == "stopped"
+        again = home.lease(idle_timeout_s=1.0)
+        assert again.server is lease.server
+        await steps()
+        assert len(home.twin.launches) == 1
+        home.twin.closing.open()
+        await again.server.settled()
+        assert (again.server.status, home.twin.open, len(home.twin.launches)) == ("ready", 1, 2)
+        await asyncio.sleep(100)
+        assert again.server.status == "ready"
+
+
+@in_virtual_time
+async def test_a_server_that_was_reclaimed_cannot_be_called_back_to_life() -> None:
+    """Nobody would ever stop it."""
+    async with house() as home:
+        lease = home.lease(idle_timeout_s=1.0)
+        await lease.server.settled()
+        lease.release()
+        await asyncio.sleep(2)
+        with pytest.raises(McpError, match="was closed"):
+            await call(lease.server)
+        assert len(home.twin.launches) == 1
+        assert home.lease().server is not lease.server
+
+
+@in_virtual_time
+async def test_an_idle_server_that_will_not_stop_is_warned_of_and_let_go(caplog: pytest.LogCaptureFixture) -> None:
+    """S002-41: release failure, retried and warned of."""
+    async with house() as home:
+        lease = home.lease(idle_timeout_s=1.0)
+        await lease.server.settled()
+        home.twin.close_errors.extend(["no", "never"])
+        lease.release()
+        await asyncio.sleep(2)
+        assert home.twin.closing.reached == 2
+        assert "MCP server fs could not be stopped: never" in caplog.text
+        assert (home.pool.servers, len(home.nursery)) == ((), 0)
+        home.twin.die()
+
+
+# ---- the end
+
+
+@in_virtual_time
+async def test_the_end_of_a_scope_stops_its_servers_and_no_others() -> None:
+    async with house() as home:
+        mine, theirs = home.lease("mine"), home.lease("theirs")
+        await asyncio.gather(mine.server.settled(), theirs.server.settled())
+        await home.pool.end("mine")
+        assert (mine.server.status, theirs.server.status, home.twin.open) == ("stopped", "ready", 1)
+        assert home.pool.servers == (theirs.server,)
+        with pytest.raises(McpError, match="was closed"):
+            await call(mine.server)
+        mine.release()
+        await asyncio.sleep(1_000)
+        assert home.pool.leases() == 1
+
+
+@in_virtual_time
+async def test_a_lease_given_back_after_the_end_starts_no_timer() -> None:
+    async with house() as home:
+        lease = home.lease("mine", idle_timeout_s=1.0)
+        await home.pool.end("mine")
+        before = list(home.spawned)
+        lease.release()
+        await asyncio.sleep(10)
+        assert home.spawned == before
+
+
+@in_virtual_time
+async def test_a_lease_in_a_scope_that_is_ending_starts_nothing() -> None:
+    async with house() as home:
+        await home.ready(scope="mine")
+        home.twin.closing.shut()
+        ending = asyncio.create_task(home.pool.end("mine"))
+        await home.twin.closing.until_reached()
+        late = home.lease("mine")
+        home.twin.closing.open()
+        await ending
+        await steps()
+        assert (late.server.status, len(home.twin.launches), home.pool.servers) == ("stopped", 1, ())
+
+
+@in_virtual_time
+async def test_all_servers_are_stopped_side_by_side_and_leases_are_refused_then() -> None:
+    async with house() as home:
+        servers = [home.lease(number=number).server for number in range(10)]
+        await asyncio.gather(*(server.settled() for server in servers))
+        home.twin.closing.shut()
+        closing = asyncio.create_task(home.pool.close())
+        await home.twin.closing.until_reached(10)
+        with pytest.raises(ClosedError):
+            home.lease()
+        with pytest.raises(McpError, match="was closed"):
+            await call(servers[0])
+        home.twin.closing.open()
+        await closing
+        assert {server.status for server in servers} == {"stopped"}
+        assert (home.pool.servers, len(home.nursery)) == ((), 0)
+
+
+@in_virtual_time
+async def test_servers_that_do_not_end_hold_up_the_close_no_longer_than_its_bound(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with house() as home:
+        servers = [home.lease(number=number).server for number in range(10)]
+        await asyncio.gather(*(server.settled() for server in servers))
+        home.twin.closing.shut()
+        began = now()
+        await home.pool.close(timeout_s=2.0)
+        assert now() - began == pytest.approx(2.0)
+        assert "did not stop within 2 s: stop fs" in caplog.text
+        home.twin.closing.open()
+        await steps()
+
+
+@in_virtual_time
+async def test_ten_servers_that_never_end_are_left_within_eight_seconds() -> None:
+    async with house() as home:
+        for number in range(10):
+            await home.lease(number=number).server.settled()
+        home.twin.closing.shut()
+        began = now()
+        await home.pool.close()
+        assert now() - began <= 8.0
+        home.twin.die()
+
+
+@in_virtual_time
+async def test_closing_twice_and_at_once_is_closing() -> None:
+    """H2."""
+    async with house() as home:
+        lease = home.lease()
+        closing = [asyncio.create_task(home.pool.close()) for _ in range(3)]
+        await asyncio.gather(*closing)
+        await home.pool.close()
+        assert lease.server.status == "stopped"
+        lease.release()
+        assert home.pool.leases() == 0
+
+
+@in_virtual_time
+async def test_a_close_that_is_cancelled_has_stopped_them_all_the_same() -> None:
+    async with house() as home:
+        lease = home.lease()
+        await lease.server.settled()
+        home.twin.closing.shut()
+        closing = asyncio.create_task(home.pool.close())
+        await home.twin.closing.until_reached()
+        closing.cancel()
+        await asyncio.wait({closing})
+        home.twin.closing.open()
+        await steps()
+        assert (lease.server.status, home.twin.open) == ("stopped", 0)
+
+
+@pytest.mark.parametrize("step", range(40))
+def test_it_may_be_closed_at_any_step(step: int) -> None:
+    """H1, H2: close during start and call."""
+
+    @in_virtual_time
+    async def scene() -> None:
+        async with house() as home:
+            server = home.lease().server
+            calling = asyncio.create_task(call(server))
+            await steps(step)
+            await home.pool.close()
+            [outcome] = await asyncio.gather(calling, return_exceptions=True)
+            assert isinstance(outcome, CallResult | McpError)
+            assert (server.status, home.twin.open, len(home.nursery)) == ("stopped", 0, 0)
+
+    scene()
+
+
+# ---- nothing is left behind
+
+
+@in_virtual_time
+async def test_a_thousand_leases_and_refreshes_leave_nothing_behind() -> None:
+    """C12, S000-44: counts return to what they were."""
+    async with house() as home:
+        server = await home.ready()
+        await steps()
+        tasks, files = len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
+        for _ in range(1_000):
+            lease = home.lease()
+            await lease.server.refresh()
+            lease.release()
+        await steps()
+        assert home.pool.leases() == 1
+        assert (len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))) == (tasks, files)
+        assert (len(home.twin.launches), home.twin.open, len(home.pool.servers)) == (1, 1, 1)
+        assert server.status == "ready"
+
+
+@in_virtual_time
+async def test_a_thousand_restarts_leave_nothing_behind() -> None:
+    """C12: reconnects."""
+    async with house() as home:
+        server = await home.ready(start="lazy")
+        await steps()
+        tasks = len(asyncio.all_tasks())
+        for _ in range(1_000):
+            home.twin.die()
+            await asyncio.sleep(61)
+            await call(server)
+        await steps()
+        assert (len(asyncio.all_tasks()), home.twin.open) == (tasks, 1)
+
+
+@in_virtual_time
+async def test_a_thousand_scopes_that_came_and_went_leave_nothing_behind() -> None:
+    """S000-44, S002-40."""
+    async with house() as home:
+        for number in range(1_000):
+            lease = home.lease(f"conversation {number}", idle_timeout_s=0.0)
+            await lease.server.settled()
+            lease.release()
+        await asyncio.sleep(1)
+        assert (home.pool.servers, home.pool.leases(), home.twin.open, len(home.nursery)) == ((), 0, 0, 0)

@@ -1,0 +1,287 @@
+"""The servers of a session, over a twin in memory. With real ones: tests/session/test_servers.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tertulia.errors import McpError, NotFoundError
+from tertulia.mcp.pool.session_server import ConfiguredServer
+from tertulia.mcp.pool.session_servers import GRACE_S, REFRESH_GRACE_S, SessionServers
+from tertulia.mcp.server_connection import CallResult
+from tertulia.protocol.events import EventData, WarningEvent
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.tool_events import McpServerStatus
+from tertulia.testing.fake_mcp_server import fake_tool
+from tests.mcp.house import ECHO, House, caller, definition, house, launch
+from tests.mcp.virtual_time import LoopClock, in_virtual_time, steps
+
+A, B = ConversationId("a"), ConversationId("b")
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def candidate(name: str = "fs", number: int = 1, **changes: Any) -> ConfiguredServer:
+    return ConfiguredServer(name, definition(name, **changes), launch(number))
+
+
+class Office:
+    """A session's servers, and what they tell."""
+
+    def __init__(self, home: House) -> None:
+        self.home, self.told = home, list[EventData]()
+        self.servers = SessionServers(home.pool, "session", LoopClock(), self.told.append)
+
+    def statuses(self, name: str = "fs") -> list[str]:
+        return [told.status for told in self.told if isinstance(told, McpServerStatus) and told.name == name]
+
+    def names(self, conversation: ConversationId | None = None) -> list[str]:
+        return [spec.name for spec in self.servers.list_tools(conversation)]
+
+    async def call(self, name: str, conversation: ConversationId) -> str:
+        spec = next(spec for spec in self.servers.list_tools(conversation) if spec.name == name)
+        reached = self.servers.reached_from(conversation)
+        answer = await reached.call(spec, {}, caller(conversation), timeout_s=30.0, on_progress=lambda *_: None)
+        return answer.text
+
+
+@asynccontextmanager
+async def office(*candidates: ConfiguredServer) -> AsyncIterator[Office]:
+    async with house() as home:
+        made = Office(home)
+        made.servers.begin(candidates)
+        yield made
+        await made.servers.close(8.0)
+        await made.servers.close(8.0)
+        assert home.pool.leases() == 0
+
+
+@in_virtual_time
+async def test_all_start_at_once_and_are_told_of() -> None:
+    """S000-20, S000-27"""
+    async with office(candidate("b", 2), candidate("a", 1), ConfiguredServer("c", status="disabled")) as on:
+        assert on.names() == []
+        assert sorted(on.servers.absent()) == ["a", "b"]
+        await on.servers.settle()
+        assert on.names() == ["a__echo", "b__echo"]
+        assert on.servers.list_tools() is on.servers.list_tools(), "one object while nothing changes"
+        assert on.servers.absent() == []
+        assert [(one.name, one.status, one.tools) for one in on.servers.reports()] == [
+            ("a", "ready", 1),
+            ("b", "ready", 1),
+            ("c", "disabled", 0),
+        ]
+        assert [on.statuses(name) for name in "abc"] == [["starting", "ready"], ["starting", "ready"], ["disabled"]]
+
+
+@in_virtual_time
+async def test_one_that_does_not_come_up_is_waited_for_once_and_not_longer_than_the_grace() -> None:
+    """Deliver 2: one slow server delays the first turn by a bounded grace, and no other."""
+    async with office(candidate()) as on:
+        on.home.twin.starting.shut()
+        began = now()
+        await on.servers.settle()
+        assert now() - began == pytest.approx(GRACE_S)
+        await on.servers.settle()
+        assert now() - began == pytest.approx(GRACE_S)
+        on.home.twin.starting.open()
+        await steps()
+        assert on.names() == ["fs__echo"]
+
+
+@in_virtual_time
+async def test_a_list_that_has_run_out_is_asked_for_again_within_a_moment() -> None:
+    """X-23: ttlMs; one that does not answer keeps its old list."""
+    async with office(candidate()) as on:
+        on.home.twin.ttl_s = 30.0
+        await on.servers.settle()
+        on.home.twin.tools = (ECHO, fake_tool("new"))
+        await on.servers.catch_up()
+        assert on.names() == ["fs__echo"], "it still holds"
+        began = now()
+        on.home.twin.listing.shut()
+        await asyncio.sleep(30)
+        await on.servers.catch_up()
+        assert now() - began == pytest.approx(30 + REFRESH_GRACE_S)
+        assert on.names() == ["fs__echo"]
+        on.home.twin.listing.open()
+        await on.servers.catch_up()
+        assert on.names() == ["fs__echo", "fs__new"]
+
+
+@in_virtual_time
+async def test_a_required_server_that_fails_is_an_error_and_any_other_is_not() -> None:
+    """`required`"""
+    async with office(candidate("a", 1, required=True), ConfiguredServer("b", status="failed", error="x")) as on:
+        await on.servers.require()
+    async with house() as home:
+        on = Office(home)
+        home.twin.start_errors.append("no such program")
+        on.servers.begin([candidate(required=True)])
+        with pytest.raises(McpError, match="'fs' is required and failed: no such program"):
+            await on.servers.require()
+        await on.servers.close(8.0)
+
+
+@in_virtual_time
+async def test_a_refresh_is_of_all_or_of_some_and_of_no_stranger() -> None:
+    """`mcp/refresh`"""
+    async with office(candidate("a", 1), candidate("b", 2)) as on:
+        await on.servers.settle()
+        on.home.twin.tools = (ECHO, fake_tool("new"))
+        before = on.home.twin.listing.reached
+        with pytest.raises(NotFoundError, match="'c'; there is a, b"):
+            await on.servers.refresh(["a", "c"])
+        assert on.home.twin.listing.reached == before
+        await on.servers.refresh(["a"])
+        assert on.names() == ["a__echo", "a__new", "b__echo"]
+        on.home.twin.list_errors.append("no")
+        await on.servers.refresh()
+        await on.servers.refresh()
+        assert on.names() == ["a__echo", "a__new", "b__echo", "b__new"]
+
+
+@in_virtual_time
+async def test_with_one_process_a_conversation_each_has_its_own_and_takes_it_along() -> None:
+    """`share = "conversation"`: the first gets the one that was started for the list, and ends it too."""
+    async with office(candidate(share="conversation")) as on:
+        await on.servers.settle()
+        twin = on.home.twin
+        assert await on.call("fs__echo", A) == "a: {}"
+        assert len(twin.launches) == 1
+        assert await on.call("fs__echo", B) == "b: {}"
+        assert (len(twin.launches), twin.open) == (2, 2)
+        await on.servers.forget(A)
+        assert twin.open == 1
+        assert on.names() == ["fs__echo"], "what it offers is known"
+        assert on.statuses()[-1] == "stopped"
+        await on.servers.forget(B)
+        assert twin.open == 0
+        assert await on.call("fs__echo", ConversationId("c")) == "c: {}"
+        assert (len(twin.launches), on.home.pool.leases()) == (3, 1)
+
+
+@in_virtual_time
+async def test_a_private_server_is_seen_by_its_conversation_only_and_ends_with_it() -> None:
+    """S002-38: servers of an agent."""
+    async with office(candidate("fs", 1)) as on:
+        on.servers.add_private(A, [candidate("own", 2), candidate("fs", 3)])
+        on.servers.add_private(A, [candidate("own", 2)])
+        await on.servers.settle()
+        assert (on.names(A), on.names(B), on.names()) == (["fs__echo", "own__echo"], ["fs__echo"], ["fs__echo"])
+        assert on.servers.has_private(A)
+        assert [told.message for told in on.told if isinstance(told, WarningEvent)] == [
+            "MCP server 'fs' is there already; the agent's is left out"
+        ]
+        assert await on.call("own__echo", A) == "a: {}"
+        with pytest.raises(McpError, match="no MCP server 'own'"):
+            on.servers.member("own", B)
+        await on.servers.forget(A)
+        assert (on.names(A), on.servers.has_private(A), on.home.twin.open) == (["fs__echo"], False, 1)
+        told = len(on.told)
+        on.home.twin.change(ECHO)
+        await steps()
+        assert len(on.told) == told
+
+
+@in_virtual_time
+async def test_a_thousand_private_servers_leave_nothing_behind() -> None:
+    """S000-44, C12"""
+    async with office() as on:
+        for number in range(1_000):
+            one = ConversationId(str(number))
+            on.servers.add_private(one, [candidate("own", start="lazy")])
+            await on.servers.forget(one)
+        assert (on.home.pool.leases(), on.home.twin.open, on.home.pool.servers) == (0, 0, ())
+        kept = [name for name, value in vars(on.servers).items() if isinstance(value, dict | list) and value]
+        assert kept == []
+
+
+@in_virtual_time
+async def test_what_cannot_be_offered_is_told_once() -> None:
+    """Issue 8: a tool that is left out is a warning, not a silence."""
+    async with office(candidate()) as on:
+        on.home.twin.tools = (ECHO, fake_tool("n" * 300))
+        await on.servers.settle()
+        warnings = [told.message for told in on.told if isinstance(told, WarningEvent)]
+        assert len(warnings) == 1
+        assert "left out" in warnings[0]
+        await on.servers.refresh()
+        assert len([told for told in on.told if isinstance(told, WarningEvent)]) == 1
+
+
+@in_virtual_time
+async def test_what_is_reached_is_what_there_is_now() -> None:
+    """C1, X-66"""
+    async with office(candidate()) as on:
+        await on.servers.settle()
+        (spec,) = on.servers.list_tools()
+        reached = on.servers.reached_from(A)
+        assert reached.current(spec).digest == spec.digest
+        on.servers.approvals[A] = "prompt"
+        assert (
+            reached.current(spec).definition.approval,
+            on.servers.reached_from(B).current(spec).definition.approval,
+        ) == (
+            "prompt",
+            "auto",
+        )
+        on.home.twin.change(fake_tool("echo", "Deletes."))
+        await on.servers.refresh()
+        assert reached.current(spec).digest != spec.digest
+        on.home.twin.change()
+        await on.servers.refresh()
+        with pytest.raises(McpError, match="no tool 'echo' any more"):
+            reached.current(spec)
+        await on.servers.forget(A)
+        assert on.servers.approvals == {}
+
+
+@in_virtual_time
+async def test_who_watches_hears_of_changes_until_it_stops() -> None:
+    async with office(candidate()) as on:
+        heard: list[None] = []
+        unwatch = on.servers.watch(lambda: heard.append(None))
+        await on.servers.settle()
+        assert heard
+        unwatch()
+        before = len(heard)
+        on.home.twin.die()
+        await steps()
+        assert len(heard) == before
+
+
+@in_virtual_time
+async def test_nothing_is_told_of_a_session_that_is_over() -> None:
+    async with office(candidate()) as on:
+        await on.servers.settle()
+        before = list(on.told)
+        await on.servers.close(8.0)
+        await steps()
+        assert on.told == before
+        assert on.home.twin.open == 0
+
+
+@in_virtual_time
+async def test_what_a_server_sent_amiss_is_told_after_the_call() -> None:
+    """C7: dropped, and an event; the call has its answer."""
+    async with office(candidate()) as on:
+        await on.servers.settle()
+
+        async def odd(*_: object) -> CallResult:
+            on.home.twin.connections[-1].dropped["an answer that nobody waits for"] += 1
+            return CallResult("fine")
+
+        on.home.twin.handlers["echo"] = odd
+        for _ in range(2):
+            assert await on.call("fs__echo", A) == "fine"
+        warnings = [told for told in on.told if isinstance(told, WarningEvent)]
+        assert [(told.code, told.message) for told in warnings] == [
+            ("mcp_server", "MCP server 'fs' sent an answer that nobody waits for; it was dropped")
+        ]

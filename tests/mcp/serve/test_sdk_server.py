@@ -1,0 +1,81 @@
+"""What our MCP servers promise to tell, and that they do not promise more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
+from tertulia.mcp.serve.sources import ServedResource
+from tests.mcp.shop import Shop
+
+
+class Drawer:
+    """Implements `Library`: one note, and whoever wants to hear of it."""
+
+    template = "note://{name}"
+
+    def __init__(self) -> None:
+        self.watchers: list[Callable[[], None]] = []
+
+    async def resources(self) -> Sequence[ServedResource]:
+        return [ServedResource("note://a", "a")]
+
+    async def read(self, uri: str) -> str:
+        return "a"
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        self.watchers.append(changed)
+        return lambda: self.watchers.remove(changed)
+
+
+def broker(library: Drawer | None) -> McpEndpoint:
+    load_sdk()
+    return McpEndpoint(Shop(), name="shop", spawn=lambda work, name: asyncio.ensure_future(work), library=library)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_lists_are_told_of_and_single_resources_are_not(era: Any) -> None:
+    """Issue 10: said in both eras, whoever runs the server."""
+    served = broker(Drawer())
+    async with Client(served.server, mode=era) as client:
+        offered = client.server_capabilities
+        assert offered.tools is not None
+        assert offered.resources is not None
+        assert (offered.tools.list_changed, offered.resources.list_changed) == (True, True)
+        assert not offered.resources.subscribe
+    served.close()
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_where_there_is_nothing_to_read_nothing_is_said_of_it(era: Any) -> None:
+    served = broker(None)
+    async with Client(served.server, mode=era) as client:
+        assert client.server_capabilities.resources is None
+    served.close()
+
+
+async def test_only_what_will_be_told_is_agreed_to() -> None:
+    """2026-07-28: the acknowledgement says what is honoured."""
+    served = broker(drawer := Drawer())
+    async with (
+        Client(served.server, mode="auto") as client,
+        client.listen(tools_list_changed=True, resources_list_changed=True) as listening,
+    ):
+        assert listening.honored.resources_list_changed
+        assert listening.honored.tools_list_changed
+        drawer.watchers[0]()
+        assert type(await anext(aiter(listening))).__name__ == "ResourcesListChanged"
+    async with (
+        Client(served.server, mode="auto") as client,
+        client.listen(tools_list_changed=True, prompts_list_changed=True, resource_subscriptions=["note://a"]) as less,
+    ):
+        assert less.honored.tools_list_changed
+        assert not less.honored.prompts_list_changed
+        assert not less.honored.resource_subscriptions
+    served.close()
+    assert not drawer.watchers
