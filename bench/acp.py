@@ -19,7 +19,7 @@ from typing import Any
 import acp
 from msgspec.structs import replace
 
-from tertulia.models.scripted import ScriptedModel
+from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.server.as_acp import Agent
 from tertulia.server.house import House, Settled
 from tertulia.session.host import Host

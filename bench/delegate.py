@@ -12,7 +12,7 @@ from typing import Any
 
 import tertulia
 from tertulia.events.journal import NoJournal
-from tertulia.testing import Asked, ScriptedModel, call, say
+from tertulia.testing import ScriptedModel, ScriptedRequest, call, say
 
 Row = tuple[str, float, str, str]
 ROUNDS = 7
@@ -24,7 +24,7 @@ def run() -> list[Row]:
     return asyncio.run(_delegations())
 
 
-def _model(asked: Asked) -> Any:
+def _model(asked: ScriptedRequest) -> Any:
     match asked.last_input:
         case "create":
             return say("", call("conv_create", {"user_instruction": "do it"}))

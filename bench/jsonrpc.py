@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from statistics import median
 from typing import Any
 
-from tertulia.models.scripted import ScriptedModel
+from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.server.framing import Lines
 from tertulia.server.jsonrpc import Connection
 from tertulia.session.host import Host

@@ -17,7 +17,7 @@ import time
 from statistics import median
 from typing import Any
 
-from tertulia.models.scripted import ScriptedModel
+from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.protocol.events import BackgroundEvent
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.http_server import HttpServer, listen

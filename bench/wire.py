@@ -24,11 +24,11 @@ import msgspec
 
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.models.catalog import ModelProvider, WireName
-from tertulia.models.chat import ChatWire
-from tertulia.models.http_wire import HttpWire
-from tertulia.models.messages import MessagesWire
-from tertulia.models.responses import ResponsesWire
-from tertulia.models.wire import Finished, Piece, Request
+from tertulia.models.http.chat import ChatWire
+from tertulia.models.http.http_wire import HttpWire
+from tertulia.models.http.messages import MessagesWire
+from tertulia.models.http.responses import ResponsesWire
+from tertulia.models.wire import AnswerEnd, AnswerPiece, ModelRequest
 from tertulia.protocol.ids import CallId, new_conversation_id, new_item_id
 from tertulia.protocol.items import ToolCall, ToolOutput, UserMessage, text_parts
 from tests.models.mock_provider import Told, chat_events, messages_events, responses_events
@@ -109,13 +109,13 @@ async def _post(session: aiohttp.ClientSession, url: str, body: bytes) -> None:
             pass
 
 
-async def _stream(wire: HttpWire, request: Request) -> None:
-    pieces: list[Piece] = []
+async def _stream(wire: HttpWire, request: ModelRequest) -> None:
+    pieces: list[AnswerPiece] = []
     async with aclosing(wire.stream(request)) as stream:
         async for piece in stream:
             pieces.append(piece)  # noqa: PERF401  as a conversation reads it
     assert len(pieces) > DELTAS
-    assert isinstance(pieces[-1], Finished)
+    assert isinstance(pieces[-1], AnswerEnd)
 
 
 async def _against_sdk(url: str, ours: dict[WireName, float]) -> list[Row]:
@@ -151,7 +151,7 @@ async def _against_sdk(url: str, ours: dict[WireName, float]) -> list[Row]:
 # ---- what is asked
 
 
-def _request(wire: HttpWire, count: int) -> Request:
+def _request(wire: HttpWire, count: int) -> ModelRequest:
     """As a conversation makes it: its history was encoded turn by turn."""
     store = HistoryStore(HistoryLimits())
     for number in range((count - 1) // 3):
@@ -160,7 +160,7 @@ def _request(wire: HttpWire, count: int) -> Request:
         store.append([ToolCall(new_item_id(), call_id, "shell", '{"command":["ls"]}')])
         store.append([ToolOutput(new_item_id(), call_id, text_parts(TEXT))])
     store.append([UserMessage(new_item_id(), text_parts(TEXT))])
-    return Request(
+    return ModelRequest(
         conversation_id=new_conversation_id(),
         model=wire.name,
         instructions=TEXT,

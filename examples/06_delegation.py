@@ -4,10 +4,10 @@ import asyncio
 import json
 
 import tertulia
-from tertulia.testing import Asked, RecordedEvents, ScriptedModel, call, check_invariants, say
+from tertulia.testing import RecordedEvents, ScriptedModel, ScriptedRequest, call, check_invariants, say
 
 
-def editor(asked: Asked) -> object:
+def editor(asked: ScriptedRequest) -> object:
     """Has a text written, has it shortened, and lets the writer go. It remembers the id from the first answer."""
     outputs = [json.loads(item.text) for item in asked.items if type(item).__name__ == "ToolOutput"]
     match len(outputs):
@@ -23,7 +23,7 @@ def editor(asked: Asked) -> object:
             return say(outputs[1]["last_assistant_message"])
 
 
-def model(asked: Asked) -> object:
+def model(asked: ScriptedRequest) -> object:
     if asked.instructions.startswith("You write."):
         return say("Tea." if asked.last_input == "Shorter!" else "Tea is what conversations are made of.")
     return editor(asked)

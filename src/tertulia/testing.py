@@ -8,9 +8,8 @@ from types import TracebackType
 from typing import Self
 
 from tertulia.events.subscription import Subscription
-from tertulia.models.cues import Asked
-from tertulia.models.script import Match, ScriptedCall, ScriptedReply, call, fail, say
-from tertulia.models.scripted import ScriptedModel
+from tertulia.models.scripted.script import Match, ScriptedCall, ScriptedReply, call, fail, say
+from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.protocol.events import Event
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.session.session import Session

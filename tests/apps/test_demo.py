@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tertulia.apps.demo import Wiretap, distance
-from tertulia.models.wire import Finished, TextDelta
+from tertulia.models.wire import AnswerEnd, TextDelta
 from tertulia.session.session import Session
 from tertulia.session.settings import Settings
 from tertulia.testing import ScriptedModel, call, say
@@ -114,7 +114,7 @@ async def test_the_wiretap_streams_what_the_inner_wire_streams() -> None:
         await session.root.message("hello")
     pieces = [piece async for piece in Wiretap(model, 0).stream(model.last_request.request)]
     assert [piece.text for piece in pieces if isinstance(piece, TextDelta)] == ["one ", "two"]
-    assert isinstance(pieces[-1], Finished)
+    assert isinstance(pieces[-1], AnswerEnd)
 
 
 def test_a_reader_that_leaves_in_the_middle_ends_it_quietly(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

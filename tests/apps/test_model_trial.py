@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tertulia.apps.model_trial import Timed, try_model
-from tertulia.models.script import ScriptedReply, call, fail
-from tertulia.models.scripted import ReplyLike, ScriptedModel
+from tertulia.models.scripted.script import ScriptedReply, call, fail
+from tertulia.models.scripted.scripted_model import ReplyLike, ScriptedModel
 from tertulia.protocol.usage import Usage
 from tertulia.session.settings import Settings
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tertulia.apps.models import _Progress
 from tertulia.apps.terminal import Terminal
-from tertulia.models.weights import WEIGHTS, Weights
+from tertulia.models.local.weights import WEIGHTS, Weights
 from tests.apps.running import Shell
 from tests.apps.test_terminal import Screen
 
@@ -104,7 +104,7 @@ def test_what_is_configured_is_listed_as_who_answers(shell: Shell) -> None:
 
 
 def test_a_list_of_nobody_is_still_a_list(shell: Shell, weights: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tertulia.models.nearby._list_models", lambda _: [])
+    monkeypatch.setattr("tertulia.models.server_discovery._list_models", lambda _: [])
     ran = shell.run("models", "ls", "-m", "local")
     assert ran.code == 0
     assert "  nobody                   model 'local': no local server answers (tried ollama" in ran.out
@@ -112,7 +112,9 @@ def test_a_list_of_nobody_is_still_a_list(shell: Shell, weights: Weights, monkey
 
 def test_no_port_is_knocked_at_unless_local_is_asked_for(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("tertulia.models.nearby._list_models", lambda address: asked.append(address) or ["llama"])
+    monkeypatch.setattr(
+        "tertulia.models.server_discovery._list_models", lambda address: asked.append(address) or ["llama"]
+    )
     shell.run("models", "ls")
     assert asked == []
     assert "  ollama/llama " in shell.run("models", "ls", "-m", "local").out
@@ -207,7 +209,7 @@ def test_a_model_that_fails_is_exit_code_1(shell: Shell) -> None:
 
 
 def test_a_model_that_is_not_here_says_how_to_get_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tertulia.models.local.can_run", lambda: True)
+    monkeypatch.setattr("tertulia.models.local.local_wire.can_run", lambda: True)
     ran = shell.run("models", "test", "local/smollm2")
     assert ran.code == 1
     assert "tertulia models pull smollm2" in ran.out

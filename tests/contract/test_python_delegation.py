@@ -14,7 +14,7 @@ import pytest
 
 import tertulia
 from tertulia import errors
-from tertulia.models.script import ScriptedError
+from tertulia.models.scripted.script import ScriptedError
 from tertulia.testing import ScriptedModel, ScriptedReply, assert_order, call, check_invariants, say
 from tests.contract.talking import becomes, soon
 

@@ -11,8 +11,8 @@ from tertulia.conversation.toolbox import Toolbox
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.journal import Journal, NoJournal
 from tertulia.events.subscription import Subscription
-from tertulia.models.scripted import ScriptedModel
-from tertulia.models.wire import Piece, Request
+from tertulia.models.scripted.scripted_model import ScriptedModel
+from tertulia.models.wire import AnswerPiece, ModelRequest
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import TaskId
 from tertulia.tools.registry import ToolRegistry
@@ -45,12 +45,12 @@ class Standing:
 class Pieces(ScriptedModel):
     """A wire that yields exactly these, and knows whether it was hung up."""
 
-    def __init__(self, *pieces: Piece | BaseException) -> None:
+    def __init__(self, *pieces: AnswerPiece | BaseException) -> None:
         super().__init__([])
         self._pieces = pieces
         self.hung_up = False
 
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:  # type: ignore[override]
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece, None]:  # type: ignore[override]
         try:
             for piece in self._pieces:
                 if isinstance(piece, BaseException):

@@ -9,7 +9,7 @@ from tertulia.conversation.settings import Ground
 from tertulia.conversation.talk import Talk
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpView
-from tertulia.models.scripted import ScriptedModel
+from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import TOP, Rights
 from tertulia.protocol.ids import ConversationId

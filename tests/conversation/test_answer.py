@@ -11,14 +11,14 @@ from tertulia.conversation import answer as module
 from tertulia.conversation.answer import Answer, ProviderFailed, ask
 from tertulia.errors import ModelError
 from tertulia.models.wire import (
-    Failed,
-    Finished,
-    Piece,
+    AnswerEnd,
+    AnswerFailure,
+    AnswerItem,
+    AnswerPiece,
+    ModelRequest,
+    ProviderSearch,
     ReasoningDelta,
-    Request,
-    Retrying,
-    Said,
-    Searched,
+    RetryNotice,
     TextDelta,
 )
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
@@ -26,16 +26,16 @@ from tertulia.protocol.items import AssistantMessage, ImagePart, Reasoning, Text
 from tertulia.protocol.usage import Usage
 from tests.conversation.floors import Pieces, Standing
 
-REQUEST = Request(ConversationId("c"), "m", "", (), (), (), b"[]", "key", store=True)
+REQUEST = ModelRequest(ConversationId("c"), "m", "", (), (), (), b"[]", "key", store=True)
 ONE, TWO = ItemId("one"), ItemId("two")
-FINISHED = Finished(Usage(1, 0, 1, 0, 2))
+FINISHED = AnswerEnd(Usage(1, 0, 1, 0, 2))
 
 
 def message(text: str, item_id: ItemId = ONE) -> AssistantMessage:
     return AssistantMessage(item_id, (TextPart(text),))
 
 
-async def asked(*pieces: Piece | BaseException, on: Standing | None = None) -> Answer:
+async def asked(*pieces: AnswerPiece | BaseException, on: Standing | None = None) -> Answer:
     wire = Pieces(*pieces)
     try:
         return await ask((on or Standing()).floor, wire, REQUEST)
@@ -49,11 +49,11 @@ async def test_deltas_are_told_as_they_come_and_the_whole_is_given_back() -> Non
     given = await asked(
         ReasoningDelta(TWO, "hm "),
         ReasoningDelta(TWO, "yes"),
-        Said(Reasoning(TWO, "hm yes")),
+        AnswerItem(Reasoning(TWO, "hm yes")),
         TextDelta(ONE, "hel"),
         TextDelta(ONE, "lo"),
-        Said(message("hello")),
-        Said(call),
+        AnswerItem(message("hello")),
+        AnswerItem(call),
         FINISHED,
         on=on,
     )
@@ -75,9 +75,9 @@ async def test_what_is_not_said_aloud_is_heard_by_nobody_and_given_back_all_the_
     wire = Pieces(
         ReasoningDelta(TWO, "hm"),
         TextDelta(ONE, "no"),
-        Retrying("again"),
+        RetryNotice("again"),
         TextDelta(ONE, "notes"),
-        Said(message("notes")),
+        AnswerItem(message("notes")),
         FINISHED,
     )
     given = await ask(on.floor, wire, REQUEST, aloud=False)
@@ -89,7 +89,7 @@ async def test_what_is_not_said_aloud_is_heard_by_nobody_and_given_back_all_the_
 
 async def test_a_search_of_the_provider_is_told() -> None:
     on = Standing()
-    await asked(Searched(CallId("s"), None), Searched(CallId("s"), "tea"), FINISHED, on=on)
+    await asked(ProviderSearch(CallId("s"), None), ProviderSearch(CallId("s"), "tea"), FINISHED, on=on)
     assert on.types() == ["web_search_begin", "web_search_end"]
 
 
@@ -98,10 +98,10 @@ async def test_what_was_said_before_a_retry_does_not_count() -> None:
     on = Standing()
     given = await asked(
         TextDelta(ONE, "fir"),
-        Said(message("first")),
-        Retrying("the line was cut, once more"),
+        AnswerItem(message("first")),
+        RetryNotice("the line was cut, once more"),
         TextDelta(TWO, "second"),
-        Said(message("second", TWO)),
+        AnswerItem(message("second", TWO)),
         FINISHED,
         on=on,
     )
@@ -117,17 +117,17 @@ async def test_what_was_said_before_a_retry_does_not_count() -> None:
 async def test_a_stream_that_just_ends_is_no_answer() -> None:
     on = Standing()
     with pytest.raises(ModelError, match="ended before"):
-        await asked(TextDelta(ONE, "half"), Said(message("half")), on=on)
+        await asked(TextDelta(ONE, "half"), AnswerItem(message("half")), on=on)
     on.floor.tidy("failed")
     assert on.floor.last_text == "half"
 
 
 async def test_a_failure_keeps_its_code_and_says_whether_it_was_too_much() -> None:
     with pytest.raises(ProviderFailed) as failure:
-        await asked(Failed("slow down", "rate_limited"))
+        await asked(AnswerFailure("slow down", "rate_limited"))
     assert (failure.value.code, failure.value.message, failure.value.overflow) == ("rate_limited", "slow down", False)
     with pytest.raises(ProviderFailed) as failure:
-        await asked(Failed("too long", overflow=True))
+        await asked(AnswerFailure("too long", overflow=True))
     assert (failure.value.code, failure.value.overflow) == ("model_error", True)
     assert ModelError.code == "model_error"
 
@@ -142,7 +142,7 @@ async def test_the_connection_is_closed_when_the_reader_is_cancelled() -> None:
     wire, entered = Pieces(), asyncio.Event()
     closed: list[bool] = []
 
-    async def stream(request: Request) -> Any:
+    async def stream(request: ModelRequest) -> Any:
         try:
             entered.set()
             await asyncio.Event().wait()
@@ -179,10 +179,10 @@ async def test_what_is_said_whole_is_bounded_like_what_is_heard(monkeypatch: pyt
     """A wire need not send deltas."""
     monkeypatch.setattr(module, "_CALL_COST", 0)
     monkeypatch.setattr(module, "MAX_TEXT_BYTES", 11)
-    assert (await asked(Said(item), FINISHED)).items == (item,)
+    assert (await asked(AnswerItem(item), FINISHED)).items == (item,)
     monkeypatch.setattr(module, "MAX_TEXT_BYTES", 10)
     with pytest.raises(ModelError, match="longer than 10"):
-        await asked(Said(item), FINISHED)
+        await asked(AnswerItem(item), FINISHED)
 
 
 async def test_ids_and_messages_of_a_wire_can_always_be_told() -> None:
@@ -191,19 +191,19 @@ async def test_ids_and_messages_of_a_wire_can_always_be_told() -> None:
     given = await asked(
         TextDelta(ItemId(bad), "x"),
         ReasoningDelta(ItemId(bad), "x"),
-        Searched(CallId(bad)),
-        Searched(CallId(bad), bad),
-        Retrying(bad * 100_000),
-        Said(AssistantMessage(ItemId(bad), ())),
-        Said(Reasoning(ItemId(bad), "x")),
-        Said(ToolCall(ItemId(bad), CallId("c"), "note", "{}")),
+        ProviderSearch(CallId(bad)),
+        ProviderSearch(CallId(bad), bad),
+        RetryNotice(bad * 100_000),
+        AnswerItem(AssistantMessage(ItemId(bad), ())),
+        AnswerItem(Reasoning(ItemId(bad), "x")),
+        AnswerItem(ToolCall(ItemId(bad), CallId("c"), "note", "{}")),
         FINISHED,
         on=on,
     )
     assert [item.id for item in given.items] == ["?", "?", "?"]
     assert max(len(event.json()) for event in on.told()) < 20_000
     with pytest.raises(ProviderFailed) as failed:
-        await asked(Failed(bad * 100_000, bad))
+        await asked(AnswerFailure(bad * 100_000, bad))
     assert failed.value.code == "?"
     assert len(failed.value.message.encode()) <= 10_000
 
@@ -213,9 +213,9 @@ async def test_text_that_cannot_be_encoded_is_mended() -> None:
     bad = "a\ud800b"
     given = await asked(
         TextDelta(ONE, bad),
-        Said(AssistantMessage(ONE, (TextPart(bad), ImagePart(bad)))),
-        Said(Reasoning(TWO, bad)),
-        Said(ToolCall(ItemId("i"), CallId(bad), "note", bad)),
+        AnswerItem(AssistantMessage(ONE, (TextPart(bad), ImagePart(bad)))),
+        AnswerItem(Reasoning(TWO, bad)),
+        AnswerItem(ToolCall(ItemId("i"), CallId(bad), "note", bad)),
         FINISHED,
         on=on,
     )
@@ -234,5 +234,5 @@ async def test_text_that_cannot_be_encoded_is_mended() -> None:
 )
 async def test_a_call_can_always_be_sent_back(name: str, given: str) -> None:
     """Providers refuse a history with an illegal name or an empty id, for ever."""
-    call = (await asked(Said(ToolCall(ItemId("i"), CallId(""), name, "")), FINISHED)).calls[0]
+    call = (await asked(AnswerItem(ToolCall(ItemId("i"), CallId(""), name, "")), FINISHED)).calls[0]
     assert (call.name, call.call_id) == (given, "call_i")

@@ -9,7 +9,7 @@ import pytest
 from tertulia.conversation.aside import ask_aside
 from tertulia.errors import ModelError
 from tertulia.mcp.server_connection import SamplingRequest, SamplingResult
-from tertulia.models.wire import Failed, Finished, ReasoningDelta, Retrying, Said, TextDelta
+from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerItem, ReasoningDelta, RetryNotice, TextDelta
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import AssistantMessage, TextPart
 from tertulia.protocol.usage import NO_USAGE, Usage
@@ -20,12 +20,12 @@ SPENT = Usage(10, 0, 5, 0, 15)
 QUESTION = SamplingRequest("fs", (("user", "What?"), ("assistant", "Who asks?"), ("user", "I.")), "Be brief.", 4)
 
 
-def said(text: str) -> Said:
-    return Said(AssistantMessage(ID, (TextPart(text),)))
+def said(text: str) -> AnswerItem:
+    return AnswerItem(AssistantMessage(ID, (TextPart(text),)))
 
 
 async def test_the_answer_is_whole_and_charged_and_nothing_of_it_is_kept() -> None:
-    wire = Pieces(ReasoningDelta(ID, "hm"), TextDelta(ID, "42"), said("42"), Finished(SPENT))
+    wire = Pieces(ReasoningDelta(ID, "hm"), TextDelta(ID, "42"), said("42"), AnswerEnd(SPENT))
     on = standing(wire=wire)
     before = list(on.talk.history.snapshot())
     assert await ask_aside(on.floor, QUESTION) == SamplingResult("42", wire.name)
@@ -36,7 +36,7 @@ async def test_the_answer_is_whole_and_charged_and_nothing_of_it_is_kept() -> No
 
 
 async def test_an_answer_that_is_too_long_is_cut_by_hanging_up() -> None:
-    wire = Pieces(*[TextDelta(ID, "12345678")] * 10, said("12345678" * 10), Finished(SPENT))
+    wire = Pieces(*[TextDelta(ID, "12345678")] * 10, said("12345678" * 10), AnswerEnd(SPENT))
     on = standing(wire=wire)
     assert (await ask_aside(on.floor, QUESTION)).text == "1234567812345678"
     assert wire.hung_up
@@ -45,17 +45,17 @@ async def test_an_answer_that_is_too_long_is_cut_by_hanging_up() -> None:
 
 
 async def test_one_that_comes_in_one_piece_is_cut_too() -> None:
-    on = standing(wire=Pieces(said("x" * 1_000), Finished(SPENT)))
+    on = standing(wire=Pieces(said("x" * 1_000), AnswerEnd(SPENT)))
     assert (await ask_aside(on.floor, QUESTION)).text == "x" * 16
     assert on.floor.spent == SPENT
 
 
 async def test_what_was_said_before_a_retry_does_not_count() -> None:
-    wire = Pieces(TextDelta(ID, "wrong"), said("wrong"), Retrying("again"), said("right"), Finished(SPENT))
+    wire = Pieces(TextDelta(ID, "wrong"), said("wrong"), RetryNotice("again"), said("right"), AnswerEnd(SPENT))
     assert (await ask_aside(standing(wire=wire).floor, QUESTION)).text == "right"
 
 
-@pytest.mark.parametrize("pieces", [(Failed("overloaded"),), (TextDelta(ID, "x"),)])
+@pytest.mark.parametrize("pieces", [(AnswerFailure("overloaded"),), (TextDelta(ID, "x"),)])
 async def test_without_an_answer_it_is_an_error_and_nothing_is_charged(pieces: Any) -> None:
     on = standing(wire=Pieces(*pieces))
     with pytest.raises(ModelError):

@@ -6,7 +6,7 @@ import msgspec
 
 from tertulia.conversation.trimming import compacted_event, make_room, trim_to_limits
 from tertulia.history.compaction import Compaction
-from tertulia.models.scripted import ScriptedModel
+from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import TOP
 from tertulia.protocol.ids import ItemId

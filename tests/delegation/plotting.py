@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import tertulia
-from tertulia.models.script import ScriptedCall
+from tertulia.models.scripted.script import ScriptedCall
 from tertulia.protocol.events import Event
 from tertulia.testing import ScriptedModel, call, say
 from tests.session.staging import Stage, stage

@@ -18,7 +18,7 @@ import tertulia
 from tertulia.errors import TertuliaError
 from tertulia.events.journal import NoJournal
 from tertulia.history.sanitiser import prove
-from tertulia.models.cues import Asked
+from tertulia.models.scripted.reply_queue import ScriptedRequest
 from tertulia.policy.narrowing import leq
 from tertulia.protocol.events import Event
 from tertulia.protocol.items import ToolCall, ToolOutput
@@ -53,7 +53,7 @@ class Delegating(RuleBasedStateMachine):
 
     # ---- the model
 
-    def reply(self, asked: Asked) -> Any:
+    def reply(self, asked: ScriptedRequest) -> Any:
         act, number = self.acts.popleft() if self.acts else ("say", 0)
         if act == "slow":
             self.gates.append(asyncio.Event())

@@ -19,7 +19,7 @@ import msgspec
 import tertulia
 from tertulia.errors import StorageError
 from tertulia.session.operations import call as operate
-from tertulia.testing import Asked, ScriptedModel, call, say
+from tertulia.testing import ScriptedModel, ScriptedRequest, call, say
 
 T = TypeVar("T")
 LONG = "x" * 1_500
@@ -35,7 +35,7 @@ class Notes:
         os.writev(self._fd, [line.encode() + b"\n"])
 
 
-def respond(asked: Asked) -> Any:
+def respond(asked: ScriptedRequest) -> Any:
     """The model: it answers what it was asked last, in every life of the session alike."""
     last = asked.last_input
     match last.split(" ")[0]:

@@ -25,7 +25,7 @@ from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.store import Row
 from tertulia.rollout.sweep.retention import Retention
 from tertulia.session.sweeping import Sweeper
-from tertulia.testing import Asked, ScriptedModel, call, say
+from tertulia.testing import ScriptedModel, ScriptedRequest, call, say
 from tests.durability.reference import Notes
 
 CANARY = "CANARY"
@@ -48,7 +48,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
-def respond(asked: Asked) -> Any:
+def respond(asked: ScriptedRequest) -> Any:
     """The model: it answers what it was asked last, in every life alike."""
     words = asked.last_input.split(" ")
     match words[0]:

@@ -16,7 +16,7 @@ from tertulia.errors import StorageError
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.sqlite.session_files import SessionFiles, session_files
 from tertulia.rollout.sqlite.session_index import NAME, list_sessions
-from tertulia.testing import Asked, ScriptedModel, call
+from tertulia.testing import ScriptedModel, ScriptedRequest, call
 from tests.durability.lost_stores import HARMS
 
 POLICIES = (tertulia.Full(), tertulia.HeadersOnly(), tertulia.NoStorage(), tertulia.Ttl(3600))
@@ -47,7 +47,7 @@ class Victim:
             self.at("tool running")
             return "done"
 
-        def respond(asked: Asked) -> Any:
+        def respond(asked: ScriptedRequest) -> Any:
             if asked.last_input == "act":
                 self.at("model asked")
                 return call("act", {})
@@ -173,7 +173,7 @@ async def test_a_compaction_that_was_not_written_down_is_none(room: Path, monkey
     """R1: the store goes while the model writes the notes."""
     home = placed(room, monkeypatch, 0)
 
-    def respond(asked: Asked) -> str:
+    def respond(asked: ScriptedRequest) -> str:
         if len(model.requests) > 3:
             shutil.rmtree(home / "sessions")
         return "yes"

@@ -16,7 +16,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (150, 180))
 import tertulia
 from tertulia.apps.cli import raise_limit
 from tertulia.errors import LimitError
-from tertulia.testing import Asked, ScriptedModel, call
+from tertulia.testing import ScriptedRequest, ScriptedModel, call
 
 def respond(asked):
     return call("shell", {"command": ["echo", "fine"]}) if asked.last_input == "run" else "yes"

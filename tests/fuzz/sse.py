@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tertulia.models.sse import EventSplitter
+from tertulia.models.http.sse import EventSplitter
 from tests.fuzz.targets import cuts, pieces
 
 SEEDS = [

@@ -28,7 +28,7 @@ WATCHED: dict[str, tuple[str, ...]] = {
     "patch": ("tertulia.tools.patch_",),
     "rollout_file": ("tertulia.rollout",),
     "rollout_rows": ("tertulia.rollout",),
-    "sse": ("tertulia.models.sse",),
+    "sse": ("tertulia.models.http.sse",),
     "template": ("tertulia.context.templates",),
 }
 """The modules whose branches steer the fuzzer, by how their names begin."""

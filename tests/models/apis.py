@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from tertulia.models.catalog import ModelProvider, WireName
-from tertulia.models.chat import ChatWire
-from tertulia.models.http_wire import HttpWire
-from tertulia.models.messages import MessagesWire
-from tertulia.models.responses import ResponsesWire
-from tertulia.models.sse import EventSplitter
-from tertulia.models.wire import Piece, Request, Said, Wire
+from tertulia.models.http.chat import ChatWire
+from tertulia.models.http.http_wire import HttpWire
+from tertulia.models.http.messages import MessagesWire
+from tertulia.models.http.responses import ResponsesWire
+from tertulia.models.http.sse import EventSplitter
+from tertulia.models.wire import AnswerItem, AnswerPiece, ModelRequest, Wire
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import (
     AssistantMessage,
@@ -102,14 +102,14 @@ async def no_wait(_: float) -> None:
     """Pauses between attempts take no time in tests."""
 
 
-def body(wire: HttpWire, request: Request) -> Any:
+def body(wire: HttpWire, request: ModelRequest) -> Any:
     """What would be sent, decoded."""
     return msgspec.json.decode(b"".join(wire.body_of(request)))
 
 
-def said(pieces: list[Piece]) -> list[AssistantMessage | Reasoning | ToolCall]:
+def said(pieces: list[AnswerPiece]) -> list[AssistantMessage | Reasoning | ToolCall]:
     """The whole items of an answer."""
-    return [piece.item for piece in pieces if isinstance(piece, Said)]
+    return [piece.item for piece in pieces if isinstance(piece, AnswerItem)]
 
 
 class Recording:
@@ -141,7 +141,7 @@ class Recording:
         pass
 
 
-async def heard(api: Api, *streams: Sequence[bytes], **settings: Any) -> list[Piece]:
+async def heard(api: Api, *streams: Sequence[bytes], **settings: Any) -> list[AnswerPiece]:
     """What a wire makes of streams; the last one is repeated for further attempts."""
     wire = api.wire("http://mock.example", env_key=None, **settings)
     wire._line = Recording(*streams)

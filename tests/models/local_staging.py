@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tertulia.models.local import LocalWire
-from tertulia.models.weights import WEIGHTS, Weights
+from tertulia.models.local.local_wire import LocalWire
+from tertulia.models.local.weights import WEIGHTS, Weights
 
 FAKE = Path(__file__).with_name("fake_llama")
 needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks into /proc")
@@ -34,7 +34,7 @@ class Stage:
     def play(self, act: str) -> None:
         """From the next process on."""
         self.file.write_text(act)
-        self._monkeypatch.setattr("tertulia.models.weights.WEIGHTS", (weights_of(self.file.stat().st_size),))
+        self._monkeypatch.setattr("tertulia.models.local.weights.WEIGHTS", (weights_of(self.file.stat().st_size),))
 
     def wire(self, name: str = "smollm2") -> LocalWire:
         """One more; it is closed at the end."""

@@ -13,9 +13,9 @@ from tertulia.models.catalog import (
     LOCAL_SERVERS,
     PROVIDERS,
     ModelProvider,
-    facts,
-    family,
-    locate,
+    locate_model,
+    model_facts,
+    model_family,
     provider_from_wire,
 )
 from tests.docs.pages import names, table, text
@@ -88,22 +88,22 @@ def test_a_refusal_does_not_repeat_the_address() -> None:
     ],
 )
 def test_a_model_is_known_by_the_beginning_of_its_name(model, window) -> None:
-    assert facts(model).context_window == window
+    assert model_facts(model).context_window == window
 
 
 def test_the_longest_beginning_counts() -> None:
-    assert facts("gpt-4o-mini").price == (0.15, 0.60)
-    assert facts("gpt-4o").price == (2.5, 10.0)
-    assert facts("claude-sonnet-4-5").reasoning
-    assert not facts("claude-3-haiku").reasoning
+    assert model_facts("gpt-4o-mini").price == (0.15, 0.60)
+    assert model_facts("gpt-4o").price == (2.5, 10.0)
+    assert model_facts("claude-sonnet-4-5").reasoning
+    assert not model_facts("claude-3-haiku").reasoning
 
 
 def test_only_the_embedded_model_is_offered_no_tools() -> None:
-    assert facts("gpt-5.2").tools
-    assert facts("whatever").tools
-    assert not facts("smollm2").tools
-    assert not facts("local/smollm2").tools
-    assert facts("local/smollm2:tools").tools
+    assert model_facts("gpt-5.2").tools
+    assert model_facts("whatever").tools
+    assert not model_facts("smollm2").tools
+    assert not model_facts("local/smollm2").tools
+    assert model_facts("local/smollm2:tools").tools
 
 
 @pytest.mark.parametrize(
@@ -117,55 +117,55 @@ def test_only_the_embedded_model_is_offered_no_tools() -> None:
     ],
 )
 def test_models_of_one_family_share_prompts(model, expected) -> None:
-    assert family(model) == expected
+    assert model_family(model) == expected
 
 
 # ---- finding a provider
 
 
 def test_a_model_is_found_with_its_provider() -> None:
-    found = locate("openai/gpt-5.2", {}, {})
+    found = locate_model("openai/gpt-5.2", {}, {})
     assert (found.name, found.model, found.provider) == ("openai/gpt-5.2", "gpt-5.2", PROVIDERS["openai"])
     assert found.context_window == 400_000
 
 
 def test_what_follows_the_first_slash_is_the_model() -> None:
-    found = locate("openrouter/meta/llama-3", {}, {})
+    found = locate_model("openrouter/meta/llama-3", {}, {})
     assert (found.provider_name, found.model) == ("openrouter", "meta/llama-3")
     assert found.context_window == DEFAULT_WINDOW
 
 
 def test_a_table_takes_the_place_of_a_built_in_provider() -> None:
     mine = provider_from_wire("openai", PLAIN)
-    assert locate("openai/gpt-5.2", {"openai": mine}, {}).provider is mine
+    assert locate_model("openai/gpt-5.2", {"openai": mine}, {}).provider is mine
 
 
 def test_the_providers_own_window_goes_before_what_is_known() -> None:
     mine = provider_from_wire("acme", PLAIN | {"context_window": 32_000})
-    assert locate("acme/gpt-5", {"acme": mine}, {}).context_window == 32_000
+    assert locate_model("acme/gpt-5", {"acme": mine}, {}).context_window == 32_000
     plain = provider_from_wire("acme", PLAIN)
-    assert locate("acme/gpt-5", {"acme": plain}, {}).context_window == 400_000
-    assert locate("acme/own", {"acme": plain}, {}).context_window == DEFAULT_WINDOW
+    assert locate_model("acme/gpt-5", {"acme": plain}, {}).context_window == 400_000
+    assert locate_model("acme/own", {"acme": plain}, {}).context_window == DEFAULT_WINDOW
 
 
 @pytest.mark.parametrize(("name", "variable"), [("openai", "OPENAI_BASE_URL"), ("anthropic", "ANTHROPIC_BASE_URL")])
 def test_a_variable_takes_a_built_in_provider_elsewhere(name, variable) -> None:
-    moved = locate(f"{name}/m", {}, {variable: "https://gateway.example/v1/"}).provider
+    moved = locate_model(f"{name}/m", {}, {variable: "https://gateway.example/v1/"}).provider
     assert moved.base_url == "https://gateway.example/v1"
     assert (moved.wire, moved.env_key) == (PROVIDERS[name].wire, PROVIDERS[name].env_key)
-    assert locate(f"{name}/m", {}, {variable: ""}).provider is PROVIDERS[name]
+    assert locate_model(f"{name}/m", {}, {variable: ""}).provider is PROVIDERS[name]
 
 
 def test_that_variable_does_not_move_a_provider_of_the_settings() -> None:
     mine = provider_from_wire("openai", PLAIN)
-    assert locate("openai/m", {"openai": mine}, {"OPENAI_BASE_URL": "https://gateway.example"}).provider is mine
-    assert locate("ollama/m", {}, {"": "https://gateway.example"}).provider is PROVIDERS["ollama"]
+    assert locate_model("openai/m", {"openai": mine}, {"OPENAI_BASE_URL": "https://gateway.example"}).provider is mine
+    assert locate_model("ollama/m", {}, {"": "https://gateway.example"}).provider is PROVIDERS["ollama"]
 
 
 @pytest.mark.parametrize("model", ["", "gpt-5.2", "openai/", "/gpt-5.2", "x" * 1000, "openai/\udcff", "openai/a\nb"])
 def test_a_name_without_two_halves_is_refused(model) -> None:
     with pytest.raises(InvalidParamsError, match=r"must be written `provider/model`|unknown provider ''") as refusal:
-        locate(model, {}, {})
+        locate_model(model, {}, {})
     assert len(refusal.value.message) < 300
 
 
@@ -173,7 +173,7 @@ def test_an_unknown_provider_is_refused_with_those_there_are() -> None:
     with pytest.raises(
         InvalidParamsError, match=r"unknown provider 'nobody'.*acme, anthropic.*\[model_providers.NAME\]"
     ):
-        locate("nobody/m", {"acme": provider_from_wire("acme", PLAIN)}, {})
+        locate_model("nobody/m", {"acme": provider_from_wire("acme", PLAIN)}, {})
 
 
 def test_local_servers_are_providers_on_this_machine_that_want_no_key() -> None:
@@ -184,10 +184,10 @@ def test_local_servers_are_providers_on_this_machine_that_want_no_key() -> None:
 
 def test_every_default_model_has_a_provider_with_that_key() -> None:
     for key, model in DEFAULT_MODELS:
-        found = locate(model, {}, {})
+        found = locate_model(model, {}, {})
         assert found.provider.env_key == key
         assert found.provider_name in BASE_URL_VARIABLES
-        assert facts(found.model).tools
+        assert model_facts(found.model).tools
 
 
 # ---- what the page about models says

@@ -9,7 +9,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.models.catalog import ModelProvider
-from tertulia.models.choice import Choice, choose_model
+from tertulia.models.choice import ModelChoice, choose_model
 from tests.models.local_staging import weights_of
 
 OPENAI, ANTHROPIC = {"OPENAI_API_KEY": "canary-key"}, {"ANTHROPIC_API_KEY": "canary-key"}
@@ -20,7 +20,7 @@ GATEWAY = {"OPENAI_BASE_URL": "https://me:canary@gateway.example/v1"}
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Nothing was pulled, but it could run."""
     weights = weights_of(5)
-    monkeypatch.setattr("tertulia.models.weights.WEIGHTS", (weights,))
+    monkeypatch.setattr("tertulia.models.local.weights.WEIGHTS", (weights,))
     monkeypatch.setattr("tertulia.models.choice.WEIGHTS", (weights,))
     can_run(monkeypatch, True)
     return tmp_path
@@ -47,13 +47,13 @@ def never(_: Mapping[str, ModelProvider]) -> dict[str, list[str]]:
 
 def choose(
     asked: str | None, home: Path, variables: Mapping[str, str] = {}, providers: Mapping[str, ModelProvider] = {}
-) -> Choice:
+) -> ModelChoice:
     return choose_model(asked, providers, variables, home, nearby=never)
 
 
 def test_what_is_configured_goes_before_everything(home: Path) -> None:
     pull(home)
-    assert choose("acme/best", home, OPENAI) == Choice("acme/best", "it is configured")
+    assert choose("acme/best", home, OPENAI) == ModelChoice("acme/best", "it is configured")
 
 
 def test_a_key_goes_before_the_embedded_model(home: Path) -> None:
@@ -77,7 +77,7 @@ def test_the_reason_names_the_variables_and_no_value(home: Path) -> None:
 
 def test_without_a_key_the_embedded_model_answers_if_it_was_pulled(home: Path) -> None:
     pull(home)
-    assert choose(None, home) == Choice(
+    assert choose(None, home) == ModelChoice(
         "local/smollm2", "no model is configured, no key is set, and the embedded model was pulled"
     )
 
@@ -111,7 +111,9 @@ def test_local_is_a_server_of_this_machine_first(home: Path) -> None:
 
     table = {"ollama": ModelProvider(base_url="http://127.0.0.1:9/v1", wire="chat")}
     choice = choose_model("local", table, OPENAI, home, nearby=nearby)
-    assert choice == Choice("lmstudio/org/model", "local was asked for, and a lmstudio server answers on this machine")
+    assert choice == ModelChoice(
+        "lmstudio/org/model", "local was asked for, and a lmstudio server answers on this machine"
+    )
     assert asked == [table]
 
 

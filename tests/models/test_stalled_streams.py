@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.models.sse import MAX_EVENT_BYTES
-from tertulia.models.wire import Failed, Piece, Retrying
+from tertulia.models.http.sse import MAX_EVENT_BYTES
+from tertulia.models.wire import AnswerFailure, AnswerPiece, RetryNotice
 from tertulia.testing import RecordedEvents, check_invariants
 from tests.loop_steps import MOST_S, loop_steps
 from tests.models.apis import MESSAGES, RESPONSES, Api, every_api
@@ -53,7 +53,7 @@ MORE: dict[str, dict[str, Any]] = {
 }
 
 
-async def asked(api: Api, reply: Reply, **settings: Any) -> tuple[list[Piece], MockProvider]:
+async def asked(api: Api, reply: Reply, **settings: Any) -> tuple[list[AnswerPiece], MockProvider]:
     async with MockProvider(reply) as mock, asyncio.timeout(DEADLINE_S):
         wire = api.wire(mock.url, **settings)
         pieces = await read(wire, a_request(dialect=wire.dialect))
@@ -71,9 +71,12 @@ async def test_signs_of_life_without_an_answer_count_as_cut(api: Api, number: in
     first = api.begun(PLAIN, "One") if begun else []
     reply = Reply(Endless((*first, EMPTY[api.name][number])))
     pieces, mock = await asked(api, reply, stream_progress_timeout_ms=150, stream_max_retries=1)
-    assert isinstance(pieces[-1], Failed)
+    assert isinstance(pieces[-1], AnswerFailure)
     assert "nothing of the answer came for too long (stream_progress_timeout_ms)" in pieces[-1].message
-    assert [type(piece) for piece in pieces if isinstance(piece, Retrying | Failed)] == [Retrying, Failed]
+    assert [type(piece) for piece in pieces if isinstance(piece, RetryNotice | AnswerFailure)] == [
+        RetryNotice,
+        AnswerFailure,
+    ]
     assert len(mock.seen) == 2
 
 
@@ -83,7 +86,7 @@ async def test_endless_arguments_are_cut_at_the_bound(api: Api) -> None:
     begun = api.begun(CALL, "weather")
     reply = Reply(Endless((*begun, event(MORE[api.name]))))
     pieces, mock = await asked(api, reply, max_argument_characters=50_000)
-    assert isinstance(pieces[-1], Failed)
+    assert isinstance(pieces[-1], AnswerFailure)
     assert "more than 50,000 characters of arguments (max_argument_characters)" in pieces[-1].message
     assert len(mock.seen) == 1, "the same request would come to the same"
 
@@ -93,10 +96,10 @@ async def test_arguments_that_come_at_once_are_bounded_too(api: Api) -> None:
     """M1."""
     told = Told(calls=(("call_1", "weather", json.dumps({"city": "x" * 60_000})),))
     pieces, _ = await asked(api, api.answer(told), max_argument_characters=50_000)
-    assert isinstance(pieces[-1], Failed)
+    assert isinstance(pieces[-1], AnswerFailure)
     assert "max_argument_characters" in pieces[-1].message
     pieces, _ = await asked(api, api.answer(told), max_argument_characters=70_000)
-    assert not isinstance(pieces[-1], Failed)
+    assert not isinstance(pieces[-1], AnswerFailure)
 
 
 @every_api
@@ -104,7 +107,7 @@ async def test_an_endless_answer_is_cut_at_the_bound(api: Api) -> None:
     """M1: of many calls, too."""
     calls = tuple((f"call_{number}", "weather", json.dumps({"city": "x" * 10_000})) for number in range(12))
     pieces, _ = await asked(api, api.answer(Told(calls=calls)), max_answer_characters=100_000)
-    assert isinstance(pieces[-1], Failed)
+    assert isinstance(pieces[-1], AnswerFailure)
     assert "longer than 100,000 characters (max_answer_characters)" in pieces[-1].message
 
 
@@ -114,7 +117,7 @@ async def test_an_event_of_too_many_parts_is_refused_before_it_is_built(api: Api
     parts = b'data: {"type":"response.completed","choices":[' + b"{}," * 1_000_000 + b"{}]}\n\n"
     async with loop_steps() as steps:
         pieces, _ = await asked(api, Reply((parts,)))
-    assert isinstance(pieces[-1], Failed)
+    assert isinstance(pieces[-1], AnswerFailure)
     assert "an event of more than 200,000 parts" in pieces[-1].message
     assert steps.longest_s < MOST_S
 
@@ -146,7 +149,7 @@ async def test_events_without_number_hold_the_loop_never_for_long(api: Api) -> N
     pings = b'data: {"type":"ping"}\n\n' * 40_000
     async with loop_steps() as steps:
         pieces, _ = await asked(api, Reply((pings,)), stream_max_retries=0)
-    assert isinstance(pieces[-1], Failed)
+    assert isinstance(pieces[-1], AnswerFailure)
     assert steps.longest_s < MOST_S
 
 
@@ -156,6 +159,6 @@ async def test_an_event_that_takes_long_to_read_is_refused_by_its_length(api: Ap
     long = b'data: {"type":"ping","a":"' + rb"\"" * (MAX_EVENT_BYTES // 2) + b'"}\n\n'
     async with loop_steps() as steps:
         pieces, _ = await asked(api, Reply((long,)), stream_max_retries=0)
-    assert isinstance(pieces[-1], Failed)
+    assert isinstance(pieces[-1], AnswerFailure)
     assert "an event of more than 16,777,216 bytes" in pieces[-1].message
     assert steps.longest_s < MOST_S

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from tertulia.models.catalog import ModelProvider, WireName
-from tertulia.models.chat import ChatWire
-from tertulia.models.http_wire import HttpWire
-from tertulia.models.messages import MessagesWire
-from tertulia.models.nearby import models_nearby
-from tertulia.models.responses import ResponsesWire
-from tertulia.models.wire import Failed, Finished, Piece, Retrying, TextDelta
+from tertulia.models.http.chat import ChatWire
+from tertulia.models.http.http_wire import HttpWire
+from tertulia.models.http.messages import MessagesWire
+from tertulia.models.http.responses import ResponsesWire
+from tertulia.models.server_discovery import discover_local_models
+from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerPiece, RetryNotice, TextDelta
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.protocol.items import AssistantMessage, Item, ToolCall, ToolOutput, UserMessage, text_parts
 from tests.models.real_weights import WEIGHTS_FILE, needs_the_embedded_model
@@ -64,10 +64,12 @@ async def reaching(address: str, name: WireName, key: str | None = KEY) -> Async
     await wire.close()
 
 
-async def hear(wire: HttpWire, text: str, *, items: list[Item] | None = None, said: int | None = None) -> list[Piece]:
+async def hear(
+    wire: HttpWire, text: str, *, items: list[Item] | None = None, said: int | None = None
+) -> list[AnswerPiece]:
     """All pieces of an answer, or the first so many."""
     request = a_request(text, items=items, dialect=wire.dialect, instructions="You are a helpful assistant. Be brief.")
-    pieces: list[Piece] = []
+    pieces: list[AnswerPiece] = []
     async with asyncio.timeout(PATIENCE_S), aclosing(wire.stream(request)) as stream:
         async for piece in stream:
             pieces.append(piece)
@@ -76,7 +78,7 @@ async def hear(wire: HttpWire, text: str, *, items: list[Item] | None = None, sa
     return pieces
 
 
-def text_of(pieces: list[Piece]) -> str:
+def text_of(pieces: list[AnswerPiece]) -> str:
     return "".join(piece.text for piece in pieces if isinstance(piece, TextDelta))
 
 
@@ -88,7 +90,7 @@ async def test_it_answers_in_deltas_and_counts_tokens(address: str, name: WireNa
     assert sum(isinstance(piece, TextDelta) for piece in pieces) > 3
     assert "Paris" in text_of(pieces)
     ending = pieces[-1]
-    assert isinstance(ending, Finished)
+    assert isinstance(ending, AnswerEnd)
     assert ending.stop_reason == "stop"
     assert ending.usage.input_tokens > 10
     assert ending.usage.output_tokens > 3
@@ -106,7 +108,7 @@ async def test_it_takes_a_history_with_tool_calls(address: str, name: WireName) 
     async with reaching(address, name) as wire:
         pieces = await hear(wire, "", items=history)
     check_answer(pieces)
-    assert isinstance(pieces[-1], Finished), pieces
+    assert isinstance(pieces[-1], AnswerEnd), pieces
     assert text_of(pieces)
 
 
@@ -118,7 +120,7 @@ async def test_a_key_that_it_refuses_is_named_by_its_variable_alone(
     """E6."""
     async with reaching(address, name, key) as wire:
         (failed,) = await hear(wire, "Hello")
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, AnswerFailure)
     assert "LLAMA_KEY" in failed.message
     assert "canary" not in failed.message
 
@@ -127,8 +129,8 @@ async def test_a_key_that_it_refuses_is_named_by_its_variable_alone(
 async def test_a_history_that_does_not_fit_is_told_as_such(address: str, name: WireName) -> None:
     async with reaching(address, name) as wire:
         pieces = await hear(wire, "word " * 6000)
-    assert not [piece for piece in pieces if isinstance(piece, Retrying)]
-    assert isinstance(pieces[-1], Failed)
+    assert not [piece for piece in pieces if isinstance(piece, RetryNotice)]
+    assert isinstance(pieces[-1], AnswerFailure)
     assert pieces[-1].overflow, pieces[-1].message
 
 
@@ -142,7 +144,7 @@ async def test_hanging_up_frees_it_for_the_next(address: str, name: WireName) ->
 
 def test_it_is_found_nearby_unless_it_wants_a_key(address: str) -> None:
     def nearby(address: str) -> dict[str, list[str]]:
-        return models_nearby({"llamacpp": ModelProvider(base_url=f"{address}/v1", wire="chat")})
+        return discover_local_models({"llamacpp": ModelProvider(base_url=f"{address}/v1", wire="chat")})
 
     with serving() as open_to_all:
         assert len(nearby(open_to_all)["llamacpp"]) == 1

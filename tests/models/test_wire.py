@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.models.wire import (
-    Failed,
-    Finished,
+    AnswerEnd,
+    AnswerFailure,
+    AnswerItem,
+    AnswerPiece,
     ItemsDialect,
-    Piece,
     ReasoningDelta,
-    Retrying,
-    Said,
+    RetryNotice,
     TextDelta,
 )
 from tertulia.protocol.ids import CallId, ItemId
@@ -26,8 +26,8 @@ from tests.models.wire_contract import check_answer, check_dialect, check_free_o
 ID, OTHER = ItemId("0" * 16), ItemId("1" * 16)
 
 
-def said(text: str, item_id: ItemId = ID) -> Said:
-    return Said(AssistantMessage(item_id, text_parts(text)))
+def said(text: str, item_id: ItemId = ID) -> AnswerItem:
+    return AnswerItem(AssistantMessage(item_id, text_parts(text)))
 
 
 def test_items_are_encoded_free_of_context() -> None:
@@ -57,14 +57,14 @@ def test_tools_are_encoded_in_order_with_their_schemas_as_json() -> None:
 @pytest.mark.parametrize(
     "pieces",
     [
-        [TextDelta(ID, "a "), TextDelta(ID, "b"), said("a b"), Finished()],
-        [said("no deltas at all"), Finished()],
-        [TextDelta(ID, "begun"), Failed("broken off")],
-        [TextDelta(OTHER, "lost"), Retrying("again"), TextDelta(ID, "a"), said("a"), Finished()],
-        [Said(ToolCall(ID, CallId("call_1"), "shell", "{}")), Finished()],
+        [TextDelta(ID, "a "), TextDelta(ID, "b"), said("a b"), AnswerEnd()],
+        [said("no deltas at all"), AnswerEnd()],
+        [TextDelta(ID, "begun"), AnswerFailure("broken off")],
+        [TextDelta(OTHER, "lost"), RetryNotice("again"), TextDelta(ID, "a"), said("a"), AnswerEnd()],
+        [AnswerItem(ToolCall(ID, CallId("call_1"), "shell", "{}")), AnswerEnd()],
     ],
 )
-def test_the_contract_accepts_good_answers(pieces: list[Piece]) -> None:
+def test_the_contract_accepts_good_answers(pieces: list[AnswerPiece]) -> None:
     check_answer(pieces)
 
 
@@ -73,19 +73,19 @@ def test_the_contract_accepts_good_answers(pieces: list[Piece]) -> None:
     [
         [],
         [TextDelta(ID, "a"), said("a")],
-        [Finished(), Finished()],
-        [Failed("a"), Finished()],
-        [Finished(), said("late")],
-        [TextDelta(ID, "a"), said("b"), Finished()],
-        [TextDelta(ID, "a"), said("a", OTHER), Finished()],
-        [ReasoningDelta(ID, "a"), Finished()],
-        [TextDelta(ID, ""), said(""), Finished()],
-        [TextDelta(ID, "a"), Retrying("again"), TextDelta(ID, "a"), said("a"), Finished()],
-        [Finished(Usage(input_tokens=10, output_tokens=5, total_tokens=3))],
-        [Finished(Usage(input_tokens=-1))],
+        [AnswerEnd(), AnswerEnd()],
+        [AnswerFailure("a"), AnswerEnd()],
+        [AnswerEnd(), said("late")],
+        [TextDelta(ID, "a"), said("b"), AnswerEnd()],
+        [TextDelta(ID, "a"), said("a", OTHER), AnswerEnd()],
+        [ReasoningDelta(ID, "a"), AnswerEnd()],
+        [TextDelta(ID, ""), said(""), AnswerEnd()],
+        [TextDelta(ID, "a"), RetryNotice("again"), TextDelta(ID, "a"), said("a"), AnswerEnd()],
+        [AnswerEnd(Usage(input_tokens=10, output_tokens=5, total_tokens=3))],
+        [AnswerEnd(Usage(input_tokens=-1))],
     ],
 )
-def test_the_contract_refuses_bad_answers(pieces: list[Piece]) -> None:
+def test_the_contract_refuses_bad_answers(pieces: list[AnswerPiece]) -> None:
     with pytest.raises(AssertionError):
         check_answer(pieces)
 

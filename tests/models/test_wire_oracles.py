@@ -20,7 +20,7 @@ from openai.types.responses.response_create_params import ResponseCreateParamsSt
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
-from tertulia.models.wire import Finished, Piece
+from tertulia.models.wire import AnswerEnd, AnswerPiece
 from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall
 from tertulia.protocol.usage import Usage
 from tests.models.apis import APIS, KEY, RESPONSES, TOOLS, Api, body, every_api, one_of_everything, said
@@ -131,10 +131,10 @@ def test_there_are_examples_of_every_api() -> None:
 Read = dict[str, Any]
 
 
-def summed(pieces: list[Piece]) -> Read:
+def summed(pieces: list[AnswerPiece]) -> Read:
     """What matters of an answer."""
     items = said(pieces)
-    assert isinstance(pieces[-1], Finished)
+    assert isinstance(pieces[-1], AnswerEnd)
     return {
         "text": "".join(item.text for item in items if isinstance(item, AssistantMessage)),
         "thoughts": [(item.text, item.opaque) for item in items if isinstance(item, Reasoning)],

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import tertulia
-from tertulia.models.http_wire import HttpWire
+from tertulia.models.http.http_wire import HttpWire
 from tertulia.testing import RecordedEvents, check_invariants
 from tests.models.apis import ENV_KEY, KEY, MESSAGES, RESPONSES, Api, every_api
 from tests.models.mock_provider import MockProvider, Reply, Seen, Told, refused, streamed

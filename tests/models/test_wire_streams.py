@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tertulia.models import sse
-from tertulia.models.wire import Failed, Finished, Piece, Retrying, Said, TextDelta
+from tertulia.models.http import sse
+from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerItem, AnswerPiece, RetryNotice, TextDelta
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.items import AssistantMessage
 from tests.models.apis import APIS, Api, every_api, heard, said
@@ -29,7 +29,7 @@ RECORDED = [(api, b"".join(api.events(told))) for api in APIS for told in ANSWER
 recorded = pytest.mark.parametrize(("api", "stream"), RECORDED, ids=lambda part: getattr(part, "name", ""))
 
 
-def without_ids(pieces: list[Piece]) -> Any:
+def without_ids(pieces: list[AnswerPiece]) -> Any:
     """Ids are made anew for each answer; they are numbered in the order they come in."""
     numbers: dict[str, int] = {}
 
@@ -49,7 +49,7 @@ def without_ids(pieces: list[Piece]) -> Any:
 async def test_every_split_of_a_stream_gives_the_same_answer(api: Api, stream: bytes) -> None:
     whole = await heard(api, [stream])
     check_answer(whole)
-    assert isinstance(whole[-1], Finished)
+    assert isinstance(whole[-1], AnswerEnd)
     expected = without_ids(whole)
     for place in range(len(stream)):
         assert without_ids(await heard(api, [stream[:place], stream[place:]])) == expected
@@ -63,7 +63,7 @@ async def test_a_stream_that_is_cut_anywhere_is_asked_for_again(api: Api, stream
     for place in range(0, len(stream), 7):
         pieces = await heard(api, [stream[:place]], [stream])
         check_answer(pieces)
-        retries = [number for number, piece in enumerate(pieces) if isinstance(piece, Retrying)]
+        retries = [number for number, piece in enumerate(pieces) if isinstance(piece, RetryNotice)]
         # Not asked again: what was cut off was no more than the count of tokens.
         again = without_ids(pieces[retries[-1] + 1 :]) if retries else [*without_ids(pieces)[:-1], expected[-1]]
         assert again == expected
@@ -148,7 +148,7 @@ async def test_half_a_character_does_not_break_an_answer(api: Api, escape: str) 
     stream = b"".join(api.events(Told(thought="A HALF", text="B HALF", calls=(("c", "shell", '{"a":"HALF"}'),))))
     pieces = await heard(api, [stream.replace(b"HALF", escape.encode())])
     check_answer(pieces)
-    assert isinstance(pieces[-1], Finished)
+    assert isinstance(pieces[-1], AnswerEnd)
     assert [type(item).__name__ for item in said(pieces)] == ["Reasoning", "AssistantMessage", "ToolCall"]
     msgspec.json.encode(pieces)
 
@@ -157,7 +157,7 @@ async def test_half_a_character_does_not_break_an_answer(api: Api, escape: str) 
 async def test_a_delta_without_end_is_given_up(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """100 MB in one event; the bound is lowered so that the test is quick, and tested as it is in test_connection."""
     monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 10_000)
-    with pytest.raises(sse.EventTooLarge):
+    with pytest.raises(sse.EventTooLargeError):
         await heard(api, [b"data: " + b"x" * 1_000 for _ in range(11)])
 
 
@@ -167,7 +167,7 @@ async def test_an_answer_without_end_is_given_up(api: Api) -> None:
     piece = "x" * (MAX_TEXT_BYTES // 4)
     events = api.events(Told(text=" ".join([piece] * 5)))
     pieces = await heard(api, events)
-    assert isinstance(pieces[-1], Failed)
+    assert isinstance(pieces[-1], AnswerFailure)
     assert "longer than" in pieces[-1].message
     assert sum(len(piece.text) for piece in pieces if isinstance(piece, TextDelta)) <= MAX_TEXT_BYTES
 
@@ -177,8 +177,8 @@ async def test_an_answer_without_end_is_given_up(api: Api) -> None:
 async def test_calls_without_end_are_given_up(api: Api) -> None:
     events = api.events(Told(calls=tuple((f"c{n}", "x", "{}") for n in range(17_000))))
     pieces = await heard(api, events)
-    assert isinstance(pieces[-1], Failed)
-    assert sum(isinstance(piece, Said) for piece in pieces) < 17_000
+    assert isinstance(pieces[-1], AnswerFailure)
+    assert sum(isinstance(piece, AnswerItem) for piece in pieces) < 17_000
 
 
 @every_api

@@ -17,15 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tertulia.models.wire import (
+    AnswerEnd,
+    AnswerFailure,
+    AnswerItem,
+    AnswerPiece,
     Dialect,
-    Failed,
-    Finished,
     ItemsDialect,
-    Piece,
+    ModelRequest,
     ReasoningDelta,
-    Request,
-    Retrying,
-    Said,
+    RetryNotice,
     TextDelta,
     Wire,
 )
@@ -77,7 +77,7 @@ class WireContract:
     async def test_an_answer_is_whole_and_ends_with_finished_alone(self, act: Act) -> None:
         async with self.wire_that(act) as wire:
             pieces = await read(wire, a_request())
-            assert isinstance(pieces[-1], Finished)
+            assert isinstance(pieces[-1], AnswerEnd)
             check_answer(pieces)
             assert self.open_streams(wire) == 0
 
@@ -85,7 +85,7 @@ class WireContract:
     async def test_a_failure_is_said_and_not_raised(self, act: Act) -> None:
         async with self.wire_that(act) as wire:
             pieces = await read(wire, a_request())
-            assert isinstance(pieces[-1], Failed)
+            assert isinstance(pieces[-1], AnswerFailure)
             assert pieces[-1].message
             assert pieces[-1].overflow is (act == "overflows")
             check_answer(pieces)
@@ -132,13 +132,13 @@ class WireContract:
     @pytest.mark.parametrize("act", ["hangs", "stalls"])
     async def test_cancelling_the_reader_lets_go_before_it_returns(self, act: Act) -> None:
         async with self.wire_that(act) as wire:
-            heard: list[Piece] = []
+            heard: list[AnswerPiece] = []
             async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
                 reader = group.create_task(read(wire, a_request(), heard))
                 await until(lambda: self.open_streams(wire) == 1 and (act == "hangs" or len(heard) > 0))
                 assert reader.cancel()
             assert reader.cancelled()
-            assert not any(isinstance(piece, Finished | Failed) for piece in heard)
+            assert not any(isinstance(piece, AnswerEnd | AnswerFailure) for piece in heard)
             assert self.open_streams(wire) == 0
 
     async def test_one_stream_that_hangs_does_not_stop_another_from_being_cancelled(self) -> None:
@@ -171,7 +171,7 @@ class WireContract:
 
     async def _items_said(self, act: Act) -> list[AssistantMessage | Reasoning | ToolCall]:
         async with self.wire_that(act) as wire:
-            return [piece.item for piece in await read(wire, a_request()) if isinstance(piece, Said)]
+            return [piece.item for piece in await read(wire, a_request()) if isinstance(piece, AnswerItem)]
 
 
 # ---- asking and reading
@@ -186,12 +186,12 @@ def a_request(
     dialect: Dialect | None = None,
     store: bool = True,
     output_schema: str | None = None,
-) -> Request:
+) -> ModelRequest:
     """A request as a conversation would make it: one user message, unless `items` say otherwise."""
     spelled = dialect or ItemsDialect()
     history = [UserMessage(new_item_id(), text_parts(text))] if items is None else list(items)
     encoded = spelled.encode_items(history)
-    return Request(
+    return ModelRequest(
         conversation_id=new_conversation_id(),
         model="model",
         instructions=instructions,
@@ -205,16 +205,16 @@ def a_request(
     )
 
 
-async def read(wire: Wire, request: Request, heard: list[Piece] | None = None) -> list[Piece]:
+async def read(wire: Wire, request: ModelRequest, heard: list[AnswerPiece] | None = None) -> list[AnswerPiece]:
     """All pieces of an answer; `heard` has them as they come."""
-    pieces: list[Piece] = [] if heard is None else heard
+    pieces: list[AnswerPiece] = [] if heard is None else heard
     async with asyncio.timeout(DEADLINE), aclosing(wire.stream(request)) as stream:
         async for piece in stream:
             pieces.append(piece)  # noqa: PERF401  a comprehension would be heard only at its end
     return pieces
 
 
-async def close(stream: AsyncGenerator[Piece, None]) -> None:
+async def close(stream: AsyncGenerator[AnswerPiece, None]) -> None:
     """Stop listening, in time."""
     async with asyncio.timeout(DEADLINE):
         await stream.aclose()
@@ -230,12 +230,12 @@ async def until(condition: Callable[[], bool]) -> None:
 # ---- what must hold
 
 
-def check_answer(pieces: Sequence[Piece]) -> None:
+def check_answer(pieces: Sequence[AnswerPiece]) -> None:
     """One ending, at the end; deltas add up to the items that bear their ids; token counts add up."""
-    endings = [piece for piece in pieces if isinstance(piece, Finished | Failed)]
+    endings = [piece for piece in pieces if isinstance(piece, AnswerEnd | AnswerFailure)]
     assert len(endings) == 1
     assert pieces[-1] is endings[0]
-    retries = [number for number, piece in enumerate(pieces) if isinstance(piece, Retrying)]
+    retries = [number for number, piece in enumerate(pieces) if isinstance(piece, RetryNotice)]
     counted = pieces[retries[-1] + 1 :] if retries else pieces
     withdrawn = {piece.item_id for piece in pieces[: len(pieces) - len(counted)] if _is_delta(piece)}
     begun: dict[ItemId, str] = {}
@@ -245,9 +245,9 @@ def check_answer(pieces: Sequence[Piece]) -> None:
                 assert text, "an empty delta says nothing"
                 assert item_id not in withdrawn
                 begun[item_id] = begun.get(item_id, "") + text
-            case Said(AssistantMessage() | Reasoning() as item):
+            case AnswerItem(AssistantMessage() | Reasoning() as item):
                 assert begun.pop(item.id, item.text) == item.text
-            case Finished(usage):
+            case AnswerEnd(usage):
                 assert begun == {}, "deltas of an item that was never said"
                 assert min(usage.input_tokens, usage.output_tokens) >= 0
                 assert usage.total_tokens >= usage.input_tokens + usage.output_tokens
@@ -255,7 +255,7 @@ def check_answer(pieces: Sequence[Piece]) -> None:
                 pass
 
 
-def _is_delta(piece: Piece) -> bool:
+def _is_delta(piece: AnswerPiece) -> bool:
     return isinstance(piece, TextDelta | ReasoningDelta)
 
 

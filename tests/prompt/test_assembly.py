@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tertulia.models.scripted import ScriptedModel
-from tertulia.models.wire import Request
+from tertulia.models.scripted.scripted_model import ScriptedModel
+from tertulia.models.wire import ModelRequest
 from tertulia.prompt.assembly import Asking, build_request
 from tertulia.prompt.instructions import builtin, cache_key
 from tertulia.prompt.tool_list import NO_TOOLS, ToolList, assemble
@@ -119,7 +119,7 @@ def test_the_cache_key_does_not_depend_on_the_history() -> None:
     """X-68: instructions, tools and family; nothing else."""
 
     def key(**fields: object) -> str:
-        request: Request = build_request(asking(**fields), store_of(*rounds(1)))
+        request: ModelRequest = build_request(asking(**fields), store_of(*rounds(1)))
         return request.cache_key
 
     assert build_request(asking(), store_of()).cache_key == key() == key(storage=NoStorage())

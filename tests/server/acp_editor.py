@@ -19,7 +19,7 @@ from acp import schema as s
 from acp.connection import StreamDirection, StreamEvent
 from msgspec.structs import replace
 
-from tertulia.models.scripted import ReplyLike, ScriptedModel
+from tertulia.models.scripted.scripted_model import ReplyLike, ScriptedModel
 from tertulia.server.as_acp_stdio import serve
 from tertulia.server.house import House, Settled
 from tertulia.session.host import Host

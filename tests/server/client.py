@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from tertulia.models.scripted import ReplyLike, ScriptedModel
+from tertulia.models.scripted.scripted_model import ReplyLike, ScriptedModel
 from tertulia.server.jsonrpc import Connection
 from tertulia.session.host import Host
 from tertulia.session.session import Session

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tertulia.models.scripted import ReplyLike, ScriptedModel
+from tertulia.models.scripted.scripted_model import ReplyLike, ScriptedModel
 from tertulia.server.as_codex import CodexServer
 from tertulia.server.feed import Sink
 from tertulia.server.house import House, Settled

@@ -12,7 +12,7 @@ import jsonschema
 import mcp_types as t
 import pytest
 
-from tertulia.models.script import say
+from tertulia.models.scripted.script import say
 from tertulia.server import as_mcp
 from tertulia.session.settings import current_environment
 from tests.mcp.connected import until

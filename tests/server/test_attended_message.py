@@ -9,7 +9,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.mcp.serve.sources import ServedCall
-from tertulia.models.script import say
+from tertulia.models.scripted.script import say
 from tertulia.protocol.inputs import Message
 from tertulia.server.attended_message import attended_message
 from tertulia.session.session import Session

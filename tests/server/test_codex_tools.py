@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.models.script import fail, say
+from tertulia.models.scripted.script import fail, say
 from tertulia.protocol import inputs
 from tests.mcp.connected import until
 from tests.server.mcp_stage import ERAS, mcp_stage

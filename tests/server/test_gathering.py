@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tertulia.models.script import say
+from tertulia.models.scripted.script import say
 from tertulia.server import gathering
 from tertulia.server.feed import BURST_BYTES
 from tertulia.server.gathering import Gathering

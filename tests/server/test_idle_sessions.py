@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tertulia.models.script import say
+from tertulia.models.scripted.script import say
 from tertulia.server import idle_sessions
 from tertulia.server.idle_sessions import IdleSessions
 from tertulia.session.host import Host

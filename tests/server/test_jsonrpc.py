@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.models.script import say
+from tertulia.models.scripted.script import say
 from tertulia.server import jsonrpc
 from tertulia.session.host import Host
 from tertulia.session.settings import Settings

@@ -6,7 +6,7 @@ import asyncio
 
 from websockets.asyncio.client import connect
 
-from tertulia.models.script import say
+from tertulia.models.scripted.script import say
 from tertulia.server.http_server import listen
 from tertulia.server.serving import serve
 from tertulia.session.settings import Settings

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.models.script import say
+from tertulia.models.scripted.script import say
 from tertulia.server import standard_streams, stdio
 from tertulia.server.framing import Lines
 from tertulia.server.stdio import serve

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from starlette.websockets import WebSocketDisconnect
 from websockets.exceptions import ConnectionClosed
 
-from tertulia.models.script import say
+from tertulia.models.scripted.script import say
 from tertulia.protocol.events import BackgroundEvent
 from tertulia.server import websocket
 from tertulia.server.http_refusal import HttpRefusal

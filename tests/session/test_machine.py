@@ -16,7 +16,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 import tertulia
 from tertulia.errors import TertuliaError
 from tertulia.history.sanitiser import prove
-from tertulia.models.cues import Asked
+from tertulia.models.scripted.reply_queue import ScriptedRequest
 from tertulia.protocol.events import Event
 from tertulia.testing import ScriptedModel, ScriptedReply, call, check_invariants, fail, say
 from tests.thorough import examples
@@ -80,7 +80,7 @@ class SessionMachine(RuleBasedStateMachine):
 
         return self.loop.run_until_complete(bounded())
 
-    def reply(self, asked: Asked) -> Any:
+    def reply(self, asked: ScriptedRequest) -> Any:
         if not self.replies:
             return say("nothing planned")
         reply = self.replies.popleft()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.models.scripted import ScriptedModel
+from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import NewConversation, TextInput
 from tertulia.protocol.items import ImagePart, TextPart

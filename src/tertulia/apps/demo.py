@@ -17,8 +17,8 @@ import tertulia
 from tertulia.apps.demo_stage import Stage
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.terminal import Terminal
-from tertulia.models.weights import embedded
-from tertulia.models.wire import Piece, Request, Said, TextDelta, Wire
+from tertulia.models.local.weights import first_usable_weights
+from tertulia.models.wire import AnswerItem, AnswerPiece, ModelRequest, TextDelta, Wire
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import ToolCall
 from tertulia.session.handle import Conversation
@@ -56,7 +56,7 @@ def command(given: Given) -> int:
     loaded = given.load()
     out = Terminal(sys.stdout, loaded.environment.variables)
     script = Models(loaded.settings, loaded.environment).find(f"scripted/{Path(__file__).with_name('demo.json')}")
-    weights = embedded(loaded.environment.home)
+    weights = first_usable_weights(loaded.environment.home)
     model = Wiretap(script, _PACE_S if out.live else 0, None if weights is None else weights.model)
     # It is about talking: nobody here has anything to run.
     quiet = {"include_apply_patch_tool": False, "shell_mode": "none"}
@@ -96,7 +96,7 @@ class Wiretap:
             return "the same script (`tertulia models pull smollm2` and tertulia[local] put a real model here)"
         return f"{self._colleague}, a real language model on this machine, though a tiny one"
 
-    async def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece, None]:
         """What the inner wire streams, word by word."""
         self.sent[request.conversation_id] = request.instructions + b",".join(request.chunks).decode()
         async with aclosing(self._inner.stream(request)) as pieces:
@@ -105,11 +105,11 @@ class Wiretap:
                     await asyncio.sleep(self._pace_s)
                 yield self._cast(piece)
 
-    def _cast(self, piece: Piece) -> Piece:
+    def _cast(self, piece: AnswerPiece) -> AnswerPiece:
         match piece:
-            case Said(ToolCall(name="conv_create") as call) if self._colleague is not None:
+            case AnswerItem(ToolCall(name="conv_create") as call) if self._colleague is not None:
                 arguments = msgspec.json.decode(call.arguments) | {"model": self._colleague}
-                return Said(replace(call, arguments=msgspec.json.encode(arguments).decode()))
+                return AnswerItem(replace(call, arguments=msgspec.json.encode(arguments).decode()))
             case _:
                 return piece
 

@@ -9,7 +9,7 @@ import msgspec
 
 import tertulia
 from tertulia.events.clock import Clock, SystemClock
-from tertulia.models.catalog import facts
+from tertulia.models.catalog import model_facts
 from tertulia.protocol.events import AgentMessageDelta, AgentReasoningDelta, ErrorEvent, TaskComplete, TurnAborted
 from tertulia.protocol.usage import NO_USAGE, Usage
 from tertulia.session.handle import Conversation
@@ -84,7 +84,7 @@ async def try_model(settings: Settings, clock: Clock | None = None) -> Trial:
     async with Session.start(tried) as session:
         talk = await session.open(base_instructions=_INSTRUCTIONS)
         answer = await _time(talk, _GREET, clock)
-        if answer.error is not None or not facts(talk.info.model).tools:
+        if answer.error is not None or not model_facts(talk.info.model).tools:
             return Trial(answer, None)
         called = await _time(talk, _CALL, clock)
     return Trial(answer, called, called.error or _judge(calls))

@@ -15,10 +15,10 @@ from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.model_trial import Trial, try_model
 from tertulia.apps.terminal import Terminal, shortened
 from tertulia.errors import InvalidParamsError, NotFoundError
-from tertulia.models.catalog import FACTS, PROVIDERS, ModelFacts, ModelProvider, locate
-from tertulia.models.choice import Choice, choose_model
-from tertulia.models.pull import pull, remove
-from tertulia.models.weights import WEIGHTS, can_run, find_weights
+from tertulia.models.catalog import FACTS, PROVIDERS, ModelFacts, ModelProvider, locate_model
+from tertulia.models.choice import ModelChoice, choose_model
+from tertulia.models.local.pull import pull, remove
+from tertulia.models.local.weights import WEIGHTS, can_run, find_weights
 from tertulia.session.settings import Loaded
 
 _MORE = """
@@ -119,7 +119,7 @@ def _embedded(loaded: Loaded) -> Iterator[tuple[str, ...]]:
 def _providers(loaded: Loaded) -> Iterator[tuple[str, ...]]:
     configured, variables = _configured(loaded), loaded.environment.variables
     for name in (*PROVIDERS, *(configured.keys() - PROVIDERS.keys())):
-        provider = locate(f"{name}/any", configured, variables).provider
+        provider = locate_model(f"{name}/any", configured, variables).provider
         key = "no key needed"
         if provider.env_key is not None:
             key = f"{provider.env_key} is {'set' if variables.get(provider.env_key, '').strip() else 'not set'}"
@@ -262,7 +262,7 @@ def _told(trial: Trial) -> Iterator[str]:
 # ---- who answers
 
 
-def _choice(loaded: Loaded) -> Choice:
+def _choice(loaded: Loaded) -> ModelChoice:
     environment = loaded.environment
     # A file and a flag can only name a model.
     asked = cast("str | None", loaded.settings.model)

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from tertulia.conversation.floor import Floor
 from tertulia.errors import ModelError
 from tertulia.models.wire import (
-    Failed,
-    Finished,
-    Piece,
+    AnswerEnd,
+    AnswerFailure,
+    AnswerItem,
+    AnswerPiece,
+    ModelRequest,
+    ProviderSearch,
     ReasoningDelta,
-    Request,
-    Retrying,
-    Said,
-    Searched,
+    RetryNotice,
     TextDelta,
     Wire,
 )
@@ -41,7 +41,7 @@ class Answer(msgspec.Struct, frozen=True):
     """What the model said, whole, in order."""
 
     items: tuple[SaidItem, ...]
-    finished: Finished
+    finished: AnswerEnd
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -52,14 +52,14 @@ class Answer(msgspec.Struct, frozen=True):
 class ProviderFailed(ModelError):
     """The wire said that there will be no answer, and under which code."""
 
-    def __init__(self, failed: Failed) -> None:
+    def __init__(self, failed: AnswerFailure) -> None:
         super().__init__(bound(failed.message, _MAX_REASON_BYTES).text)
         self.code = _valid(failed.code)
         self.overflow = failed.overflow
         """The history does not fit the model's window: met once with trimming, then told."""
 
 
-async def ask(floor: Floor, wire: Wire, request: Request, *, aloud: bool = True) -> Answer:
+async def ask(floor: Floor, wire: Wire, request: ModelRequest, *, aloud: bool = True) -> Answer:
     """One request, one answer; ModelError when there is none. Not aloud, nobody hears it as it comes.
 
     Nothing of an answer counts before it is whole: items are given back at the end, so that a stream that is
@@ -85,25 +85,25 @@ class _Reader:
         self._offsets: dict[ItemId, int] = {}
         self._heard = self._said = 0
 
-    def take(self, piece: Piece) -> Finished | None:
+    def take(self, piece: AnswerPiece) -> AnswerEnd | None:
         match piece:
             case TextDelta() | ReasoningDelta():
                 self._hear(piece)
-            case Said(item):
+            case AnswerItem(item):
                 self._said = _bounded(self._said + _size(item))
                 self.items.append(_clean(item))
-            case Searched(call_id, query):
+            case ProviderSearch(call_id, query):
                 call_id = CallId(_valid(call_id))
                 self._floor.publish(WebSearchBegin(call_id) if query is None else WebSearchEnd(call_id, _valid(query)))
-            case Retrying(message):
+            case RetryNotice(message):
                 self.items.clear()
                 self._floor.forget_partial()
                 message = bound(message, _MAX_REASON_BYTES).text
                 self._floor.publish(BackgroundEvent(message, discard_deltas=True))
-            case Finished():
+            case AnswerEnd():
                 self._floor.forget_partial()
                 return piece
-            case Failed():
+            case AnswerFailure():
                 raise ProviderFailed(piece)
         return None
 

@@ -9,7 +9,7 @@ from tertulia.conversation.floor import Floor
 from tertulia.errors import ModelError
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.mcp.server_connection import SamplingRequest, SamplingResult
-from tertulia.models.wire import Failed, Finished, Request, Retrying, Said, TextDelta, Wire
+from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerItem, ModelRequest, RetryNotice, TextDelta, Wire
 from tertulia.prompt.assembly import Asking, build_request
 from tertulia.prompt.tool_list import NO_TOOLS
 from tertulia.protocol.events import TokenCount
@@ -39,7 +39,7 @@ async def ask_aside(floor: Floor, question: SamplingRequest) -> SamplingResult:
     return SamplingResult(text, wire.name)
 
 
-async def _answer(wire: Wire, request: Request, max_tokens: int, asked: int) -> tuple[str, Usage]:
+async def _answer(wire: Wire, request: ModelRequest, max_tokens: int, asked: int) -> tuple[str, Usage]:
     heard, whole, room = "", "", max_tokens * _CHARACTERS
     async with aclosing(wire.stream(request)) as stream:
         async for piece in stream:
@@ -49,13 +49,13 @@ async def _answer(wire: Wire, request: Request, max_tokens: int, asked: int) -> 
                     if len(heard) > room:
                         # Hanging up is the one bound that every provider knows; then the cost is an estimate.
                         return heard[:room], Usage(asked, 0, max_tokens, 0, asked + max_tokens)
-                case Said(item=AssistantMessage() as item):
+                case AnswerItem(item=AssistantMessage() as item):
                     whole += item.text
-                case Retrying():
+                case RetryNotice():
                     heard = whole = ""
-                case Finished(usage=usage):
+                case AnswerEnd(usage=usage):
                     return whole[:room], usage
-                case Failed():
+                case AnswerFailure():
                     raise ProviderFailed(piece)
                 case _:
                     pass

@@ -19,7 +19,7 @@ from tertulia.conversation.floor import Floor
 from tertulia.conversation.inbox import to_message
 from tertulia.conversation.trimming import make_room, trim_to_limits
 from tertulia.errors import TertuliaError
-from tertulia.models.wire import Request
+from tertulia.models.wire import ModelRequest
 from tertulia.prompt.assembly import Asking, build_request
 from tertulia.prompt.fingerprint import fingerprint
 from tertulia.prompt.tool_list import ToolList
@@ -94,7 +94,7 @@ class _Turn(msgspec.Struct, frozen=True):
     context: TurnContext
     known: ToolList
     """Those that answer. More than are offered: who asks for too much is told which limit it was."""
-    request: Request
+    request: ModelRequest
 
 
 def _prepare(floor: Floor, script: Script) -> _Turn:

@@ -14,7 +14,7 @@ from tertulia.executors.acp_updates import Updates
 from tertulia.executors.executor import Ending, Failed, Finished, Interrupted, Step, UsageReport
 from tertulia.executors.fields import table
 from tertulia.executors.host import Host
-from tertulia.models.reading import count
+from tertulia.models.http.stream_decoder import count_at
 from tertulia.protocol.usage import Usage
 
 MAX_UNREAD = 1_000
@@ -151,11 +151,11 @@ class AcpTask:
 def _usage(said: Mapping[str, Any]) -> Usage | None:
     if not said:
         return None
-    read, thought = count(said.get("cachedReadTokens")), count(said.get("thoughtTokens"))
+    read, thought = count_at(said.get("cachedReadTokens")), count_at(said.get("thoughtTokens"))
     return Usage(
-        input_tokens=count(said.get("inputTokens")),
+        input_tokens=count_at(said.get("inputTokens")),
         cached_input_tokens=read,
-        output_tokens=count(said.get("outputTokens")),
+        output_tokens=count_at(said.get("outputTokens")),
         reasoning_output_tokens=thought,
-        total_tokens=count(said.get("totalTokens")),
+        total_tokens=count_at(said.get("totalTokens")),
     )

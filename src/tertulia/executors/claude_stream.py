@@ -37,7 +37,7 @@ from tertulia.executors.fields import content, identity, native_id, sentences, t
 from tertulia.executors.jsonl_parser import JsonlParser
 from tertulia.executors.lines import MAX_LINE_BYTES, Line
 from tertulia.executors.result_text import result_text
-from tertulia.models.reading import count, usage
+from tertulia.models.http.stream_decoder import count_at, make_usage
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import Usage
 
@@ -178,7 +178,7 @@ def _system(line: Line) -> Iterable[Step] | None:
             found = native_id(line.get("session_id"))
             return None if found is None else [NativeId(found)]
         case "api_retry":
-            numbers = (count(line, name) for name in ("attempt", "max_retries"))
+            numbers = (count_at(line, name) for name in ("attempt", "max_retries"))
             return [Notice("the model could not be reached and is asked again ({} of {})".format(*numbers))]
         case str() as subtype if subtype in _QUIET:
             return []
@@ -187,10 +187,10 @@ def _system(line: Line) -> Iterable[Step] | None:
 
 
 def _usage(counts: object) -> Usage:
-    cached = count(counts, "cache_read_input_tokens")
-    fresh = count(counts, "input_tokens") + count(counts, "cache_creation_input_tokens")
-    thinking = count(counts, "output_tokens_details", "thinking_tokens")
-    return usage(fresh + cached, cached, count(counts, "output_tokens"), thinking)
+    cached = count_at(counts, "cache_read_input_tokens")
+    fresh = count_at(counts, "input_tokens") + count_at(counts, "cache_creation_input_tokens")
+    thinking = count_at(counts, "output_tokens_details", "thinking_tokens")
+    return make_usage(fresh + cached, cached, count_at(counts, "output_tokens"), thinking)
 
 
 # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────────

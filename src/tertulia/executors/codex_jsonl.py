@@ -31,7 +31,7 @@ from tertulia.executors.executor import (
 from tertulia.executors.fields import argv, content, exit_code, identity, native_id, table, tables, text
 from tertulia.executors.jsonl_parser import JsonlParser
 from tertulia.executors.lines import MAX_LINE_BYTES, Line
-from tertulia.models.reading import count, usage
+from tertulia.models.http.stream_decoder import count_at, make_usage
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import NO_USAGE, Usage
 
@@ -70,11 +70,11 @@ class CodexJsonl(JsonlParser):
                 return None
 
     def _cost(self, counts: object) -> UsageReport:
-        total = usage(
-            count(counts, "input_tokens"),
-            count(counts, "cached_input_tokens"),
-            count(counts, "output_tokens"),
-            count(counts, "reasoning_output_tokens"),
+        total = make_usage(
+            count_at(counts, "input_tokens"),
+            count_at(counts, "cached_input_tokens"),
+            count_at(counts, "output_tokens"),
+            count_at(counts, "reasoning_output_tokens"),
         )
         before, self._total = self._total, total
         return UsageReport(_difference(total, before), total)
@@ -115,7 +115,7 @@ class CodexJsonl(JsonlParser):
 def _difference(total: Usage, before: Usage) -> Usage:
     """What was added; all of it where the count began anew."""
     parts = [now - then for now, then in zip(_counts(total), _counts(before), strict=True)]
-    return total if min(parts) < 0 else usage(*parts)
+    return total if min(parts) < 0 else make_usage(*parts)
 
 
 def _counts(counted: Usage) -> tuple[int, int, int, int]:

@@ -130,7 +130,7 @@ PRICES: Mapping[str, tuple[float, float]] = {
 """Public list prices by whole name: a relative's price is not a model's own."""
 
 
-def facts(model: str) -> ModelFacts:
+def model_facts(model: str) -> ModelFacts:
     """What is known of a model, by its name without the provider."""
     name = model.rsplit("/", 1)[-1].lower()
     fitting = [(prefix, known) for prefix, known in FACTS if name.startswith(prefix)]
@@ -138,13 +138,13 @@ def facts(model: str) -> ModelFacts:
     return replace(known, price=PRICES.get(name))
 
 
-def family(model: str) -> str | None:
+def model_family(model: str) -> str | None:
     """`gpt-5`, `gpt-5-codex`, `claude` and the like: models that share prompts. None for a model we do not know."""
     found = _FAMILY.match(model.lower())
     return "".join(filter(None, found.groups())) if found else None
 
 
-class Located(msgspec.Struct, frozen=True):
+class ModelLocation(msgspec.Struct, frozen=True):
     """A model, and how to reach it."""
 
     provider_name: str
@@ -161,10 +161,10 @@ class Located(msgspec.Struct, frozen=True):
         """In tokens: the provider's own word where the settings say more than the default, else what is known."""
         if self.provider.context_window != DEFAULT_WINDOW:
             return self.provider.context_window
-        return facts(self.model).context_window or self.provider.context_window
+        return model_facts(self.model).context_window or self.provider.context_window
 
 
-def locate(model: str, configured: Mapping[str, ModelProvider], variables: Mapping[str, str]) -> Located:
+def locate_model(model: str, configured: Mapping[str, ModelProvider], variables: Mapping[str, str]) -> ModelLocation:
     """Find the provider of `provider/model`; InvalidParams says which providers there are."""
     provider_name, slash, name = model.partition("/")
     if not slash or not name or not model.isprintable():
@@ -179,4 +179,4 @@ def locate(model: str, configured: Mapping[str, ModelProvider], variables: Mappi
     if provider_name in BASE_URL_VARIABLES and provider_name not in configured:
         address = variables.get(BASE_URL_VARIABLES[provider_name])
         provider = replace(provider, base_url=address.rstrip("/")) if address else provider
-    return Located(provider_name, name, provider)
+    return ModelLocation(provider_name, name, provider)

@@ -41,7 +41,7 @@ class Dialect(Protocol):
         ...
 
 
-class Request(msgspec.Struct, frozen=True):
+class ModelRequest(msgspec.Struct, frozen=True):
     """All that one model request needs. `items` and `chunks` are the same history, as objects and as bytes."""
 
     conversation_id: ConversationId
@@ -75,13 +75,13 @@ class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class Said(msgspec.Struct, frozen=True, gc=False):
+class AnswerItem(msgspec.Struct, frozen=True, gc=False):
     """A whole item of the answer. Its id is that of the deltas before it."""
 
     item: AssistantMessage | Reasoning | ToolCall
 
 
-class Searched(msgspec.Struct, frozen=True, gc=False):
+class ProviderSearch(msgspec.Struct, frozen=True, gc=False):
     """The provider searched the web on its own."""
 
     call_id: CallId
@@ -89,20 +89,20 @@ class Searched(msgspec.Struct, frozen=True, gc=False):
     """None while it begins."""
 
 
-class Retrying(msgspec.Struct, frozen=True, gc=False):
+class RetryNotice(msgspec.Struct, frozen=True, gc=False):
     """The request failed and is made again: what was streamed so far does not count."""
 
     message: str
 
 
-class Finished(msgspec.Struct, frozen=True, gc=False):
+class AnswerEnd(msgspec.Struct, frozen=True, gc=False):
     """The answer is whole."""
 
     usage: Usage = NO_USAGE
     stop_reason: StopReason = "stop"
 
 
-class Failed(msgspec.Struct, frozen=True, gc=False):
+class AnswerFailure(msgspec.Struct, frozen=True, gc=False):
     """There will be no answer. The message is fit to be shown: no keys, no bodies."""
 
     message: str
@@ -111,14 +111,14 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
     """The history does not fit the model's window; trimming may help."""
 
 
-Piece = TextDelta | ReasoningDelta | Said | Searched | Retrying | Finished | Failed
+AnswerPiece = TextDelta | ReasoningDelta | AnswerItem | ProviderSearch | RetryNotice | AnswerEnd | AnswerFailure
 
 
 class Wire(Protocol):
     """One model, reached one way.
 
-    Contract of `stream`: failures of the provider or the network are yielded as `Failed`, never raised; the last
-    piece is `Finished` or `Failed`, exactly one of them; closing the iterator or cancelling the reader closes
+    Contract of `stream`: failures of the provider or the network are yielded as `AnswerFailure`, never raised; the last
+    piece is `AnswerEnd` or `AnswerFailure`, exactly one of them; closing the iterator or cancelling the reader closes
     the connection before it returns; the wire keeps no state from one request to the next that could change
     an answer, so any number of streams may run at once.
     """
@@ -143,7 +143,7 @@ class Wire(Protocol):
         """How this wire spells items."""
         ...
 
-    def stream(self, request: Request) -> AsyncGenerator[Piece, None]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece, None]:
         """Ask, and yield what comes."""
         ...
 

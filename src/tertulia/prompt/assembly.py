@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tertulia.history.store import HistoryStore
-from tertulia.models.wire import Request, Wire
+from tertulia.models.wire import ModelRequest, Wire
 from tertulia.prompt.instructions import cache_key, full_instructions
 from tertulia.prompt.tool_list import ToolList
 from tertulia.prompt.view import build_prompt_view
@@ -28,12 +28,12 @@ class Asking(msgspec.Struct, frozen=True):
     output_schema: str | None = None
 
 
-def build_request(asking: Asking, store: HistoryStore, extra_pending: Sequence[Item] = ()) -> Request:
+def build_request(asking: Asking, store: HistoryStore, extra_pending: Sequence[Item] = ()) -> ModelRequest:
     """The request for the history as it is now."""
     wire, tools = asking.wire, asking.tools
     instructions = full_instructions(asking.override, has_apply_patch="apply_patch" in tools.names, family=wire.family)
     view = build_prompt_view(store, wire.dialect, extra_pending)
-    return Request(
+    return ModelRequest(
         conversation_id=asking.conversation_id,
         model=wire.name,
         instructions=instructions,

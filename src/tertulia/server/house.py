@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tertulia.errors import InvalidParamsError
 from tertulia.events.clock import SystemClock
 from tertulia.models.catalog import PRICES, PROVIDERS
-from tertulia.models.weights import WEIGHTS, can_run
+from tertulia.models.local.weights import WEIGHTS, can_run
 from tertulia.session.environment import Environment
 from tertulia.session.forking import fork_session
 from tertulia.session.host import Host

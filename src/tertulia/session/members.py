@@ -21,15 +21,15 @@ from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.mcp.limiter import FairLimiter, InFlight
 from tertulia.mcp.pool.session_servers import SessionServers
-from tertulia.models.catalog import ModelProvider, WireName, locate
-from tertulia.models.chat import ChatWire
+from tertulia.models.catalog import ModelProvider, WireName, locate_model
 from tertulia.models.choice import choose_model
-from tertulia.models.http_wire import HttpWire
-from tertulia.models.local import LocalWire
-from tertulia.models.messages import MessagesWire
-from tertulia.models.responses import ResponsesWire
-from tertulia.models.script import fail
-from tertulia.models.scripted import ScriptedModel
+from tertulia.models.http.chat import ChatWire
+from tertulia.models.http.http_wire import HttpWire
+from tertulia.models.http.messages import MessagesWire
+from tertulia.models.http.responses import ResponsesWire
+from tertulia.models.local.local_wire import LocalWire
+from tertulia.models.scripted.script import fail
+from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.models.wire import Wire
 from tertulia.policy.redaction import Redactor
 from tertulia.protocol.ids import ConversationId, SessionId
@@ -94,7 +94,7 @@ class Models:
                 return self._remote(model)
 
     def _remote(self, model: str) -> Wire:
-        at = locate(model, self._providers, self._environment.variables)
+        at = locate_model(model, self._providers, self._environment.variables)
         provider = replace(at.provider, context_window=at.context_window)
         return _WIRES[provider.wire](at.provider_name, at.model, provider, self._environment.variables.get)
 

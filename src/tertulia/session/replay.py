@@ -15,7 +15,7 @@ from tertulia.conversation.compact import older_part
 from tertulia.errors import TertuliaError
 from tertulia.history.segment import seal
 from tertulia.history.view import NO_SEGMENTS, HistoryView, SegmentTotals
-from tertulia.models.catalog import family
+from tertulia.models.catalog import model_family
 from tertulia.prompt.fingerprint import fingerprint
 from tertulia.prompt.instructions import full_instructions
 from tertulia.protocol.ids import ConversationId, TaskId
@@ -98,7 +98,7 @@ def _asked_again(asked: ModelRequestRecord, talk: PastTalk, history: _Rebuilt) -
     provider, _, name = model.partition("/")
     return fingerprint(
         (asked.conversation_id, asked.task_id),
-        full_instructions(base, has_apply_patch=_PATCHES in asked.tools_json, family=family(name) or provider),
+        full_instructions(base, has_apply_patch=_PATCHES in asked.tools_json, family=model_family(name) or provider),
         asked.tools_json,
         _view(asked, talk, history),
         override=asked.override,

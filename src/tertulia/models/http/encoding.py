@@ -1,0 +1,100 @@
+"""What the dialects of the three APIs have in common: compact JSON, ids that fit, tools where there is no free text."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+import msgspec
+
+from tertulia.protocol.items import Summary, ToolCall
+from tertulia.protocol.json_scan import find_excess
+from tertulia.protocol.tool_spec import ToolSpec
+
+encode = msgspec.json.Encoder().encode
+"""Any value as compact JSON: no whitespace but within strings, so whitespace can mark what is ours."""
+
+_FREE_TEXT = msgspec.Raw(
+    b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}'
+)
+
+
+def schema_of(tool: ToolSpec) -> msgspec.Raw:
+    """The schema of its arguments; where an API knows no custom tools, their text is the one argument `input`."""
+    return _FREE_TEXT if tool.kind == "custom" else msgspec.Raw(tool.schema.encode())
+
+
+def tool_description(tool: ToolSpec) -> str:
+    """What the tool is, and the grammar of its text where only words can tell."""
+    if tool.kind == "custom" and tool.grammar:
+        return f"{tool.description}\n\nThe input follows this grammar:\n{tool.grammar}"
+    return tool.description
+
+
+def arguments_of(call: ToolCall) -> dict[str, object] | None:
+    """The arguments of a call; None where the model wrote no JSON object, or free text."""
+    if call.kind == "custom" or find_excess(call.arguments) is not None:
+        return None
+    try:
+        given: object = msgspec.json.decode(call.arguments)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, object]", given) if isinstance(given, dict) else None
+
+
+def argument_text(call: ToolCall) -> str:
+    """The arguments as the text of a JSON object, which some servers insist on; anything else stands in one.
+
+    What the model wrote is kept to the letter, so that a provider's cache knows it again.
+    """
+    return call.arguments if arguments_of(call) is not None else encode({"input": call.arguments}).decode()
+
+
+def summary_text(summary: Summary) -> str:
+    """What stands for older messages, told apart from what a user says."""
+    return f"<summary>\n{summary.text}\n</summary>"
+
+
+def legal_call_id(call_id: str, legal: re.Pattern[str]) -> str:
+    """The call id, or, where the API would refuse it, one that follows from it: a call and its output agree."""
+    if legal.fullmatch(call_id):
+        return call_id
+    return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
+
+
+def json_member(name: str, value: bytes) -> bytes:
+    """One more member of a JSON object that has some already."""
+    return b',"%b":%b' % (name.encode(), value)
+
+
+class MessageSeam(msgspec.Struct, frozen=True):
+    """Where two messages meet that the API wants to be one."""
+
+    end: bytes
+    """How the first one ends,"""
+    begin: bytes
+    """how the second begins,"""
+    inside: bytes
+    """and what stands between them when they are one."""
+
+
+def join_at_seams(chunks: Iterable[bytes], seams: Sequence[MessageSeam]) -> list[bytes]:
+    """A history's chunks as one row of JSON values in parts, closed at the seams. What has none is not copied."""
+    parts: list[bytes] = []
+    for chunk in chunks:
+        for seam in seams:
+            chunk = chunk.replace(b"%b,%b" % (seam.end, seam.begin), seam.inside)
+        met = [seam for seam in seams if parts and parts[-1].endswith(seam.end) and chunk.startswith(seam.begin)]
+        if met:
+            parts[-1] = parts[-1].removesuffix(met[0].end)
+            parts += [met[0].inside, chunk.removeprefix(met[0].begin)]
+        else:
+            parts += [b",", chunk] if parts else [chunk]
+    return parts
+
+
+def join_chunks(chunks: Sequence[bytes]) -> bytes:
+    """A history's chunks as one row of JSON values."""
+    return chunks[0] if len(chunks) == 1 else b",".join(chunks)

@@ -1,0 +1,230 @@
+"""What the three HTTP wires share: a key, a request, the patience to ask again. Each API fills in its own words."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+from tertulia.errors import InvalidParamsError
+from tertulia.models.catalog import ModelProvider, model_family
+from tertulia.models.http.provider_error import (
+    ProviderAddress,
+    ProviderAttemptError,
+    missing_key,
+    unusable_key,
+    without_key,
+)
+from tertulia.models.http.stream_decoder import AnswerLimits, StreamDecoder
+from tertulia.models.wire import AnswerFailure, AnswerPiece, Dialect, ModelRequest, RetryNotice
+from tertulia.version import __version__
+
+MAX_WAITING_S = 30.0
+"""Between the attempts of one request, all together."""
+_FIRST_PAUSE_S = 0.5
+
+KeyOf = Callable[[str], str | None]
+"""The value of an environment variable. Asked at each request, and kept nowhere."""
+Sleeper = Callable[[float], Awaitable[object]]
+
+
+class AnswerEvents(Protocol):
+    """An answer that is coming in."""
+
+    async def next_events(self, *, progress: bool = True) -> list[bytes]:
+        """The data of the next events; none when the stream is over.
+
+        `progress`: whether the last ones brought anything of the answer. Without it for too long the stream is cut.
+        """
+        ...
+
+    async def drain(self) -> None:
+        """Nothing more is expected: let the stream end, if it does so soon."""
+        ...
+
+
+class ProviderTransport(Protocol):
+    """A way to a provider."""
+
+    def post(self, body: Sequence[bytes], headers: Mapping[str, str]) -> AbstractAsyncContextManager[AnswerEvents]:
+        """Send a request; Trouble where no answer comes. Leaving early hangs up."""
+        ...
+
+    async def close(self) -> None:
+        """Hang up everywhere. Idempotent."""
+        ...
+
+
+class RetryBudget:
+    """How often one request is made again: as often as the provider's settings say, and for 30 s in all.
+
+    Pauses count, and so does the time since the first failure: a provider that answers each attempt with a long
+    silence is not asked for ever.
+    """
+
+    __slots__ = ("_failed_at", "_left", "_limits", "made")
+
+    def __init__(self, provider: ModelProvider) -> None:
+        self._limits = {"request": provider.request_max_retries, "stream": provider.stream_max_retries}
+        self._left = MAX_WAITING_S
+        self._failed_at: float | None = None
+        self.made = 0
+        """How often it has been made again."""
+
+    def pause(self, trouble: ProviderAttemptError) -> float | None:
+        """Seconds to wait before the next attempt; None when there shall be none."""
+        if trouble.retry is None or self.made >= self._limits[trouble.retry]:
+            return None
+        # Spread out, so that conversations that were cut together do not come back together.
+        pause = _FIRST_PAUSE_S * 2**self.made * random.uniform(0.8, 1.2) if trouble.after is None else trouble.after
+        now = asyncio.get_running_loop().time()
+        self._failed_at = now if self._failed_at is None else self._failed_at
+        if pause > self._left or now - self._failed_at > MAX_WAITING_S:
+            return None
+        self._left -= pause
+        self.made += 1
+        return pause
+
+
+class HttpWire(ABC):
+    """A Wire to one model of one provider. Opens nothing, and imports nothing heavy, before its first request."""
+
+    path: str
+    """What follows the provider's base_url."""
+
+    def __init__(
+        self,
+        provider_name: str,
+        model: str,
+        provider: ModelProvider,
+        key_of: KeyOf,
+        *,
+        sleep: Sleeper = asyncio.sleep,
+    ) -> None:
+        """`sleep`: how pauses between attempts are waited for. InvalidParams for a base_url that is no address."""
+        self.provider_name = provider_name
+        self.model = model
+        self.provider = provider
+        self._key_of = key_of
+        self._sleep = sleep
+        self._url = _api_url(provider_name, provider.base_url, self.path)
+        self.limits = AnswerLimits(provider.max_answer_characters, provider.max_argument_characters)
+        self.place = ProviderAddress(provider_name, model, urlsplit(self._url).hostname or "", provider.env_key)
+        self._line: ProviderTransport | None = None
+
+    @property
+    def name(self) -> str:
+        """`provider/model`."""
+        return f"{self.provider_name}/{self.model}"
+
+    @property
+    def family(self) -> str:
+        """`gpt-5`, `gpt-5-codex`, `claude` and the like; the provider's name for any other model."""
+        return model_family(self.model) or self.provider_name
+
+    @property
+    def context_window(self) -> int:
+        """As configured for the provider."""
+        return self.provider.context_window
+
+    @property
+    @abstractmethod
+    def dialect(self) -> Dialect:
+        """How this API spells items; reasoning of another provider is left out."""
+
+    @abstractmethod
+    def body_of(self, request: ModelRequest) -> list[bytes]:
+        """The request as it is sent, in parts. The history in it is as it was encoded, once."""
+
+    def headers_for(self, key: str | None) -> dict[str, str]:
+        """The headers that this API wants besides the usual ones: the key as a bearer token, by default."""
+        return {} if key is None else {"Authorization": f"Bearer {key}"}
+
+    @abstractmethod
+    def reader(self) -> StreamDecoder:
+        """One who understands an answer."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece, None]:
+        """Ask, and ask again where that may help; see Wire for what is promised."""
+        key = (self._key_of(self.provider.env_key) or "").strip() if self.provider.env_key else None
+        patience = RetryBudget(self.provider)
+        body = self.body_of(request)
+        while True:
+            reader = self.reader()
+            try:
+                headers = self._headers(key)
+                async with self._connected().post(body, headers) as events:
+                    said = 0
+                    while not reader.whole and (news := await events.next_events(progress=reader.said > said)):
+                        said = reader.said
+                        for data in news:
+                            for piece in reader.take(data):
+                                yield piece
+                            if reader.whole:
+                                break
+                    last = [*reader.end()]
+                    await events.drain()
+            except ProviderAttemptError as trouble:
+                pause = patience.pause(trouble)
+                if pause is None:
+                    yield self._failed(trouble, patience.made, key)
+                    return
+                yield RetryNotice(without_key(f"{trouble.message}; trying again in {pause:.1f} s", key))
+                await self._sleep(pause)
+            else:
+                for piece in last:
+                    yield piece
+                return
+
+    async def close(self) -> None:
+        """Let go of connections. A later request opens new ones."""
+        if self._line is not None:
+            await self._line.close()
+
+    def _connected(self) -> ProviderTransport:
+        if self._line is None:
+            # Here and not above: aiohttp takes a quarter of a second to import.
+            from tertulia.models.http.connection import ProviderConnection
+
+            provider = self.provider
+            patience = (provider.stream_idle_timeout_ms / 1000, provider.stream_progress_timeout_ms / 1000)
+            self._line = ProviderConnection(self._url, self.place, *patience)
+        return self._line
+
+    def _headers(self, key: str | None) -> dict[str, str]:
+        if key == "":
+            raise missing_key(self.place)
+        if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+            raise unusable_key(self.place)
+        return {
+            "Accept": "text/event-stream",
+            "Accept-Encoding": "identity",
+            "User-Agent": f"tertulia/{__version__}",
+            **self.headers_for(key),
+        }
+
+    def _failed(self, trouble: ProviderAttemptError, retries: int, key: str | None) -> AnswerFailure:
+        message = trouble.message
+        if retries:
+            message += f" (after {retries} {'retry' if retries == 1 else 'retries'})"
+        if trouble.after is not None and trouble.after > MAX_WAITING_S:
+            message += f" (it asks to wait {trouble.after:.0f} s)"
+        return AnswerFailure(without_key(message, key), overflow=trouble.overflow)
+
+
+def _api_url(provider_name: str, base_url: str, path: str) -> str:
+    """The address of the API; a query, as some gateways want one, stays behind it."""
+    try:
+        base = urlsplit(base_url)
+        if base.scheme not in ("http", "https") or not base.hostname or base.port == 0:
+            raise ValueError
+    except ValueError:
+        raise InvalidParamsError(f"model_providers.{provider_name}.base_url is not an address") from None
+    before = base.path.rstrip("/")
+    if path.startswith("/v1/"):
+        before = before.removesuffix("/v1")
+    return urlunsplit(base._replace(path=before + path, fragment=""))

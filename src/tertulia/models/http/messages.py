@@ -1,0 +1,181 @@
+"""The Anthropic Messages API, as Anthropic and others serve it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tertulia.models.http.encoding import (
+    MessageSeam,
+    arguments_of,
+    encode,
+    join_at_seams,
+    json_member,
+    legal_call_id,
+    schema_of,
+    summary_text,
+    tool_description,
+)
+from tertulia.models.http.http_wire import HttpWire
+from tertulia.models.http.messages_decoder import REDACTED, SIGNED, MessagesDecoder
+from tertulia.models.wire import ModelRequest
+from tertulia.protocol.items import (
+    AssistantMessage,
+    Item,
+    Part,
+    Reasoning,
+    Summary,
+    TextPart,
+    ToolCall,
+    ToolOutput,
+    UserMessage,
+    text_parts,
+)
+from tertulia.protocol.tool_spec import ToolSpec
+
+_MAX_OUTPUT = 32_000
+"""What every model of today can say at once; but never more than a quarter of the window."""
+_LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_PICTURE = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/=]+)")
+_NO_IMAGE = "(a picture of a kind that this API does not take)"
+
+# The API wants roles to take turns, and all results of an answer's calls in the one message after it, and encoding is
+# free of context. So each item is a message of its own, written with spaces where JSON of ours has none elsewhere, one
+# for users and two for the model, and messages of one role are glued where they meet when a request is put together.
+_USER, _USER_END = b'{ "role":"user","content":[', b"] }"
+_MODEL, _MODEL_END = b'{ "role":"assistant","content":[', b"]  }"
+_SEAMS = (MessageSeam(_USER_END, _USER, b","), MessageSeam(_MODEL_END, _MODEL, b","))
+_MARK = b',"cache_control":{"type":"ephemeral"}}]'
+"""In the place of the end of the last of several blocks: up to here the provider shall remember."""
+
+
+class MessagesDialect:
+    """Items as messages, one each; what becomes of neighbours is decided when a request is put together."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, provider_name: str) -> None:
+        self.name = f"messages/{provider_name}"
+
+    def encode_items(self, items: Sequence[Item]) -> bytes:
+        """Each as one JSON value. Blank texts, which the API refuses, and thoughts without a seal are left out."""
+        return b",".join(spelled for item in items if (spelled := self._spell(item)))
+
+    def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
+        """Custom tools as functions, and the search that the provider hosts."""
+        return encode([_spell_tool(tool) for tool in tools])
+
+    def _spell(self, item: Item) -> bytes:
+        match item:
+            case UserMessage():
+                return _message(_USER, _content(item.parts), _USER_END)
+            case Summary():
+                return _message(_USER, _content(text_parts(summary_text(item))), _USER_END)
+            case ToolOutput():
+                return _message(_USER, [_spell_output(item)], _USER_END)
+            case AssistantMessage():
+                return _message(_MODEL, _content(text_parts(item.text)), _MODEL_END)
+            case ToolCall():
+                return _message(_MODEL, [_spell_call(item)], _MODEL_END)
+            case Reasoning():
+                return _message(_MODEL, self._thought(item), _MODEL_END)
+
+    def _thought(self, item: Reasoning) -> list[dict[str, object]]:
+        sealed = item.opaque or ""
+        if item.dialect != self.name:
+            return []
+        if sealed.startswith(SIGNED):
+            return [{"type": "thinking", "thinking": item.text, "signature": sealed.removeprefix(SIGNED)}]
+        if sealed.startswith(REDACTED):
+            return [{"type": "redacted_thinking", "data": sealed.removeprefix(REDACTED)}]
+        return []
+
+
+class MessagesWire(HttpWire):
+    """One model over the Messages API."""
+
+    path = "/v1/messages"
+
+    @property
+    def dialect(self) -> MessagesDialect:
+        """How this API spells items."""
+        return MessagesDialect(self.provider_name)
+
+    def headers_for(self, key: str | None) -> dict[str, str]:
+        """The key under the API's own name for it; for other hosts, whose gateways may know only tokens, as one too."""
+        # Not the newest version: this one every gateway knows, and Anthropic keeps what it was.
+        headers = {"anthropic-version": "2023-06-01"}
+        if key is not None:
+            headers["x-api-key"] = key
+            if not f".{self.place.host}".endswith(".anthropic.com"):
+                headers["Authorization"] = f"Bearer {key}"
+        return headers
+
+    def body_of(self, request: ModelRequest) -> list[bytes]:
+        """The request. What stays the same from one to the next is marked for the provider's cache, here and now."""
+        most = min(_MAX_OUTPUT, self.context_window // 4)
+        parts = [b'{"stream":true,"model":', encode(self.model), json_member("max_tokens", encode(most))]
+        tools = request.tools_json
+        if request.instructions:
+            system = b'[{"type":"text","text":%b}]' % encode(request.instructions)
+            parts.append(json_member("system", _marked(system)))
+        elif tools != b"[]":
+            tools = _marked(tools)
+        if tools != b"[]":
+            parts.append(json_member("tools", tools))
+        if request.output_schema is not None:
+            form = b'{"format":{"type":"json_schema","schema":%b}}'
+            parts.append(json_member("output_config", form % request.output_schema.encode()))
+        messages = join_at_seams(request.chunks, _SEAMS)
+        if messages and messages[-1].endswith(_USER_END):
+            messages[-1] = _marked(messages[-1].removesuffix(b" }"))
+            messages.append(b" }")
+        return [*parts, b',"messages":[', *messages, b"]}"]
+
+    def reader(self) -> MessagesDecoder:
+        """One who understands an answer."""
+        return MessagesDecoder(self.place, self.dialect.name, self.limits)
+
+
+def _marked(blocks: bytes) -> bytes:
+    return blocks.removesuffix(b"}]") + _MARK
+
+
+def _message(begin: bytes, blocks: Sequence[dict[str, object]], end: bytes) -> bytes:
+    return begin + encode(blocks)[1:-1] + end if blocks else b""
+
+
+def _content(parts: tuple[Part, ...]) -> list[dict[str, object]]:
+    return [_spell_part(part) for part in parts if not isinstance(part, TextPart) or part.text.strip()]
+
+
+def _spell_part(part: Part) -> dict[str, object]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if part.image_url.startswith("https://"):
+        return {"type": "image", "source": {"type": "url", "url": part.image_url}}
+    if picture := _PICTURE.fullmatch(part.image_url):
+        return {"type": "image", "source": {"type": "base64", "media_type": picture[1], "data": picture[2]}}
+    return {"type": "text", "text": _NO_IMAGE}
+
+
+def _spell_call(call: ToolCall) -> dict[str, object]:
+    # Decoded and not passed through: what a model wrote must not look like the seam between two messages.
+    given = arguments_of(call)
+    arguments = {"input": call.arguments} if given is None else given
+    return {"type": "tool_use", "id": legal_call_id(call.call_id, _LEGAL_ID), "name": call.name, "input": arguments}
+
+
+def _spell_output(output: ToolOutput) -> dict[str, object]:
+    spelled: dict[str, object] = {"type": "tool_result", "tool_use_id": legal_call_id(output.call_id, _LEGAL_ID)}
+    if content := _content(output.parts):
+        spelled["content"] = content
+    if not output.success:
+        spelled["is_error"] = True
+    return spelled
+
+
+def _spell_tool(tool: ToolSpec) -> dict[str, object]:
+    if tool.kind == "hosted":
+        return {"type": "web_search_20250305", "name": tool.name}
+    return {"name": tool.name, "description": tool_description(tool), "input_schema": schema_of(tool)}

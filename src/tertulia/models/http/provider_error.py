@@ -1,0 +1,200 @@
+"""What can go wrong between us and a provider, in words fit to be shown, and whether trying again may help.
+
+Reads what providers say about failures; neither sends nor waits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+import msgspec
+
+_SHOWN = 300
+_HIDDEN = "[key]"
+_LEAST_SECRET = 8
+
+_OVERFLOW = re.compile(
+    r"context.{0,3}(length|window|size|limit)|prompt is too long|too many (input )?tokens|maximum prompt length"
+    r"|token (count|limit).{0,40}exceed|reduce the length of the (messages|prompt|input)|input is too long"
+    r"|request_too_large|exceed_context",
+    re.IGNORECASE,
+)
+"""How the three APIs and the usual servers behind them say that a history does not fit."""
+_PASSING = re.compile(r"server_error|overloaded|rate_limit|api_error|timeout|slow_down|unavailable|^(429|5\d\d)$")
+"""Codes and types of errors that come in the middle of a stream and may pass."""
+_NEVER_PASSES = frozenset({"insufficient_quota", "billing_not_active", "access_terminated"})
+_ADVICE = re.compile(r"try again in ([0-9]{1,6}(?:\.[0-9]{1,6})?) ?(ms|s)\b", re.IGNORECASE)
+
+Retry = Literal["request", "stream"]
+"""Which of a provider's two settings says how often."""
+
+
+class ProviderAttemptError(Exception):
+    """An attempt came to nothing."""
+
+    def __init__(
+        self, message: str, *, retry: Retry | None = None, after: float | None = None, overflow: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry: Retry | None = retry
+        """None: the same request would fail again."""
+        self.after = after
+        """Seconds to wait, where the provider says so."""
+        self.overflow = overflow
+
+
+class ProviderAddress(msgspec.Struct, frozen=True):
+    """Whom we talk to, for messages."""
+
+    provider: str
+    model: str
+    host: str
+    env_key: str | None
+
+
+def stream_cut(place: ProviderAddress, how: str) -> ProviderAttemptError:
+    """The stream broke off. Nothing of an answer counts before its end, so it can be asked for again."""
+    return ProviderAttemptError(f"{place.provider}: {how}", retry="stream")
+
+
+def malformed_response(place: ProviderAddress, what: str) -> ProviderAttemptError:
+    """The provider said something that is not its API; it would say so again."""
+    return ProviderAttemptError(
+        f"{place.provider} sent {what}; is {place.host} the right base_url, and `wire` the right API?"
+    )
+
+
+def refused_request(
+    place: ProviderAddress, status: int, headers: Mapping[str, str], body: bytes
+) -> ProviderAttemptError:
+    """An answer other than 200."""
+    told = _read(body)
+    said = f": {told.shown}" if told.shown else ""
+    if status in (401, 403):
+        return ProviderAttemptError(f"{place.provider} refused the key ({status}){said}. {_where_from(place)}")
+    if 300 <= status < 400:
+        return ProviderAttemptError(
+            f"{place.provider} answered with a redirect ({status}), which is not followed, so that no key goes "
+            "anywhere else; set base_url to the right address"
+        )
+    if status == 413 or (status != 429 and _overflows(told)):
+        return ProviderAttemptError(
+            f"{place.provider}: the request is too long for {place.model} ({status}){said}", overflow=True
+        )
+    if status == 404:
+        found = f"{place.provider} found nothing for the model {place.model!r} at {place.host} (404){said}"
+        return ProviderAttemptError(f"{found}. Are model and base_url right?")
+    passing = status >= 500 or (status in (408, 429) and told.code not in _NEVER_PASSES)
+    return ProviderAttemptError(
+        f"{place.provider} answered {status}{said}",
+        retry="request" if passing else None,
+        after=_retry_after(headers, told.message),
+    )
+
+
+def reported_failure(place: ProviderAddress, body: bytes) -> ProviderAttemptError:
+    """A failure that the provider reports inside a stream, as JSON."""
+    told = _read(body)
+    said = told.shown or told.code[:_SHOWN] or "no reason was given"
+    if _overflows(told):
+        return ProviderAttemptError(
+            f"{place.provider}: the request is too long for {place.model}: {said}", overflow=True
+        )
+    passing = _PASSING.search(told.code) is not None and told.code not in _NEVER_PASSES
+    return ProviderAttemptError(
+        f"{place.provider} gave up: {said}", retry="stream" if passing else None, after=_advised(told.message)
+    )
+
+
+def missing_key(place: ProviderAddress) -> ProviderAttemptError:
+    """There is nothing to connect with."""
+    return ProviderAttemptError(f"no key for {place.provider}: the environment variable {place.env_key} is not set")
+
+
+def unusable_key(place: ProviderAddress) -> ProviderAttemptError:
+    """There is something, but no header can hold it."""
+    return ProviderAttemptError(
+        f"the environment variable {place.env_key} holds no usable key for {place.provider}: "
+        "it has characters that cannot be sent"
+    )
+
+
+def without_key(message: str, key: str | None) -> str:
+    """The message without the key, whole or begun: some providers repeat what they were sent."""
+    if not key:
+        return message
+    message = message.replace(key, _HIDDEN)
+    if len(key) < _LEAST_SECRET:
+        return message
+    return re.sub(re.escape(key[:_LEAST_SECRET]) + r"[^\s\"',;)}\]]*", _HIDDEN, message)
+
+
+class _ProviderMessage(msgspec.Struct, frozen=True):
+    """A provider's own words."""
+
+    message: str = ""
+    code: str = ""
+
+    @property
+    def shown(self) -> str:
+        """On one line, without anything a terminal would obey, and not longer than a reader cares for."""
+        line = " ".join("".join(c if c.isprintable() else " " for c in self.message[: _SHOWN * 4]).split())
+        return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
+
+
+def _read(body: bytes) -> _ProviderMessage:
+    """The error of a JSON body in any of the usual shapes; nothing of any other body, which may be a whole page."""
+    try:
+        said: object = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        return _ProviderMessage()
+    inner = said
+    if isinstance(said, dict):
+        given = cast("dict[str, Any]", said)
+        inner = given.get("error") or given.get("detail") or given
+    if isinstance(inner, str):
+        return _ProviderMessage(inner)
+    if not isinstance(inner, dict):
+        return _ProviderMessage()
+    error = cast("dict[str, Any]", inner)
+    return _ProviderMessage(str(error.get("message") or ""), str(error.get("code") or error.get("type") or ""))
+
+
+def _overflows(told: _ProviderMessage) -> bool:
+    return _OVERFLOW.search(f"{told.code} {told.message}"[:10_000]) is not None
+
+
+def _where_from(place: ProviderAddress) -> str:
+    if place.env_key is None:
+        return f"None was sent: the provider {place.provider} has no env_key"
+    return f"It was taken from the environment variable {place.env_key}"
+
+
+def _retry_after(headers: Mapping[str, str], message: str) -> float | None:
+    try:
+        if milliseconds := headers.get("retry-after-ms"):
+            return max(0.0, float(milliseconds) / 1000)
+        value = headers.get("retry-after")
+        if value is None:
+            return _advised(message)
+        return float(value) if value.strip().isdigit() else _until(value, headers["date"])
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None
+
+
+def _until(then: str, now: str) -> float:
+    """Seconds between two dates, both by the provider's clock, which need not be ours."""
+    # Here and not above: it takes longer to import than all of this module, and dates are rare.
+    from email.utils import parsedate_to_datetime
+
+    return max(0.0, (parsedate_to_datetime(then) - parsedate_to_datetime(now)).total_seconds())
+
+
+def _advised(message: str) -> float | None:
+    found = _ADVICE.search(message)
+    if found is None:
+        return None
+    return float(found[1]) / (1000 if found[2].lower() == "ms" else 1)

@@ -1,0 +1,239 @@
+"""An answer of the OpenAI Responses API, read as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import ClassVar, Literal
+
+import msgspec
+
+from tertulia.models.http.provider_error import ProviderAddress, reported_failure, stream_cut
+from tertulia.models.http.stream_decoder import (
+    EMPTY_RAW,
+    AnswerBudget,
+    AnswerLimits,
+    Draft,
+    count_at,
+    make_usage,
+    object_fields,
+    parse,
+    parse_known,
+    read_loosely,
+)
+from tertulia.models.wire import (
+    AnswerEnd,
+    AnswerItem,
+    AnswerPiece,
+    ProviderSearch,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+)
+from tertulia.protocol.ids import CallId
+from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, text_parts
+from tertulia.protocol.tool_names import LOCAL_SHELL
+from tertulia.protocol.usage import NO_USAGE, Usage
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    output_index: int = 0
+    summary_index: int = 0
+    delta: str = ""
+    item: msgspec.Raw = EMPTY_RAW
+    response: msgspec.Raw = EMPTY_RAW
+
+
+class _ContentPart(msgspec.Struct):
+    text: str | None = None
+    refusal: str | None = None
+
+
+class _Item(msgspec.Struct):
+    type: str = ""
+    id: str | None = None
+    call_id: str | None = None
+    name: str = ""
+    arguments: str = ""
+    input: str = ""
+    content: list[_ContentPart] | None = None
+    summary: list[_ContentPart] | None = None
+    encrypted_content: str | None = None
+    action: msgspec.Raw = EMPTY_RAW
+
+
+class _Incomplete(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct):
+    usage: msgspec.Raw = EMPTY_RAW
+    incomplete_details: _Incomplete | None = None
+
+
+_event = msgspec.json.Decoder(_Event)
+_item = msgspec.json.Decoder(_Item)
+_response = msgspec.json.Decoder(_Response)
+
+_INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
+
+
+class ResponsesDecoder:
+    """Deltas become drafts, whole items take their place, and the last event has the tokens."""
+
+    __slots__ = ("_arguments", "_dialect", "_place", "_room", "_stop", "_texts", "_thoughts", "_usage", "whole")
+
+    def __init__(self, place: ProviderAddress, dialect: str, limits: AnswerLimits | None = None) -> None:
+        self.whole = False
+        self._place = place
+        self._dialect = dialect
+        self._room = AnswerBudget(place, limits)
+        # By their place in the output and not by the provider's ids: some gateways change these on the way.
+        self._texts: dict[int, Draft] = {}
+        self._thoughts: dict[int, Draft] = {}
+        self._arguments: dict[int, int] = {}
+        """Characters of the calls that are being said; the texts come once more, whole, at their end."""
+        self._usage: Usage = NO_USAGE
+        self._stop: StopReason = "stop"
+
+    @property
+    def said(self) -> int:
+        """See Reader."""
+        return self._room.said
+
+    def take(self, data: bytes) -> Iterable[AnswerPiece]:
+        """See Reader."""
+        event = parse_known(_event, data, self._place, self._acts)
+        if event is None:
+            return ()
+        if event.type == "error":
+            raise reported_failure(self._place, data)
+        act = self._acts.get(event.type)
+        return () if act is None else act(self, event)
+
+    def end(self) -> Iterable[AnswerPiece]:
+        """See Reader."""
+        if not self.whole:
+            raise stream_cut(self._place, "the stream ended before the answer did")
+        # A server that ends an answer without ending its items has said them nevertheless.
+        for draft in self._thoughts.values():
+            yield AnswerItem(Reasoning(draft.item_id, draft.text, self._dialect))
+        for draft in self._texts.values():
+            yield AnswerItem(AssistantMessage(draft.item_id, text_parts(draft.text)))
+        yield AnswerEnd(self._usage, self._stop)
+
+    def _on_text(self, event: _Event) -> Iterable[AnswerPiece]:
+        if not event.delta:
+            return ()
+        draft = self._texts.get(event.output_index)
+        if draft is None:
+            draft = self._texts[event.output_index] = Draft(self._room)
+        draft.add(event.delta)
+        return (TextDelta(draft.item_id, event.delta),)
+
+    def _on_refusal(self, event: _Event) -> Iterable[AnswerPiece]:
+        self._stop = "refusal"
+        return self._on_text(event)
+
+    def _on_thought(self, event: _Event) -> Iterable[AnswerPiece]:
+        if not event.delta:
+            return ()
+        draft = self._thoughts.get(event.output_index)
+        if draft is None:
+            draft = self._thoughts[event.output_index] = Draft(self._room)
+        draft.add(event.delta)
+        return (ReasoningDelta(draft.item_id, event.delta),)
+
+    def _on_next_thought(self, event: _Event) -> Iterable[AnswerPiece]:
+        """A summary comes in parts; between two of them stands an empty line."""
+        if event.output_index not in self._thoughts:
+            return ()
+        return self._on_thought(msgspec.structs.replace(event, delta="\n\n"))
+
+    def _on_argument(self, event: _Event) -> Iterable[AnswerPiece]:
+        size = self._arguments.get(event.output_index, 0) + self._room.announce(event.delta)
+        self._arguments[event.output_index] = size
+        self._room.check_argument(size)
+        return ()
+
+    def _on_began(self, event: _Event) -> Iterable[AnswerPiece]:
+        item = parse(_item, event.item, self._place)
+        return (ProviderSearch(self._search(item)),) if item.type == "web_search_call" else ()
+
+    def _on_ended(self, event: _Event) -> Iterable[AnswerPiece]:
+        item = parse(_item, event.item, self._place)
+        match item.type:
+            case "message":
+                draft = self._texts.pop(event.output_index, None) or self._drafted(item.content)
+                if text := draft.text:
+                    yield AnswerItem(AssistantMessage(draft.item_id, text_parts(text)))
+            case "reasoning":
+                draft = self._thoughts.pop(event.output_index, None) or self._drafted(item.summary or item.content)
+                sealed = self._room.take(item.encrypted_content or "") or None
+                if (text := draft.text) or sealed:
+                    yield AnswerItem(Reasoning(draft.item_id, text, self._dialect, sealed))
+            case "function_call":
+                yield self._called(item, item.arguments or "{}", "function")
+            case "custom_tool_call":
+                yield self._called(item, item.input, "custom")
+            case "web_search_call":
+                query = object_fields(read_loosely(item.action)).get("query")
+                yield ProviderSearch(self._search(item), self._room.take(query if isinstance(query, str) else ""))
+            case "local_shell_call":
+                action = bytes(item.action).decode() or "{}"
+                yield self._called(msgspec.structs.replace(item, name=LOCAL_SHELL), action, "function")
+            case _:
+                pass
+
+    def _on_finished(self, event: _Event) -> Iterable[AnswerPiece]:
+        self.whole = True
+        response = parse(_response, event.response, self._place)
+        counts = read_loosely(response.usage)
+        self._usage = make_usage(
+            count_at(counts, "input_tokens"),
+            count_at(counts, "input_tokens_details", "cached_tokens"),
+            count_at(counts, "output_tokens"),
+            count_at(counts, "output_tokens_details", "reasoning_tokens"),
+            count_at(counts, "total_tokens"),
+        )
+        if event.type == "response.incomplete":
+            reason = response.incomplete_details and response.incomplete_details.reason
+            self._stop = _INCOMPLETE.get(reason or "", "other")
+        return ()
+
+    def _on_failed(self, event: _Event) -> Iterable[AnswerPiece]:
+        raise reported_failure(self._place, bytes(event.response))
+
+    def _called(self, item: _Item, arguments: str, kind: Literal["function", "custom"]) -> AnswerItem:
+        self._stop = "tool_calls"
+        self._room.check_argument(len(arguments))
+        item_id = self._room.item()
+        call_id = CallId(item.call_id or f"call_{item_id}")
+        self._room.take(call_id + item.name + arguments)
+        return AnswerItem(ToolCall(item_id, call_id, item.name, arguments, kind))
+
+    def _search(self, item: _Item) -> CallId:
+        return CallId(self._room.take(item.id or ""))
+
+    def _drafted(self, parts: list[_ContentPart] | None) -> Draft:
+        draft = Draft(self._room)
+        for part in parts or ():
+            if part.refusal:
+                self._stop = "refusal"
+            draft.add(part.text or part.refusal or "")
+        return draft
+
+    _acts: ClassVar[dict[str, Callable[[ResponsesDecoder, _Event], Iterable[AnswerPiece]]]] = {
+        "response.output_text.delta": _on_text,
+        "response.refusal.delta": _on_refusal,
+        "response.reasoning_summary_text.delta": _on_thought,
+        "response.reasoning_text.delta": _on_thought,
+        "response.reasoning_summary_part.added": _on_next_thought,
+        "response.function_call_arguments.delta": _on_argument,
+        "response.custom_tool_call_input.delta": _on_argument,
+        "response.output_item.added": _on_began,
+        "response.output_item.done": _on_ended,
+        "response.completed": _on_finished,
+        "response.incomplete": _on_finished,
+        "response.failed": _on_failed,
+    }

@@ -1,0 +1,218 @@
+"""Reading an answer as it comes: what the three APIs have in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable
+from io import StringIO
+from math import isfinite
+from typing import Protocol, TypeVar, cast
+
+import msgspec
+
+from tertulia.models.http.provider_error import ProviderAddress, ProviderAttemptError, malformed_response
+from tertulia.models.wire import AnswerPiece
+from tertulia.protocol.ids import ItemId, new_item_id
+from tertulia.protocol.inputs import MAX_TEXT_BYTES
+from tertulia.protocol.usage import Usage
+
+EMPTY_RAW = msgspec.Raw(b"")
+"""Stands for a field that was not sent."""
+
+_MOST = 1 << 53
+"""No request has more tokens, and larger numbers do not pass through JSON everywhere."""
+
+_ITEM_SIZE = 1_000
+_MAX_LOOSE = 256 * 1024
+"""A longer event that is not quite JSON is not read at all: it would take too long."""
+
+T = TypeVar("T")
+
+
+class _Kind(msgspec.Struct):
+    type: str = ""
+
+
+_kind = msgspec.json.Decoder(_Kind)
+
+
+class StreamDecoder(Protocol):
+    """Understands one answer, event by event; made anew for each attempt. Raises Trouble, and nothing else."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the event came after which nothing follows."""
+        ...
+
+    @property
+    def said(self) -> int:
+        """How many characters of the answer have come."""
+        ...
+
+    def take(self, data: bytes) -> Iterable[AnswerPiece]:
+        """What one event says. Never how the answer ends."""
+        ...
+
+    def end(self) -> Iterable[AnswerPiece]:
+        """The stream is over: what is left to say, `Finished` last."""
+        ...
+
+
+class AnswerLimits(msgspec.Struct, frozen=True):
+    """How much a provider may say, in characters."""
+
+    answer: int = MAX_TEXT_BYTES
+    """In one answer, all together."""
+    argument: int = 2_000_000
+    """As arguments of one tool call."""
+
+
+class AnswerBudget:
+    """How much may still be said: an answer that never ends must not fill the memory."""
+
+    __slots__ = ("_announced", "_left", "_place", "limits", "said")
+
+    def __init__(self, place: ProviderAddress, limits: AnswerLimits | None = None) -> None:
+        self.limits = limits or AnswerLimits()
+        self.said = 0
+        """Characters of the answer that have come: where this does not grow there is no progress."""
+        self._left = self._announced = self.limits.answer
+        self._place = place
+
+    def take(self, text: str) -> str:
+        """The text, for which there was room."""
+        self.said += len(text)
+        self._use(len(text))
+        return text
+
+    def announce(self, text: str) -> int:
+        """A piece of what will be said again as a whole, of which nothing is kept; its length."""
+        self.said += len(text)
+        self._announced -= len(text)
+        if self._announced < 0:
+            raise self._too_long()
+        return len(text)
+
+    def check_argument(self, size: int) -> None:
+        """Trouble where the arguments of one call have more characters than they may have."""
+        if size > self.limits.argument:
+            raise ProviderAttemptError(
+                f"{self._place.provider} wrote a tool call with more than {self.limits.argument:,} characters of "
+                "arguments (max_argument_characters)"
+            )
+
+    def item(self) -> ItemId:
+        """The id of an item, for which there was room; even an empty one takes some."""
+        self._use(_ITEM_SIZE)
+        return new_item_id()
+
+    def _use(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise self._too_long()
+
+    def _too_long(self) -> ProviderAttemptError:
+        limit = f"{self.limits.answer:,} characters (max_answer_characters)"
+        return ProviderAttemptError(f"the answer of {self._place.provider} is longer than {limit}")
+
+
+class Draft:
+    """A text while it is being said, under the id that its item will have."""
+
+    __slots__ = ("_room", "_text", "item_id")
+
+    def __init__(self, room: AnswerBudget) -> None:
+        self.item_id = room.item()
+        self._room = room
+        # Not a list of pieces: an object for each would take fifty times the room of a word, and of an empty one some.
+        self._text = StringIO()
+
+    def add(self, text: str) -> None:
+        """One piece more."""
+        self._text.write(self._room.take(text))
+
+    @property
+    def text(self) -> str:
+        """All of it so far."""
+        return self._text.getvalue()
+
+
+class ArgumentDraft(Draft):
+    """The arguments of one tool call while they are being said."""
+
+    __slots__ = ("_size",)
+
+    def __init__(self, room: AnswerBudget) -> None:
+        super().__init__(room)
+        self._size = 0
+
+    def add(self, text: str) -> None:
+        """One piece more; Trouble as soon as it is too much."""
+        self._size += len(text)
+        self._room.check_argument(self._size)
+        super().add(text)
+
+
+def parse(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw, place: ProviderAddress) -> T:
+    """An event, or a part of one, as its type; Trouble when it is none.
+
+    Half of a surrogate pair, which some servers cut emoji into, becomes a question mark, and so do bytes that are
+    not UTF-8: an answer is not lost for one character.
+    """
+    try:
+        return _parse(decoder, data)
+    except msgspec.ValidationError:
+        raise malformed_response(place, "an event of an unknown form") from None
+    except (ValueError, RecursionError):
+        raise malformed_response(place, "an event that is not JSON") from None
+
+
+def parse_known(
+    decoder: msgspec.json.Decoder[T], data: bytes, place: ProviderAddress, known: Container[str]
+) -> T | None:
+    """The same for an event that names its type. One of another type than the known is None, whatever its form."""
+    try:
+        return _parse(decoder, data)
+    except (ValueError, RecursionError):
+        if parse(_kind, data, place).type in known:
+            raise malformed_response(place, "an event of an unknown form") from None
+        return None
+
+
+def _parse(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        raise
+    except ValueError:
+        if len(data) > _MAX_LOOSE:
+            raise
+        loose = json.loads(bytes(data).decode("utf-8", "replace"))
+        return decoder.decode(json.dumps(loose, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def read_loosely(data: msgspec.Raw) -> object:
+    """Plain values; None for what is missing or broken. For what must not cost us an answer."""
+    try:
+        return msgspec.json.decode(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def object_fields(value: object) -> dict[str, object]:
+    """The members of an object; none of anything else."""
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def count_at(counts: object, *path: str) -> int:
+    """The number at the end of the path; 0 where there is none, or none that could be one."""
+    for name in path:
+        counts = object_fields(counts).get(name)
+    # An integer is finite, and may be too large to ask.
+    finite = isinstance(counts, int) or (isinstance(counts, float) and isfinite(counts))
+    return min(max(int(cast("float", counts)), 0), _MOST) if finite else 0
+
+
+def make_usage(input_tokens: int, cached: int, output_tokens: int, reasoning: int, total: int = 0) -> Usage:
+    """Counts that add up, whatever the provider's total is."""
+    return Usage(input_tokens, cached, output_tokens, reasoning, max(total, input_tokens + output_tokens))

@@ -1,0 +1,226 @@
+"""Scripts as people write them, in mappings and in YAML or JSON files, read once into frozen replies.
+
+`docs/scripted-model.md` describes the form. Whatever is wrong with it is one InvalidParams, a sentence that
+begins with the place: the file, the number of the reply, the key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args
+
+import msgspec
+
+from tertulia.errors import InvalidParamsError
+from tertulia.models.scripted.script import (
+    DEFAULT_CONTEXT_WINDOW,
+    Match,
+    ModelScript,
+    ScriptedCall,
+    ScriptedError,
+    ScriptedReply,
+    arguments_text,
+)
+from tertulia.models.wire import StopReason
+from tertulia.protocol.inputs import check_text
+from tertulia.protocol.usage import Usage
+
+MAX_FILE_BYTES = 1024 * 1024
+MAX_REPLIES = 10_000
+
+_Form = Mapping[object, object]
+
+
+def load_script(path: str | os.PathLike[str]) -> ModelScript:
+    """The script in a .yaml, .yml or .json file."""
+    name = check_text(os.fspath(path), "the path of a script")
+    with _located(name):
+        match Path(name).suffix.lower():
+            case ".json":
+                data = _from_json(_read_bounded(Path(name)))
+            case ".yaml" | ".yml":
+                data = _from_yaml(_read_bounded(Path(name)))
+            case _:
+                raise InvalidParamsError("a script is a .yaml, .yml or .json file")
+    return parse_script(data, name)
+
+
+def parse_script(value: object, where: str) -> ModelScript:
+    """A script from plain data: a list of replies, or a mapping with `replies` and settings."""
+    with _located(where):
+        form = cast("_Form", {"replies": value}) if isinstance(value, list) else value
+        if not isinstance(form, Mapping):
+            raise InvalidParamsError("expected a list of replies, or a mapping with `replies`")
+        _refuse_unknown_keys(cast("_Form", form), ModelScript.__struct_fields__)
+        script = msgspec.convert(form, _ScriptForm)
+        if not script.replies:
+            raise InvalidParamsError("it has no replies")
+        if len(script.replies) > MAX_REPLIES:
+            raise InvalidParamsError(f"it has {len(script.replies):,} replies; the limit is {MAX_REPLIES:,}")
+    replies = [parse_reply(reply, f"{where}, reply {n}") for n, reply in enumerate(script.replies, 1)]
+    return ModelScript(tuple(replies), script.repeat, script.context_window)
+
+
+def parse_reply(value: object, where: str) -> ScriptedReply:
+    """A reply from a text, a mapping, a tool call, or a reply already."""
+    with _located(where):
+        match value:
+            case ScriptedReply():
+                return value
+            case ScriptedCall():
+                return ScriptedReply(tool_calls=(value,))
+            case str():
+                return ScriptedReply(text=value)
+            case Mapping():
+                return _from_mapping(cast("_Form", value))
+            case _:
+                raise InvalidParamsError(f"expected a text or a mapping, not {_kind(value)}")
+
+
+# ---- mappings
+
+
+class _ScriptForm(msgspec.Struct):
+    replies: list[Any]
+    repeat: bool = False
+    context_window: Annotated[int, msgspec.Meta(ge=1)] = DEFAULT_CONTEXT_WINDOW
+
+
+_REPLY_KEYS = tuple(key for key in ScriptedReply.__struct_fields__ if key != "gate")
+_NESTED = {"error": ScriptedError, "match": Match, "usage": Usage}
+_WHEN_A_TEXT = {"error": "message", "match": "contains"}
+
+
+def _from_mapping(value: _Form) -> ScriptedReply:
+    _refuse_unknown_keys(value, _REPLY_KEYS)
+    form = dict(value)
+    for key, field in _WHEN_A_TEXT.items():
+        if isinstance(form.get(key), str):
+            form[key] = {field: form[key]}
+    for key, struct in _NESTED.items():
+        if isinstance(nested := form.get(key), Mapping):
+            _refuse_unknown_keys(cast("_Form", nested), struct.__struct_fields__, f"{key}: ")
+    if isinstance(calls := form.get("tool_calls"), list | tuple):
+        form["tool_calls"] = [_call_form(each, n) for n, each in enumerate(cast("Sequence[object]", calls))]
+    return msgspec.convert(form, ScriptedReply)
+
+
+def _call_form(value: object, position: int) -> object:
+    if not isinstance(value, Mapping):
+        return value
+    form = dict(cast("_Form", value))
+    _refuse_unknown_keys(form, ScriptedCall.__struct_fields__, f"tool_calls[{position}]: ")
+    arguments = form.get("arguments")
+    if not isinstance(arguments, Mapping | str | None):
+        kind = _kind(arguments)
+        raise InvalidParamsError(f"tool_calls[{position}].arguments: expected a mapping or a text, not {kind}")
+    return form | {"arguments": arguments_text(cast("_Form | str | None", arguments))}
+
+
+def _refuse_unknown_keys(form: _Form, known: Sequence[str], place: str = "") -> None:
+    for key in form:
+        if key not in known:
+            near = difflib.get_close_matches(_shown(str(key), 40), known, 1)
+            advice = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
+            raise InvalidParamsError(f"{place}unknown key `{_shown(str(key), 40)}`; {advice}")
+
+
+# ---- files
+
+
+def _read_bounded(path: Path) -> bytes:
+    try:
+        # A pipe or a device would keep us waiting, or never end.
+        if path.exists() and not path.is_file():
+            raise InvalidParamsError("it is not a file")
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise InvalidParamsError(f"it cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise InvalidParamsError(f"it cannot be read ({error})") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise InvalidParamsError(f"it is larger than {MAX_FILE_BYTES:,} bytes, the limit of a script")
+    if not content.strip():
+        raise InvalidParamsError("it is empty")
+    return content
+
+
+def _from_json(content: bytes) -> object:
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidParamsError(f"it is not JSON ({error})") from None
+    except RecursionError:
+        raise InvalidParamsError("it is nested too deeply") from None
+
+
+def _from_yaml(content: bytes) -> object:
+    # Not at the top: loading YAML takes as long as starting the rest, and few have a script at all.
+    from tertulia.models.plain_yaml import load_plain
+
+    try:
+        return load_plain(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise InvalidParamsError("it is not text in UTF-8") from None
+
+
+# ---- what is said when something is wrong
+
+
+@contextmanager
+def _located(where: str) -> Generator[None]:
+    try:
+        yield
+    except msgspec.ValidationError as error:
+        sentence = _in_our_words(str(error))
+    except InvalidParamsError as error:
+        sentence = error.message
+    else:
+        return
+    raise InvalidParamsError(f"{where}: {_shown(sentence, 300)}")
+
+
+def _shown(text: str, limit: int) -> str:
+    """One line of bounded length that any terminal and any encoding can take."""
+    line = " ".join(text[: limit + 1].encode("utf-8", "backslashreplace").decode().split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+_WORDS = {
+    "array": "a list",
+    "bool": "true or false",
+    "date": "a date",
+    "float": "a number",
+    "int": "a whole number",
+    "list": "a list",
+    "NoneType": "nothing",
+    "null": "nothing",
+    "object": "a mapping",
+    "str": "a text",
+}
+
+
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return _WORDS.get(name, f"`{name}`")
+
+
+def _in_our_words(complaint: str) -> str:
+    """msgspec's "Expected `str`, got `int` - at `$.text`" for people who never saw Python."""
+    what, _, place = complaint.partition(" - at `$")
+    if what.startswith("Invalid enum value"):
+        what = f"expected one of {', '.join(get_args(StopReason))}"
+    what = what.replace("Object missing required field", "it lacks the key").replace("Expected", "expected")
+    what = re.sub(r"`([a-z |]+)`", lambda types: _named(types[1]), what)
+    place = place.strip(".`")
+    return f"{place}: {what}" if place else what
+
+
+def _named(types: str) -> str:
+    return " or ".join(_WORDS.get(name, f"`{name}`") for name in types.split(" | "))

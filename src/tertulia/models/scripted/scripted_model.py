@@ -1,0 +1,264 @@
+"""The model that says what it was told to say: for testing agents, for demonstrations, and for having no key.
+
+It stands in for a provider and no more: it never runs a tool, and knows of a conversation what a request says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError
+from tertulia.models.scripted.reply_queue import (
+    AnswerFunction,
+    QueuedReply,
+    ReplyQueue,
+    ScriptedAnswer,
+    ScriptedRequest,
+)
+from tertulia.models.scripted.script import DEFAULT_CONTEXT_WINDOW, ScriptedCall, ScriptedReply, fail
+from tertulia.models.scripted.script_file import load_script, parse_reply
+from tertulia.models.wire import (
+    TOUR,
+    AnswerEnd,
+    AnswerFailure,
+    AnswerItem,
+    AnswerPiece,
+    ItemsDialect,
+    ModelRequest,
+    ReasoningDelta,
+    RetryNotice,
+    TextDelta,
+)
+from tertulia.protocol.ids import CallId, new_item_id
+from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, text_parts
+from tertulia.protocol.usage import Usage
+
+MAX_REQUESTS_KEPT = 1_000
+_QUOTED = 200
+_TOUR = Path(__file__).with_name("tour.json")
+_PIECES_A_TICK = 64
+_WORDS = re.compile(r"\S+\s*|\s+")
+
+ReplyLike = ScriptedAnswer | AnswerFunction
+Sleeper = Callable[[float], Awaitable[object]]
+
+
+class ScriptedModel:
+    """A Wire that answers from a list of replies (`ReplyQueue` says in which order).
+
+    A request takes its reply when `stream` is called, not when it is read: the order of requests alone decides
+    who gets which. All conversations that share the model draw from one list. The contract of Wire holds except
+    where a reply is there to break it: `cut`, and exceptions to be raised.
+    """
+
+    def __init__(
+        self,
+        replies: Iterable[ReplyLike] = (),
+        *,
+        name: str = "scripted/inline",
+        family: str = "scripted",
+        context_window: int = DEFAULT_CONTEXT_WINDOW,
+        repeat: bool = False,
+        chunk: int | None = None,
+        sleep: Sleeper = asyncio.sleep,
+    ) -> None:
+        """`chunk`: characters a delta, None for words. `sleep`: how delays are waited for, in seconds."""
+        if isinstance(replies, str | Mapping):
+            raise InvalidParamsError("replies must be a list, even of one reply")
+        if chunk is not None and chunk < 1:
+            raise InvalidParamsError(f"chunk must be at least 1, not {chunk}")
+        if context_window < 1:
+            raise InvalidParamsError(f"context_window must be at least 1, not {context_window}")
+        self.name = name
+        self.family = family
+        self.context_window = context_window
+        self.dialect = ItemsDialect()
+        self._cues = ReplyQueue([_cue(reply, number) for number, reply in enumerate(replies, 1)], repeat=repeat)
+        self._chunk = chunk
+        self._sleep = sleep
+        self._asked: deque[ScriptedRequest] = deque(maxlen=MAX_REQUESTS_KEPT)
+        self._call_numbers = count(1)
+        self._streaming = 0
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], *, sleep: Sleeper = asyncio.sleep) -> Self:
+        """The model of a .yaml, .yml or .json file; InvalidParams names file, reply and what was expected."""
+        script = load_script(path)
+        return cls(
+            script.replies,
+            name=f"scripted/{os.fspath(path)}",
+            context_window=script.context_window,
+            repeat=script.repeat,
+            sleep=sleep,
+        )
+
+    @classmethod
+    def tour(cls) -> Self:
+        """Who answers where no model is set up: says that it is a script, and how to get a real model."""
+        return cls(load_script(_TOUR).replies, name=TOUR)
+
+    @property
+    def requests(self) -> list[ScriptedRequest]:
+        """The last 1,000 requests, oldest first."""
+        return list(self._asked)
+
+    @property
+    def last_request(self) -> ScriptedRequest:
+        """The newest request; NotFound when there was none."""
+        if not self._asked:
+            raise NotFoundError(f"{self.name} has not been asked anything yet")
+        return self._asked[-1]
+
+    @property
+    def remaining(self) -> int:
+        """How many replies have never been used; 0 when the script was played to its end."""
+        return self._cues.unused
+
+    @property
+    def streaming(self) -> int:
+        """How many answers are being given at this moment."""
+        return self._streaming
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece, None]:
+        """Take the next reply now, and say it while being read."""
+        asked = ScriptedRequest(request)
+        self._asked.append(asked)
+        return self._play(asked, self._cues.take(asked))
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+    async def _play(self, asked: ScriptedRequest, cue: QueuedReply | None) -> AsyncGenerator[AnswerPiece, None]:
+        self._streaming += 1
+        try:
+            reply = await self._reply(asked, cue)
+            if reply.gate is not None:
+                await reply.gate.wait()
+            await self._pause(reply.delay_ms)
+            for number, piece in enumerate(self._pieces(reply, asked.request)):
+                if number and (reply.delay_between_ms or number % _PIECES_A_TICK == 0):
+                    await self._pause(reply.delay_between_ms)
+                yield piece
+        finally:
+            self._streaming -= 1
+
+    async def _pause(self, milliseconds: float) -> None:
+        # Even no delay lets the others run: a stream that never waits would be unlike every real one.
+        await (self._sleep(milliseconds / 1000) if milliseconds else asyncio.sleep(0))
+
+    async def _reply(self, asked: ScriptedRequest, cue: QueuedReply | None) -> ScriptedReply:
+        if cue is None:
+            return fail(self._out_of_replies(asked))
+        try:
+            answer = cue(asked) if callable(cue) else cue
+            if inspect.isawaitable(answer):
+                answer = await answer
+            if isinstance(answer, Exception):
+                raise answer
+            return parse_reply(answer, f"{self.name}, what a function answered")
+        except TertuliaError as error:
+            return fail(error.message, code=error.code)
+
+    def _out_of_replies(self, asked: ScriptedRequest) -> str:
+        had = f"{self.name} has no reply left: it had {self._cues.total}"
+        if waiting := self._cues.waiting:
+            had += f", {waiting} of them for an input that this one does not match"
+        # The sentence travels where errors travel, so it quotes only what may be kept.
+        last = asked.last_input if asked.request.store else ""
+        quoted = f"{last[: _QUOTED - 1]}…" if len(last) > _QUOTED else last
+        return f"{had}; asked last: {quoted!r}" if quoted else had
+
+    def _pieces(self, reply: ScriptedReply, request: ModelRequest) -> Iterator[AnswerPiece]:
+        if reply.retrying is not None:
+            text = reply.text or ""
+            yield from self._deltas(_message(text[: (len(text) + 1) // 2]))
+            yield RetryNotice(reply.retrying)
+        items = self._items(reply, request)
+        breaks_off = reply.cut or reply.error is not None
+        for number, item in enumerate(items, 1):
+            yield from self._deltas(item)
+            if not (breaks_off and number == len(items)):
+                yield AnswerItem(item)
+        if reply.error is not None:
+            yield AnswerFailure(reply.error.message, reply.error.code, reply.error.overflow)
+        elif not reply.cut:
+            stop_reason = reply.stop_reason or ("tool_calls" if reply.tool_calls else "stop")
+            yield AnswerEnd(_usage(reply, request), stop_reason)
+
+    def _items(self, reply: ScriptedReply, request: ModelRequest) -> list[AssistantMessage | Reasoning | ToolCall]:
+        items: list[AssistantMessage | Reasoning | ToolCall] = []
+        if reply.reasoning:
+            items.append(Reasoning(new_item_id(), reply.reasoning, self.dialect.name))
+        if reply.text:
+            items.append(_message(reply.text))
+        if reply.tool_calls:
+            items += self._calls(reply.tool_calls, request)
+        return items
+
+    def _calls(self, calls: tuple[ScriptedCall, ...], request: ModelRequest) -> Iterator[ToolCall]:
+        custom = {tool.name for tool in request.tools if tool.kind == "custom"}
+        # A resumed conversation has calls that an earlier instance of this model numbered.
+        taken = {item.call_id for item in request.items if isinstance(item, ToolCall)}
+        taken.update(CallId(call.call_id) for call in calls if call.call_id is not None)
+        for call in calls:
+            call_id = self._free_call_id(taken) if call.call_id is None else CallId(call.call_id)
+            # An object is how a model says it whose API knows no free text.
+            is_text = call.name in custom and not call.arguments.startswith("{")
+            kind = "custom" if is_text else "function"
+            yield ToolCall(new_item_id(), call_id, call.name, call.arguments, kind)
+
+    def _free_call_id(self, taken: set[CallId]) -> CallId:
+        numbered = (CallId(f"call_{number}") for number in self._call_numbers)
+        return next(call_id for call_id in numbered if call_id not in taken)
+
+    def _deltas(self, item: AssistantMessage | Reasoning | ToolCall) -> Iterator[AnswerPiece]:
+        match item:
+            case AssistantMessage():
+                return (TextDelta(item.id, piece) for piece in _cut(item.text, self._chunk))
+            case Reasoning():
+                return (ReasoningDelta(item.id, piece) for piece in _cut(item.text, self._chunk))
+            case ToolCall():
+                return iter(())
+
+
+def _cue(reply: ReplyLike, number: int) -> QueuedReply:
+    return reply if isinstance(reply, Exception) or callable(reply) else parse_reply(reply, f"reply {number}")
+
+
+def _message(text: str) -> AssistantMessage:
+    return AssistantMessage(new_item_id(), text_parts(text))
+
+
+def _cut(text: str, chunk: int | None) -> Iterator[str]:
+    if chunk is None:
+        return (word.group() for word in _WORDS.finditer(text))
+    return (text[start : start + chunk] for start in range(0, len(text), chunk))
+
+
+def _usage(reply: ScriptedReply, request: ModelRequest) -> Usage:
+    if reply.usage is not None:
+        total = reply.usage.total_tokens or reply.usage.input_tokens + reply.usage.output_tokens
+        return msgspec.structs.replace(reply.usage, total_tokens=total)
+    asked = _size(request.instructions) + len(request.tools_json) + sum(map(len, request.chunks))
+    thought = _size(reply.reasoning or "")
+    said = thought + _size(reply.text or "") + sum(_size(call.name + call.arguments) for call in reply.tool_calls)
+    spent, given = _tokens(asked), _tokens(said)
+    return Usage(spent, 0, given, _tokens(thought), spent + given)
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _tokens(size: int) -> int:
+    return -(-size // 4)
