@@ -23,7 +23,7 @@ from tertulia.protocol.ids import new_conversation_id, new_item_id
 from tertulia.protocol.items import AssistantMessage, TextPart, UserMessage
 from tertulia.protocol.storage import Full
 from tertulia.testing import ScriptedModel, ScriptedReply
-from tertulia.tools.plan import UpdatePlan
+from tertulia.tools.update_plan import UpdatePlan
 
 Row = tuple[str, float, str, str]
 CONVERSATIONS = 10_000

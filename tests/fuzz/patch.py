@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tertulia.errors import InvalidParamsError, LimitError
-from tertulia.tools.patch_text import AddFile, UpdateFile, checked_path, parse_patch
+from tertulia.tools.patch.text import AddFile, UpdateFile, checked_path, parse_patch
 
 SEEDS = [
     b"*** Begin Patch\n*** Add File: a/b.txt\n+hello\n+\n*** Delete File: c\n*** End Patch",

@@ -12,7 +12,7 @@ import pytest
 
 from tertulia.testing import call, say
 from tests.server.acp_editor import desk, scripted
-from tests.tools.test_picture import PNG
+from tests.tools.test_images import PNG
 
 PICTURE = base64.b64encode(PNG).decode()
 

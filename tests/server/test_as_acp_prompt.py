@@ -9,7 +9,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.server.as_acp_prompt import first_words, items_of, words_of
-from tests.tools.test_picture import PNG
+from tests.tools.test_images import PNG
 
 PICTURE = base64.b64encode(PNG).decode()
 

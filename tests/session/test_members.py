@@ -6,7 +6,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.session.internal_tool import InternalTool
-from tertulia.tools.mcp import McpTool
+from tertulia.tools.mcp.mcp_tool import McpTool
 from tests.mcp.fakes import bare
 from tests.session.agents import EMPLOYEE, Porter
 from tests.session.staging import stage

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tertulia.tools import patch_disk
-from tertulia.tools.patch_plan import make_plan
-from tertulia.tools.patch_text import parse_patch
+from tertulia.tools.patch import disk_program
+from tertulia.tools.patch.plan import make_plan
+from tertulia.tools.patch.text import parse_patch
 
-DISK = [sys.executable, "-I", patch_disk.__file__]
+DISK = [sys.executable, "-I", disk_program.__file__]
 needed = [program for program in ("diff", "patch") if shutil.which(program) is None]
 
 

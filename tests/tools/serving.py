@@ -31,7 +31,7 @@ from tertulia.protocol.ids import CallId, ConversationId, TaskId
 from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.protocol.tool_names import fqn
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.tools.mcp import McpTool
+from tertulia.tools.mcp.mcp_tool import McpTool
 from tertulia.tools.tool import CallContext, ChainView
 from tests.tools.calling import HandClock
 

@@ -9,7 +9,7 @@ import pytest
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.schema.schema import Schema
-from tertulia.tools.arguments import define
+from tertulia.tools.arguments import define_tool
 from tertulia.tools.registry import ToolRegistry
 from tests.tools.calling import StubTool
 
@@ -23,15 +23,15 @@ def taken(spec: ToolSpec) -> Schema:
 
 def test_what_is_only_taken_is_not_shown() -> None:
     """Issue 7"""
-    spec = define("look", "Looks.", SHOWN, ["path"], ALSO)
+    spec = define_tool("look", "Looks.", SHOWN, ["path"], ALSO)
     shown = json.loads(spec.schema)
     assert shown == {"type": "object", "properties": SHOWN, "required": ["path"], "additionalProperties": False}
-    assert spec.digest == define("look", "Looks.", SHOWN, ["path"]).digest
+    assert spec.digest == define_tool("look", "Looks.", SHOWN, ["path"]).digest
     taken(spec).validate({"path": "x", "detail": "original"})
 
 
 def test_what_is_not_required_may_be_null() -> None:
-    spec = define("look", "Looks.", SHOWN, ["path"])
+    spec = define_tool("look", "Looks.", SHOWN, ["path"])
     taken(spec).validate({"path": "x", "mode": None})
     taken(spec).validate({"path": "x", "mode": "b"})
 
@@ -39,4 +39,4 @@ def test_what_is_not_required_may_be_null() -> None:
 @pytest.mark.parametrize("wrong", [{"path": None}, {"path": "x", "mode": "c"}, {"path": "x", "detail": "d"}, {}])
 def test_everything_else_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidParamsError):
-        taken(define("look", "Looks.", SHOWN, ["path"])).validate(wrong)
+        taken(define_tool("look", "Looks.", SHOWN, ["path"])).validate(wrong)

@@ -18,11 +18,11 @@ from tertulia.tools.dispatch import (
     MAX_BRACKETS,
     MAX_CALLS,
     MAX_PARALLEL,
-    Checked,
+    CheckedCall,
+    CompletedCall,
     Dispatch,
-    Ended,
     check_calls,
-    rendered,
+    render_result,
 )
 from tertulia.tools.function import tool
 from tertulia.tools.registry import ToolRegistry
@@ -47,7 +47,7 @@ class Answer:
     def context_for(self, call: ToolCall) -> CallContext:
         return context(call_id=call.call_id, **self._context)
 
-    def check(self, *calls: ToolCall) -> list[Checked]:
+    def check(self, *calls: ToolCall) -> list[CheckedCall]:
         checked, self.dropped = check_calls(calls, self.registry, self.offered, self.context_for)
         return checked
 
@@ -61,7 +61,7 @@ class Answer:
         )
         return self.dispatch
 
-    async def __call__(self, *calls: ToolCall, timeout_s: float | None = DEADLINE) -> list[Ended]:
+    async def __call__(self, *calls: ToolCall, timeout_s: float | None = DEADLINE) -> list[CompletedCall]:
         dispatch = self.prepare(*calls, timeout_s=timeout_s)
         await dispatch.run()
         return dispatch.outputs
@@ -494,9 +494,9 @@ async def test_after_a_cancellation_it_is_known_what_ended_what_began_and_what_n
     )
     states = [(each.begun, type(each.outcome)) for each in dispatch.progress]
     assert states == [
-        (True, Ended),
+        (True, CompletedCall),
         (True, Handoff),
-        (True, Ended),
+        (True, CompletedCall),
         (True, type(None)),
         (False, type(None)),
     ]
@@ -544,11 +544,11 @@ TARGET = TargetResult(ConversationId("other"), "completed", "the answer")
 
 
 def test_a_handoff_is_answered_with_what_its_tool_makes_of_the_result() -> None:
-    assert rendered(lambda target: Result(target.text or ""), TARGET, None) == (Result("the answer"), False)
+    assert render_result(lambda target: Result(target.text or ""), TARGET, None) == (Result("the answer"), False)
 
 
 def test_the_answer_of_a_handoff_is_bounded_like_any_output() -> None:
-    result, truncated = rendered(lambda target: Result("x" * 10_000), TARGET, 1_000)
+    result, truncated = render_result(lambda target: Result("x" * 10_000), TARGET, 1_000)
     assert truncated
     assert len(result.text) <= 1_000
 
@@ -565,7 +565,7 @@ def test_the_answer_of_a_handoff_is_bounded_like_any_output() -> None:
     ],
 )
 def test_a_handoff_that_cannot_be_rendered_is_an_error_output(render: Any, said: str) -> None:
-    result, truncated = rendered(render, TARGET, None)
+    result, truncated = render_result(render, TARGET, None)
     assert result.text.startswith(said)
     assert not result.success
     assert not truncated

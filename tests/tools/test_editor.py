@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import ApprovalDeniedError, InvalidParamsError, SandboxError, TertuliaError
-from tertulia.tools.editor import MAX_ASKED, MAX_TEXT_BYTES, EditorView, SeenFile
+from tertulia.tools.editor import MAX_ASKED, MAX_TEXT_BYTES, EditorFile, EditorView
 from tertulia.tools.tool import CallContext
 from tests.tools.calling import call
 from tests.tools.workbench import Workbench, allow, deny, workbench
@@ -63,7 +63,7 @@ def test_what_is_not_saved_is_what_differs_by_more_than_spelling(
     saved: bytes, shown: str | None, unsaved: bytes | None
 ) -> None:
     """Issue 10 (4): line ends, a mark and a last newline are the editor's ways, and what it would save keeps them."""
-    assert SeenFile(saved, shown).unsaved() == unsaved
+    assert EditorFile(saved, shown).unsaved() == unsaved
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_what_is_not_saved_is_what_differs_by_more_than_spelling(
 )
 def test_a_new_text_is_spelled_as_the_editor_spells(saved: bytes, shown: str, given: str) -> None:
     """Issue 10 (4): and found again, in whatever spelling it is shown or saved afterwards."""
-    file = SeenFile(saved, shown)
+    file = EditorFile(saved, shown)
     text = (file.unsaved() or b"").decode().replace("b", "c")
     assert file.as_shown(text) == given
-    assert SeenFile(text.encode(), None).has(given)
-    assert SeenFile(b"other", given).has(text)
+    assert EditorFile(text.encode(), None).has(given)
+    assert EditorFile(b"other", given).has(text)
     assert not file.has(text)
-    assert not SeenFile(b"other", None).has("")
+    assert not EditorFile(b"other", None).has("")
 
 
 async def test_files_of_several_roots_are_looked_at_from_the_outermost(tmp_path: Path) -> None:

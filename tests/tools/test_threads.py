@@ -14,7 +14,7 @@ import pytest
 from tertulia.errors import InternalError, InvalidParamsError, LimitError
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.tools import threads
-from tertulia.tools.threads import MAX_THREADS, for_thread, in_thread
+from tertulia.tools.threads import MAX_THREADS, run_in_thread, thread_context
 from tertulia.tools.tool import CallContext
 from tests.tools.calling import context
 
@@ -55,7 +55,7 @@ async def test_the_result_comes_from_another_thread() -> None:
     def adding(a: int, b: int) -> tuple[int, threading.Thread]:
         return a + b, threading.current_thread()
 
-    total, thread = await in_thread(adding, 1, 2)
+    total, thread = await run_in_thread(adding, 1, 2)
     assert total == 3
     assert thread is not threading.current_thread()
 
@@ -67,13 +67,13 @@ async def test_context_variables_go_along_and_changes_do_not_come_back() -> None
         return before
 
     who.set("the caller")
-    assert await in_thread(changing) == "the caller"
+    assert await run_in_thread(changing) == "the caller"
     assert who.get() == "the caller"
 
 
 async def test_an_error_is_raised_where_it_is_awaited() -> None:
     with pytest.raises(ZeroDivisionError):
-        await in_thread(lambda: 1 // 0)
+        await run_in_thread(lambda: 1 // 0)
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration])
@@ -82,37 +82,37 @@ async def test_what_would_end_a_thread_or_confuse_the_loop_is_an_ordinary_error(
         raise kind
 
     with pytest.raises(InternalError, match=kind.__name__):
-        await in_thread(leave)
+        await run_in_thread(leave)
 
 
 async def test_a_cancelled_caller_leaves_at_once_and_the_late_result_is_dropped(gate: Gate) -> None:
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
-        waiting = group.create_task(in_thread(gate))
+        waiting = group.create_task(run_in_thread(gate))
         await gate.entered.get()
         waiting.cancel()
         await asyncio.wait([waiting])
         assert waiting.cancelled()
         assert not gate.open.is_set()
         gate.open.set()
-        assert await in_thread(lambda: "next") == "next"
+        assert await run_in_thread(lambda: "next") == "next"
 
 
 async def test_threads_are_counted_until_they_end(gate: Gate) -> None:
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
-        first, *others = [group.create_task(in_thread(gate)) for _ in range(MAX_THREADS)]
+        first, *others = [group.create_task(run_in_thread(gate)) for _ in range(MAX_THREADS)]
         for _ in range(MAX_THREADS):
             await gate.entered.get()
         with pytest.raises(LimitError, match=str(MAX_THREADS)):
-            await in_thread(lambda: "one too many")
+            await run_in_thread(lambda: "one too many")
         for one in others:
             one.cancel()
         await asyncio.wait(others)
         with pytest.raises(LimitError):
-            await in_thread(lambda: "abandoned threads still count")
+            await run_in_thread(lambda: "abandoned threads still count")
         gate.open.set()
         assert await first == "through"
         join_all()
-        assert await in_thread(lambda: "room again") == "room again"
+        assert await run_in_thread(lambda: "room again") == "room again"
 
 
 async def test_where_no_thread_can_be_started_the_slot_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ async def test_where_no_thread_can_be_started_the_slot_is_given_back(monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(LimitError, match="can't start new thread"):
-            await in_thread(lambda: None)
+            await run_in_thread(lambda: None)
     assert threads._slots._value == before
 
 
@@ -139,20 +139,20 @@ async def test_what_a_function_publishes_is_told_on_the_loop_in_order_and_before
         if data.message == "bad":
             raise InvalidParamsError("no")
 
-    call = for_thread(context(publish))
+    call = thread_context(context(publish))
 
     def work() -> str:
         for message in ("one", "late", "bad", "two"):
             call.publish(WarningEvent(message))
         return "done"
 
-    assert await in_thread(work) == "done"
+    assert await run_in_thread(work) == "done"
     assert told == [("one", True), ("late", True), ("bad", True), ("two", True)]
 
 
 def test_publishing_to_a_loop_that_is_gone_disturbs_nobody() -> None:
     async def made() -> CallContext:
-        return for_thread(context())
+        return thread_context(context())
 
     asyncio.run(made()).publish(WarningEvent("nobody hears"))
 
@@ -163,7 +163,7 @@ def test_a_result_for_a_loop_that_is_gone_disturbs_nobody() -> None:
     async def leave() -> Gate:
         gate = Gate()
         async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
-            waiting = group.create_task(in_thread(gate))
+            waiting = group.create_task(run_in_thread(gate))
             await gate.entered.get()
             waiting.cancel()
         return gate
@@ -175,14 +175,14 @@ def test_a_result_for_a_loop_that_is_gone_disturbs_nobody() -> None:
 
 STUCK = """
 import asyncio, threading
-from tertulia.tools.threads import in_thread
+from tertulia.tools.threads import run_in_thread
 async def main():
     started = threading.Event()
     def stuck():
         started.set()
         threading.Event().wait()
     async with asyncio.TaskGroup() as group:
-        waiting = group.create_task(in_thread(stuck))
+        waiting = group.create_task(run_in_thread(stuck))
         while not started.is_set():
             await asyncio.sleep(0)
         waiting.cancel()

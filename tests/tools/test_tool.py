@@ -14,11 +14,11 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_names import is_legal
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.schema.schema import Schema
-from tertulia.tools.dispatch import Checked, Dispatch, check_calls
+from tertulia.tools.dispatch import CheckedCall, Dispatch, check_calls
 from tertulia.tools.function import tool
-from tertulia.tools.plan import UpdatePlan
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import ChainView, Handoff, Result, TargetResult, Tool
+from tertulia.tools.update_plan import UpdatePlan
 from tests.tools.calling import call, context
 
 
@@ -38,7 +38,7 @@ members = pytest.mark.parametrize(
 )
 
 
-def checked_by(member: Tool, arguments: Any) -> Checked:
+def checked_by(member: Tool, arguments: Any) -> CheckedCall:
     registry = ToolRegistry([member])
     (checked,), _ = check_calls([call(member.spec.name, arguments)], registry, {member.spec.name}, lambda _: context())
     return checked

@@ -10,7 +10,7 @@ import pytest
 
 from tertulia.protocol.items import ImagePart
 from tertulia.tools.view_image import MAX_PICTURE_BYTES
-from tests.tools.test_picture import PNG
+from tests.tools.test_images import PNG
 from tests.tools.workbench import code, workbench
 
 

@@ -23,16 +23,15 @@ from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.sandbox.masks.guarded_paths import GuardedPaths, Mask
 from tertulia.sandbox.runner import CommandRunner
 from tertulia.sandbox.sandbox import Sandbox
-from tertulia.tools.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
+from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.dispatch import Dispatch, check_calls
-from tertulia.tools.local_shell import LocalShell
+from tertulia.tools.patch.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
 from tertulia.tools.registry import ToolRegistry
-from tertulia.tools.shell import Shell
-from tertulia.tools.terminal import ExecCommand, WriteStdin
-from tertulia.tools.terminals import Terminals
+from tertulia.tools.shell.exec_command import ExecCommand, WriteStdin
+from tertulia.tools.shell.live_command import Terminals
+from tertulia.tools.shell.shell import LocalShell, Shell
 from tertulia.tools.tool import CallContext, Result
 from tertulia.tools.view_image import ViewImage
-from tertulia.tools.workplace import Workplace
 from tests.sandbox.confined import need
 from tests.tools.calling import call
 
@@ -64,7 +63,7 @@ class Workbench:
         self.told: list[tuple[str, EventData]] = []
         self.rights = self.with_rights("on-request")
         self.desk = ApprovalQueue(SystemClock(), timeout_s=20)
-        self.place = Workplace(
+        self.place = CommandEnvironment(
             runner=runner,
             desk=self.desk,
             root=str(self.root),

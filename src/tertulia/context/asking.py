@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from tertulia.errors import InternalError
-from tertulia.tools.threads import in_thread, is_room
+from tertulia.tools.threads import has_free_thread, run_in_thread
 
 _BETWEEN_LOOKS_S = 0.02
 _LOOKS = 250
@@ -30,7 +30,7 @@ async def ask(function: Callable[..., Any], *args: Any) -> Any:
         answer = function(*args)
     else:
         await _room()
-        answer = await in_thread(function, *args)
+        answer = await run_in_thread(function, *args)
     try:
         return await _Stoppable(_awaited(answer)) if inspect.isawaitable(answer) else answer
     except SystemExit:
@@ -47,7 +47,7 @@ def cancellations() -> int:
 async def _room() -> None:
     """Wait a while for a thread: many agents may start at once. If there is none then, asking says so."""
     for _ in range(_LOOKS):
-        if is_room():
+        if has_free_thread():
             return
         await asyncio.sleep(_BETWEEN_LOOKS_S)
 

@@ -20,7 +20,7 @@ from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.policy.redaction import Redactor, log_text
 from tertulia.protocol.events import EventData, SessionContextReady, SessionPreparing, WarningEvent
 from tertulia.protocol.ids import new_session_id
-from tertulia.tools.threads import left_behind
+from tertulia.tools.threads import abandoned_threads
 
 PROVIDER_TIMEOUT_S = 10.0
 AGAIN_S = 1.0
@@ -194,7 +194,7 @@ class SessionContextInjector:
                 continue
             patience_s = min(self._timeout_s, AGAIN_S) if name in self._late else self._timeout_s
             self._late.discard(name)
-            with left_behind() as left:
+            with abandoned_threads() as left:
                 try:
                     # The outer one is for who does not stop when the inner one says so.
                     async with asyncio.timeout(patience_s * 1.1), asyncio.timeout(patience_s):

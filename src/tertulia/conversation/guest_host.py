@@ -34,14 +34,14 @@ from tertulia.protocol.tool_events import ApprovalFile
 from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.sandbox.mounts.nested_protected import protected_part
 from tertulia.sandbox.runner import Confinement, OnOutput, RunningCommand
-from tertulia.tools import patch_disk
-from tertulia.tools.clearance import Order, check_argv, clear
-from tertulia.tools.patch_files import lines_of
+from tertulia.tools.command_environment import CommandEnvironment
+from tertulia.tools.patch import disk_program
+from tertulia.tools.patch.plan import count_lines
+from tertulia.tools.shell.command_approval import CommandRequest, approve_command, check_argv
 from tertulia.tools.tool import CallContext
-from tertulia.tools.workplace import Workplace
 
-_DISK = (sys.executable, "-I", patch_disk.__file__)
-_KEPT = patch_disk.MAX_READ_BYTES * 2
+_DISK = (sys.executable, "-I", disk_program.__file__)
+_KEPT = disk_program.MAX_READ_BYTES * 2
 _LOOKING = ("read", "search", "think")
 _CHANGING = ("edit", "delete", "move")
 
@@ -49,7 +49,7 @@ _CHANGING = ("edit", "delete", "move")
 class GuestHost:
     """Implements `Host` for one run. `backend`: what the agent is called; `run`: what its calls are told under."""
 
-    def __init__(self, floor: Floor, place: Workplace, backend: str, run: str) -> None:
+    def __init__(self, floor: Floor, place: CommandEnvironment, backend: str, run: str) -> None:
         self._floor = floor
         self._place = place
         self._backend = backend
@@ -105,7 +105,7 @@ class GuestHost:
         self._place.check_changeable([name], context)
         old = await self._content(context, name)
         file = ApprovalFile(
-            path, "add" if old is None else "update", lines_of(text.encode("utf-8", "replace")), lines_of(old)
+            path, "add" if old is None else "update", count_lines(text.encode("utf-8", "replace")), count_lines(old)
         )
         await self._place.approve_patch(f"*** Write File: {path}\n{text}", (file,), context)
         change = {
@@ -124,8 +124,8 @@ class GuestHost:
         words = ("env", *(f"{name}={value}" for name, value in variables.items()), *argv) if variables else argv
         check_argv(words)
         context = self._call(self._floor.talk.terms.cwd, call)
-        order = Order(argv=words, cwd=self._place.directory(cwd, context))
-        return await self._place.runner.start((await clear(self._place, order, context)).command, heard)
+        order = CommandRequest(argv=words, cwd=self._place.directory(cwd, context))
+        return await self._place.runner.start((await approve_command(self._place, order, context)).command, heard)
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
 

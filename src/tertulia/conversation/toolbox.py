@@ -19,8 +19,8 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.schema.schema import Schema
-from tertulia.tools.registry import Reach, ToolRegistry
-from tertulia.tools.remote import withheld
+from tertulia.tools.mcp.server_access import withheld_error
+from tertulia.tools.registry import ToolLookup, ToolRegistry
 from tertulia.tools.tool import Tool
 
 _KEPT_LISTS = 256
@@ -83,7 +83,7 @@ class Toolbox:
         self._lists.move_to_end(key)
         return made.offered
 
-    def reach(self, offered: ToolList, conversation: ConversationId, view: McpView) -> Reach:
+    def reach(self, offered: ToolList, conversation: ConversationId, view: McpView) -> ToolLookup:
         """Where the calls of a request find their tools: the session's own, and others' as they were offered.
 
         `view`: of the conversation, which knows why one is not offered any more.
@@ -108,7 +108,7 @@ class Toolbox:
 
 
 class _Offered:
-    """Implements `Reach`."""
+    """Implements `ToolLookup`."""
 
     __slots__ = ("_offered", "_registry", "_remote", "_view")
 
@@ -132,7 +132,7 @@ class _Offered:
         return self._registry.schema(spec)
 
     def absence(self, name: str) -> TertuliaError:
-        return withheld(name) if self._view.withholds(name) else self._registry.absence(name)
+        return withheld_error(name) if self._view.withholds(name) else self._registry.absence(name)
 
 
 def _switched_on(spec: ToolSpec, wanted: ToolsPrefs) -> bool:

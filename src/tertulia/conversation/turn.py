@@ -26,7 +26,7 @@ from tertulia.prompt.tool_list import ToolList
 from tertulia.protocol.events import TokenCount, WarningEvent
 from tertulia.protocol.items import ToolCall, UserMessage
 from tertulia.protocol.records import ModelRequestRecord
-from tertulia.tools.dispatch import Checked, Dispatch, check_calls, refusal
+from tertulia.tools.dispatch import CheckedCall, Dispatch, check_calls, refusal
 from tertulia.tools.tool import CallContext, Handoff
 
 Admit = Callable[[Handoff], None]
@@ -139,7 +139,7 @@ async def _asked(floor: Floor, turn: _Turn) -> Answer:
     return answer
 
 
-def _record(floor: Floor, answer: Answer, known: ToolList) -> list[Checked]:
+def _record(floor: Floor, answer: Answer, known: ToolList) -> list[CheckedCall]:
     """Write the answer down, without calls that repeat an id of it; all calls are checked before any runs."""
     reach = floor.around.toolbox.reach(known, floor.talk.id, floor.talk.terms.context.mcp_view)
     checked, dropped = check_calls(answer.calls, reach, known.names, _context_for(floor))
@@ -157,7 +157,7 @@ def _record(floor: Floor, answer: Answer, known: ToolList) -> list[Checked]:
     return checked
 
 
-async def _act(floor: Floor, checked: list[Checked], admit: Admit) -> tuple[tuple[Handed, ...], bool]:
+async def _act(floor: Floor, checked: list[CheckedCall], admit: Admit) -> tuple[tuple[Handed, ...], bool]:
     """Run the calls: (those to be handed over, whether one of them ended the task)."""
     dispatch = Dispatch(
         checked,

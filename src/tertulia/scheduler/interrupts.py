@@ -20,7 +20,7 @@ from tertulia.protocol.items import TextPart, ToolOutput
 from tertulia.protocol.storage import StoragePolicy, storage_from_wire, strictest
 from tertulia.protocol.tool_events import ToolCallEnd
 from tertulia.scheduler.plan import Chain, Closure, Frame, House, TaskPlan, storage_of
-from tertulia.tools.dispatch import rendered
+from tertulia.tools.dispatch import render_result
 from tertulia.tools.tool import Handoff, TargetResult
 
 
@@ -122,7 +122,7 @@ class Interrupts:
         room = talk.terms.rights.limits.max_output_bytes
         for closure, reported, target in zip(frame.closures, frame.results, frame.targets, strict=True):
             known = replace(reported or TargetResult(target, "cancelled", None, "cancelled", reason), room=room)
-            result, truncated = rendered(closure.render, known, room)
+            result, truncated = render_result(closure.render, known, room)
             call = closure.call
             parts = (TextPart(result.text), *result.parts)
             strict = strictest(storage, *(s for s in (result.storage, known.storage) if s is not None))

@@ -12,7 +12,7 @@ from acp import schema as s
 
 from tertulia.errors import InvalidParamsError
 from tertulia.server.as_acp_titles import fenced
-from tertulia.tools.picture import read_picture
+from tertulia.tools.images import read_image_info
 
 Block = (
     s.TextContentBlock
@@ -69,7 +69,7 @@ def _picture(mime: str, data: str, where: str) -> dict[str, Any]:
     if not _PICTURES.match(mime):
         raise InvalidParamsError(f"{where} must be image/png, image/jpeg, image/gif or image/webp, not {mime!r:.60}")
     try:
-        picture = read_picture(base64.b64decode(data, validate=True))
+        picture = read_image_info(base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError):
         raise InvalidParamsError(f"{where} is not base64") from None
     if picture is None:

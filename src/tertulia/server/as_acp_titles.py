@@ -12,7 +12,7 @@ import msgspec
 from tertulia.errors import TertuliaError
 from tertulia.policy.approvals.approval_request import script_of
 from tertulia.policy.display_text import make_display_text
-from tertulia.tools.patch_text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
+from tertulia.tools.patch.text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
 
 Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 

@@ -16,7 +16,7 @@ from tertulia.protocol.inputs import ResolveApproval
 from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Decider
 from tertulia.session.inputs import parse
 from tertulia.session.parts import Parts
-from tertulia.tools.threads import in_thread
+from tertulia.tools.threads import run_in_thread
 
 Decision = Literal["allow", "deny"] | Mapping[str, Any]
 """A word, or the fields of `approval/resolve`: decision, scope, ttl_s, message."""
@@ -128,7 +128,7 @@ async def _asked(handler: Handler, request: ApprovalRequest) -> object:
     if inspect.iscoroutinefunction(handler):
         return await handler(request)
     # It may ask a person at a terminal, and the loop must not wait for that.
-    said = await in_thread(handler, request)
+    said = await run_in_thread(handler, request)
     return await said if inspect.isawaitable(said) else said
 
 

@@ -17,7 +17,7 @@ from tertulia.scheduler.plan import TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.session import submission
 from tertulia.session.parts import Parts
-from tertulia.tools.dispatch import Dispatch, check_calls, refusal, rendered
+from tertulia.tools.dispatch import Dispatch, check_calls, refusal, render_result
 from tertulia.tools.tool import CallContext, Handoff, Result, TargetResult
 
 
@@ -44,7 +44,7 @@ async def call_conv_tool(parts: Parts, name: str, arguments: str) -> Result:
         result = await _hand_over(parts, root, handoff)
     except TertuliaError as error:
         return refusal(error)
-    return rendered(handoff.render, result, limit)[0]
+    return render_result(handoff.render, result, limit)[0]
 
 
 def _context(parts: Parts, root: Talk, call: ToolCall) -> CallContext:

@@ -21,7 +21,7 @@ from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.session import describe
 from tertulia.session.parts import Parts
 from tertulia.session.shutdown import begin_to_close, close_conversation
-from tertulia.tools.tool import CallContext, Seen
+from tertulia.tools.tool import CallContext, ConversationEntries
 
 _NOT_FOUND = "conversation not found"
 _SCRIPTED = "scripted/"
@@ -42,7 +42,7 @@ class SessionDirectory:
         """What commands are not shown either."""
         return self._ready.workshop.place.masked
 
-    def list(self, call: CallContext) -> Seen:
+    def list(self, call: CallContext) -> ConversationEntries:
         """Every conversation in sight, root first, then by creation."""
         parts, caller = self._ready, self._caller(call)
         seen = [talk for talk in parts.conversations if _sees(call, caller, talk)]
@@ -55,16 +55,18 @@ class SessionDirectory:
             return msgspec.to_builtins(info)
 
         titled = (talk.terms.rights.storage_policy for talk in seen if talk.title is not None)
-        return Seen(len(seen), entry, _stricter(caller, titled))
+        return ConversationEntries(len(seen), entry, _stricter(caller, titled))
 
-    def history(self, call: CallContext, conversation_id: str, limit: int | None) -> Seen:
+    def history(self, call: CallContext, conversation_id: str, limit: int | None) -> ConversationEntries:
         """The newest messages of a conversation."""
         talk = self._find(call, conversation_id)
         messages = talk.history.messages(limit)
         marks = (talk.history.kept_by, *(message.storage for message in messages))
         policies = (policy for policy in marks if policy is not None)
         storage = _stricter(self._caller(call), (talk.terms.rights.storage_policy, *policies))
-        return Seen(len(messages), lambda index: msgspec.to_builtins(describe.entry(messages[index])), storage)
+        return ConversationEntries(
+            len(messages), lambda index: msgspec.to_builtins(describe.entry(messages[index])), storage
+        )
 
     def check_create(self, call: CallContext, spec: NewConversation) -> None:
         """Refuse a conversation that could not be opened."""

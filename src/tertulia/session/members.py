@@ -42,18 +42,17 @@ from tertulia.session.environment import Environment
 from tertulia.session.internal_tool import InternalTool
 from tertulia.session.settings import Settings
 from tertulia.session.workshop import Workshop
-from tertulia.tools.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
 from tertulia.tools.conv import conv_tools
 from tertulia.tools.editor import EditorView
 from tertulia.tools.function import FunctionTool
-from tertulia.tools.local_shell import LocalShell
-from tertulia.tools.mcp import McpTool
-from tertulia.tools.plan import UpdatePlan
+from tertulia.tools.mcp.mcp_tool import McpTool
+from tertulia.tools.patch.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
 from tertulia.tools.read_file import ReadFile
 from tertulia.tools.registry import ToolRegistry
-from tertulia.tools.shell import PLAIN, Shell
-from tertulia.tools.terminal import ExecCommand, WriteStdin
+from tertulia.tools.shell.exec_command import ExecCommand, WriteStdin
+from tertulia.tools.shell.shell import PLAIN, LocalShell, Shell
 from tertulia.tools.tool import Tool
+from tertulia.tools.update_plan import UpdatePlan
 from tertulia.tools.view_image import ViewImage
 from tertulia.tools.web_search import WebSearch
 

@@ -15,7 +15,7 @@ from tertulia.protocol.ids import CallId, new_item_id, new_span_id, new_task_id,
 from tertulia.protocol.items import ToolCall, readable_arguments
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.session.parts import Parts
-from tertulia.tools.dispatch import Checked, Dispatch, Ended, check_calls
+from tertulia.tools.dispatch import CheckedCall, CompletedCall, Dispatch, check_calls
 from tertulia.tools.tool import CallContext, Result
 
 _OUTSIDE = "outside-"
@@ -76,14 +76,14 @@ async def call_from_outside(
     return dispatch.outputs[0].result
 
 
-def _end_of(call: ToolCall, end: Ended) -> ToolCallEnd:
+def _end_of(call: ToolCall, end: CompletedCall) -> ToolCallEnd:
     said = end.result
     return ToolCallEnd(call.call_id, call.name, said.success, said.text, end.truncated, end.duration_ms)
 
 
 def _checked(
     parts: Parts, talk: Talk, call: ToolCall, sources: Collection[str], context: Callable[[ToolCall], CallContext]
-) -> list[Checked]:
+) -> list[CheckedCall]:
     offered = parts.toolbox.offered(talk.terms, context(call).rights, delegating=False)
     reachable = {spec.name for spec in offered.specs if spec.source in sources}
     reach = parts.toolbox.reach(offered, talk.id, talk.terms.context.mcp_view)

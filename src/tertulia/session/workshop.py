@@ -23,8 +23,8 @@ from tertulia.session.environment import Environment
 from tertulia.session.guarded_home import guarded_of, workspace_of
 from tertulia.session.guests import Guests
 from tertulia.session.settings import Settings
-from tertulia.tools.terminals import Terminals
-from tertulia.tools.workplace import Workplace, described_environment
+from tertulia.tools.command_environment import CommandEnvironment, describe_environment_policy
+from tertulia.tools.shell.live_command import Terminals
 
 
 class Workshop(msgspec.Struct, frozen=True, eq=False):
@@ -35,7 +35,7 @@ class Workshop(msgspec.Struct, frozen=True, eq=False):
     elicitations: Elicitations
     attendance: Attendance
     terminals: Terminals
-    place: Workplace
+    place: CommandEnvironment
     guests: Guests
 
     async def forget(self, conversation: ConversationId) -> None:
@@ -72,13 +72,13 @@ def open_workshop(settings: Settings, environment: Environment, clock: Clock, bu
         # What a process that was killed could not take away itself.
         sweep_stubs(writable, PROTECTED_NAMES)
         sweep_stub_paths(writable, (*guarded.masked_paths(), *guarded.protected_paths([writable])))
-    place = Workplace(
+    place = CommandEnvironment(
         runner=sandbox,
         desk=desk,
         root=root,
         guarded=guarded,
         environment=policy.build(environment.variables),
-        environment_policy=described_environment(policy),
+        environment_policy=describe_environment_policy(policy),
         timeout_s=settings.tool_timeout_s,
         copies=str(environment.home / "changed-files"),
     )

@@ -14,7 +14,7 @@ from tertulia.protocol.tool_spec import ToolSpec
 Properties = Mapping[str, Mapping[str, Any]]
 
 
-def define(
+def define_tool(
     name: str, description: str, shown: Properties, required: Iterable[str], also: Properties | None = None
 ) -> ToolSpec:
     """A tool with these arguments; `also` are taken and not shown. What is not required may be null. No others."""

@@ -1,6 +1,6 @@
 """The five conversation tools: with them a model opens conversations, talks to them, looks at them and closes them.
 
-They know neither the scheduler nor the session: what they may see is a `Directory`, and to let another conversation
+They know neither the scheduler nor the session: what they may see is a `VisibleConversations`, and to let another conversation
 speak they return a `Handoff`.
 """
 
@@ -18,9 +18,9 @@ from tertulia.policy.narrowing import Rights
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import InputItem, NewConversation, TextInput
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.tools.named_pictures import NamedPictures
-from tertulia.tools.payload import answered, echo, listing, told
-from tertulia.tools.tool import CallContext, Directory, Handoff, Outcome, Rounds, Tool
+from tertulia.tools.conv_results import listing_result, shorten_echo, success_result, target_result
+from tertulia.tools.images import WorkspaceImages
+from tertulia.tools.tool import CallContext, Handoff, Outcome, Rounds, Tool, VisibleConversations
 from tertulia.tools.workspace_file import read_text_inside
 
 T = TypeVar("T")
@@ -45,9 +45,9 @@ def _spec(name: str, description: str, required: tuple[str, ...] = (), **propert
     return ToolSpec.define(name, description, schema, source="conv")
 
 
-def conv_tools(directory: Directory) -> tuple[Tool, ...]:
+def conv_tools(directory: VisibleConversations) -> tuple[Tool, ...]:
     """All five, in the order in which models see them."""
-    pictures = NamedPictures(lambda: directory.hidden)
+    pictures = WorkspaceImages(lambda: directory.hidden)
     return (
         ConvCreate(directory, pictures),
         ConvSend(directory, pictures),
@@ -101,7 +101,7 @@ class _Create(msgspec.Struct, frozen=True):
         """What of the input is repeated in the answer."""
         said: dict[str, Any] = {}
         if self.user_instruction:
-            said["first_user_message"] = echo(self.user_instruction)
+            said["first_user_message"] = shorten_echo(self.user_instruction)
         if self.items:
             said["first_items_count"] = len(self.items)
         return said
@@ -152,7 +152,7 @@ class ConvCreate:
         },
     )
 
-    def __init__(self, directory: Directory, pictures: NamedPictures) -> None:
+    def __init__(self, directory: VisibleConversations, pictures: WorkspaceImages) -> None:
         self._directory = directory
         self._pictures = pictures
 
@@ -181,7 +181,7 @@ class ConvCreate:
         said = _spoken(asked.user_instruction, items, "user_instruction")
         shared: Rounds = None if asked.fork_history == "none" else asked.fork_history
         echoed = asked.echoed()
-        return Handoff(asked.spec(call.rights, base), said, lambda result: told(result, echoed), shared)
+        return Handoff(asked.spec(call.rights, base), said, lambda result: target_result(result, echoed), shared)
 
 
 class _Send(msgspec.Struct, frozen=True):
@@ -208,7 +208,7 @@ class ConvSend:
         items=_ITEMS,
     )
 
-    def __init__(self, directory: Directory, pictures: NamedPictures) -> None:
+    def __init__(self, directory: VisibleConversations, pictures: WorkspaceImages) -> None:
         self._directory = directory
         self._pictures = pictures
 
@@ -223,7 +223,7 @@ class ConvSend:
         """Hand the call over."""
         asked = _read(arguments, _Send)
         said = _spoken(asked.text, await self._pictures.shown(asked.items, call), "text")
-        return Handoff(ConversationId(asked.conversation_id), said, lambda result: told(result, {}))
+        return Handoff(ConversationId(asked.conversation_id), said, lambda result: target_result(result, {}))
 
 
 class ConvList:
@@ -238,7 +238,7 @@ class ConvList:
         "Does not interrupt.",
     )
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: VisibleConversations) -> None:
         self._directory = directory
 
     def check(self, arguments: Any, call: CallContext) -> None:
@@ -246,7 +246,9 @@ class ConvList:
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """List them."""
-        return listing("conversations", self._directory.list(call), call.rights.limits.max_output_bytes, first=True)
+        return listing_result(
+            "conversations", self._directory.list(call), call.rights.limits.max_output_bytes, first=True
+        )
 
 
 class ConvHistory:
@@ -263,7 +265,7 @@ class ConvHistory:
         limit={"type": "integer", "minimum": 1, "description": "Only the newest so many messages."},
     )
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: VisibleConversations) -> None:
         self._directory = directory
 
     def check(self, arguments: Any, call: CallContext) -> None:
@@ -273,7 +275,7 @@ class ConvHistory:
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Read it."""
         seen = self._directory.history(call, arguments["conversation_id"], arguments.get("limit"))
-        return listing("entries", seen, call.rights.limits.max_output_bytes)
+        return listing_result("entries", seen, call.rights.limits.max_output_bytes)
 
 
 class ConvDestroy:
@@ -289,7 +291,7 @@ class ConvDestroy:
         conversation_id=_ID,
     )
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: VisibleConversations) -> None:
         self._directory = directory
 
     def check(self, arguments: Any, call: CallContext) -> None:
@@ -299,7 +301,7 @@ class ConvDestroy:
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Close it. One's own task ends with the call, which is answered all the same."""
         own = await self._directory.destroy(call, arguments["conversation_id"])
-        return replace(answered({}), ends_task=own)
+        return replace(success_result({}), ends_task=own)
 
 
 def _read(arguments: Any, kind: type[T]) -> T:

@@ -21,10 +21,9 @@ from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import ToolCall
 from tertulia.protocol.tool_names import canonical_name
 from tertulia.schema.check import is_object
-from tertulia.tools.outcome import bounded, settled
-from tertulia.tools.output import bound
-from tertulia.tools.registry import Reach
-from tertulia.tools.threads import left_behind
+from tertulia.tools.output import bound, bound_output, validate_outcome
+from tertulia.tools.registry import ToolLookup
+from tertulia.tools.threads import abandoned_threads
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, TargetResult, Tool
 
 TOOL_TIMEOUT_S = 300.0
@@ -44,7 +43,7 @@ _TOO_MANY = LimitError(f"an answer may have {MAX_CALLS} calls; make this one in 
 ContextFor = Callable[[ToolCall], CallContext]
 
 
-class Checked(msgspec.Struct, frozen=True):
+class CheckedCall(msgspec.Struct, frozen=True):
     """A call that may run, or the refusal that answers it."""
 
     call: ToolCall
@@ -53,7 +52,7 @@ class Checked(msgspec.Struct, frozen=True):
     refusal: Result | None
 
 
-class Ended(msgspec.Struct, frozen=True):
+class CompletedCall(msgspec.Struct, frozen=True):
     """The one end of a call."""
 
     call: ToolCall
@@ -62,15 +61,15 @@ class Ended(msgspec.Struct, frozen=True):
     duration_ms: int
 
 
-class Progress:
+class CallProgress:
     """How far one call has come; true at any moment, also after a cancellation."""
 
     __slots__ = ("begun", "checked", "outcome")
 
-    def __init__(self, checked: Checked) -> None:
+    def __init__(self, checked: CheckedCall) -> None:
         self.checked = checked
         self.begun = False
-        self.outcome: Ended | Handoff | None = None
+        self.outcome: CompletedCall | Handoff | None = None
         """None while it has not begun, while it runs, and for ever if it was cancelled meanwhile."""
 
 
@@ -78,14 +77,14 @@ class Progress:
 
 
 def check_calls(
-    calls: Sequence[ToolCall], tools: Reach, offered: Container[str], context_for: ContextFor
-) -> tuple[list[Checked], list[ToolCall]]:
+    calls: Sequence[ToolCall], tools: ToolLookup, offered: Container[str], context_for: ContextFor
+) -> tuple[list[CheckedCall], list[ToolCall]]:
     """Check all calls of an answer, with no side effect: (those to run or refuse, in order; those to drop).
 
     Dropped is a call whose id was used before in the same answer: two outputs of one id could not be told apart.
     """
     used: set[CallId] = set()
-    checked: list[Checked] = []
+    checked: list[CheckedCall] = []
     dropped: list[ToolCall] = []
     for call in calls:
         if call.call_id in used:
@@ -95,11 +94,11 @@ def check_calls(
         if len(checked) < MAX_CALLS:
             checked.append(_check(call, tools, offered, context_for))
         else:
-            checked.append(Checked(call, None, None, refusal(_TOO_MANY)))
+            checked.append(CheckedCall(call, None, None, refusal(_TOO_MANY)))
     return checked, dropped
 
 
-def _check(call: ToolCall, tools: Reach, offered: Container[str], context_for: ContextFor) -> Checked:
+def _check(call: ToolCall, tools: ToolLookup, offered: Container[str], context_for: ContextFor) -> CheckedCall:
     tool = tools.get(call.name)
     try:
         if tool is None or canonical_name(call.name) not in offered or tool.spec.kind == "hosted":
@@ -110,13 +109,13 @@ def _check(call: ToolCall, tools: Reach, offered: Container[str], context_for: C
             # What is told and recorded of the call is what is done. The model's own words stay in its answer.
             call = replace(call, arguments=msgspec.json.encode(arguments).decode())
     except TertuliaError as error:
-        return Checked(call, tool, None, refusal(error))
+        return CheckedCall(call, tool, None, refusal(error))
     except Exception as error:
-        return Checked(call, tool, None, refusal(InternalError(_describe(error))))
-    return Checked(call, tool, arguments, None)
+        return CheckedCall(call, tool, None, refusal(InternalError(_describe(error))))
+    return CheckedCall(call, tool, arguments, None)
 
 
-def _read_arguments(call: ToolCall, tool: Tool, tools: Reach) -> tuple[Any, bool]:
+def _read_arguments(call: ToolCall, tool: Tool, tools: ToolLookup) -> tuple[Any, bool]:
     """(The arguments as they are used, whether defaults were added to what the model wrote.)"""
     if len(call.arguments) > MAX_ARGUMENTS:
         raise InvalidParamsError(f"the arguments are longer than {MAX_ARGUMENTS:,} characters")
@@ -172,15 +171,15 @@ class Dispatch:
 
     def __init__(
         self,
-        checked: Sequence[Checked],
+        checked: Sequence[CheckedCall],
         context_for: ContextFor,
         *,
         began: Callable[[ToolCall], object],
-        ended: Callable[[Ended], object],
+        ended: Callable[[CompletedCall], object],
         committed: Callable[[], Awaitable[object]] | None = None,
         timeout_s: float | None = TOOL_TIMEOUT_S,
     ) -> None:
-        self.progress = tuple(Progress(each) for each in checked)
+        self.progress = tuple(CallProgress(each) for each in checked)
         self._context_for = context_for
         self._began = began
         self._ended = ended
@@ -188,9 +187,9 @@ class Dispatch:
         self._timeout_s = timeout_s
 
     @property
-    def outputs(self) -> list[Ended]:
+    def outputs(self) -> list[CompletedCall]:
         """What has ended so far, in the order of the calls."""
-        return [each.outcome for each in self.progress if isinstance(each.outcome, Ended)]
+        return [each.outcome for each in self.progress if isinstance(each.outcome, CompletedCall)]
 
     @property
     def handoffs(self) -> list[tuple[ToolCall, Handoff]]:
@@ -213,22 +212,22 @@ class Dispatch:
                 async with asyncio.TaskGroup() as group:
                     for each in batch:
                         group.create_task(self._handle(each))
-            if any(isinstance(each.outcome, Ended) and each.outcome.result.ends_task for each in batch):
+            if any(isinstance(each.outcome, CompletedCall) and each.outcome.result.ends_task for each in batch):
                 return
 
-    def _batches(self) -> Iterator[Sequence[Progress]]:
+    def _batches(self) -> Iterator[Sequence[CallProgress]]:
         for together, group in groupby(self.progress, key=lambda each: _is_parallel_safe(each.checked)):
             calls, size = list(group), MAX_PARALLEL if together else 1
             yield from (calls[start : start + size] for start in range(0, len(calls), size))
 
-    async def _begin(self, batch: Sequence[Progress]) -> None:
+    async def _begin(self, batch: Sequence[CallProgress]) -> None:
         for each in batch:
             each.begun = True
             self._began(each.checked.call)
         if self._committed is not None and any(_may_change(each.checked) for each in batch):
             await self._committed()
 
-    async def _handle(self, progress: Progress) -> None:
+    async def _handle(self, progress: CallProgress) -> None:
         call = progress.checked.call
         context = self._context_for(call)
         started = context.clock.monotonic()
@@ -236,18 +235,18 @@ class Dispatch:
         if isinstance(outcome, Handoff):
             progress.outcome = outcome
             return
-        result, truncated = bounded(outcome, context.rights.limits.max_output_bytes)
+        result, truncated = bound_output(outcome, context.rights.limits.max_output_bytes)
         duration_ms = round((context.clock.monotonic() - started) * 1000)
-        progress.outcome = Ended(call, result, truncated, duration_ms)
+        progress.outcome = CompletedCall(call, result, truncated, duration_ms)
         self._ended(progress.outcome)
 
-    async def _attempt(self, checked: Checked, context: CallContext) -> Outcome:
+    async def _attempt(self, checked: CheckedCall, context: CallContext) -> Outcome:
         assert checked.tool is not None, "a call without a tool was refused"
         deadline = asyncio.timeout(self._timeout_s)
         context = replace(context, unhurried=partial(_paused, deadline))
         left: list[asyncio.Future[Any]] = []
         try:
-            with left_behind() as left:
+            with abandoned_threads() as left:
                 async with deadline:
                     outcome = await checked.tool.run(checked.arguments, context)
         except TertuliaError as error:
@@ -282,14 +281,14 @@ def _paused(deadline: asyncio.Timeout) -> Generator[None]:
         deadline.reschedule(loop.time() + left)
 
 
-def rendered(
+def render_result(
     render: Callable[[TargetResult], Result], result: TargetResult, max_bytes: int | None
 ) -> tuple[Result, bool]:
     """(what the model reads of a call that was handed over, whether anything was left out). Never raises."""
     try:
         match _settled(render(result)):
             case Result() as answer:
-                return bounded(answer, max_bytes)
+                return bound_output(answer, max_bytes)
             case Handoff():
                 failure = "the tool answered a handoff with another one"
     except KeyboardInterrupt:
@@ -299,11 +298,11 @@ def rendered(
     return Result(failure, success=False), False
 
 
-def _is_parallel_safe(checked: Checked) -> bool:
+def _is_parallel_safe(checked: CheckedCall) -> bool:
     return checked.refusal is not None or (checked.tool is not None and checked.tool.parallel_safe)
 
 
-def _may_change(checked: Checked) -> bool:
+def _may_change(checked: CheckedCall) -> bool:
     return checked.refusal is None and checked.tool is not None and not checked.tool.read_only
 
 
@@ -314,7 +313,7 @@ def _is_cancelled() -> bool:
 
 def _settled(returned: object) -> Outcome:
     try:
-        return settled(returned)
+        return validate_outcome(returned)
     except (TypeError, ValueError, RecursionError) as error:
         failure = f"the tool returned a {type(returned).__name__} that cannot be used: {_describe(error)}"
     return Result(failure, success=False)

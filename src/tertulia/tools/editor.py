@@ -20,17 +20,17 @@ import msgspec
 from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.approvals.approval_request import ApprovalParts, RequestedAction, with_label
 from tertulia.protocol.tool_events import ApprovalFile, Decider
-from tertulia.tools import patch_disk
+from tertulia.tools.command_environment import CommandEnvironment, check_unprotected
+from tertulia.tools.patch import disk_program
 from tertulia.tools.tool import CallContext
-from tertulia.tools.workplace import Workplace, check_unprotected
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 """Of a file that an editor is asked about."""
 MAX_ASKED = 32
 """Files of one call that an editor is asked about."""
 _TRIES = 2
-_COMMAND = (sys.executable, "-I", patch_disk.__file__)
-_MAX_ANSWER_BYTES = patch_disk.MAX_READ_BYTES * 2
+_COMMAND = (sys.executable, "-I", disk_program.__file__)
+_MAX_ANSWER_BYTES = disk_program.MAX_READ_BYTES * 2
 _MARK = "\ufeff"
 
 
@@ -54,7 +54,7 @@ class Buffers(Protocol):
         ...
 
 
-class SeenFile(msgspec.Struct, frozen=True):
+class EditorFile(msgspec.Struct, frozen=True):
     """A file as the sandbox reads it and as the editor shows it."""
 
     saved: bytes
@@ -98,7 +98,7 @@ class _Look(msgspec.Struct, frozen=True):
 class EditorView:
     """Files of the workspace as somebody at the editor sees them, with no more rights than the call has."""
 
-    def __init__(self, place: Workplace, buffers: Buffers) -> None:
+    def __init__(self, place: CommandEnvironment, buffers: Buffers) -> None:
         self._place = place
         self._buffers = buffers
 
@@ -117,13 +117,13 @@ class EditorView:
                 return root, os.path.relpath(named, root)
         raise InvalidParamsError(f"{path!r:.200} lies outside of the working directory and the writable roots")
 
-    async def look(self, paths: Sequence[str], call: CallContext) -> dict[str, SeenFile]:
+    async def look(self, paths: Sequence[str], call: CallContext) -> dict[str, EditorFile]:
         """Those that are there. InvalidParams for one that may not be read, or is no plain file."""
         places: dict[str, dict[str, str]] = {}
         for path in paths:
             root, relative = self.locate(path, call)
             places.setdefault(root, {})[path] = relative
-        seen: dict[str, SeenFile] = {}
+        seen: dict[str, EditorFile] = {}
         for root, below in places.items():
             found = await self._below(root, list(below.values()), call, write=False)
             seen |= {path: found[relative] for path, relative in below.items() if relative in found}
@@ -157,7 +157,7 @@ class EditorView:
             granted = await place.desk.ask(request, call.rights.approval_policy, call.publish)
         return granted.decider
 
-    async def write(self, path: str, old: SeenFile, new: str, call: CallContext) -> bool:
+    async def write(self, path: str, old: EditorFile, new: str, call: CallContext) -> bool:
         """Have the editor write a file that is still as it was seen, and that the sandbox itself could write.
 
         Whether exactly this is there now: editors format what they save.
@@ -172,7 +172,7 @@ class EditorView:
             raise SandboxError(f"the editor did not write {path}: look at it before you go on")
         return after.has(new)
 
-    async def _below(self, root: str, paths: list[str], call: CallContext, *, write: bool) -> dict[str, SeenFile]:
+    async def _below(self, root: str, paths: list[str], call: CallContext, *, write: bool) -> dict[str, EditorFile]:
         free = call.rights.sandbox == "danger_full_access"
         before = await self._read(root, paths, call, write=write)
         worth_it = [path for path in paths if _worth_asking(before[path])][:MAX_ASKED]
@@ -191,7 +191,7 @@ class EditorView:
             }
             before = after
         seen = {path: look.saved for path, look in before.items() if look.saved is not None}
-        return {path: SeenFile(saved, shown.get(path)) for path, saved in seen.items()}
+        return {path: EditorFile(saved, shown.get(path)) for path, saved in seen.items()}
 
     async def _read(self, root: str, paths: list[str], call: CallContext, *, write: bool) -> dict[str, _Look]:
         request = msgspec.json.encode({"verb": "look", "paths": paths, "write": write})

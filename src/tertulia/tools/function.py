@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
+import textwrap
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import takewhile
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import Annotated, Any, Generic, ParamSpec, TypeVar, overload
 
@@ -13,8 +16,7 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.tools import docstring
-from tertulia.tools.threads import for_thread, in_thread
+from tertulia.tools.threads import run_in_thread, thread_context
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result
 
 P = ParamSpec("P")
@@ -43,7 +45,7 @@ class FunctionTool(Generic[P, R]):
         self._arguments, self._contexts = _arguments(function, self._label)
         self.spec = ToolSpec.define(
             name or self._label,
-            docstring.summary(function.__doc__) if description is None else description,
+            function.docstring_summary(function.__doc__) if description is None else description,
             _schema(self._arguments),
             source="function",
         )
@@ -64,7 +66,7 @@ class FunctionTool(Generic[P, R]):
         given = self._read(arguments)
         if inspect.iscoroutinefunction(self._function):
             return _outcome(await self._function(**given, **dict.fromkeys(self._contexts, call)))
-        answer = await in_thread(self._answer, given | dict.fromkeys(self._contexts, for_thread(call)))
+        answer = await run_in_thread(self._answer, given | dict.fromkeys(self._contexts, thread_context(call)))
         return _outcome(await answer) if inspect.isawaitable(answer) else answer
 
     def _answer(self, given: Mapping[str, Any]) -> Any:
@@ -119,7 +121,7 @@ def _label(function: Callable[..., Any]) -> str:
 
 def _arguments(function: Callable[..., Any], label: str) -> tuple[type[msgspec.Struct], list[str]]:
     """The parameters as a struct that arguments are converted to, and the names of those that take the context."""
-    told = docstring.parameters(function.__doc__)
+    told = function.docstring_parameters(function.__doc__)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     contexts: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
@@ -201,3 +203,51 @@ def _text(value: Any) -> str:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):
         return str(value)
+
+
+_GOOGLE_SECTION = re.compile(r"(Args|Arguments|Parameters|Params):\s*")
+_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)")
+_NUMPY_SECTION = re.compile(r"(Other )?Parameters\s*")
+_NUMPY_ENTRY = re.compile(r"(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?()")
+_UNDERLINE = re.compile(r"-{3,}\s*")
+_SPHINX_ENTRY = re.compile(r":param\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)")
+
+
+def docstring_summary(doc: str | None) -> str:
+    """The first paragraph, as one line; empty when the docstring begins with its parameters."""
+    first = inspect.cleandoc(doc or "").split("\n\n", 1)[0]
+    begins_with_parameters = _GOOGLE_SECTION.match(first) or _SPHINX_ENTRY.match(first) or "\n---" in first
+    return "" if begins_with_parameters else " ".join(first.split())
+
+
+def docstring_parameters(doc: str | None) -> dict[str, str]:
+    """What is said about each parameter: Google's `Args:`, NumPy's underlined `Parameters`, Sphinx's `:param:`."""
+    lines = inspect.cleandoc(doc or "").splitlines()
+    found = {**_entries(lines, _SPHINX_ENTRY)}
+    for number, line in enumerate(lines):
+        after = lines[number + 1 :]
+        if _GOOGLE_SECTION.fullmatch(line):
+            body = "\n".join(takewhile(lambda line: not line or line[0].isspace(), after))
+            found.update(_entries(textwrap.dedent(body).splitlines(), _GOOGLE_ENTRY))
+        elif _NUMPY_SECTION.fullmatch(line) and after and _UNDERLINE.fullmatch(after[0]):
+            found.update(_entries(_numpy_body(after[1:]), _NUMPY_ENTRY))
+    return found
+
+
+def _numpy_body(lines: list[str]) -> Iterator[str]:
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if _UNDERLINE.fullmatch(following):
+            return
+        yield line
+
+
+def _entries(lines: Iterable[str], entry: re.Pattern[str]) -> dict[str, str]:
+    """An entry begins at the margin; indented lines go on with it."""
+    blocks: list[tuple[list[str], list[str]]] = []
+    for line in lines:
+        if line[:1].isspace() and blocks:
+            blocks[-1][1].append(line)
+        elif line:
+            match = entry.fullmatch(line)
+            blocks.append((re.split(r"\s*,\s*", match[1]), [match[2]]) if match else ([], []))
+    return {name: " ".join(" ".join(text).split()) for names, text in blocks for name in names}

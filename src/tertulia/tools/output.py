@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
 
+from tertulia.protocol.inputs import InputItem, NewConversation
 from tertulia.protocol.items import ImagePart, Part, TextPart
-from tertulia.tools.tool import Result
+from tertulia.tools.tool import Handoff, Outcome, Result, Rounds
 
 MAX_IMAGE_BYTES = 16 * 1024 * 1024
 """Of all pictures of one output."""
@@ -17,7 +20,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _CHUNK = 1 << 20
 
 
-class Bounded(msgspec.Struct, frozen=True, gc=False):
+class BoundedText(msgspec.Struct, frozen=True, gc=False):
     """A text that can be encoded and is not longer than was allowed."""
 
     text: str
@@ -26,7 +29,7 @@ class Bounded(msgspec.Struct, frozen=True, gc=False):
     """Of the whole text, as UTF-8."""
 
 
-def bound(text: str, max_bytes: int, *, total_bytes: int | None = None) -> Bounded:
+def bound(text: str, max_bytes: int, *, total_bytes: int | None = None) -> BoundedText:
     """Keep at most `max_bytes` of UTF-8: all, or head and tail around a line that tells the true size.
 
     `total_bytes`: what that is where the text was cut before it came here. Never raises: a lone surrogate becomes
@@ -35,15 +38,15 @@ def bound(text: str, max_bytes: int, *, total_bytes: int | None = None) -> Bound
     size = _size(text)
     total = max(size, total_bytes or 0)
     if size <= max_bytes:
-        return Bounded(_encodable(text), total > size, total)
+        return BoundedText(_encodable(text), total > size, total)
     lines = text.count("\n") + (not text.endswith("\n"))
     counted = f" and {lines:,} lines" if total == size else ""
     marker = f"\n[… {total:,} bytes{counted} in all; the middle is left out …]\n"
     room = max_bytes - len(marker.encode())
     if room <= 0:
-        return Bounded(_head(text, max_bytes), True, total)
+        return BoundedText(_head(text, max_bytes), True, total)
     tail = room // 2
-    return Bounded(_head(text, room - tail) + marker + _tail(text, tail), True, total)
+    return BoundedText(_head(text, room - tail) + marker + _tail(text, tail), True, total)
 
 
 def bound_result(result: Result, max_bytes: int) -> tuple[Result, bool]:
@@ -90,3 +93,34 @@ def _head(text: str, size: int) -> str:
 
 def _tail(text: str, size: int) -> str:
     return _encodable(text[-size:]).encode()[-size:].decode("utf-8", "ignore") if size else ""
+
+
+MAX_OUTPUT_BYTES = 1024 * 1024
+"""Of one output's text, where no limit is set."""
+
+
+def validate_outcome(returned: object) -> Outcome:
+    """The same, every field of it checked; TypeError, ValueError or RecursionError where it cannot be used."""
+    match returned:
+        case Result(text=str()):
+            return msgspec.convert(msgspec.to_builtins(returned), Result)
+        case Handoff():
+            return _validate_handoff(returned)
+        case _:
+            return Result(f"the tool returned {type(returned).__name__} instead of a result", success=False)
+
+
+def bound_output(result: Result, max_bytes: int | None) -> tuple[Result, bool]:
+    """(the same within `max_bytes`, or within what holds without a limit; whether anything was left out)."""
+    return bound_result(result, MAX_OUTPUT_BYTES if max_bytes is None else max_bytes)
+
+
+def _validate_handoff(handoff: Handoff) -> Handoff:
+    given = msgspec.convert(msgspec.to_builtins(handoff.input), tuple[InputItem, ...])
+    target = handoff.target
+    if not isinstance(target, str):
+        # Field by field: its model may be a wire.
+        asked = {name: value for name, value in asdict(target).items() if value is not UNSET}
+        target = msgspec.convert(asked, NewConversation)
+    shared = msgspec.convert(handoff.fork_history, Rounds)
+    return replace(handoff, input=given, target=target, fork_history=shared)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from tertulia.errors import InvalidParamsError, NotFoundError
-from tertulia.tools.arguments import define
+from tertulia.tools.arguments import define_tool
 from tertulia.tools.editor import EditorView
 from tertulia.tools.tool import CallContext, Outcome, Result
 
 DEFAULT_LINES = 2_000
 
-_SPEC = define(
+_SPEC = define_tool(
     "read_file",
     "Shows you a text file of the working directory as it is in the user's editor, with changes that are not saved "
     "yet. Commands see only what is saved: prefer this for files that you want to change.",

@@ -17,7 +17,7 @@ from tertulia.tools.tool import Tool
 _compiled = lru_cache(maxsize=256)(Schema.compile)
 
 
-class Reach(Protocol):
+class ToolLookup(Protocol):
     """Where a call finds its tool."""
 
     def get(self, name: str) -> Tool | None:

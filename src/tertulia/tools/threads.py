@@ -30,7 +30,7 @@ _slots = threading.BoundedSemaphore(MAX_THREADS)
 T = TypeVar("T")
 
 
-async def in_thread(function: Callable[..., T], *args: Any) -> T:
+async def run_in_thread(function: Callable[..., T], *args: Any) -> T:
     """Call it in a thread of its own, with the caller's context variables, and return or raise what it does.
 
     A cancelled caller leaves at once; the thread ends when its function does, and the result is dropped (see
@@ -63,7 +63,7 @@ async def in_thread(function: Callable[..., T], *args: Any) -> T:
         raise
 
 
-def is_room() -> bool:
+def has_free_thread() -> bool:
     """Whether one more thread could be had now."""
     if not _slots.acquire(blocking=False):
         return False
@@ -77,7 +77,7 @@ _left_behind: contextvars.ContextVar[list[asyncio.Future[Any]] | None] = context
 
 
 @contextlib.contextmanager
-def left_behind() -> Generator[list[asyncio.Future[Any]]]:
+def abandoned_threads() -> Generator[list[asyncio.Future[Any]]]:
     """The functions that were left running in threads inside this block: futures that are done when they are."""
     left: list[asyncio.Future[Any]] = []
     token = _left_behind.set(left)
@@ -87,7 +87,7 @@ def left_behind() -> Generator[list[asyncio.Future[Any]]]:
         _left_behind.reset(token)
 
 
-def for_thread(call: CallContext) -> CallContext:
+def thread_context(call: CallContext) -> CallContext:
     """The context for a function off the loop: what it publishes goes out in order, and before its result.
 
     It never waits and never raises; what comes too late, or cannot be published, is dropped.

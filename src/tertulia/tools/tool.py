@@ -156,7 +156,7 @@ class Tool(Protocol):
         ...
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ConversationEntries(msgspec.Struct, frozen=True):
     """What a call gets to see of other conversations: entries as plain JSON, made only when asked for."""
 
     count: int
@@ -166,7 +166,7 @@ class Seen(msgspec.Struct, frozen=True):
     """The strictest policy of what was seen, where that is stricter than the caller's own."""
 
 
-class Directory(Protocol):
+class VisibleConversations(Protocol):
     """The session's conversations, from where the caller stands.
 
     Contract: what the caller's visibility hides is not found, exactly as what never existed. Nothing but `destroy`
@@ -178,11 +178,11 @@ class Directory(Protocol):
         """Files and directories of which no tool reads anything."""
         ...
 
-    def list(self, call: CallContext) -> Seen:
+    def list(self, call: CallContext) -> ConversationEntries:
         """Every conversation, root first, then by creation."""
         ...
 
-    def history(self, call: CallContext, conversation_id: str, limit: int | None) -> Seen:
+    def history(self, call: CallContext, conversation_id: str, limit: int | None) -> ConversationEntries:
         """The newest messages of a conversation; NotFound or Closed."""
         ...
 

@@ -11,26 +11,26 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError, NotFoundError, SandboxError
 from tertulia.protocol.items import ImagePart
-from tertulia.tools import patch_disk
-from tertulia.tools.arguments import define
-from tertulia.tools.picture import read_picture
-from tertulia.tools.shell_request import BROUGHT_ALONG, read_wish
+from tertulia.tools.arguments import define_tool
+from tertulia.tools.command_environment import CommandEnvironment
+from tertulia.tools.images import read_image_info
+from tertulia.tools.patch import disk_program
+from tertulia.tools.shell.escalation import TOLERATED_ARGUMENTS, read_escalation
 from tertulia.tools.tool import CallContext, Outcome, Result
-from tertulia.tools.workplace import Workplace
 
 MAX_PICTURE_BYTES = 10 * 1024 * 1024
-_DISK_COMMAND = (sys.executable, "-I", patch_disk.__file__)
+_DISK_COMMAND = (sys.executable, "-I", disk_program.__file__)
 """Reads a file of a directory, follows no link, and imports nothing of ours."""
-_MAX_ANSWER_BYTES = patch_disk.MAX_READ_BYTES * 2
+_MAX_ANSWER_BYTES = disk_program.MAX_READ_BYTES * 2
 
-_SPEC = define(
+_SPEC = define_tool(
     "view_image",
     "Shows you a picture (PNG, JPEG, GIF or WebP) that lies in the working directory. Use it only for a file that you "
     "need to see.",
     {"path": {"type": "string", "description": "Its path, absolute or from the working directory."}},
     ["path"],
     # A picture is sent as it is, whatever detail is asked for.
-    {"detail": {"type": ["string", "null"]}, "environment_id": BROUGHT_ALONG["environment_id"]},
+    {"detail": {"type": ["string", "null"]}, "environment_id": TOLERATED_ARGUMENTS["environment_id"]},
 )
 
 
@@ -42,19 +42,19 @@ class ViewImage:
     parallel_safe = True
     read_only = True
 
-    def __init__(self, place: Workplace) -> None:
+    def __init__(self, place: CommandEnvironment) -> None:
         self._place = place
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse what lies outside, or elsewhere."""
-        read_wish(arguments)
+        read_escalation(arguments)
         self._locate(arguments["path"], call)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Read it, see what it is, and hand it on."""
         root, relative = self._locate(arguments["path"], call)
         data = await self._read(root, relative, call)
-        picture = read_picture(data)
+        picture = read_image_info(data)
         if picture is None:
             raise InvalidParamsError(f"{relative} is not a PNG, JPEG, GIF or WebP picture")
         url = f"data:{picture.mime};base64,{base64.b64encode(data).decode()}"

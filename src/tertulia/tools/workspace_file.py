@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tertulia.errors import InvalidParamsError
-from tertulia.tools.threads import in_thread
+from tertulia.tools.threads import run_in_thread
 
 
 async def read_text_inside(workspace: str, path: str, max_bytes: int, field: str, hidden: Sequence[str] = ()) -> str:
@@ -32,7 +32,7 @@ async def read_text_inside(workspace: str, path: str, max_bytes: int, field: str
 async def read_inside(workspace: str, path: str, max_bytes: int, field: str, hidden: Sequence[str] = ()) -> bytes:
     """The same for any file."""
     # The disk may be slow, or somebody else's.
-    return await in_thread(_read, workspace, path, max_bytes, f"{field} {path!r:.200}", hidden)
+    return await run_in_thread(_read, workspace, path, max_bytes, f"{field} {path!r:.200}", hidden)
 
 
 def read_start(workspace: str, path: str, max_bytes: int, field: str, hidden: Sequence[str] = ()) -> tuple[bytes, bool]:

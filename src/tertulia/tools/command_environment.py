@@ -1,0 +1,188 @@
+"""Where commands run: one session's sandbox, directory, environment and approval desk, for every tool that needs them.
+
+A tool says what is to be done and in whose name; what that may touch is read here from the rights of the call.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from tertulia.errors import InvalidParamsError, SandboxError
+from tertulia.policy.approvals.approval_queue import ApprovalQueue
+from tertulia.policy.approvals.approval_request import ApprovalParts, GrantSubject, RequestedAction, with_label
+from tertulia.policy.narrowing import Rights
+from tertulia.policy.sandbox_mode import sandbox_to_wire
+from tertulia.policy.shell_environment import ShellEnvironment
+from tertulia.protocol.storage import Full
+from tertulia.protocol.tool_events import ApprovalFile, Decider
+from tertulia.sandbox.confine import confine
+from tertulia.sandbox.masks.guarded_paths import GuardedPaths, is_inside
+from tertulia.sandbox.masks.startup_files import STARTUP_NAMES
+from tertulia.sandbox.mounts.mount_plan import HIDDEN
+from tertulia.sandbox.mounts.nested_protected import protected_part
+from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, Confinement, Watch
+from tertulia.tools.tool import CallContext
+
+OUTSIDE = "none: outside the sandbox"
+"""How a request spells that."""
+
+
+class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """What the tools of a session work with. The directory is the session's own, never one that a model named."""
+
+    runner: CommandRunner
+    desk: ApprovalQueue
+    root: str
+    """Canonical. Where no other roots were set, the one that commands may write."""
+    guarded: GuardedPaths
+    """What no command sees, and what none may change, whatever roots it has."""
+    environment: Mapping[str, str]
+    """All that a command gets."""
+    environment_policy: str
+    """How that was made, in one spelling: a grant is bound to it."""
+    timeout_s: float
+    """How long one command may take at most, where somebody waits for it."""
+    copies: str | None = None
+    """Where copies are kept of what was written to protected files, by commands of which everything may be kept."""
+
+    def confinement(self, rights: Rights) -> Confinement:
+        """What a command with these rights may touch."""
+        return confine(rights, self.root, guarded=self.guarded)
+
+    @property
+    def masked(self) -> tuple[str, ...]:
+        """Every place that commands do not see, whether or not it is there."""
+        return tuple(mask.path for mask in self.guarded.masks)
+
+    def watch(self, rights: Rights) -> Watch:
+        """How protected files are watched while a command with these rights runs."""
+        return Watch(self.copies if isinstance(rights.storage_policy, Full) else None)
+
+    def directory(self, workdir: str | None, call: CallContext) -> str:
+        """Where a command begins. Being there gives no right to write there."""
+        if workdir is not None and "\0" in workdir:
+            raise InvalidParamsError("workdir must not contain a NUL")
+        return os.path.realpath(os.path.join(call.cwd, workdir or "."))
+
+    def check_readable(self, path: str, call: CallContext) -> None:
+        """Refuse an absolute path that commands do not see; InvalidParams names the mask."""
+        if call.rights.sandbox != "danger_full_access" and (mask := self.guarded.mask_over(path)) is not None:
+            raise InvalidParamsError(f"{path:.200} is not shown: {mask.refusal()}")
+
+    def check_changeable(self, paths: Iterable[str], call: CallContext) -> None:
+        """Refuse paths, from the call's directory, that are guarded, or where nothing that is written lasts."""
+        confinement = self.confinement(call.rights)
+        if confinement.mode == "danger_full_access":
+            return
+        directory = self.directory(None, call)
+        check_unprotected(directory, confinement)
+        for path in paths:
+            named = os.path.normpath(os.path.join(directory, path))
+            self.check_readable(named, call)
+            protected = self.guarded.protection_over(named, confinement.writable_roots)
+            if protected is not None:
+                raise InvalidParamsError(
+                    f"{named:.200} is protected from changes: {protected.reason}; nothing was changed"
+                )
+            check_unprotected(named, confinement)
+            _check_startup_names(named, confinement)
+            _check_lasting(named, confinement)
+
+    def mask_hint(self, command: Command, finished: CommandResult) -> str | None:
+        """Which masks may be why a command failed, and how the user takes them away; None where none seems to be."""
+        if finished.exit_code == 0 or command.confinement.mode == "danger_full_access":
+            return None
+        return self.guarded.hint(command.argv, finished.output.text())
+
+    def subject(self, words: tuple[str, ...], cwd: str, sandbox: Confinement, *, outside: bool = False) -> GrantSubject:
+        """All that a grant will be bound to. What it is to leave counts: in a narrower sandbox nobody has asked yet."""
+        where = describe_confinement(sandbox)
+        return GrantSubject(words, cwd, self.environment_policy, f"{OUTSIDE}, instead of {where}" if outside else where)
+
+    async def confined(self, argv: tuple[str, ...], stdin: bytes, kept: int, call: CallContext) -> bytes:
+        """What one of our own programs writes, run in the call's directory and confined by its rights.
+
+        Raises SandboxError, or SandboxUnavailable, where it did not run to its end.
+        """
+        command = Command(
+            argv=argv,
+            cwd=self.directory(None, call),
+            confinement=self.confinement(call.rights),
+            environment=self.environment,
+            stdin=stdin,
+            kept_output_bytes=kept,
+        )
+        finished = await self.runner.run(command, timeout_s=self.timeout_s)
+        if finished.ended != "exited" or finished.output.truncated:
+            raise SandboxError(f"{os.path.basename(argv[-1])} was stopped before it was done ({finished.ended})")
+        return finished.output.head + finished.output.tail
+
+    async def approve_patch(self, text: str, files: tuple[ApprovalFile, ...], call: CallContext) -> Decider:
+        """Come back when this patch may be applied; else ApprovalDenied, or InvalidParams where it never may."""
+        directory, confinement = self.directory(None, call), self.confinement(call.rights)
+        check_unprotected(directory, confinement)
+        subject = self.subject((text,), directory, confinement)
+        request = RequestedAction(
+            kind="patch",
+            conversation_id=call.conversation_id,
+            chain=call.chain.callers,
+            call_id=call.call_id,
+            title=f"apply a patch to {len(files)} file{'s' * (len(files) != 1)} in {call.cwd}",
+            detail=with_label("The patch", text),
+            subject=subject,
+            parts=ApprovalParts(cwd=directory, sandbox=subject.sandbox, files=files),
+        )
+        with call.unhurried():
+            granted = await self.desk.ask(request, call.rights.approval_policy, call.publish)
+        return granted.decider
+
+
+def check_unprotected(directory: str, confinement: Confinement) -> None:
+    """Refuse a directory that lies in a protected one; where a root itself lies does not count."""
+    roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
+    for root in roots:
+        inside = os.path.relpath(directory, root)
+        if inside.split("/")[0] != ".." and (part := protected_part(inside)) is not None:
+            raise InvalidParamsError(f"{directory} lies in or is '{part}', which is protected from changes")
+
+
+def _check_startup_names(path: str, confinement: Confinement) -> None:
+    """Refuse what shells, editors and the like run by its name, where it exists."""
+    for root in confinement.writable_roots:
+        inside = os.path.relpath(path, root).split("/") if is_inside(path, root) else []
+        for number, part in enumerate(inside):
+            if part in STARTUP_NAMES and os.path.lexists(os.path.join(root, *inside[: number + 1])):
+                raise InvalidParamsError(
+                    f"{path:.200} lies in or is '{part}', which programs run by its name: it is protected from changes"
+                )
+
+
+def _check_lasting(path: str, confinement: Confinement) -> None:
+    """Refuse a place that is a command's own and gone with it, however well the writing went."""
+    roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
+    private = next((place for place in HIDDEN if is_inside(path, place)), None)
+    if private is not None and not any(is_inside(path, root) for root in roots):
+        raise InvalidParamsError(
+            f"{path:.200} would not last: each command has a {private} of its own, which is gone with it; nothing was "
+            f"changed, patch files of the workspace instead"
+        )
+
+
+def describe_confinement(confinement: Confinement) -> str:
+    """A confinement in words, one spelling for each."""
+    mode, network = sandbox_to_wire(confinement.mode), "on" if confinement.network else "off"
+    if confinement.mode == "danger_full_access":
+        return mode
+    roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
+    return f"{mode}, writable: {', '.join(roots) or 'nothing'}, network {network}"
+
+
+def describe_environment_policy(policy: ShellEnvironment) -> str:
+    """An environment policy in words; of variables that were set, only their names: the values may be secrets."""
+    lists = {"excluded": policy.exclude, "only": policy.include_only, "set": tuple(policy.set)}
+    said = [f"{name} {', '.join(sorted(names))}" for name, names in lists.items() if names]
+    secrets = ["variables called like secrets included"] if policy.ignore_default_excludes else []
+    return "; ".join([f"inherits {policy.inherit}", *said, *secrets])

@@ -1,0 +1,102 @@
+"""What conversation tools answer: one JSON object, always whole, however little room there is.
+
+Cutting JSON in the middle gives something that nobody can read, so what is too long is made shorter inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tertulia.tools.output import MAX_OUTPUT_BYTES, bound
+from tertulia.tools.tool import ConversationEntries, Result, TargetResult
+
+MAX_ECHO_BYTES = 1_000
+"""Of what the caller said itself."""
+_MAX_REASON_BYTES = 2_000
+_SILENT = "the conversation ended its task without an answer"
+
+_encode = msgspec.json.Encoder().encode
+
+
+def success_result(fields: Mapping[str, Any]) -> Result:
+    """It was done."""
+    return Result(_encode({"ok": True, **fields}).decode())
+
+
+def target_result(result: TargetResult, said: Mapping[str, Any]) -> Result:
+    """How the target ended, with what the caller had said to it. Anything but an answer is no success."""
+    code, reason = result.code, result.reason
+    if result.status == "completed" and not result.text:
+        code, reason = "model_error", _SILENT
+    payload: dict[str, Any] = {"ok": code is None, "status": result.status}
+    if result.conversation_id is not None:
+        payload["conversation_id"] = result.conversation_id
+    if code is not None:
+        reason = bound(reason or code, _MAX_REASON_BYTES).text
+        payload |= {"code": code, "reason": reason, "error": {"code": code, "message": reason}}
+    text, truncated = _fitting({**payload, **said}, "last_assistant_message", result.text, _room(result.room))
+    return Result(text, success=code is None, truncated=truncated)
+
+
+def shorten_echo(text: str) -> str:
+    """The caller's own words, short enough to be repeated to it."""
+    return bound(text, MAX_ECHO_BYTES).text
+
+
+def listing_result(name: str, seen: ConversationEntries, max_bytes: int | None, *, first: bool = False) -> Result:
+    """The newest entries that fit, in their order, and how many were left out. `first`: that one is always among them.
+
+    An entry whose text alone is too long is given with a shorter one, if it is the newest.
+    """
+    room = _room(max_bytes) - len(_encode({"ok": True, name: [], "omitted": seen.count}))
+    head = [seen.entry(0)] if first and seen.count else []
+    room -= sum(len(_encode(entry)) + 1 for entry in head)
+    kept: list[dict[str, Any]] = []
+    cut = False
+    for index in range(seen.count - 1, len(head) - 1, -1):
+        entry = seen.entry(index)
+        size = len(_encode(entry)) + 1
+        if size > room:
+            cut = True
+            if not kept and "text" in entry:
+                kept.append(_shortened(entry, room))
+            break
+        room -= size
+        kept.append(entry)
+    kept.reverse()
+    omitted = seen.count - len(head) - len(kept)
+    payload: dict[str, Any] = {"ok": True, name: [*head, *kept]}
+    if omitted:
+        payload["omitted"] = omitted
+    return Result(_encode(payload).decode(), storage=seen.storage, truncated=cut)
+
+
+def _shortened(entry: dict[str, Any], room: int) -> dict[str, Any]:
+    """The entry without its pictures, and with as much of its text as fits."""
+    others = {name: value for name, value in entry.items() if name != "text"}
+    if entry.get("attachments"):
+        others["attachments"] = []
+        others["attachments_omitted"] = len(entry["attachments"])
+    text, _ = _fitting(others, "text", entry["text"], room - 1)
+    return msgspec.json.decode(text)
+
+
+def _fitting(payload: Mapping[str, Any], name: str, text: str | None, room: int) -> tuple[str, bool]:
+    """(the payload as JSON with the text in it, whether that had to be cut to stay within the room)."""
+    encoded = _encode({**payload, name: text})
+    if text is None or len(encoded) <= room:
+        return encoded.decode(), False
+    budget = room
+    while True:
+        encoded = _encode({**payload, name: bound(text, budget).text, "truncated": True})
+        if len(encoded) <= room or not budget:
+            return encoded.decode(), True
+        # In JSON a character may take up to six bytes: how many it really takes is learnt by trying.
+        budget = max(0, min(budget - 1, budget * room // len(encoded)))
+
+
+def _room(max_bytes: int | None) -> int:
+    return MAX_OUTPUT_BYTES if max_bytes is None else max_bytes

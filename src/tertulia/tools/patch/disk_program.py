@@ -1,0 +1,312 @@
+"""The hands of apply_patch: reads files, or carries out a plan, below its working directory. All of it or nothing.
+
+Run by path inside the sandbox, as `python -I patch_disk.py`: a request as JSON on stdin, one line of JSON on stdout.
+It imports nothing of ours, follows no symbolic link anywhere, and writes no file that has changed since it was read.
+
+    {"verb": "read", "paths": [PATH…]}      → {"ok": true, "files": {PATH: BASE64 or null}}
+    {"verb": "look", "paths": [PATH…], "write": BOOL}
+                                            → the same, and "trails": {PATH: NUMBERS or null}, see `trail`;
+                                              "write" refuses files that may not be written
+    {"verb": "apply", "changes": [{"path", "old": SHA256 or null, "new": BASE64 or null, "like": PATH or null}…]}
+                                            → {"ok": true}
+    whatever was refused                    → {"ok": false, "path": PATH, "reason": TEXT}
+    and where undoing failed as well        → {"ok": false, "path": PATH, "reason": TEXT, "undone": false}
+
+When it is killed with -9 while it puts files in place, each file is whole, old or new, but not all may be new.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import signal
+import stat
+import sys
+import time
+from collections.abc import Generator, Iterator
+from typing import Any, NamedTuple
+
+MAX_FILE_BYTES = 16 * 1024 * 1024
+MAX_READ_BYTES = 32 * 1024 * 1024
+"""Of all files of one request."""
+
+_COARSE_CLOCK = 5
+"""CLOCK_REALTIME_COARSE, by which Linux dates changes of files."""
+_TICKS = 50
+"""How often one request waits for it."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_REASONS = {
+    errno.ELOOP: "it is a symbolic link",
+    errno.ENOTDIR: "a part of the path is a symbolic link or no directory",
+    errno.EISDIR: "it is a directory",
+}
+
+
+class RefusedError(Exception):
+    """Nothing was changed, because of this path."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+
+class FileState(NamedTuple):
+    """A file as it was when it was read."""
+
+    content: bytes
+    mode: int
+    identity: tuple[int, ...]
+
+
+def main() -> None:
+    """Answer one request."""
+    request = json.load(sys.stdin.buffer)
+    root = os.open(".", _DIRECTORY)
+    try:
+        if request["verb"] == "read":
+            answer: dict[str, Any] = {"ok": True, "files": read_all(root, request["paths"])}
+        elif request["verb"] == "look":
+            ticks = iter(range(_TICKS))
+            trails = {path: settled_trail(root, path, ticks) for path in request["paths"]}
+            access = os.O_RDWR if request["write"] else os.O_RDONLY
+            answer = {"ok": True, "files": read_all(root, request["paths"], access), "trails": trails}
+        else:
+            apply_all(root, request["changes"])
+            answer = {"ok": True}
+    except RefusedError as refused:
+        answer = {"ok": False, "path": refused.path, "reason": refused.reason}
+    except OSError as error:
+        answer = {"ok": False, "path": str(error.filename), "reason": str(error.strerror), "undone": False}
+    finally:
+        os.close(root)
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_all(root: int, paths: list[str], access: int = os.O_RDONLY) -> dict[str, str | None]:
+    """The content of each file, or None where there is none."""
+    files: dict[str, str | None] = {}
+    room = MAX_READ_BYTES
+    for path in paths:
+        seen = read_state(root, path, access)
+        room -= 0 if seen is None else len(seen.content)
+        if room < 0:
+            raise RefusedError(path, f"the files of one patch may have {MAX_READ_BYTES:,} bytes in all")
+        files[path] = None if seen is None else base64.b64encode(seen.content).decode()
+    return files
+
+
+def read_state(root: int, path: str, access: int) -> FileState | None:
+    """Read a file that is a plain one and has no other name; None where there is none."""
+    with refusing(path):
+        try:
+            with parent(root, path) as (folder, name):
+                descriptor = os.open(name, _FILE | access, dir_fd=folder)
+        except FileNotFoundError:
+            return None
+        with open(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise RefusedError(path, "it is not a regular file")
+            if found.st_nlink > 1:
+                raise RefusedError(path, "it has other names (hard links), which would change with it or not")
+            content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise RefusedError(path, f"it has more than {MAX_FILE_BYTES:,} bytes")
+    return FileState(content, stat.S_IMODE(found.st_mode), identity(found))
+
+
+def identity(found: os.stat_result) -> tuple[int, ...]:
+    """Changes with whatever happens to a file."""
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def trail(root: int, path: str) -> list[int]:
+    """What a path leads through, from below the root to the file, each with the time of its last change.
+
+    Whoever moves a part of it away, puts a link there and moves it back leaves a later time on that part. The root
+    itself no command can move, and its time is another whenever the sandbox puts something into it.
+    """
+    found: list[os.stat_result] = []
+    parts = path.split("/")
+    for count in range(1, len(parts) + 1):
+        with parent(root, "/".join(parts[:count])) as (folder, name):
+            found.append(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    return [number for each in found for number in (each.st_dev, each.st_ino, each.st_ctime_ns)]
+
+
+def settled_trail(root: int, path: str, ticks: Iterator[int]) -> list[int] | None:
+    """A trail that any change from now on would make another; None where there is no file, or no such moment."""
+    while True:
+        try:
+            found = trail(root, path)
+        except OSError:
+            return None
+        # Within one tick of the clock a second change would leave no trace.
+        if max(found[2::3]) < time.clock_gettime_ns(_COARSE_CLOCK):
+            return found
+        if next(ticks, None) is None:
+            return None
+        time.sleep(0.002)
+
+
+@contextlib.contextmanager
+def refusing(path: str) -> Generator[None]:
+    """Say which path it was that the system refused."""
+    try:
+        yield
+    except OSError as error:
+        reason = _REASONS.get(error.errno or 0) or os.strerror(error.errno or 0)
+        raise RefusedError(path, reason) from error
+
+
+@contextlib.contextmanager
+def parent(root: int, path: str) -> Generator[tuple[int, str]]:
+    """(the directory of a path, the name in it), reached step by step so that no link can lead away."""
+    *folders, name = path.split("/")
+    if name in ("", ".", "..") or any(folder in ("", ".", "..") for folder in folders) or "\0" in path:
+        raise RefusedError(path, "it is not a plain relative path")
+    here = os.dup(root)
+    try:
+        for folder in folders:
+            there = os.open(folder, _DIRECTORY, dir_fd=here)
+            os.close(here)
+            here = there
+        yield here, name
+    finally:
+        os.close(here)
+
+
+# ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def apply_all(root: int, changes: list[dict[str, Any]]) -> None:
+    """Check every file, write the new ones beside the old, then exchange them; undo all of it at the first trouble."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+    seen = [verified(root, change) for change in changes]
+    modes = {change["path"]: old.mode for change, old in zip(changes, seen, strict=True) if old is not None}
+    suffix = os.urandom(8).hex()
+    backups = contextlib.ExitStack()
+    with contextlib.ExitStack() as undo:
+        for number, change in enumerate(changes):
+            if change["new"] is not None:
+                mode = modes.get(change["path"], modes.get(change["like"]))
+                stage(root, change, f".tertulia-new-{suffix}-{number}", mode, undo)
+        for number, (change, old) in enumerate(zip(changes, seen, strict=True)):
+            names = f".tertulia-new-{suffix}-{number}", f".tertulia-old-{suffix}-{number}"
+            with refusing(change["path"]):
+                exchange(root, change, old, names, undo)
+            if old is not None:
+                backups.callback(remove, root, change["path"], names[1])
+        undo.pop_all()
+    # It is done; a backup that cannot be removed must not make it look undone.
+    with contextlib.suppress(OSError):
+        backups.close()
+
+
+def verified(root: int, change: dict[str, Any]) -> FileState | None:
+    """The file as the plan knows it, or a refusal."""
+    path = change["path"]
+    # Opened for writing though nothing is written into it: a file that may not be written is not replaced either.
+    old = read_state(root, path, os.O_RDONLY if change["new"] is None else os.O_RDWR)
+    digest = None if old is None else hashlib.sha256(old.content).hexdigest()
+    if digest != change["old"]:
+        raise RefusedError(path, "it has changed since it was read")
+    return old
+
+
+def stage(root: int, change: dict[str, Any], name: str, mode: int | None, undo: contextlib.ExitStack) -> None:
+    """Write the new content under another name, in the directory where it will be."""
+    path = change["path"]
+    with refusing(path):
+        make_folders(root, path, undo)
+        with parent(root, path) as (folder, _):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
+            descriptor = os.open(name, flags, 0o666 if mode is None else 0o600, dir_fd=folder)
+            undo.callback(remove, root, path, name)
+            with open(descriptor, "wb") as file:
+                file.write(base64.b64decode(change["new"]))
+                if mode is not None:
+                    os.fchmod(descriptor, mode & 0o777)
+
+
+def make_folders(root: int, path: str, undo: contextlib.ExitStack) -> None:
+    """Make the directories that are missing above a path."""
+    parts = path.split("/")
+    for count in range(1, len(parts)):
+        above = "/".join(parts[:count])
+        with parent(root, above) as (folder, name):
+            try:
+                os.mkdir(name, dir_fd=folder)
+            except FileExistsError:
+                continue
+            undo.callback(remove_folder, root, above)
+
+
+def exchange(
+    root: int, change: dict[str, Any], old: FileState | None, names: tuple[str, str], undo: contextlib.ExitStack
+) -> None:
+    """Put the new file in the place of the old one, which stays under another name until all is done."""
+    path = change["path"]
+    new_name, old_name = names
+    with parent(root, path) as (folder, name):
+        if present(folder, name) != (None if old is None else old.identity):
+            raise RefusedError(path, "it has changed since it was read")
+        if old is None:
+            os.rename(new_name, name, src_dir_fd=folder, dst_dir_fd=folder)
+            undo.callback(remove, root, path, name)
+            return
+        # What was not done must not be undone: a disk that refuses the one refuses the other.
+        if change["new"] is None:
+            os.rename(name, old_name, src_dir_fd=folder, dst_dir_fd=folder)
+            undo.callback(restore, root, path, old_name)
+            return
+        # A second name, so that there is a file at every moment; where the disk has no second names, there is not.
+        try:
+            os.link(name, old_name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            os.rename(name, old_name, src_dir_fd=folder, dst_dir_fd=folder)
+        undo.callback(restore, root, path, old_name)
+        os.rename(new_name, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def present(folder: int, name: str) -> tuple[int, ...] | None:
+    """What is there now."""
+    try:
+        return identity(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+
+
+def restore(root: int, path: str, old_name: str) -> None:
+    """Undo an exchange, however far it came."""
+    with parent(root, path) as (folder, name):
+        os.rename(old_name, name, src_dir_fd=folder, dst_dir_fd=folder)
+        # Where both names were still the same file, renaming did nothing.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(old_name, dir_fd=folder)
+
+
+def remove(root: int, path: str, name: str) -> None:
+    """Take away a name beside a path, if it is there."""
+    with parent(root, path) as (folder, _), contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+
+
+def remove_folder(root: int, path: str) -> None:
+    """Take away a directory that was made, unless somebody has put something into it."""
+    with parent(root, path) as (folder, name), contextlib.suppress(OSError):
+        os.rmdir(name, dir_fd=folder)
+
+
+if __name__ == "__main__":
+    main()

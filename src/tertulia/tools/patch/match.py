@@ -1,0 +1,204 @@
+"""The chunks of a patch, found in a file's lines and put in their place.
+
+Lines that only give the place keep every byte they have in the file, also where they were matched loosely. New lines
+end as their neighbours do, so a file with CRLF stays one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+
+import msgspec
+
+from tertulia.errors import InvalidParamsError, LimitError
+from tertulia.tools.patch.text import Chunk
+from tertulia.tools.patch.work_budget import WorkBudget
+
+MAX_SCANNED = 256 * 1024 * 1024
+"""Characters of one file that are looked at in all; a patch made to be slow is refused after a moment."""
+
+_FOLDED = {
+    **dict.fromkeys([*range(0x2010, 0x2016), 0x2212], "-"),
+    **dict.fromkeys(range(0x2018, 0x201C), "'"),
+    **dict.fromkeys(range(0x201C, 0x2020), '"'),
+    **dict.fromkeys([0x00A0, *range(0x2002, 0x200B), 0x202F, 0x205F, 0x3000], " "),
+    0xFEFF: None,
+}
+
+_FOLDED_AT_ONCE = 1 << 16
+
+
+def _exact(line: str) -> str:
+    return line
+
+
+def _folded(line: str) -> str:
+    if len(line) <= _FOLDED_AT_ONCE:
+        return line.translate(_FOLDED).strip()
+    starts = range(0, len(line), _FOLDED_AT_ONCE)
+    return "".join([line[start : start + _FOLDED_AT_ONCE].translate(_FOLDED) for start in starts]).strip()
+
+
+PASSES: tuple[Callable[[str], str], ...] = (_exact, str.rstrip, str.strip, _folded)
+"""How a line is looked at, strictest first."""
+
+
+class _Index(msgspec.Struct, frozen=True):
+    """All lines of a file as one pass sees them."""
+
+    lines: list[str]
+    known: set[str]
+    text: str
+    """Each line between newlines, so that searching in it is searching for whole lines."""
+    starts: list[int]
+    """Where in the text the newline before each line is."""
+
+    @classmethod
+    def of(cls, lines: list[str], effort: WorkBudget) -> _Index:
+        known: set[str] = set()
+        starts = [0]
+        for some in effort.some(lines):
+            known.update(some)
+            starts += accumulate((len(line) + 1 for line in some[1:]), initial=starts[-1] + len(some[0]) + 1)
+        text = "\n" + effort.joined(lines, between="\n") + "\n" if lines else "\n"
+        return cls(lines, known, text, starts)
+
+
+class FileLines:
+    """A file's lines, and the search in them. Takes time in proportion to what is searched, whatever is in it.
+
+    Raises Limit as soon as the effort is spent, and no call into C is a long one.
+    """
+
+    __slots__ = ("_effort", "_indexes", "_left", "endings", "texts")
+
+    def __init__(self, content: str, max_scanned: int = MAX_SCANNED, effort: WorkBudget | None = None) -> None:
+        self._effort = effort or WorkBudget()
+        pieces = self._effort.lines(content)
+        last = pieces.pop()
+        self.texts: list[str] = []
+        self.endings: list[str] = []
+        for some in self._effort.some(pieces):
+            self.texts += [piece.removesuffix("\r") for piece in some]
+            self.endings += ["\r\n" if piece.endswith("\r") else "\n" for piece in some]
+        if last:
+            self.texts.append(last)
+            self.endings.append("")
+        self._indexes: dict[int, _Index] = {}
+        self._left = max_scanned
+
+    def find(self, wanted: Sequence[str], start: int, *, at_end: bool = False) -> int | None:
+        """Where these lines stand, from `start` on: the strictest pass that finds them, then the first place."""
+        if at_end and (tail := len(self.texts) - len(wanted)) >= start:
+            for number, look in enumerate(PASSES):
+                if self._index(number).lines[tail:] == [look(line) for line in wanted]:
+                    return tail
+        for number, look in enumerate(PASSES):
+            place = self._search(self._index(number), [look(line) for line in wanted], start)
+            if place is not None:
+                return place
+        return None
+
+    def free(self) -> None:
+        """Let go of it all, in short steps."""
+        for index in self._indexes.values():
+            while index.known:
+                index.known.pop()
+            self._effort.free(index.lines)
+        self._effort.free(self.texts)
+
+    def _search(self, index: _Index, wanted: list[str], start: int) -> int | None:
+        if not index.known.issuperset(wanted):
+            return None
+        begin = index.starts[start]
+        found = self._effort.find(index.text, "\n" + "".join(f"{line}\n" for line in wanted), begin)
+        self._left -= (found if found >= 0 else len(index.text)) - begin
+        if self._left < 0:
+            raise LimitError("finding the places of this patch takes too long; give more context, or split it")
+        return bisect_left(index.starts, found) if found >= 0 else None
+
+    def _index(self, number: int) -> _Index:
+        index = self._indexes.get(number)
+        if index is None:
+            look = PASSES[number]
+            seen = [look(text) for some in self._effort.some(self.texts) for text in some]
+            index = self._indexes[number] = _Index.of(seen, self._effort)
+        return index
+
+
+def apply_chunks(path: str, content: str, chunks: Iterable[Chunk], effort: WorkBudget | None = None) -> str:
+    """The file's new content; InvalidParams names the file, what was not found, and the line of the patch."""
+    effort = effort or WorkBudget()
+    lines = FileLines(content, effort=effort)
+    try:
+        result = _changed(path, lines, chunks)
+    finally:
+        lines.free()
+    new = effort.joined(result)
+    effort.free(result)
+    return new
+
+
+def _changed(path: str, lines: FileLines, chunks: Iterable[Chunk]) -> list[str]:
+    """The lines of the new content, each with its end."""
+    fallback = next((ending for ending in lines.endings if ending), "\n")
+    result: list[str] = []
+    appended: list[str] = []
+    done = cursor = 0
+    for chunk in chunks:
+        cursor = _after_headers(path, lines, chunk, cursor)
+        place = _place(path, lines, chunk, cursor)
+        if place is None:
+            appended += [text + fallback for mark, text in chunk.lines if mark == "+"]
+            continue
+        at, marked = place
+        result += _context_lines(lines, done, at, fallback)
+        done = cursor = at
+        for mark, text in marked:
+            if mark == "+":
+                near = lines.endings[max(done - 1, at)]
+                result.append(text + (near or fallback))
+                continue
+            if mark == " ":
+                result += _context_lines(lines, done, done + 1, fallback)
+            done = cursor = done + 1
+    result += _context_lines(lines, done, len(lines.texts), fallback)
+    return result + appended
+
+
+def _context_lines(lines: FileLines, begin: int, end: int, fallback: str) -> list[str]:
+    return [lines.texts[number] + (lines.endings[number] or fallback) for number in range(begin, end)]
+
+
+def _after_headers(path: str, lines: FileLines, chunk: Chunk, cursor: int) -> int:
+    for header in chunk.headers:
+        found = lines.find([header], cursor)
+        if found is None:
+            raise InvalidParamsError(
+                f"Failed to find context '{header}' in {path} (line {chunk.line_number} of the patch)"
+            )
+        cursor = found + 1
+    return cursor
+
+
+def _place(path: str, lines: FileLines, chunk: Chunk, cursor: int) -> tuple[int, Sequence[tuple[str, str]]] | None:
+    """(where the chunk belongs, its lines there), or None: it only adds, and that goes to the end of the file."""
+    wanted = [text for mark, text in chunk.lines if mark != "+"]
+    if not wanted:
+        return None
+    found = lines.find(wanted, cursor, at_end=chunk.at_end)
+    if found is not None:
+        return found, chunk.lines
+    if wanted[-1] == "":
+        # Often the empty string after a file's last newline, which is no line.
+        if len(wanted) == 1:
+            return None
+        found = lines.find(wanted[:-1], cursor, at_end=chunk.at_end)
+        if found is not None:
+            last = max(number for number, (mark, _) in enumerate(chunk.lines) if mark != "+")
+            return found, (*chunk.lines[:last], *chunk.lines[last + 1 :])
+    raise InvalidParamsError(
+        f"Failed to find expected lines in {path}:\n" + "\n".join(wanted) + f"\n(line {chunk.line_number} of the patch)"
+    )

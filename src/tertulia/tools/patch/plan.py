@@ -1,0 +1,158 @@
+"""What a patch makes of a directory: every file's old and new content, computed whole before anything is written."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from tertulia.errors import InvalidParamsError, LimitError
+from tertulia.protocol.tool_events import ApprovalFile
+from tertulia.tools.patch.match import apply_chunks
+from tertulia.tools.patch.text import AddFile, DeleteFile, Hunk, UpdateFile
+from tertulia.tools.patch.work_budget import WorkBudget
+
+MAX_WRITTEN = 64 * 1024 * 1024
+"""Bytes of all new contents together."""
+
+Read = Callable[[str], bytes | None]
+"""The content of a file; None where there is none."""
+
+
+class PlannedChange(msgspec.Struct, frozen=True):
+    """One file that will be different."""
+
+    path: str
+    old: bytes | None
+    """What must be there when it is written; None: nothing."""
+    new: bytes | None
+    """None: it is removed."""
+    like: str | None = None
+    """The file whose permissions a new one gets."""
+
+
+class PatchPlan(msgspec.Struct, frozen=True):
+    """All of a patch, to be done at once or not at all."""
+
+    changes: tuple[PlannedChange, ...]
+    summary: tuple[tuple[Literal["A", "M", "D"], str], ...]
+    """What each hunk did, in the patch's order."""
+
+    def for_disk(self) -> dict[str, Any]:
+        """The request that `patch_disk` carries out."""
+        return {"verb": "apply", "changes": [_for_disk(change) for change in self.changes]}
+
+
+def _for_disk(change: PlannedChange) -> dict[str, str | None]:
+    return {
+        "path": change.path,
+        "old": None if change.old is None else hashlib.sha256(change.old).hexdigest(),
+        "new": None if change.new is None else base64.b64encode(change.new).decode(),
+        "like": change.like,
+    }
+
+
+def touched_paths(hunks: Iterable[Hunk]) -> list[str]:
+    """Every path of a patch, once, in its order. Refuses paths that are one file on some disks and two on others."""
+    paths: dict[str, None] = {}
+    spelled: dict[str, str] = {}
+    for hunk in hunks:
+        paths[hunk.path] = None
+        if isinstance(hunk, UpdateFile) and hunk.move_to is not None:
+            paths[hunk.move_to] = None
+    for path in paths:
+        parts = path.split("/")
+        for count in range(1, len(parts) + 1):
+            part = "/".join(parts[:count])
+            other = spelled.setdefault(_same_on_some_disks(part), part)
+            if other != part:
+                raise InvalidParamsError(f"invalid patch: '{other}' and '{part}' are the same on some disks; use one")
+    return list(paths)
+
+
+def _same_on_some_disks(path: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
+
+
+def make_plan(hunks: Sequence[Hunk], read: Read, effort: WorkBudget | None = None) -> PatchPlan:
+    """Carry out the patch in memory. A file may be named by several hunks; each sees what those before it did.
+
+    `effort` bounds all of it: Limit as soon as it is spent or stopped.
+    """
+    effort = effort or WorkBudget()
+    before = {path: read(path) for path in touched_paths(hunks)}
+    after = dict(before)
+    like: dict[str, str] = {}
+    summary: list[tuple[Literal["A", "M", "D"], str]] = []
+    for hunk in hunks:
+        match hunk:
+            case AddFile():
+                after[hunk.path] = hunk.content.encode()
+                summary.append(("A", hunk.path))
+            case DeleteFile():
+                _existing(after, hunk, "delete")
+                after[hunk.path] = None
+                summary.append(("D", hunk.path))
+            case UpdateFile():
+                new = _update(hunk, _existing(after, hunk, "update"), effort)
+                target = hunk.move_to or hunk.path
+                after[hunk.path] = None
+                after[target] = new
+                like[target] = like.get(hunk.path, hunk.path)
+                summary.append(("M", target))
+    written = sum(len(content) for content in after.values() if content is not None)
+    if written > MAX_WRITTEN:
+        raise LimitError(f"the patch would write {written:,} bytes, and at most {MAX_WRITTEN:,} are written; split it")
+    changes = [
+        PlannedChange(path, old, after[path], like.get(path)) for path, old in before.items() if old != after[path]
+    ]
+    return PatchPlan(tuple(changes), tuple(summary))
+
+
+def _existing(files: dict[str, bytes | None], hunk: DeleteFile | UpdateFile, act: str) -> bytes:
+    content = files[hunk.path]
+    if content is None:
+        raise InvalidParamsError(
+            f"Failed to read file to {act} {hunk.path}: there is none (line {hunk.line_number} of the patch)"
+        )
+    return content
+
+
+def _update(hunk: UpdateFile, old: bytes, effort: WorkBudget) -> bytes:
+    if not hunk.chunks:
+        return old
+    if b"\0" in old:
+        raise InvalidParamsError(f"{hunk.path} is a binary file (line {hunk.line_number} of the patch)")
+    # What is not UTF-8 passes through unharmed; a patch itself cannot hold it.
+    text = old.decode("utf-8", "surrogateescape")
+    return apply_chunks(hunk.path, text, hunk.chunks, effort).encode("utf-8", "surrogateescape")
+
+
+def approval_files(hunks: Sequence[Hunk], plan: PatchPlan) -> tuple[ApprovalFile, ...]:
+    """One for each hunk, in the patch's order; `plan` knows what is there now."""
+    there = {change.path: change.old for change in plan.changes}
+    return tuple(_described(hunk, there.get(hunk.path)) for hunk in hunks)
+
+
+def count_lines(content: bytes | None) -> int:
+    """How many lines a file has; none where there is no file."""
+    if not content:
+        return 0
+    return content.count(b"\n") + (not content.endswith(b"\n"))
+
+
+def _described(hunk: Hunk, there: bytes | None) -> ApprovalFile:
+    match hunk:
+        case AddFile():
+            return ApprovalFile(hunk.path, "add", count_lines(hunk.content.encode()), count_lines(there))
+        case DeleteFile():
+            return ApprovalFile(hunk.path, "delete", 0, count_lines(there))
+        case UpdateFile():
+            marks = [mark for chunk in hunk.chunks for mark, _ in chunk.lines]
+            moved = f"{hunk.path} → {hunk.move_to}" if hunk.move_to else hunk.path
+            kind = "move" if hunk.move_to else "update"
+            return ApprovalFile(moved, kind, marks.count("+"), marks.count("-"))

@@ -1,0 +1,229 @@
+"""From a command that a model wants to one that may run: read, confined, asked about where the policy wants it.
+
+What is decided here is decided at the moment of the call, by the strictest rights of its chain.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.errors import ApprovalDeniedError, InvalidParamsError
+from tertulia.policy.approvals.approval_queue import Permission
+from tertulia.policy.approvals.approval_request import (
+    ApprovalKind,
+    ApprovalParts,
+    RequestedAction,
+    as_one_line,
+    command_text,
+    may_retry_outside,
+    policy_verdict,
+    with_label,
+)
+from tertulia.policy.commands.command_analysis import CommandAnalysis, analyse_command, only_reads_in, safe_environment
+from tertulia.policy.commands.named_files import WORDS_ALONE, NamedFiles, named_files
+from tertulia.protocol.tool_events import Decider
+from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, CommandResult, Confinement, TerminalSize
+from tertulia.tools.command_environment import CommandEnvironment, describe_confinement
+from tertulia.tools.shell.escalation import EscalationRequest
+from tertulia.tools.threads import run_in_thread
+from tertulia.tools.tool import CallContext
+
+_TRIES = 3
+_ONLY_ONCE = (
+    "What it would run cannot be told from its words, or another command could change it meanwhile: a yes holds once."
+)
+
+
+class CommandRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A command as a model asks for it."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    wish: EscalationRequest = EscalationRequest()
+    terminal: TerminalSize | None = None
+
+
+class ApprovedCommand(msgspec.Struct, frozen=True):
+    """A command that may run."""
+
+    command: Command
+    allowed_by: Decider
+
+
+def check_argv(argv: tuple[str, ...]) -> None:
+    """Refuse what no system could start."""
+    if not argv or not argv[0]:
+        raise InvalidParamsError("command must name a program")
+    if any("\0" in word for word in argv):
+        raise InvalidParamsError("command must not contain a NUL")
+    if any(len(word.encode()) > MAX_ARGUMENT_BYTES for word in argv):
+        raise InvalidParamsError(
+            f"no program can be given a text of more than {MAX_ARGUMENT_BYTES:,} bytes; write it into a file in pieces"
+        )
+
+
+async def approve_command(place: CommandEnvironment, order: CommandRequest, call: CallContext) -> ApprovedCommand:
+    """The command as it may run. ApprovalDenied where it may not, NoApprover where nobody could say so."""
+    reading, confinement = analyse_command(order.argv), place.confinement(call.rights)
+    if order.wish.escalated and confinement.mode != "danger_full_access":
+        granted = await _ask(place, order, call, reading, "escalation", _reason(order.wish))
+        return ApprovedCommand(_command(place, order, _unconfined(confinement), call), granted.decider)
+    granted = await _ask(place, order, call, reading, "exec", _reason(order.wish) if order.wish.justification else "")
+    command = _command(place, order, confinement, call)
+    if granted.by_policy and call.rights.approval_policy.auto_run == "trusted":
+        # It runs because it only reads, which is true of it in such an environment alone.
+        writable = (place.root, *confinement.writable_roots)
+        command = replace(command, environment=safe_environment(place.environment, writable))
+    return ApprovedCommand(command, granted.decider)
+
+
+async def approve_outside_sandbox(
+    place: CommandEnvironment, order: CommandRequest, command: Command, failed: CommandResult, call: CallContext
+) -> ApprovedCommand | None:
+    """The same command outside the sandbox, after it has failed inside; None where that stays as it is."""
+    reading = analyse_command(order.argv)
+    inside = command.confinement.mode != "danger_full_access"
+    if failed.exit_code == 0 or failed.ended != "exited" or not inside or reading.known_safe:
+        return None
+    if not may_retry_outside(call.rights.approval_policy):
+        return None
+    ended = f"It failed inside the sandbox with exit code {failed.exit_code}. The end of what it said"
+    try:
+        granted = await _ask(
+            place, order, call, reading, "escalation", with_label(ended, failed.output.text()[-1_000:])
+        )
+    except ApprovalDeniedError:
+        return None
+    freed = replace(command, confinement=_unconfined(command.confinement), environment=place.environment)
+    return ApprovedCommand(freed, granted.decider)
+
+
+async def approve_typing(place: CommandEnvironment, command: Command, chars: str, call: CallContext) -> None:
+    """Come back when this may be typed into a command that runs already.
+
+    What was allowed was the command, not what it is told later. And one that may do more than the caller, because it
+    was let out or because the caller stands in a narrower chain, is no way around the caller's rights.
+    """
+    within = place.confinement(call.rights)
+    beyond = command.confinement != within
+    words = (*command.argv, "<", chars)
+    # What a program makes of words that are typed into it nobody can tell.
+    named = NamedFiles(known=False) if _is_free(command.confinement) else WORDS_ALONE
+    request = RequestedAction(
+        kind="escalation" if beyond else "exec",
+        conversation_id=call.conversation_id,
+        chain=call.chain.callers,
+        call_id=call.call_id,
+        title=f"type into {shlex.join(command.argv)}",
+        detail="\n".join(
+            (with_label("The model would type", chars), "into a command that runs:", command_text(command.argv))
+        ),
+        subject=place.subject(words, command.cwd, within, outside=beyond),
+        named=named,
+        parts=ApprovalParts(command=command.argv, cwd=command.cwd, sandbox=describe_confinement(command.confinement)),
+    )
+    with call.unhurried():
+        await place.desk.ask(request, call.rights.approval_policy, call.publish)
+
+
+async def _ask(
+    place: CommandEnvironment,
+    order: CommandRequest,
+    call: CallContext,
+    reading: CommandAnalysis,
+    kind: ApprovalKind,
+    why: str,
+) -> Permission:
+    """Ask, and again where a file that it names became another one before it could be started."""
+    confinement = place.confinement(call.rights)
+    policy, safe = call.rights.approval_policy, reading.known_safe
+    if safe and policy.auto_run == "trusted":
+        safe = await run_in_thread(only_reads_in, reading, order.cwd, (place.root, *confinement.writable_roots))
+    if policy_verdict(policy, kind, known_safe=safe) == "ask" and (kind == "escalation" or _is_free(confinement)):
+        named = await _named(place, order, confinement)
+    else:
+        named = WORDS_ALONE
+    for _ in range(_TRIES):
+        request = _request(place, order, call, reading.canonical, kind, _and_why_once(why, named))
+        with call.unhurried():
+            granted = await place.desk.ask(replace(request, named=named), policy, call.publish, known_safe=safe)
+        now = named if named is WORDS_ALONE else await _named(place, order, confinement)
+        # A command that was started meanwhile may write between this look and the start.
+        if now.files == named.files and (now.known or granted.decider.kind != "grant"):
+            return granted
+        named = now
+    raise ApprovalDeniedError("files that this command names changed each time it was allowed, so it was not run")
+
+
+async def _named(place: CommandEnvironment, order: CommandRequest, confinement: Confinement) -> NamedFiles:
+    roots = (place.root, *confinement.writable_roots)
+    named = await run_in_thread(named_files, order.argv, order.cwd, place.environment, roots)
+    # Who writes beside it could put another file in place after we looked.
+    return replace(named, known=named.known and not (named.contents and place.runner.is_writing))
+
+
+def _and_why_once(why: str, named: NamedFiles) -> str:
+    return why if named.known else "\n".join(part for part in (why, _ONLY_ONCE) if part)
+
+
+def _request(
+    place: CommandEnvironment,
+    order: CommandRequest,
+    call: CallContext,
+    words: tuple[str, ...],
+    kind: ApprovalKind,
+    why: str,
+) -> RequestedAction:
+    line, outside, confinement = shlex.join(order.argv), kind == "escalation", place.confinement(call.rights)
+    subject = place.subject(words, order.cwd, confinement, outside=outside)
+    return RequestedAction(
+        kind=kind,
+        conversation_id=call.conversation_id,
+        chain=call.chain.callers,
+        call_id=call.call_id,
+        title=f"run outside the sandbox: {line}" if outside else f"run: {line}",
+        detail="\n".join(
+            part
+            for part in (command_text(order.argv), f"in {as_one_line(order.cwd)}", why, _suggested(order.wish.rule))
+            if part
+        ),
+        subject=subject,
+        parts=ApprovalParts(
+            command=order.argv, cwd=order.cwd, sandbox=subject.sandbox, justification=order.wish.justification
+        ),
+    )
+
+
+def _reason(wish: EscalationRequest) -> str:
+    if not wish.justification:
+        return "The model gave no reason."
+    return with_label("The model's reason, in its own words", wish.justification)
+
+
+def _suggested(rule: tuple[str, ...]) -> str:
+    """A grant is for one command. That a model would like more is worth knowing, and no more than that."""
+    label = "The model would like to run whatever begins with the following; a yes does not allow that"
+    return with_label(label, shlex.join(rule)) if rule else ""
+
+
+def _command(place: CommandEnvironment, order: CommandRequest, confinement: Confinement, call: CallContext) -> Command:
+    return Command(
+        argv=order.argv,
+        cwd=order.cwd,
+        confinement=confinement,
+        environment=place.environment,
+        terminal=order.terminal,
+        account=call.task_id,
+        watch=place.watch(call.rights),
+    )
+
+
+def _is_free(confinement: Confinement) -> bool:
+    return confinement.mode == "danger_full_access"
+
+
+def _unconfined(confinement: Confinement) -> Confinement:
+    return replace(confinement, mode="danger_full_access", network=True)
