@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tertulia.context.templates import load_template, render_template
     from tertulia.context.tokens import SessionToken, SessionTokenStore
     from tertulia.errors import TertuliaError
-    from tertulia.executors.continuity import build_executor_prompt_with_history
+    from tertulia.executors.prompt.history_prompt import build_executor_prompt_with_history
     from tertulia.protocol.events import Event
     from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
     from tertulia.protocol.usage import Usage
@@ -67,7 +67,7 @@ _HOMES = {
     "Usage": "tertulia.protocol.usage",
     "load_template": "tertulia.context.templates",
     "render_template": "tertulia.context.templates",
-    "build_executor_prompt_with_history": "tertulia.executors.continuity",
+    "build_executor_prompt_with_history": "tertulia.executors.prompt.history_prompt",
     "tool": "tertulia.tools.function",
 }
 

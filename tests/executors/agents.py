@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from tertulia.events.clock import SystemClock
-from tertulia.executors.claude_stream import ClaudeStream
-from tertulia.executors.codex_jsonl import CodexJsonl
-from tertulia.executors.command import CommandExecutor
-from tertulia.executors.definition import ExecutorDefinition
-from tertulia.executors.executor import Assignment, Ending, Step
-from tertulia.executors.plain_text import PlainText
+from tertulia.executors.command.claude_stream import ClaudeStream
+from tertulia.executors.command.codex_jsonl import CodexJsonl
+from tertulia.executors.command.command_executor import CommandExecutor
+from tertulia.executors.command.definition import ExecutorDefinition
+from tertulia.executors.command.plain_text import PlainText
+from tertulia.executors.executor import Assignment, RunEnd, Step
 from tertulia.sandbox.sandbox import Sandbox
 
 PROGRAM = str(Path(__file__).with_name("fake_agent.py"))
@@ -75,7 +75,7 @@ class Crew:
 
     async def ending(self, definition: ExecutorDefinition, prompt: str = "hello", **fields: Any) -> Any:
         *_, ending = await self.run(definition, prompt, **fields)
-        assert isinstance(ending, Ending)
+        assert isinstance(ending, RunEnd)
         return ending
 
 

@@ -7,10 +7,10 @@ from typing import get_args
 import msgspec
 import pytest
 
-from tertulia.executors.claude_stream import ClaudeStream
-from tertulia.executors.codex_jsonl import CodexJsonl
-from tertulia.executors.executor import Assignment, Ending, Parser, Step
-from tertulia.executors.plain_text import PlainText
+from tertulia.executors.command.claude_stream import ClaudeStream
+from tertulia.executors.command.codex_jsonl import CodexJsonl
+from tertulia.executors.command.plain_text import PlainText
+from tertulia.executors.executor import Assignment, Parser, RunEnd, Step
 
 PARSERS: list[type[CodexJsonl] | type[ClaudeStream] | type[PlainText]] = [CodexJsonl, ClaudeStream, PlainText]
 JUNK = [b"", b"\n\n\n", b"\0" * 100, b"<!doctype html><p>502", b"{" * 10_000, b'{"type":' * 10_000, b"\xff\xfe\n" * 50]
@@ -28,8 +28,8 @@ def test_every_parser_takes_any_bytes_and_ends_exactly_once(make: type[CodexJson
     """Issue 11, bad input: HTML, floods, nothing at all."""
     parser: Parser = make()
     steps = parser.feed(junk)
-    assert not [step for step in steps if isinstance(step, Ending)]
-    assert [isinstance(step, Ending) for step in parser.end()][-1:] == [True]
+    assert not [step for step in steps if isinstance(step, RunEnd)]
+    assert [isinstance(step, RunEnd) for step in parser.end()][-1:] == [True]
 
 
 def test_an_assignment_without_more_is_a_fresh_run() -> None:

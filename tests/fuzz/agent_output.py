@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tertulia.executors.executor import Failed, Finished, Interrupted, Parser, Step
+from tertulia.executors.executor import Parser, RunFailed, RunFinished, RunInterrupted, Step
 from tests.fuzz.targets import cuts, pieces
 
 _LIMIT = 3_000
@@ -17,7 +17,7 @@ def check(make: Callable[[int], Parser], data: bytes) -> None:
     places, whole = cuts(data)
     steps = _steps(make(_LIMIT), pieces(places, whole))
     assert steps == _steps(make(_LIMIT), [whole])
-    assert isinstance(steps[-1], Finished | Failed | Interrupted)
+    assert isinstance(steps[-1], RunFinished | RunFailed | RunInterrupted)
     msgspec.json.decode(msgspec.json.encode(steps))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tertulia.executors.claude_stream import ClaudeStream
+from tertulia.executors.command.claude_stream import ClaudeStream
 from tests.executors.recorded import names, recorded
 from tests.fuzz.agent_output import check
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tertulia.executors.codex_jsonl import CodexJsonl
+from tertulia.executors.command.codex_jsonl import CodexJsonl
 from tests.executors.recorded import names, recorded
 from tests.fuzz.agent_output import check
 

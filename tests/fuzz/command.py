@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from tertulia.executors.fields import argv
+from tertulia.executors.json_fields import read_argv
 from tertulia.policy.commands.command_analysis import analyse_command
 
 SEEDS = [
@@ -24,7 +24,7 @@ def fuzz(data: bytes) -> None:
     """What is read means what a shell would make of it, and has one spelling."""
     text = data.decode("utf-8", "replace")
     analyse_command(text.split("\0"))
-    words = argv(text)
+    words = read_argv(text)
     assert words is not None
     assert words
     read = analyse_command(("/bin/bash", "-lc", text))

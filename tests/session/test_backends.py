@@ -15,7 +15,7 @@ import pytest
 
 import tertulia
 from tertulia.errors import InvalidParamsError
-from tertulia.executors.definition import ExecutorDefinition
+from tertulia.executors.command.definition import ExecutorDefinition
 from tertulia.protocol.events import Event
 from tertulia.session.backends import child_environment
 from tertulia.testing import ScriptedModel

@@ -16,9 +16,9 @@ from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.json_lines import json_line
 from tertulia.apps.terminal import Piece, Terminal
 from tertulia.events.journal import NoJournal
-from tertulia.executors.acp_presets import UNTESTED, acp_agents_from_wire
-from tertulia.executors.definition import ExecutorDefinition
-from tertulia.executors.presets import executors_from_wire
+from tertulia.executors.acp.presets import UNTESTED, acp_agents_from_wire
+from tertulia.executors.command.definition import ExecutorDefinition
+from tertulia.executors.command.presets import executors_from_wire
 from tertulia.scheduler.reply import Reply
 from tertulia.session.backends import child_environment
 from tertulia.session.session import Session

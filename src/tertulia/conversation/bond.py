@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.executors.fields import native_id
+from tertulia.executors.json_fields import read_native_id
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.usage import NO_USAGE, Usage
 
@@ -61,4 +61,4 @@ def bond_from(value: Mapping[str, Any] | None, revision: int) -> Bond | None:
     except msgspec.ValidationError:
         return None
     # It will be an argument of a program.
-    return bond if native_id(bond.native_id) else None
+    return bond if read_native_id(bond.native_id) else None

@@ -18,21 +18,21 @@ from tertulia.conversation.progress import Progress
 from tertulia.conversation.talk import Talk
 from tertulia.conversation.trimming import trim_to_limits
 from tertulia.errors import ModelError, UnsupportedByBackendError
-from tertulia.executors.continuity_settings import Continuity, Telling
 from tertulia.executors.executor import (
     Assignment,
-    Ending,
     Executor,
-    Failed,
-    Finished,
-    Interrupted,
-    NativeId,
-    Resuming,
+    NativeSessionId,
+    ResumeSettings,
+    RunEnd,
+    RunFailed,
+    RunFinished,
+    RunInterrupted,
     UsageReport,
 )
-from tertulia.executors.host import Host
-from tertulia.executors.news import Newsroom
-from tertulia.executors.transcript import transcript
+from tertulia.executors.host import ExecutorHost
+from tertulia.executors.prompt.history_settings import HistorySettings, TaskHistorySettings
+from tertulia.executors.prompt.transcript import transcript
+from tertulia.executors.step_events import StepEvents
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.ids import ItemId, new_item_id
@@ -54,7 +54,7 @@ Server = Callable[[Floor], AbstractAsyncContextManager[tuple[str, ...]]]
 """The command of the one MCP server that the agent gets, while it works; empty for none."""
 Variables = Callable[[Talk], Mapping[str, str]]
 """What the agent's environment, and its server's, says besides the usual."""
-Hosts = Callable[[Floor, str], Host | None]
+Hosts = Callable[[Floor, str], ExecutorHost | None]
 """Whom the agent may ask while it works; the text names the run, as its calls do."""
 
 
@@ -66,7 +66,7 @@ def no_server(floor: Floor) -> AbstractAsyncContextManager[tuple[str, ...]]:
 class AgentFailed(ModelError):
     """The agent gave up, or its program did."""
 
-    def __init__(self, failed: Failed) -> None:
+    def __init__(self, failed: RunFailed) -> None:
         super().__init__(failed.message)
         self.code = failed.code
 
@@ -77,8 +77,8 @@ class ForeignAgent:
     def __init__(
         self,
         executor: Executor,
-        continuity: Continuity,
-        resuming: Resuming,
+        continuity: HistorySettings,
+        resuming: ResumeSettings,
         *,
         roots: Roots,
         system: SystemPart = lambda _: (),
@@ -120,7 +120,12 @@ class ForeignAgent:
                 await self._executor.forget(floor.talk.id)
 
     async def _answer(
-        self, floor: Floor, assignment: Assignment, asked: Sequence[UserMessage], telling: Telling, previous: object
+        self,
+        floor: Floor,
+        assignment: Assignment,
+        asked: Sequence[UserMessage],
+        telling: TaskHistorySettings,
+        previous: object,
     ) -> None:
         """One answer: by the agent's own memory where that holds, else by the transcript; never by both."""
         talk = floor.talk
@@ -137,7 +142,7 @@ class ForeignAgent:
                 prompt = telling.prompt((), message, previous)
                 own = {"resume": bond.native_id, "total": bond.total, "told": bond.told}
                 ending, knew = await self._run(floor, replace(assignment, prompt=prompt, **own), telling, bond)
-                if isinstance(ending, Finished) or knew or self._resuming.on_resume_failure == "fail":
+                if isinstance(ending, RunFinished) or knew or self._resuming.on_resume_failure == "fail":
                     return _conclude(floor, ending, earlier)
                 why = _why(ending)
             floor.publish(WarningEvent(f"{self._executor.name} {_FORGOT} ({why})", "resume_failed"))
@@ -146,7 +151,7 @@ class ForeignAgent:
         ending, _ = await self._run(floor, assignment, telling, bond)
         return _conclude(floor, ending, earlier)
 
-    def _may_resume(self, floor: Floor, telling: Telling) -> bool:
+    def _may_resume(self, floor: Floor, telling: TaskHistorySettings) -> bool:
         return (
             self._resuming.strategy == "auto"
             and telling.mode == "full"
@@ -183,8 +188,8 @@ class ForeignAgent:
         )
 
     async def _run(
-        self, floor: Floor, assignment: Assignment, telling: Telling, former: Bond | None
-    ) -> tuple[Ending, bool]:
+        self, floor: Floor, assignment: Assignment, telling: TaskHistorySettings, former: Bond | None
+    ) -> tuple[RunEnd, bool]:
         """One run of the agent, told as it happens: (its ending, whether its talk had begun).
 
         `former`: what it remembered so far. Its id is kept as the retry mode says, and never where it was told less
@@ -194,9 +199,9 @@ class ForeignAgent:
         room, clock = assignment.rights.limits.max_output_bytes, floor.around.clock
         run = new_item_id()
         assignment = replace(assignment, host=self._host(floor, run))
-        newsroom = Newsroom(executor.name, run, assignment.cwd, clock, max_output_bytes=room)
+        newsroom = StepEvents(executor.name, run, assignment.cwd, clock, max_output_bytes=room)
         progress = Progress(floor, newsroom)
-        ending: Ending = Interrupted()
+        ending: RunEnd = RunInterrupted()
         knew = heard = False
         begun = (whose(executor.identity), assignment.cwd, talk.history.revision, assignment.total)
         bond = talk.bond = Bond("", *begun, told=assignment.digest)
@@ -206,20 +211,20 @@ class ForeignAgent:
                     # An agent that goes on although it was stopped says nothing more.
                     floor.check_wanted()
                     progress.tell(step)
-                    heard = heard or not isinstance(step, NativeId)
+                    heard = heard or not isinstance(step, NativeSessionId)
                     match step:
-                        case NativeId(found):
+                        case NativeSessionId(found):
                             knew = True
                             bond = _renewed(talk, bond, native_id=found)
                         case UsageReport(turn, total):
                             floor.charge(turn)
                             bond = _renewed(talk, bond, total=total)
-                        case Finished() | Failed() | Interrupted():
+                        case RunFinished() | RunFailed() | RunInterrupted():
                             ending = step
                         case _:
                             pass
         finally:
-            lasting = isinstance(ending, Finished) or self._resuming.retry == "resume"
+            lasting = isinstance(ending, RunFinished) or self._resuming.retry == "resume"
             # One that was stopped before it said anything may never have read its prompt.
             private = assignment.private or assignment.passing
             kept = knew and heard and lasting and telling.mode == "full" and not private
@@ -247,25 +252,25 @@ def _remember(talk: Talk, bond: Bond | None, kept: bool, former: Bond | None) ->
         talk.note(NoteRecord(talk.id, BOND, bond.noted() if kept else None))
 
 
-def _conclude(floor: Floor, ending: Ending, earlier: str | None) -> None:
+def _conclude(floor: Floor, ending: RunEnd, earlier: str | None) -> None:
     """`earlier`: what this task had answered before, to a message that was put in later."""
     match ending:
-        case Finished(text):
+        case RunFinished(text):
             if text and floor.last_text is None:
                 item = AssistantMessage(new_item_id(), text_parts(text))
                 floor.say([item])
                 floor.announce(item)
             floor.last_text = text or floor.last_text or earlier
-        case Failed(code="interrupted"):
+        case RunFailed(code="interrupted"):
             raise _broken_off(floor, ending)
-        case Failed():
+        case RunFailed():
             raise AgentFailed(ending)
-        case Interrupted():
+        case RunInterrupted():
             sentence = "the agent's output ended before it said how the task did"
-            raise _broken_off(floor, Failed(sentence, "interrupted"))
+            raise _broken_off(floor, RunFailed(sentence, "interrupted"))
 
 
-def _broken_off(floor: Floor, ending: Failed) -> AgentFailed:
+def _broken_off(floor: Floor, ending: RunFailed) -> AgentFailed:
     """Nobody knows how it did: the task ends like one that was stopped. Why is told beside it."""
     floor.publish(WarningEvent(ending.message, "interrupted"))
     task = floor.talk.task
@@ -279,8 +284,8 @@ def _newest(talk: Talk) -> ItemId:
     return next(talk.history.snapshot().newest_first()).items[-1].id
 
 
-def _why(ending: Ending) -> str:
-    return ending.message if isinstance(ending, Failed) else "it did not say why"
+def _why(ending: RunEnd) -> str:
+    return ending.message if isinstance(ending, RunFailed) else "it did not say why"
 
 
 def _is_private(floor: Floor) -> bool:

@@ -17,8 +17,8 @@ import msgspec
 
 from tertulia.conversation.floor import Floor
 from tertulia.errors import InvalidParamsError, NotFoundError, SandboxError, TertuliaError
-from tertulia.executors.host import Consent, Question
-from tertulia.executors.news import item_of
+from tertulia.executors.host import PermissionAnswer, PermissionQuestion
+from tertulia.executors.step_events import item_of
 from tertulia.policy.approvals.approval_request import (
     ApprovalKind,
     ApprovalParts,
@@ -55,7 +55,7 @@ class GuestHost:
         self._backend = backend
         self._run = run
 
-    async def permit(self, question: Question) -> Consent:
+    async def permit(self, question: PermissionQuestion) -> PermissionAnswer:
         """By the policy of the chain, or by a person."""
         floor, place = self._floor, self._place
         rights, cwd = floor.rights(), place.directory(None, self._call(floor.talk.terms.cwd))
@@ -82,8 +82,8 @@ class GuestHost:
         try:
             granted = await place.desk.ask(request, rights.approval_policy, floor.publish, known_safe=safe)
         except TertuliaError:
-            return Consent(allowed=False)
-        return Consent(allowed=True, lasting=granted.scope in ("conversation", "session"))
+            return PermissionAnswer(allowed=False)
+        return PermissionAnswer(allowed=True, lasting=granted.scope in ("conversation", "session"))
 
     async def read(self, path: str) -> str:
         """As a command would see it."""
@@ -129,7 +129,7 @@ class GuestHost:
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _detail(self, question: Question, cwd: str) -> str:
+    def _detail(self, question: PermissionQuestion, cwd: str) -> str:
         """What the agent says that it will do, all of it."""
         if question.doing != "execute":
             return with_label(f"{question.doing}, in the words of {self._backend}", question.detail)
@@ -178,7 +178,7 @@ class GuestHost:
         return answer
 
 
-def kind_of(question: Question, confinement: Confinement, cwd: str) -> ApprovalKind:
+def kind_of(question: PermissionQuestion, confinement: Confinement, cwd: str) -> ApprovalKind:
     """What a yes would mean.
 
     The agent's sandbox is its own, and what it asks for may lie outside of it: that is no command in a sandbox, but

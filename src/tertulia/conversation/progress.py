@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from tertulia.conversation.floor import Floor
-from tertulia.executors.executor import Interrupted, Step
-from tertulia.executors.news import Newsroom
+from tertulia.executors.executor import RunInterrupted, Step
+from tertulia.executors.step_events import StepEvents
 from tertulia.protocol.events import AgentMessage, AgentMessageDelta, EventData
 from tertulia.protocol.items import AssistantMessage, text_parts
 from tertulia.protocol.tool_events import ToolCallBegin
@@ -20,7 +20,7 @@ class Progress:
 
     __slots__ = ("_floor", "_newsroom", "_timer", "_waiting")
 
-    def __init__(self, floor: Floor, newsroom: Newsroom) -> None:
+    def __init__(self, floor: Floor, newsroom: StepEvents) -> None:
         self._floor = floor
         self._newsroom = newsroom
         self._waiting: list[EventData] = []
@@ -43,7 +43,7 @@ class Progress:
 
     def break_off(self) -> None:
         """The run has ended and did not say so: what it began is over. Again is nothing."""
-        self.tell(Interrupted())
+        self.tell(RunInterrupted())
         self.close()
 
     def _add(self, event: EventData) -> None:

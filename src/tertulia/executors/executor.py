@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from tertulia.executors.host import Host
+from tertulia.executors.host import ExecutorHost
 from tertulia.policy.narrowing import TOP, Rights
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import NO_USAGE, Usage
@@ -23,46 +23,46 @@ STOP_S = 0.5
 # ── what an agent does ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Command(msgspec.Struct, frozen=True, gc=False):
+class CommandAct(msgspec.Struct, frozen=True, gc=False):
     """It runs a command."""
 
     argv: tuple[str, ...]
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
+class FileChangeAct(msgspec.Struct, frozen=True, gc=False):
     """What becomes of one file."""
 
     path: str
     kind: Literal["add", "delete", "update"]
 
 
-class Patch(msgspec.Struct, frozen=True, gc=False):
+class PatchAct(msgspec.Struct, frozen=True, gc=False):
     """It changes files."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[FileChangeAct, ...]
 
 
-class McpCall(msgspec.Struct, frozen=True, gc=False):
+class McpCallAct(msgspec.Struct, frozen=True, gc=False):
     """It calls a tool of an MCP server."""
 
     server: str
     tool: str
 
 
-class WebSearch(msgspec.Struct, frozen=True, gc=False):
+class WebSearchAct(msgspec.Struct, frozen=True, gc=False):
     """It searches the web."""
 
     query: str
 
 
-Act = Command | Patch | McpCall | WebSearch | None
+ToolAct = CommandAct | PatchAct | McpCallAct | WebSearchAct | None
 """None: a tool of its own for which we have no finer word."""
 
 
 # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class NativeId(msgspec.Struct, frozen=True, gc=False):
+class NativeSessionId(msgspec.Struct, frozen=True, gc=False):
     """The agent's own id of this talk: with it the agent can be asked to go on. Fit to be an argument."""
 
     id: str
@@ -96,7 +96,7 @@ class ThoughtDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class Begun(msgspec.Struct, frozen=True, gc=False):
+class ToolUseBegin(msgspec.Struct, frozen=True, gc=False):
     """It uses a tool. The id is unique within the run only."""
 
     id: str
@@ -104,22 +104,22 @@ class Begun(msgspec.Struct, frozen=True, gc=False):
     """What the agent calls the tool; `server__tool` for one of an MCP server."""
     arguments: Any
     """Plain JSON."""
-    act: Act = None
+    act: ToolAct = None
 
 
-class Done(msgspec.Struct, frozen=True, gc=False):
+class ToolUseEnd(msgspec.Struct, frozen=True, gc=False):
     """The one end of that. May come without its beginning."""
 
     id: str
     name: str
     arguments: Any
-    act: Act
+    act: ToolAct
     success: bool
     output: str
     exit_code: int | None = None
 
 
-class Plan(msgspec.Struct, frozen=True, gc=False):
+class AgentPlan(msgspec.Struct, frozen=True, gc=False):
     """It wrote its plan anew."""
 
     steps: tuple[PlanStep, ...]
@@ -139,33 +139,45 @@ class Notice(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
-class Foreign(msgspec.Struct, frozen=True, gc=False):
+class ForeignOutput(msgspec.Struct, frozen=True, gc=False):
     """What we have no word for, as it came, or a note about what could not be kept."""
 
     raw: Any
 
 
-class Finished(msgspec.Struct, frozen=True, gc=False):
+class RunFinished(msgspec.Struct, frozen=True, gc=False):
     """The task is done."""
 
     text: str | None = None
     """The answer, as far as the agent says which one it is."""
 
 
-class Failed(msgspec.Struct, frozen=True, gc=False):
+class RunFailed(msgspec.Struct, frozen=True, gc=False):
     """The agent gave up. The message is the agent's own."""
 
     message: str
     code: str = "model_error"
 
 
-class Interrupted(msgspec.Struct, frozen=True, gc=False):
+class RunInterrupted(msgspec.Struct, frozen=True, gc=False):
     """The output ended, and the agent never said how the task did."""
 
 
-Ending = Finished | Failed | Interrupted
-Told = NativeId | AgentText | AgentDelta | Thought | ThoughtDelta | Begun | Done | Plan | UsageReport | Notice | Foreign
-Step = Told | Ending
+RunEnd = RunFinished | RunFailed | RunInterrupted
+ProgressStep = (
+    NativeSessionId
+    | AgentText
+    | AgentDelta
+    | Thought
+    | ThoughtDelta
+    | ToolUseBegin
+    | ToolUseEnd
+    | AgentPlan
+    | UsageReport
+    | Notice
+    | ForeignOutput
+)
+Step = ProgressStep | RunEnd
 
 
 class Parser(Protocol):
@@ -223,7 +235,7 @@ class Assignment(msgspec.Struct, frozen=True):
     """What that server's environment has besides the usual, and the agent's own in this run."""
     conversation: str = ""
     """Whose task it is: an agent that lives longer than a run lives for one conversation."""
-    host: Host | None = None
+    host: ExecutorHost | None = None
     """Whom it may ask while it works; None: nobody."""
 
     @property
@@ -237,7 +249,7 @@ class Assignment(msgspec.Struct, frozen=True):
         return self.resume is not None and self.told == self.digest
 
 
-class Resuming(msgspec.Struct, frozen=True, kw_only=True):
+class ResumeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent goes on with what was said before."""
 
     strategy: Literal["auto", "transcript"] = "auto"
@@ -251,7 +263,7 @@ class Resuming(msgspec.Struct, frozen=True, kw_only=True):
 class Executor(Protocol):
     """One other agent, reached one way.
 
-    Contract of `run`: failures of the program are yielded as `Failed`, never raised; the last step is an `Ending`,
+    Contract of `run`: failures of the program are yielded as `RunFailed`, never raised; the last step is an `RunEnd`,
     exactly one; closing the iterator or cancelling its reader stops the agent before it returns, within `STOP_S` and a
     little, with all that it started. Nothing that was said is kept from one run to the next: ids and counts come as
     steps and go in as assignments.

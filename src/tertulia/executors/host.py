@@ -12,14 +12,14 @@ import msgspec
 
 from tertulia.sandbox.runner import OnOutput, RunningCommand
 
-Doing = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
+ActionKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 """What an agent says that it is about to do, in the words of ACP."""
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class PermissionQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """May the agent do this? Texts are the agent's own."""
 
-    doing: Doing
+    doing: ActionKind
     title: str
     detail: str
     """What there is to know besides the command; of all else everything."""
@@ -31,7 +31,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """By which the agent tells of it later."""
 
 
-class Consent(msgspec.Struct, frozen=True):
+class PermissionAnswer(msgspec.Struct, frozen=True):
     """The answer."""
 
     allowed: bool
@@ -39,10 +39,10 @@ class Consent(msgspec.Struct, frozen=True):
     """Nobody has to be asked again for the very same thing."""
 
 
-class Host(Protocol):
+class ExecutorHost(Protocol):
     """The house of one run. An AgentError is the answer to what is refused."""
 
-    async def permit(self, question: Question) -> Consent:
+    async def permit(self, question: PermissionQuestion) -> PermissionAnswer:
         """By the policy, or by a person; where nobody can be asked it is a no. Never raises an AgentError."""
         ...
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from tertulia.conversation.backend import Backend
 from tertulia.conversation.foreign import ForeignAgent, SystemPart
 from tertulia.conversation.guest_host import GuestHost
-from tertulia.executors.acp_agent import AcpExecutor
-from tertulia.executors.acp_definition import AcpDefinition
-from tertulia.executors.continuity_settings import Continuity
+from tertulia.executors.acp.acp_executor import AcpExecutor
+from tertulia.executors.acp.definition import AcpDefinition
+from tertulia.executors.prompt.history_settings import HistorySettings
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.agent_door import AgentDoor
 from tertulia.session.standing_door import StandingDoor
@@ -19,7 +19,7 @@ from tertulia.session.workshop import Workshop
 class AcpBackends:
     """Makes them."""
 
-    def __init__(self, workshop: Workshop, nursery: Nursery, continuity: Continuity, door: AgentDoor) -> None:
+    def __init__(self, workshop: Workshop, nursery: Nursery, continuity: HistorySettings, door: AgentDoor) -> None:
         self._workshop = workshop
         self._nursery = nursery
         self._continuity = continuity

@@ -10,15 +10,15 @@ from tertulia.conversation.context import NATIVE
 from tertulia.conversation.foreign import ForeignAgent, no_server
 from tertulia.conversation.talk import Talk
 from tertulia.errors import InvalidParamsError
-from tertulia.executors.acp_definition import AcpDefinition
-from tertulia.executors.acp_presets import acp_agents_from_wire
-from tertulia.executors.claude_stream import ClaudeStream
-from tertulia.executors.codex_jsonl import CodexJsonl
-from tertulia.executors.command import CommandExecutor, MakeParser
-from tertulia.executors.continuity_settings import continuity_from
-from tertulia.executors.definition import RESERVED, ExecutorDefinition, OutputFormat
-from tertulia.executors.plain_text import PlainText
-from tertulia.executors.presets import executors_from_wire
+from tertulia.executors.acp.definition import AcpDefinition
+from tertulia.executors.acp.presets import acp_agents_from_wire
+from tertulia.executors.command.claude_stream import ClaudeStream
+from tertulia.executors.command.codex_jsonl import CodexJsonl
+from tertulia.executors.command.command_executor import CommandExecutor, MakeParser
+from tertulia.executors.command.definition import RESERVED, ExecutorDefinition, OutputFormat
+from tertulia.executors.command.plain_text import PlainText
+from tertulia.executors.command.presets import executors_from_wire
+from tertulia.executors.prompt.history_settings import parse_history_settings
 from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.protocol.inputs import near_names
@@ -74,7 +74,7 @@ def backends_for(settings: Settings, environment: Environment, workshop: Worksho
     """Those that the settings name, and those that need no settings."""
     backends = Backends()
     history = settings.executors.get(RESERVED, {})
-    continuity = continuity_from(history, environment.variables)
+    continuity = parse_history_settings(history, environment.variables)
 
     def agent(name: str, definition: ExecutorDefinition) -> Backend:
         executor = CommandExecutor(

@@ -14,9 +14,9 @@ from typing import Any, cast, get_args
 
 from tertulia.conversation.context import ShellMode
 from tertulia.errors import InvalidParamsError
-from tertulia.executors.continuity_settings import continuity_from
-from tertulia.executors.definition import RESERVED
-from tertulia.executors.presets import executors_from_wire
+from tertulia.executors.command.definition import RESERVED
+from tertulia.executors.command.presets import executors_from_wire
+from tertulia.executors.prompt.history_settings import parse_history_settings
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.named_view import NamedView, view_from_wire
 from tertulia.mcp.config.project_server import ProjectServer
@@ -184,7 +184,7 @@ def _executors(name: str, value: object) -> dict[str, Any]:
     # Checked here and kept as it was said: a later layer may add to a table.
     tables = _tables(name, value)
     executors_from_wire(tables)
-    continuity_from(tables.get(RESERVED, {}), {})
+    parse_history_settings(tables.get(RESERVED, {}), {})
     return tables
 
 

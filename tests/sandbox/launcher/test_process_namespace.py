@@ -28,10 +28,10 @@ from tests.sandbox.kept import above, is_running
 PRODUCT = """
 import asyncio, json, sys
 from tertulia.events.clock import SystemClock
-from tertulia.executors.command import CommandExecutor
-from tertulia.executors.definition import ExecutorDefinition
+from tertulia.executors.command.command_executor import CommandExecutor
+from tertulia.executors.command.definition import ExecutorDefinition
 from tertulia.executors.executor import Assignment
-from tertulia.executors.plain_text import PlainText
+from tertulia.executors.command.plain_text import PlainText
 from tertulia.mcp.config.launch import resolve_launch
 from tertulia.mcp.config.server_table import server_from_wire
 from tertulia.mcp.client.stdio_transport import StdioTransport

@@ -1,0 +1,268 @@
+"""Agents that speak the Agent Client Protocol: one long-lived program for each conversation that they work for.
+
+It runs unconfined by us, in its own sandbox; what it asks us to do for it is done in ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+
+import msgspec
+
+from tertulia.errors import ModelError, TertuliaError
+from tertulia.executors.acp.definition import AcpDefinition, AcpSandboxMode
+from tertulia.executors.acp.process import GRACE_S, START_S, AcpProcess, Spawn, load_sdk
+from tertulia.executors.acp.session_params import (
+    agent_variables,
+    build_prompt,
+    sandbox_mode_of,
+    session_params,
+    system_text_in_session,
+)
+from tertulia.executors.acp.task import AcpTask
+from tertulia.executors.command.command_line import among_its_own, system_text
+from tertulia.executors.command.failure_text import failure_advice, failure_sentence, not_started_reason
+from tertulia.executors.command.temporary_home import TemporaryHome, agent_home_folder
+from tertulia.executors.command.toml_servers import check_project_servers, servers_in_toml, strip_servers
+from tertulia.executors.executor import STOP_S, Assignment, NativeSessionId, RunFailed, Step
+from tertulia.sandbox.runner import Command, CommandLimits, CommandRunner, Confinement
+
+
+class _RunningAgent(msgspec.Struct, frozen=True, eq=False):
+    """An agent at work for one conversation, and what it was started with."""
+
+    process: AcpProcess
+    cwd: str
+    hold: AcpSandboxMode
+    in_variable: str | None
+    pid_namespace: bool
+    home: TemporaryHome | None = None
+
+    def fits(self, assignment: Assignment, hold: AcpSandboxMode, in_variable: str | None, pid_namespace: bool) -> bool:
+        """Whether it can be given this, or another has to be started: sessions begin with what its variable says."""
+        begins_alike = assignment.resume is not None or self.in_variable == in_variable
+        started = (self.cwd, self.hold.meta, self.pid_namespace)
+        return self.process.is_alive and started == (assignment.cwd, hold.meta, pid_namespace) and begins_alike
+
+
+class AcpExecutor:
+    """Implements `Executor`. What it keeps from run to run is the program: `forget` ends it with its conversation."""
+
+    can_ask = True
+    can_resume = True
+
+    def __init__(
+        self,
+        name: str,
+        definition: AcpDefinition,
+        runner: CommandRunner,
+        environment: Mapping[str, str],
+        spawn: Spawn,
+        *,
+        grace_s: float = GRACE_S,
+        start_s: float = START_S,
+    ) -> None:
+        """`environment`: all that the program gets, its keys included, and nothing else that is ours."""
+        program = definition.program
+        self.name = name
+        self.identity = (name, *program.command, agent_home_folder(program.home, environment))
+        self._definition = definition
+        self._runner, self._environment, self._spawn = runner, environment, spawn
+        self._grace_s, self._start_s = grace_s, start_s
+        self._seats: dict[str, _RunningAgent] = {}
+        """Those who wait for their next task. One that works is nobody else's: a task that was given up may last."""
+
+    async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
+        """See `Executor`. Cancelled, the agent is asked to stop, and killed if it does not."""
+        try:
+            async with aclosing(self._run(assignment)) as steps:
+                async for step in steps:
+                    yield step
+        except TertuliaError as error:
+            yield RunFailed(error.message, error.code)
+        except OSError as error:
+            # No room for a home.
+            yield RunFailed(f"{self.name} cannot be started: {error.strerror}")
+
+    async def forget(self, conversation: str) -> None:
+        """The conversation is closed, or has another agent now. Again is nothing."""
+        seat = self._seats.pop(conversation, None)
+        if seat is not None:
+            await self._dismiss(seat, self._grace_s)
+
+    async def close(self) -> None:
+        """None of them runs any more."""
+        await asyncio.gather(*map(self.forget, list(self._seats)))
+
+    # ── one task ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
+        hold = sandbox_mode_of(self.name, self._definition, assignment)
+        await asyncio.to_thread(load_sdk)
+        seat = await self._seat(assignment, hold)
+        task: AcpTask | None = None
+        try:
+            try:
+                session = await self._session(seat, assignment, hold)
+            except ModelError as error:
+                yield await self._failed(seat, error)
+                return
+            yield NativeSessionId(session)
+            task = AcpTask(assignment.host)
+            prompt = build_prompt(assignment, seat.process.told or "")
+            seat.process.told = system_text(assignment) or seat.process.told
+            self._spawn(seat.process.work(task, prompt), f"task of {self.name}")
+            async for step in _steps(task):
+                yield step
+            yield task.ending or await self._failed(seat, task.failure or ModelError(""))
+        finally:
+            await self._leave(seat, assignment, task)
+
+    async def _leave(self, seat: _RunningAgent, assignment: Assignment, task: AcpTask | None) -> None:
+        """After a task, however it ended: what still runs of it is stopped."""
+        # One that has to be stopped, and one that never began, has had its time when it is dismissed.
+        grace_s = self._grace_s if task is not None and task.is_over else 0
+        stopped = False
+        try:
+            stopped = task is not None and (task.is_over or await self._stop(seat, task))
+        finally:
+            try:
+                if task is not None:
+                    await task.close()
+            finally:
+                await self._let_go(seat, assignment, grace_s, stopped)
+
+    async def _let_go(self, seat: _RunningAgent, assignment: Assignment, grace_s: float, stopped: bool) -> None:
+        kept = stopped and seat.process.is_alive and not assignment.private
+        if kept and assignment.conversation not in self._seats:
+            self._seats[assignment.conversation] = seat
+        else:
+            await self._dismiss(seat, grace_s)
+
+    async def _stop(self, seat: _RunningAgent, task: AcpTask) -> bool:
+        """Whether the agent stopped when it was asked to."""
+        task.give_up()
+        try:
+            async with asyncio.timeout(STOP_S):
+                await seat.process.cancel()
+                await task.settle()
+        except TimeoutError:
+            return False
+        return True
+
+    # ── the program ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _seat(self, assignment: Assignment, hold: AcpSandboxMode) -> _RunningAgent:
+        """The agent of this conversation, started if it has to be."""
+        seat = self._seats.pop(assignment.conversation, None)
+        variables, in_variable = agent_variables(self._definition, assignment)
+        alone = among_its_own(self._definition.program, assignment)
+        if seat is not None:
+            if seat.fits(assignment, hold, in_variable, alone) and not assignment.private:
+                return seat
+            await self._dismiss(seat, self._grace_s)
+        home = TemporaryHome() if assignment.private or self._others(assignment.cwd) else None
+        process = AcpProcess(self.name, self._runner, self._spawn, start_s=self._start_s)
+        seat = _RunningAgent(process, assignment.cwd, hold, in_variable, alone, home)
+        await self._start(seat, assignment, variables)
+        return seat
+
+    async def _start(self, seat: _RunningAgent, assignment: Assignment, variables: Mapping[str, str]) -> None:
+        try:
+            await seat.process.start(await self._command(assignment, seat.home, variables))
+        except ModelError as error:
+            failed = await self._failed(seat, error)
+            raise ModelError(failed.message) from None
+        finally:
+            if not seat.process.is_ready:
+                await self._dismiss(seat, 0)
+
+    async def _session(self, seat: _RunningAgent, assignment: Assignment, hold: AcpSandboxMode) -> str:
+        """Have the agent in the session that is meant; its id."""
+        process, resume = seat.process, assignment.resume
+        if resume is None or resume != process.session:
+            params = session_params(self._definition, hold, assignment)
+            if resume is None:
+                await process.begin(params)
+            else:
+                await process.take_up(resume, params)
+            process.told = system_text_in_session(self._definition, assignment, seat.in_variable)
+        if hold.mode is not None:
+            # Each time: it may have changed it by itself.
+            await process.set_mode(hold.mode)
+        assert process.session is not None
+        return process.session
+
+    async def _command(
+        self, assignment: Assignment, home: TemporaryHome | None, variables: Mapping[str, str]
+    ) -> Command:
+        program = self._definition.program
+        environment = {**self._environment, **assignment.variables, **variables}
+        if home is not None:
+            environment = home.furnish(program.home, environment)
+            if self._definition.starts_own_servers and program.home is not None:
+                strip_servers(environment[program.home.variable], program.home)
+        own = self._definition.own_servers
+        if own is not None:
+            environment |= await asyncio.to_thread(own.switched_off, environment, assignment.cwd)
+        return Command(
+            argv=(*program.command, *program.args),
+            cwd=assignment.cwd,
+            # Two sandboxes, one in the other, mostly means that the inner one does not work.
+            confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
+            environment=environment,
+            keep_stdin=True,
+            kept_output_bytes=0,
+            pid_namespace=among_its_own(program, assignment),
+            temporary=None if home is None else home.path,
+        )
+
+    def _others(self, cwd: str) -> bool:
+        """Whether there are MCP servers that the agent would start by itself. It gets a home without them."""
+        home = self._definition.program.home
+        if not self._definition.starts_own_servers or home is None or home.servers is None:
+            return False
+        check_project_servers(cwd, home)
+        return bool(servers_in_toml(agent_home_folder(home, self._environment), home.servers, home.folder, cwd))
+
+    async def _failed(self, seat: _RunningAgent, error: TertuliaError) -> RunFailed:
+        """Why, in one sentence: what the agent said, or how its program ended, and what can be done."""
+        pipe, program = seat.process.pipe, self._definition.program
+        if not error.message:
+            # Its end says more, and comes in a moment.
+            await seat.process.close(0)
+        exited = pipe.exited
+        if exited is not None and (never := not_started_reason(self.name, program, exited)) is not None:
+            return RunFailed(never)
+        if pipe.broken is not None:
+            return RunFailed(f"{self.name} was stopped: {pipe.broken}", "limit")
+        if not error.message and exited is not None:
+            nonsense = f"; {pipe.passed_over:,} lines of its output made no sense" if pipe.passed_over else ""
+            return RunFailed(failure_sentence(self.name, program, "", exited, pipe.errors) + nonsense)
+        tail = pipe.errors.last_lines()
+        said = f"{error.message} ({tail})" if tail and seat.process.session is None else error.message
+        return RunFailed(
+            said + failure_advice(program, f"log in {said}" if error.detail.get("log_in") else said), error.code
+        )
+
+    async def _dismiss(self, seat: _RunningAgent, grace_s: float) -> None:
+        try:
+            await seat.process.close(grace_s)
+        finally:
+            if seat.home is not None:
+                seat.home.remove()
+
+
+async def _steps(task: AcpTask) -> AsyncGenerator[Step, None]:
+    """All of a task, until it is over and what was started for it has ended."""
+    while True:
+        while task.steps:
+            yield task.steps.popleft()
+        if task.is_over:
+            break
+        await task.more()
+    await task.close()
+    while task.steps:
+        yield task.steps.popleft()

@@ -1,0 +1,227 @@
+"""What an ACP agent is, as data: its program, and how it is held to rights and told what it should know.
+
+One is described by a table `[acp.NAME]`; those of `acp_presets.py` need none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from tertulia.errors import InvalidParamsError, UnsupportedByBackendError
+from tertulia.executors.command.definition import ExecutorDefinition, executor_from_wire
+from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire
+from tertulia.protocol.inputs import near_names
+
+MAX_SETTINGS_BYTES = 1024 * 1024
+# What is opened and never closed is taken to the end, and so looked at once. Whoever parses it will complain.
+_STRING = r'"(?:[^"\\]+|\\.)*"?'
+_COMMENT = re.compile(rf"//[^\r\n]*|/\*.*?\*/|({_STRING}|/\*.*)", re.DOTALL)
+_COMMA = re.compile(rf",(?=\s*[}}\]])|({_STRING})", re.DOTALL)
+
+
+class JsonServers(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an agent's settings are, and how one of their servers is switched off."""
+
+    variable: str
+    """Settings in JSON that win over its files."""
+    table: str
+    """The part that names servers."""
+    folder: str
+    """Below the directory for settings."""
+    project: str
+    """The folder in which a project has its own; they may lie beside it too."""
+    files: tuple[str, ...]
+    user_files: tuple[str, ...] = ()
+    """Those that count in the directory for settings only."""
+
+    def switched_off(self, environment: Mapping[str, str], cwd: str) -> dict[str, str]:
+        """The variable that says so of each that the agent would start by itself; none where there are none.
+
+        UnsupportedByBackend names what cannot be understood. Reads files, so do it in a thread.
+        """
+        names = [name for path in self._paths(environment, cwd) for name in _as_table(_read(path).get(self.table))]
+        if not names:
+            return {}
+        # Also one that is called like ours: ours is added to the session later, whatever the settings say of the name.
+        off = {name: {"enabled": False} for name in names}
+        said = _parsed(environment.get(self.variable, ""), self.variable)
+        return {self.variable: json.dumps({**said, self.table: {**_as_table(said.get(self.table)), **off}})}
+
+    def _paths(self, environment: Mapping[str, str], cwd: str) -> Iterator[str]:
+        home = environment.get("HOME", "")
+        user = os.path.join(environment.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), self.folder)
+        yield from (os.path.join(user, file) for file in self.user_files)
+        places = [user]
+        directory, above = os.path.realpath(cwd), ""
+        while directory != above:
+            places += [directory, os.path.join(directory, self.project)]
+            directory, above = os.path.dirname(directory), directory
+        places.append(os.path.join(home, self.project))
+        for place in places:
+            for file in self.files:
+                yield os.path.join(place, file)
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        # Not blocking: somebody could have put a pipe there.
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise _refusal(path, f"cannot be read: {error.strerror}") from None
+    try:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise _refusal(path, "is not a file")
+        with os.fdopen(number, "rb", closefd=False) as file:
+            raw = file.read(MAX_SETTINGS_BYTES + 1)
+    finally:
+        os.close(number)
+    if len(raw) > MAX_SETTINGS_BYTES:
+        raise _refusal(path, f"is larger than {MAX_SETTINGS_BYTES:,} bytes")
+    return _parsed(raw.decode("utf-8-sig", "replace"), path)
+
+
+def _parsed(text: str, where: str) -> dict[str, Any]:
+    """What it says, with comments and commas too many."""
+    text = _COMMENT.sub(lambda found: found[1] or " ", text)
+    text = _COMMA.sub(lambda found: found[1] or "", text)
+    try:
+        return _as_table(json.loads(text)) if text.strip() else {}
+    except json.JSONDecodeError as error:
+        raise _refusal(where, f"is not JSON: {error.msg}") from None
+    except (ValueError, RecursionError):
+        raise _refusal(where, "is not JSON that can be understood") from None
+
+
+def _refusal(where: str, why: str) -> UnsupportedByBackendError:
+    return UnsupportedByBackendError(
+        f"{where} {why}, so the agent cannot be kept from MCP servers that it may name; correct or remove it"
+    )
+
+
+def _as_table(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+TEXT_PLACEHOLDER = "{text}"
+"""Where the system part goes, in a template."""
+Template = Mapping[str, Any]
+
+
+class AcpSandboxMode(msgspec.Struct, frozen=True, kw_only=True):
+    """What keeps an agent within one sandbox mode, in a sandbox of its own."""
+
+    mode: str | None = None
+    """The id of a mode of its sessions."""
+    meta: Template = {}
+    """Goes into the `_meta` of session/new."""
+
+
+class AcpDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """One agent that speaks ACP over its standard input and output."""
+
+    program: ExecutorDefinition
+    """Command, environment, home, and how it goes on with its own talks."""
+    sandbox: Mapping[SandboxMode, AcpSandboxMode] = {}
+    """Where it has none it is refused, but under danger-full-access."""
+    meta: Template = {}
+    """The `_meta` of session/new; with `{text}` for the system part."""
+    config: tuple[str, Template] | None = None
+    """A variable that it reads settings from as JSON, and these, with `{text}` likewise."""
+    own_servers: JsonServers | None = None
+    """How it is kept from the MCP servers that its own settings name, where a variable does that."""
+    starts_own_servers: bool = False
+    """Whether nothing keeps it from the MCP servers that its own settings name but settings without them."""
+
+    @property
+    def hears_system(self) -> bool:
+        """Whether it can be told its system part beside the prompt."""
+        return _has_place(self.meta) or (self.config is not None and _has_place(self.config[1]))
+
+
+_PROGRAM = ("command", "args", "env", "env_vars", "install", "login", "version", "pid_namespace")
+_WAYS = ("strategy", "on_resume_failure", "retry")
+KEYS = (*_PROGRAM, *_WAYS, "sandbox", "meta")
+"""What a table may say."""
+
+
+def acp_from_wire(name: str, table: object, below: AcpDefinition | None) -> AcpDefinition:
+    """Parse one table, over what a preset says. InvalidParams names the key; values of `env` are never shown."""
+    where = f"acp.{name}"
+    said = _table(where, table)
+    for key in said:
+        if key not in KEYS:
+            near = near_names(key, KEYS, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(KEYS))}"
+            raise InvalidParamsError(f"{where} has no {key!r:.80}; {hint}")
+    of_program = {key: value for key, value in said.items() if key in (*_PROGRAM, *_WAYS)}
+    if below is not None and isinstance(said.get("env"), Mapping):
+        of_program["env"] = {**below.program.env, **said["env"]}
+    program = executor_from_wire(name, of_program, None if below is None else below.program, family="acp")
+    made = AcpDefinition(program=program) if below is None else msgspec.structs.replace(below, program=program)
+    changes: dict[str, Any] = {}
+    if "meta" in said:
+        changes["meta"] = _table(f"{where}.meta", said["meta"])
+    if "sandbox" in said:
+        changes["sandbox"] = _holds(f"{where}.sandbox", said["sandbox"])
+    return msgspec.structs.replace(made, **changes)
+
+
+def fill_template(template: object, text: str) -> Any:
+    """The template with the text in its places; members that are nothing but an empty text are left out."""
+    match template:
+        case str():
+            return template.replace(TEXT_PLACEHOLDER, text)
+        case Mapping():
+            members = cast("Mapping[str, Any]", template)
+            return {key: fill_template(value, text) for key, value in members.items() if text or not _has_place(value)}
+        case list() | tuple():
+            return [fill_template(value, text) for value in cast("list[Any]", template)]
+        case _:
+            return template
+
+
+def merge_tables(below: Template, above: Template) -> dict[str, Any]:
+    """Both; where both say something, the second, and tables are merged in turn."""
+    made = dict(below)
+    for key, value in above.items():
+        former = made.get(key)
+        both = isinstance(former, Mapping) and isinstance(value, Mapping)
+        made[key] = merge_tables(cast(Template, former), cast(Template, value)) if both else value
+    return made
+
+
+def _has_place(template: object) -> bool:
+    match template:
+        case str():
+            return TEXT_PLACEHOLDER in template
+        case Mapping():
+            return any(map(_has_place, cast("Mapping[str, Any]", template).values()))
+        case list() | tuple():
+            return any(map(_has_place, cast("list[Any]", template)))
+        case _:
+            return False
+
+
+def _table(where: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidParamsError(f"{where} must be a table")
+    return dict(cast("Mapping[str, Any]", value))
+
+
+def _holds(where: str, value: object) -> dict[SandboxMode, AcpSandboxMode]:
+    holds: dict[SandboxMode, AcpSandboxMode] = {}
+    for mode, said in _table(where, value).items():
+        try:
+            holds[sandbox_from_wire(mode)] = msgspec.convert(said, AcpSandboxMode)
+        except msgspec.ValidationError as error:
+            raise InvalidParamsError(f"{where}.{mode} must be a table of `mode`, a text, and `meta`: {error}") from None
+    return holds

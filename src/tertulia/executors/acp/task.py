@@ -1,0 +1,161 @@
+"""One task of an ACP agent: what it reports becomes steps, what it asks is answered, and it has one end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from tertulia.errors import TaskCancelledError, TertuliaError
+from tertulia.executors.acp.client_requests import ClientRequests
+from tertulia.executors.acp.pipe import AcpPipe
+from tertulia.executors.acp.updates import AgentUpdates
+from tertulia.executors.executor import RunEnd, RunFailed, RunFinished, RunInterrupted, Step, UsageReport
+from tertulia.executors.host import ExecutorHost
+from tertulia.executors.json_fields import read_table
+from tertulia.models.http.stream_decoder import count_at
+from tertulia.protocol.usage import Usage
+
+MAX_UNREAD = 1_000
+"""Steps that wait for us; the agent's messages wait too, then."""
+_STOPPED = {
+    "max_tokens": "the agent ran into its limit of tokens",
+    "max_turn_requests": "the agent ran into its limit of requests for one task",
+}
+
+
+class AcpTask:
+    """Fed by the connection, read by the one who runs it."""
+
+    def __init__(self, host: ExecutorHost | None) -> None:
+        self.pipe: AcpPipe | None = None
+        self.steps: deque[Step] = deque()
+        self.ending: RunEnd | None = None
+        self.failure: TertuliaError | None = None
+        """Why there is no ending, where there will be none."""
+        self._updates = AgentUpdates()
+        self._requests = ClientRequests(host, self._tell, self._updates.known)
+        self._given_up = False
+        self._closed = False
+        self._serving: set[asyncio.Task[Any]] = set()
+        self._served = asyncio.Event()
+        self._news = asyncio.Event()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the agent has said how it ended, or never will."""
+        return self.ending is not None or self.failure is not None
+
+    def hear(self, update: Mapping[str, Any]) -> None:
+        """The agent reports something."""
+        for step in self._updates.understand(update):
+            self._tell(step)
+
+    async def serve(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The agent asks something."""
+        job = asyncio.current_task()
+        assert job is not None
+        if not self._closed:
+            self._serving.add(job)
+            try:
+                return await self._requests.serve(method, params)
+            except asyncio.CancelledError:
+                if not self._closed:
+                    raise
+                # By us: nobody waits for the answer to what it asked but the agent, and that has to get one.
+                job.uncancel()
+            finally:
+                self._serving.discard(job)
+                self._served.set()
+        if method == "session/request_permission":
+            return {"outcome": {"outcome": "cancelled"}}
+        raise TaskCancelledError("the task was cancelled")
+
+    def end(self, said: Mapping[str, Any]) -> None:
+        """The agent has said how it ended."""
+        for step in self._updates.end():
+            self._tell(step)
+        used = _usage(read_table(said.get("usage")))
+        if used is not None:
+            self._tell(UsageReport(used))
+        self.ending = self._ended(said.get("stopReason"))
+        self._news.set()
+
+    def fail(self, error: TertuliaError) -> None:
+        """It never will."""
+        for step in self._updates.end():
+            self._tell(step)
+        self.failure = error
+        self._news.set()
+
+    def give_up(self) -> None:
+        """Nobody reads on. What still comes is thrown away, and what is asked is denied."""
+        self._given_up = True
+        self._deny()
+        self.steps.clear()
+        self._let_on()
+
+    async def more(self) -> None:
+        """Until something came since the last time."""
+        self._let_on()
+        await self._news.wait()
+        self._news.clear()
+
+    async def settle(self) -> None:
+        """Until it is over."""
+        while not self.is_over:
+            await self.more()
+
+    async def close(self) -> None:
+        """Nothing that was started for it runs any more, and nobody is asked any more what it asked."""
+        self._deny()
+        while self._serving:
+            self._served.clear()
+            await self._served.wait()
+        await self._requests.close()
+
+    def _deny(self) -> None:
+        """From now on, whatever it asks."""
+        if not self._closed:
+            self._closed = True
+            for job in self._serving:
+                job.cancel()
+
+    def _tell(self, step: Step) -> None:
+        if self._given_up:
+            return
+        self.steps.append(step)
+        if len(self.steps) > MAX_UNREAD and self.pipe is not None:
+            self.pipe.held_back.clear()
+        self._news.set()
+
+    def _let_on(self) -> None:
+        if self.pipe is not None:
+            self.pipe.held_back.set()
+
+    def _ended(self, reason: object) -> RunEnd:
+        match reason:
+            case "end_turn":
+                return RunFinished(self._updates.last_text)
+            case "cancelled":
+                return RunInterrupted()
+            case "refusal":
+                return RunFailed("the agent refused to go on")
+            case str() if reason in _STOPPED:
+                return RunFailed(_STOPPED[reason], "limit")
+            case _:
+                return RunFailed(f"the agent stopped for an unknown reason: {reason!r:.80}")
+
+
+def _usage(said: Mapping[str, Any]) -> Usage | None:
+    if not said:
+        return None
+    read, thought = count_at(said.get("cachedReadTokens")), count_at(said.get("thoughtTokens"))
+    return Usage(
+        input_tokens=count_at(said.get("inputTokens")),
+        cached_input_tokens=read,
+        output_tokens=count_at(said.get("outputTokens")),
+        reasoning_output_tokens=thought,
+        total_tokens=count_at(said.get("totalTokens")),
+    )

@@ -1,0 +1,300 @@
+"""What an ACP agent reports while it works, as steps. Pure: a message in, steps out; nothing of its shape is trusted.
+
+What is particular: text comes in pieces that nothing ends but something else; a tool call is told again and again, a
+little more each time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, ClassVar
+
+from tertulia.executors.clipping import clip
+from tertulia.executors.executor import (
+    AgentDelta,
+    AgentPlan,
+    AgentText,
+    CommandAct,
+    FileChangeAct,
+    ForeignOutput,
+    McpCallAct,
+    PatchAct,
+    Step,
+    Thought,
+    ThoughtDelta,
+    ToolAct,
+    ToolUseBegin,
+    ToolUseEnd,
+)
+from tertulia.executors.json_fields import (
+    content_text,
+    read_argv,
+    read_exit_code,
+    read_id,
+    read_table,
+    read_tables,
+    read_text,
+)
+from tertulia.protocol.tool_events import PlanStep
+
+MAX_TEXT = 16 * 1024 * 1024
+"""Characters of one message."""
+MOST_OPEN = 1_000
+"""Tool calls under way."""
+_MAX_TITLE = 300
+_MAX_DIFFED = 256 * 1024
+_MAX_PATHS = 100
+_AROUND = 3
+"""Lines around a change that stayed the same."""
+_MCP = re.compile(r"mcp__(\w[\w-]*?)__(\w[\w-]*)")
+_OVER = ("completed", "failed")
+_CHANGES = ("edit", "delete", "move")
+_QUIET = frozenset(
+    {"user_message_chunk", "available_commands_update", "current_mode_update", "config_option_update",
+     "session_info_update", "usage_update"}
+)  # fmt: skip
+"""What says nothing about the task."""
+
+
+class AgentUpdates:
+    """Understands the updates of one task."""
+
+    def __init__(self) -> None:
+        self.last_text: str | None = None
+        """The last whole message."""
+        self._count = 0
+        self._kind = ""
+        self._pieces: list[str] = []
+        self._length = 0
+        self._calls: dict[str, dict[str, Any]] = {}
+        self._begun: dict[str, ToolUseBegin] = {}
+
+    def understand(self, update: Mapping[str, Any]) -> list[Step]:
+        """What one update says. It never raises."""
+        kind = read_text(update.get("sessionUpdate")) or ""
+        if kind in _QUIET:
+            return []
+        teller = self._tellers.get(kind)
+        if teller is None:
+            return [ForeignOutput(dict(update))]
+        return list(teller(self, update))
+
+    def known(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        """All that was said so far of the call that this says something of, which counts more."""
+        before = self._calls.get(read_id(call.get("toolCallId")) or "", {})
+        return before | {key: value for key, value in call.items() if value is not None}
+
+    def end(self) -> list[Step]:
+        """What is left to be said when the task is over. Calls that have not ended are closed by whoever tells."""
+        return list(self._whole())
+
+    # ── what it says ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _message(self, update: Mapping[str, Any]) -> Iterator[Step]:
+        yield from self._piece("message", update, AgentDelta)
+
+    def _thought(self, update: Mapping[str, Any]) -> Iterator[Step]:
+        yield from self._piece("thought", update, ThoughtDelta)
+
+    def _piece(
+        self, kind: str, update: Mapping[str, Any], delta: type[AgentDelta] | type[ThoughtDelta]
+    ) -> Iterator[Step]:
+        said = read_text(read_table(update.get("content")).get("text"))
+        if said is None:
+            yield ForeignOutput(dict(update))
+            return
+        named = f"{kind}:{read_id(update.get('messageId')) or ''}"
+        if named != self._kind:
+            yield from self._whole()
+            self._kind = named
+        said = said[: MAX_TEXT - self._length]
+        if said:
+            self._pieces.append(said)
+            self._length += len(said)
+            yield delta(f"{kind}-{self._count}", said)
+
+    def _whole(self) -> Iterator[Step]:
+        """The text that came in pieces, now that something else comes."""
+        said, kind = "".join(self._pieces), self._kind.partition(":")[0]
+        name = f"{kind}-{self._count}"
+        self._pieces.clear()
+        self._length, self._kind = 0, ""
+        self._count += 1
+        if not said:
+            return
+        if kind == "message":
+            self.last_text = said
+            yield AgentText(name, said)
+        else:
+            yield Thought(name, said)
+
+    def _plan(self, update: Mapping[str, Any]) -> Iterator[Step]:
+        entries = read_tables(update.get("entries"))
+        steps = [_plan_step(entry) for entry in entries]
+        yield AgentPlan(tuple(step for step in steps if step is not None))
+
+    # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _call(self, update: Mapping[str, Any]) -> Iterator[Step]:
+        found = read_id(update.get("toolCallId"))
+        if found is None or (found not in self._calls and len(self._calls) >= MOST_OPEN):
+            yield ForeignOutput(dict(update))
+            return
+        yield from self._whole()
+        known = self._calls.setdefault(found, {})
+        known.update({key: value for key, value in update.items() if value is not None})
+        status = known.get("status")
+        if found not in self._begun and (status not in (None, "pending") or _says_what(known)):
+            begun = self._begun[found] = _tool_use_begin(found, known)
+            yield begun
+        if status in _OVER and found in self._begun:
+            del self._calls[found]
+            yield _tool_use_end(self._begun.pop(found), known)
+
+    _tellers: ClassVar[Mapping[str, Callable[..., Iterator[Step]]]] = {
+        "agent_message_chunk": _message,
+        "agent_thought_chunk": _thought,
+        "plan": _plan,
+        "tool_call": _call,
+        "tool_call_update": _call,
+    }
+
+
+def _plan_step(entry: Mapping[str, Any]) -> PlanStep | None:
+    said, status = read_text(entry.get("content")), entry.get("status")
+    if said is None or status not in ("pending", "in_progress", "completed"):
+        return None
+    return PlanStep(said, status)
+
+
+def _says_what(call: Mapping[str, Any]) -> bool:
+    """Some announce a call before they know what it will be."""
+    return bool(call.get("rawInput") or call.get("content") or call.get("locations"))
+
+
+def _tool_use_begin(found: str, call: Mapping[str, Any]) -> ToolUseBegin:
+    act = act_of(call)
+    return ToolUseBegin(found, _name(call, act), arguments_of(call), act)
+
+
+def _tool_use_end(begun: ToolUseBegin, call: Mapping[str, Any]) -> ToolUseEnd:
+    raw, now = call.get("rawOutput"), act_of(call)
+    ended = read_table(read_table(call.get("_meta")).get("terminal_exit"))
+    codes = map(
+        read_exit_code, (read_table(raw).get("exit_code"), read_table(raw).get("exitCode"), ended.get("exit_code"))
+    )
+    code = next((code for code in codes if code is not None), None)
+    output = "\n".join(filter(None, map(_shown, read_tables(call.get("content"))))) or content_text(raw)
+    act = now if type(now) is type(begun.act) else begun.act
+    return ToolUseEnd(
+        begun.id, begun.name, begun.arguments, act, success=call["status"] == "completed", output=output, exit_code=code
+    )
+
+
+def _name(call: Mapping[str, Any], act: ToolAct) -> str:
+    if isinstance(act, McpCallAct):
+        return f"{act.server}__{act.tool}"
+    told = read_table(read_table(call.get("_meta")).get("claudeCode")).get("toolName")
+    return read_id(told) or read_id(call.get("kind")) or "other"
+
+
+def arguments_of(call: Mapping[str, Any]) -> dict[str, Any]:
+    """What the agent says of a call, as far as it says it."""
+    title, raw, paths = read_text(call.get("title")), call.get("rawInput"), paths_of(call)
+    said: dict[str, Any] = {}
+    if title:
+        said["title"] = clip(title, _MAX_TITLE)
+    if raw not in (None, {}):
+        said["input"] = raw
+    return said | ({"paths": list(paths)} if paths else {})
+
+
+def act_of(call: Mapping[str, Any]) -> ToolAct:
+    """What a tool call is, in our words; None for one for which there is no finer word."""
+    raw = read_table(call.get("rawInput"))
+    told = read_table(read_table(call.get("_meta")).get("claudeCode")).get("toolName")
+    named = next((m for m in map(_MCP.fullmatch, filter(None, map(read_text, (told, call.get("title"))))) if m), None)
+    server, tool = read_id(raw.get("server")), read_id(raw.get("tool"))
+    if named is not None:
+        return McpCallAct(named[1], named[2])
+    if server and tool:
+        return McpCallAct(server, tool)
+    kind = call.get("kind")
+    if kind == "execute" and not any(part.get("type") == "terminal" for part in read_tables(call.get("content"))):
+        return CommandAct(read_argv(raw.get("command")) or read_argv(read_text(call.get("title"))) or ("?",))
+    if kind in _CHANGES:
+        return PatchAct(tuple(_changes(call, kind == "delete"))) if paths_of(call) else None
+    return None
+
+
+def paths_of(call: Mapping[str, Any], most: int | None = _MAX_PATHS) -> tuple[str, ...]:
+    """The files that a call is about; None: all of them."""
+    diffs = [part.get("path") for part in read_tables(call.get("content")) if part.get("type") == "diff"]
+    places = [place.get("path") for place in read_tables(call.get("locations"))]
+    raw = read_table(call.get("rawInput"))
+    named = [raw.get("file_path"), raw.get("path")] if not (diffs or places) else []
+    return tuple(islice(dict.fromkeys(path for path in map(read_text, (*diffs, *places, *named)) if path), most))
+
+
+def _changes(call: Mapping[str, Any], deletes: bool) -> Iterator[FileChangeAct]:
+    new = {
+        part.get("path") for part in read_tables(call.get("content"))
+        if part.get("type") == "diff" and part.get("oldText") is None
+    }  # fmt: skip
+    for path in paths_of(call):
+        yield FileChangeAct(path, "delete" if deletes else "add" if path in new else "update")
+
+
+def _shown(part: Mapping[str, Any]) -> str:
+    """A piece of a call's content, as text."""
+    match part:
+        case {"type": "content", "content": inner}:
+            return content_text([inner])
+        case {"type": "diff", "path": str() as path, "newText": str() as new}:
+            return shown_diff(path, read_text(part.get("oldText")) or "", new)
+        case _:
+            return ""
+
+
+def shown_diff(path: str, old: str, new: str) -> str:
+    """A change of one file, for people; of large files only that they changed."""
+    if len(old) + len(new) > _MAX_DIFFED:
+        return f"{path}: {len(old):,} characters became {len(new):,}"
+    return _change(path, old, new)
+
+
+def whole_change(part: Mapping[str, Any]) -> str:
+    """A piece of a call's content for a person who decides by it: nothing of a change is left out."""
+    if part.get("type") != "diff":
+        return _shown(part)
+    old, new = (read_text(part.get(name)) or "" for name in ("oldText", "newText"))
+    return _change(read_text(part.get("path")) or "a file without a name", old, new)
+
+
+def _change(path: str, old: str, new: str) -> str:
+    """A unified diff with one hunk: all of the old and all of the new, and a little of what begins and ends alike.
+
+    In linear time, whatever the agent wrote: to find the finest difference can take minutes.
+    """
+    # At line feeds alone: other ends of lines may be what changed.
+    before, after = old.split("\n"), new.split("\n")
+    if before[-1] == after[-1] == "":
+        del before[-1], after[-1]
+    most = min(len(before), len(after))
+    first = next((at for at in range(most) if before[at] != after[at]), most)
+    last = next((at for at in range(most - first) if before[-1 - at] != after[-1 - at]), most - first)
+    start, same = max(0, first - _AROUND), min(last, _AROUND)
+    sizes = (len(lines) - last + same - start for lines in (before, after))
+    return "\n".join(
+        [
+            f"--- {path}",
+            f"+++ {path}",
+            "@@ -{0},{1} +{0},{2} @@".format(start + 1, *sizes),
+            *(f" {line}" for line in before[start:first]),
+            *(f"-{line}" for line in before[first : len(before) - last]),
+            *(f"+{line}" for line in after[first : len(after) - last]),
+            *(f" {line}" for line in before[len(before) - last :][:same]),
+        ]
+    )

@@ -1,0 +1,231 @@
+"""The output of `claude -p --output-format stream-json --verbose`: one parser, every kind of line.
+
+What is particular: each block of a message is a line of its own; a tool's result comes as a user's message; a run may
+have several results, of which the last counts; `is_error` says whether one failed, not its subtype; usage is the
+run's own. Deltas come only with `--include-partial-messages`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tertulia.executors.executor import (
+    AgentDelta,
+    AgentPlan,
+    AgentText,
+    CommandAct,
+    FileChangeAct,
+    ForeignOutput,
+    McpCallAct,
+    NativeSessionId,
+    Notice,
+    PatchAct,
+    RunFailed,
+    RunFinished,
+    RunInterrupted,
+    Step,
+    Thought,
+    ThoughtDelta,
+    ToolAct,
+    ToolUseBegin,
+    ToolUseEnd,
+    UsageReport,
+    WebSearchAct,
+)
+from tertulia.executors.json_fields import content_text, joined_texts, read_id, read_native_id, read_table, read_tables
+from tertulia.executors.json_lines import MAX_LINE_BYTES, JsonlParser, Line
+from tertulia.executors.result_text import result_text
+from tertulia.models.http.stream_decoder import count_at, make_usage
+from tertulia.protocol.tool_events import PlanStep
+from tertulia.protocol.usage import Usage
+
+_QUIET = frozenset({"status", "thinking_tokens"})
+"""Lines of the system that say only that it is at work."""
+_LIMITS = ("error_max_turns", "error_max_budget_usd")
+_WRITERS = {"Write": "add", "Edit": "update", "MultiEdit": "update", "NotebookEdit": "update"}
+_USES = ("tool_use", "server_tool_use")
+_EXIT_CODE = re.compile(r"Exit code (\d{1,3})(?:\n|$)")
+_MOST_MESSAGES = 64
+_MOST_OPEN = 1_000
+
+
+class ClaudeStream(JsonlParser):
+    """See `executor.Parser`."""
+
+    def __init__(self, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        super().__init__(max_line_bytes)
+        self._open: dict[str, ToolUseBegin] = {}
+        self._blocks: dict[str, int] = {}
+        self._streaming = ""
+
+    def _understood(self, line: Line) -> Iterable[Step] | None:
+        match line.get("type"):
+            case "system":
+                return _system(line)
+            case "assistant":
+                return self._assistant(line, read_table(line.get("message")))
+            case "user":
+                return self._results(line, read_tables(read_table(line.get("message")).get("content")))
+            case "stream_event":
+                return self._delta(line, read_table(line.get("event")))
+            case "result":
+                return self._result(line)
+            case _:
+                return None
+
+    # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _assistant(self, line: Line, message: Line) -> Iterable[Step] | None:
+        blocks, found = read_tables(message.get("content")), read_id(message.get("id"))
+        if not blocks or found is None:
+            return None
+        if line.get("is_api_error_message") is True:
+            # Not an answer. The result will say whether it was the end.
+            return [Notice(content_text(blocks))]
+        self._ending = RunInterrupted()
+        said: list[Step] = []
+        for block in blocks:
+            step = self._block(block, f"{found}:{self._next(found)}", line.get("parent_tool_use_id") is not None)
+            if step is None:
+                return [*said, ForeignOutput(line)]
+            said.append(step)
+        return said
+
+    def _next(self, message: str) -> int:
+        """The place of the next block of a message."""
+        place = self._blocks.pop(message, 0)
+        self._blocks[message] = place + 1
+        if len(self._blocks) > _MOST_MESSAGES:
+            del self._blocks[next(iter(self._blocks))]
+        return place
+
+    def _block(self, block: Line, name: str, of_another: bool) -> Step | None:
+        """One block; None for what is not known, and for words of a helper: they are not the answer."""
+        match block:
+            case {"type": "text", "text": str() as words} if not of_another:
+                return AgentText(name, words)
+            case {"type": "thinking", "thinking": str() as words} if not of_another:
+                return Thought(name, words)
+            case {"type": kind, "id": str() as found, "name": str() as tool} if kind in _USES and read_id(found):
+                return self._begun(found, tool, block.get("input"))
+            case {"type": "web_search_tool_result", "tool_use_id": str() as found} if found in self._open:
+                return self._done(self._open.pop(found), block)
+            case _:
+                return None
+
+    def _begun(self, found: str, tool: str, given: object) -> ToolUseBegin:
+        """The use of a tool, remembered as long as that is not too much: an end without it is kept as it comes."""
+        act = _act(tool, read_table(given))
+        begun = ToolUseBegin(found, f"{act.server}__{act.tool}" if isinstance(act, McpCallAct) else tool, given, act)
+        self._open[found] = begun
+        if len(self._open) > _MOST_OPEN:
+            del self._open[next(iter(self._open))]
+        return begun
+
+    def _results(self, line: Line, blocks: list[Line]) -> Iterable[Step] | None:
+        said: list[Step] = []
+        for block in blocks:
+            begun = self._open.pop(str(block.get("tool_use_id")), None)
+            if block.get("type") != "tool_result" or begun is None:
+                return [*said, ForeignOutput(line)]
+            done = self._done(begun, block)
+            plan = _plan(begun) if done.success else None
+            said += [done] if plan is None else [plan, done]
+        return said or None
+
+    def _done(self, begun: ToolUseBegin, block: Line) -> ToolUseEnd:
+        output = content_text(block.get("content"))
+        failed = block.get("is_error") is True
+        code = _exit_code(output, failed) if isinstance(begun.act, CommandAct) else None
+        return ToolUseEnd(begun.id, begun.name, begun.arguments, begun.act, not failed, output, code)
+
+    def _delta(self, line: Line, event: Line) -> Iterable[Step] | None:
+        if line.get("parent_tool_use_id") is not None:
+            return []
+        match event:
+            case {"type": "message_start", "message": {"id": str() as found}}:
+                self._streaming = found if read_id(found) else ""
+                return []
+            case {"type": "content_block_delta", "index": int() as place, "delta": {"text": str() as words}}:
+                return [AgentDelta(f"{self._streaming}:{place}", words)]
+            case {"type": "content_block_delta", "index": int() as place, "delta": {"thinking": str() as words}}:
+                return [ThoughtDelta(f"{self._streaming}:{place}", words)]
+            case {"type": str()}:
+                # Whatever else is streamed comes again as a whole.
+                return []
+            case _:
+                return None
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _result(self, line: Line) -> Iterable[Step]:
+        # With an output schema it is a table: that is the answer, as it is.
+        said = None if line.get("result") is None else result_text(line.get("result"))
+        if line.get("is_error") is True or (said is None and line.get("subtype") != "success"):
+            told = said or joined_texts(line.get("errors"))
+            code = "limit" if line.get("subtype") in _LIMITS else "model_error"
+            self._ending = RunFailed(told or f"the agent failed: {line.get('subtype')!r:.80}", code)
+        else:
+            self._ending = RunFinished(said)
+        return [UsageReport(_usage(line.get("usage")))]
+
+
+def _system(line: Line) -> Iterable[Step] | None:
+    match line.get("subtype"):
+        case "init":
+            found = read_native_id(line.get("session_id"))
+            return None if found is None else [NativeSessionId(found)]
+        case "api_retry":
+            numbers = (count_at(line, name) for name in ("attempt", "max_retries"))
+            return [Notice("the model could not be reached and is asked again ({} of {})".format(*numbers))]
+        case str() as subtype if subtype in _QUIET:
+            return []
+        case _:
+            return None
+
+
+def _usage(counts: object) -> Usage:
+    cached = count_at(counts, "cache_read_input_tokens")
+    fresh = count_at(counts, "input_tokens") + count_at(counts, "cache_creation_input_tokens")
+    thinking = count_at(counts, "output_tokens_details", "thinking_tokens")
+    return make_usage(fresh + cached, cached, count_at(counts, "output_tokens"), thinking)
+
+
+# ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _act(tool: str, given: Line) -> ToolAct:
+    """Our word for the use of a tool, where there is one."""
+    match tool, given:
+        case "Bash", {"command": str() as command}:
+            return CommandAct(("bash", "-c", command))
+        case (("WebSearch" | "web_search"), {"query": str() as query}):
+            return WebSearchAct(query)
+        case _, ({"file_path": str() as path} | {"notebook_path": str() as path}) if tool in _WRITERS:
+            return PatchAct((FileChangeAct(path, "add" if _WRITERS[tool] == "add" else "update"),))
+        case _ if tool.startswith("mcp__") and tool.count("__") > 1:
+            _, server, name = tool.split("__", 2)
+            return McpCallAct(server, name)
+        case _:
+            return None
+
+
+def _plan(begun: ToolUseBegin) -> AgentPlan | None:
+    if begun.name != "TodoWrite":
+        return None
+    steps: list[PlanStep] = []
+    for entry in read_tables(read_table(begun.arguments).get("todos")):
+        match entry:
+            case {"content": str() as step, "status": ("pending" | "in_progress" | "completed") as status}:
+                steps.append(PlanStep(step, status))
+            case _:
+                return None
+    return AgentPlan(tuple(steps))
+
+
+def _exit_code(output: str, failed: bool) -> int | None:
+    if not failed:
+        return 0
+    found = _EXIT_CODE.match(output)
+    return int(found[1]) if found else None

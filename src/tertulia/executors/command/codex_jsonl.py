@@ -1,0 +1,210 @@
+"""The output of `codex exec --json`: one parser, every kind of item.
+
+What is particular: usage is counted over the whole thread, over its earlier runs too; notes and warnings come as
+errors, and only `turn.failed` is fatal; an interrupted turn has no last line, and a refused resume no line at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from tertulia.executors.executor import (
+    AgentPlan,
+    AgentText,
+    CommandAct,
+    FileChangeAct,
+    McpCallAct,
+    NativeSessionId,
+    Notice,
+    PatchAct,
+    RunFailed,
+    RunFinished,
+    RunInterrupted,
+    Step,
+    Thought,
+    ToolAct,
+    ToolUseBegin,
+    ToolUseEnd,
+    UsageReport,
+    WebSearchAct,
+)
+from tertulia.executors.json_fields import (
+    content_text,
+    read_argv,
+    read_exit_code,
+    read_id,
+    read_native_id,
+    read_table,
+    read_tables,
+    read_text,
+)
+from tertulia.executors.json_lines import MAX_LINE_BYTES, JsonlParser, Line
+from tertulia.models.http.stream_decoder import count_at, make_usage
+from tertulia.protocol.tool_events import PlanStep
+from tertulia.protocol.usage import NO_USAGE, Usage
+
+_ITEM_EVENTS = ("item.started", "item.updated", "item.completed")
+
+
+class CodexJsonl(JsonlParser):
+    """See `executor.Parser`. `total` is what the thread had cost before this run."""
+
+    def __init__(self, total: Usage = NO_USAGE, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        super().__init__(max_line_bytes)
+        self._total = total
+        self._said: str | None = None
+        self._plan: AgentPlan | None = None
+
+    def _understood(self, line: Line) -> Iterable[Step] | None:
+        match line.get("type"):
+            case "thread.started":
+                found = read_native_id(
+                    line.get("thread_id"), line.get("threadId"), read_table(line.get("thread")).get("id")
+                )
+                return None if found is None else [NativeSessionId(found)]
+            case "turn.started":
+                self._ending = RunInterrupted()
+                return []
+            case "turn.completed":
+                self._ending = RunFinished(self._said)
+                return [self._cost(line.get("usage"))]
+            case "turn.failed":
+                self._ending = RunFailed(_message(line.get("error")) or "the agent failed and did not say why")
+                return []
+            case "error":
+                message = _message(line)
+                return None if message is None else [Notice(message)]
+            case str() as event if event in _ITEM_EVENTS:
+                return self._item(event, read_table(line.get("item")))
+            case _:
+                return None
+
+    def _cost(self, counts: object) -> UsageReport:
+        total = make_usage(
+            count_at(counts, "input_tokens"),
+            count_at(counts, "cached_input_tokens"),
+            count_at(counts, "output_tokens"),
+            count_at(counts, "reasoning_output_tokens"),
+        )
+        before, self._total = self._total, total
+        return UsageReport(_difference(total, before), total)
+
+    def _item(self, event: str, item: Line) -> Iterable[Step] | None:
+        found = read_id(item.get("id"))
+        kind = item.get("type")
+        if kind == "todo_list":
+            return self._planned(item)
+        if kind == "error":
+            message = _message(item)
+            return None if message is None else [Notice(message)]
+        if kind in ("agent_message", "reasoning"):
+            return self._spoken(event, found, item)
+        act = _ACTS.get(kind) if isinstance(kind, str) else None
+        return None if act is None or found is None else _used(event, found, item, act)
+
+    def _spoken(self, event: str, found: str | None, item: Line) -> Iterable[Step] | None:
+        words = read_text(item.get("text"))
+        if words is None or found is None or event != "item.completed":
+            return None
+        if item["type"] == "reasoning":
+            return [Thought(found, words)]
+        self._said = words
+        return [AgentText(found, words)]
+
+    def _planned(self, item: Line) -> Iterable[Step] | None:
+        entries = read_tables(item.get("items"))
+        said = [(read_text(entry.get("text")), entry.get("completed") is True) for entry in entries]
+        steps = tuple(PlanStep(step, "completed" if done else "pending") for step, done in said if step is not None)
+        if len(steps) != len(entries) or not isinstance(item.get("items"), list):
+            return None
+        before, self._plan = self._plan, AgentPlan(steps)
+        # It is repeated when the turn ends.
+        return [] if before == self._plan else [self._plan]
+
+
+def _difference(total: Usage, before: Usage) -> Usage:
+    """What was added; all of it where the count began anew."""
+    parts = [now - then for now, then in zip(_counts(total), _counts(before), strict=True)]
+    return total if min(parts) < 0 else make_usage(*parts)
+
+
+def _counts(counted: Usage) -> tuple[int, int, int, int]:
+    return (
+        counted.input_tokens, counted.cached_input_tokens, counted.output_tokens, counted.reasoning_output_tokens,
+    )  # fmt: skip
+
+
+def _message(value: object) -> str | None:
+    return read_text(read_table(value).get("message"))
+
+
+# ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+_Use = tuple[str, object, ToolAct]
+"""Name, arguments, and our word for it."""
+
+
+def _used(event: str, found: str, item: Line, act: Callable[[Line], _Use | None]) -> Iterable[Step] | None:
+    told = act(item)
+    if told is None:
+        return None
+    name, arguments, what = told
+    if event == "item.started":
+        return [ToolUseBegin(found, name, arguments, what)]
+    if event == "item.updated":
+        return []
+    code = read_exit_code(item.get("exit_code"))
+    return [ToolUseEnd(found, name, arguments, what, _succeeded(item, code), _output(item), code)]
+
+
+def _succeeded(item: Line, code: int | None) -> bool:
+    # A web search has no status.
+    return item.get("status", "completed") == "completed" and code in (None, 0)
+
+
+def _output(item: Line) -> str:
+    return read_text(item.get("aggregated_output")) or _message(item.get("error")) or content_text(item.get("result"))
+
+
+def _command(item: Line) -> _Use | None:
+    words = read_argv(item.get("command"))
+    return None if words is None else ("command_execution", {"command": item["command"]}, CommandAct(words))
+
+
+def _file_change(item: Line) -> _Use | None:
+    entries = read_tables(item.get("changes"))
+    changes: list[FileChangeAct] = []
+    for entry in entries:
+        match entry:
+            case {"path": str() as path, "kind": ("add" | "delete" | "update") as kind}:
+                changes.append(FileChangeAct(path, kind))
+            case _:
+                return None
+    return ("file_change", {"changes": entries}, PatchAct(tuple(changes))) if changes else None
+
+
+def _mcp(item: Line) -> _Use | None:
+    server, tool = read_text(item.get("server")), read_text(item.get("tool"))
+    if server is None or tool is None:
+        return None
+    return f"{server}__{tool}", item.get("arguments"), McpCallAct(server, tool)
+
+
+def _collaboration(item: Line) -> _Use | None:
+    tool = read_text(item.get("tool"))
+    asked = {name: item.get(name) for name in ("prompt", "receiver_thread_ids", "agents_states")}
+    return None if tool is None else (tool, asked, None)
+
+
+def _search(item: Line) -> _Use | None:
+    query = read_text(item.get("query"))
+    return None if query is None else ("web_search", {"query": query}, WebSearchAct(query))
+
+
+_ACTS: Mapping[str, Callable[[Line], _Use | None]] = {
+    "command_execution": _command,
+    "file_change": _file_change,
+    "mcp_tool_call": _mcp,
+    "collab_tool_call": _collaboration,
+    "web_search": _search,
+}

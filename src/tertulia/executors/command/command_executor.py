@@ -1,0 +1,237 @@
+"""An agent that is a program: run once a task, prompt in, steps out.
+
+It runs unconfined by us, in its own sandbox and with the words for it that match our rights; its tree is ours to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from tertulia.errors import TertuliaError
+from tertulia.executors.command.command_line import among_its_own, command_line, standard_input, system_text
+from tertulia.executors.command.definition import ExecutorDefinition
+from tertulia.executors.command.failure_text import ErrorOutput, failure_sentence, not_started_reason
+from tertulia.executors.command.system_text_file import memory_file, settings_layer_file
+from tertulia.executors.command.temporary_home import TemporaryHome, agent_home_folder
+from tertulia.executors.command.toml_servers import servers_in_toml
+from tertulia.executors.executor import STOP_S, Assignment, Parser, RunEnd, RunFailed, RunInterrupted, Step
+from tertulia.protocol.usage import Usage
+from tertulia.sandbox.runner import Command, CommandLimits, CommandResult, CommandRunner, Confinement, RunningCommand
+
+GRACE_S = 2.0
+"""For a program that has said all it had to say."""
+MAX_UNREAD = 1_000
+"""Steps that wait for us; the program waits too, then."""
+UNREAD_BYTES = 65_536
+"""And after so many bytes, steps or not: nobody else is served while they are understood."""
+MAX_OUTPUT_BYTES = 512 * 1024 * 1024
+MAX_STEPS = 1_000_000
+MAX_NONSENSE = 100_000
+"""Lines that are passed over."""
+
+MakeParser = Callable[[Usage], Parser]
+Spawn = Callable[[Coroutine[Any, Any, None], str], object]
+"""Have something run beside us; see `scheduler/nursery.py`."""
+
+
+class CommandExecutor:
+    """Implements `Executor` for whatever a definition describes. Keeps nothing between runs."""
+
+    def __init__(
+        self,
+        name: str,
+        definition: ExecutorDefinition,
+        runner: CommandRunner,
+        parser: MakeParser,
+        environment: Mapping[str, str],
+        spawn: Spawn,
+        *,
+        grace_s: float = GRACE_S,
+    ) -> None:
+        """`environment`: all that the program gets, its keys included, and nothing else that is ours."""
+        self.name = name
+        self.can_ask = definition.can_ask
+        self.can_resume = definition.resume_with is not None and not definition.isolated_home
+        self.identity = (name, *definition.command, agent_home_folder(definition.home, environment))
+        self._definition = definition
+        self._runner = runner
+        self._parser = parser
+        self._environment = environment
+        self._spawn = spawn
+        self._grace_s = grace_s
+
+    async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
+        """See `Executor`."""
+        home: TemporaryHome | None = None
+        try:
+            home = TemporaryHome() if assignment.private or self._definition.isolated_home else None
+            environment = {**self._environment, **assignment.variables}
+            if home is not None:
+                environment = home.furnish(self._definition.home, environment)
+            told = system_text(assignment)
+            with memory_file(told) as file, settings_layer_file(self._definition, environment, told) as layer:
+                words = command_line(self.name, self._definition, assignment, self._others(assignment.cwd), file, layer)
+                said = standard_input(self._definition, assignment, layer)
+                command = self._command(words, assignment, environment, said, home)
+                async with aclosing(self._run(assignment, command)) as steps:
+                    async for step in steps:
+                        yield step
+        except TertuliaError as error:
+            yield RunFailed(error.message, error.code)
+        except OSError as error:
+            # No room for a home, or for one more descriptor.
+            yield RunFailed(f"{self.name} cannot be started: {error.strerror}")
+        finally:
+            if home is not None:
+                home.remove()
+
+    async def forget(self, conversation: str) -> None:
+        """Nothing stays between two runs."""
+
+    async def _run(self, assignment: Assignment, command: Command) -> AsyncGenerator[Step, None]:
+        heard = _OutputBuffer(self._parser(assignment.total))
+        process = await self._runner.start(command, heard.feed, heard.errors.hear)
+        try:
+            heard.process = process
+            self._spawn(heard.watch(process), f"executor {self.name}")
+            while True:
+                while heard.steps:
+                    yield heard.steps.popleft()
+                if heard.exited is not None:
+                    break
+                process.resume()
+                await self._wait(heard, process)
+            for step in heard.parser.end():
+                yield self._judged(step, heard, heard.exited) if isinstance(step, RunEnd) else step
+        finally:
+            await self._end(process)
+
+    async def _wait(self, heard: _OutputBuffer, process: RunningCommand) -> None:
+        """For more. A program that has said how it ended, or that never stops talking, is ended by us."""
+        if heard.too_much:
+            await process.kill()
+        try:
+            async with asyncio.timeout_at(heard.leaves_by(self._grace_s)):
+                await heard.more()
+        except TimeoutError:
+            await process.kill()
+
+    async def _end(self, process: RunningCommand) -> None:
+        """Asked first, then killed, with all that it started."""
+        try:
+            if process.finished is None:
+                process.terminate()
+                await process.wait(min(STOP_S, self._grace_s))
+        finally:
+            await process.kill()
+
+    def _judged(self, ending: RunEnd, heard: _OutputBuffer, exited: CommandResult) -> RunEnd:
+        """How the run ended, by what the agent said and by how its program did."""
+        name, definition = self.name, self._definition
+        never = not_started_reason(name, definition, exited)
+        if never is not None:
+            return RunFailed(never)
+        if heard.too_much:
+            return RunFailed(f"{name} wrote more than {heard.too_much} and was stopped", "limit")
+        match ending:
+            case RunFailed(message, code):
+                return RunFailed(failure_sentence(name, definition, message, exited, heard.errors), code)
+            case RunInterrupted():
+                sentence = failure_sentence(name, definition, "", exited, heard.errors)
+                nonsense = heard.parser.passed_over
+                told = f"; lines of its output that made no sense: {nonsense:,}" if nonsense else ""
+                return RunFailed(sentence + told, "model_error" if exited.exit_code else "interrupted")
+            case _ if exited.exit_code and not heard.parser.ended:
+                return RunFailed(failure_sentence(name, definition, "", exited, heard.errors))
+            case _:
+                return ending
+
+    def _command(
+        self,
+        words: tuple[str, ...],
+        assignment: Assignment,
+        environment: Mapping[str, str],
+        said: bytes,
+        home: TemporaryHome | None,
+    ) -> Command:
+        return Command(
+            argv=words,
+            cwd=assignment.cwd,
+            # Two sandboxes, one in the other, mostly means that the inner one does not work.
+            confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
+            environment=environment,
+            stdin=said,
+            kept_output_bytes=0,
+            temporary=None if home is None else home.path,
+            pid_namespace=among_its_own(self._definition, assignment),
+            machines_proc=True,
+        )
+
+    def _others(self, cwd: str) -> tuple[str, ...]:
+        """MCP servers that the agent would start by itself. A temporary home has copies of the same settings."""
+        home = self._definition.home
+        if home is None or home.servers is None:
+            return ()
+        return servers_in_toml(agent_home_folder(home, self._environment), home.servers, home.folder, cwd)
+
+
+class _OutputBuffer:
+    """What the program said so far. Fed by callbacks, read by the one who runs it."""
+
+    __slots__ = (
+        "_bytes", "_leaves_by", "_news", "_steps", "_unread", "errors", "exited", "parser", "process", "steps",
+    )  # fmt: skip
+
+    def __init__(self, parser: Parser) -> None:
+        self.parser = parser
+        self.errors = ErrorOutput()
+        self.steps: deque[Step] = deque()
+        self.process: RunningCommand | None = None
+        self.exited: CommandResult | None = None
+        self._bytes = 0
+        self._steps = 0
+        self._unread = 0
+        self._leaves_by: float | None = None
+        self._news = asyncio.Event()
+
+    @property
+    def too_much(self) -> str:
+        """What it wrote more of than anybody can want to hear; empty as long as that is not so."""
+        counted = (
+            (self._bytes, MAX_OUTPUT_BYTES, "bytes"),
+            (self._steps, MAX_STEPS, "events"),
+            (self.parser.passed_over, MAX_NONSENSE, "lines that make no sense"),
+        )
+        return next((f"{limit:,} {what}" for number, limit, what in counted if number > limit), "")
+
+    def leaves_by(self, grace_s: float) -> float | None:
+        """When it should be gone, whatever it still says, by the loop's clock; None while it has work to do."""
+        if not self.parser.ended:
+            self._leaves_by = None
+        elif self._leaves_by is None:
+            self._leaves_by = asyncio.get_running_loop().time() + grace_s
+        return self._leaves_by
+
+    def feed(self, data: bytes) -> None:
+        said = self.parser.feed(data)
+        self.steps.extend(said)
+        self._steps += len(said)
+        self._bytes += len(data)
+        self._unread += len(data)
+        if self.process is not None and (len(self.steps) > MAX_UNREAD or self._unread >= UNREAD_BYTES):
+            self.process.pause()
+        self._news.set()
+
+    async def watch(self, process: RunningCommand) -> None:
+        self.exited = await process.wait()
+        self._news.set()
+
+    async def more(self) -> None:
+        """Until something was said since the last time, or the program is gone."""
+        await self._news.wait()
+        self._news.clear()
+        self._unread = 0

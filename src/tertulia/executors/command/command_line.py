@@ -1,0 +1,138 @@
+"""The arguments of one run: pure, and the place where an agent that cannot hold to its rights is refused."""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+from collections.abc import Iterable, Iterator
+
+from tertulia.errors import UnsupportedByBackendError
+from tertulia.executors.command.definition import ExecutorDefinition, Words
+from tertulia.executors.executor import Assignment
+from tertulia.policy.sandbox_mode import sandbox_to_wire
+
+_GAP = "\n\n"
+_PLACE = re.compile(r"\{([a-z]+)\}")
+_OURS = "tertulia"
+"""What our MCP server is called by every agent."""
+_MAX_WORD_BYTES = 100_000
+"""The kernel's limit for one argument is a little higher."""
+
+
+def command_line(
+    name: str,
+    definition: ExecutorDefinition,
+    assignment: Assignment,
+    others: Iterable[str] = (),
+    file: str = "",
+    layer: str = "",
+) -> Words:
+    """Program and arguments. UnsupportedByBackend where the agent has no words for what it may not do.
+
+    `others`: the names of MCP servers that it must not start. `file`, `layer`: where the system part can be read.
+    """
+    told = system_text(assignment)
+    system = _filled(definition.system, text=told, json=_json(told), file=file, layer=layer)
+    ending = definition.start if assignment.resume is None else definition.resume_with or ()
+    return (
+        *definition.command,
+        *definition.args,
+        *_sandbox(name, definition, assignment),
+        *_servers(definition, assignment, others),
+        *(system if told and _fits(definition, told, layer) else ()),
+        *_filled(ending, id=assignment.resume or ""),
+    )
+
+
+def standard_input(definition: ExecutorDefinition, assignment: Assignment, layer: str = "") -> bytes:
+    """The prompt, after the system part where there is no other way to say that."""
+    told = system_text(assignment)
+    # Whoever goes on with its own talk remembers what stood before a prompt.
+    beside = _fits(definition, told, layer) and not (definition.hears_once and assignment.resume is not None)
+    prompt = assignment.prompt if not told or beside or assignment.is_told_already else told + _GAP + assignment.prompt
+    return prompt.encode("utf-8", "replace")
+
+
+def system_text(assignment: Assignment) -> str:
+    """All that the agent is told beside the prompt. No argument can hold a NUL."""
+    return _GAP.join(filter(None, assignment.additions)).replace("\0", "")
+
+
+def among_its_own(definition: ExecutorDefinition, assignment: Assignment) -> bool:
+    """Whether it is to be in a namespace of processes. With full access it may end whatever the user may end."""
+    return definition.pid_namespace and assignment.rights.sandbox != "danger_full_access"
+
+
+def _fits(definition: ExecutorDefinition, told: str, layer: str) -> bool:
+    """Whether it can be said beside the prompt."""
+    if any("{layer}" in word for word in definition.system):
+        return bool(layer)
+    if any("{file}" in word for word in definition.system):
+        return True
+    return bool(definition.system) and len(_json(told).encode("utf-8", "replace")) < _MAX_WORD_BYTES
+
+
+def _servers(definition: ExecutorDefinition, assignment: Assignment, others: Iterable[str]) -> Iterator[str]:
+    """No MCP server but ours, if there is one."""
+    if not any("{name}" in word for word in definition.servers):
+        others = ("",)
+    for other in others:
+        if other != _OURS:
+            yield from _filled(definition.servers, name=other)
+    if assignment.server:
+        program, *arguments = assignment.server
+        yield from _filled(definition.server, command=_json(program), args=_json(arguments))
+
+
+def _sandbox(name: str, definition: ExecutorDefinition, assignment: Assignment) -> Iterator[str]:
+    mode, spelled = assignment.rights.sandbox, sandbox_to_wire(assignment.rights.sandbox)
+    words = definition.sandbox.get(mode)
+    if words is None and mode != "danger_full_access":
+        raise UnsupportedByBackendError(
+            f"{name} does not say how it is held to the sandbox mode {spelled}; set the arguments for it in the table "
+            "`sandbox` of its executor, or run it under danger-full-access"
+        )
+    yield from words or ()
+    yield from _tools(name, definition, assignment)
+    if mode != "workspace_write":
+        return
+    cwd = os.path.realpath(assignment.cwd)
+    if not any(_is_below(cwd, root) for root in assignment.roots):
+        raise UnsupportedByBackendError(
+            f"{name} writes where it works, and {assignment.cwd} is outside of what may be written; "
+            "open the conversation in a writable directory, or read-only"
+        )
+    if assignment.rights.network:
+        yield from definition.network
+    for root in assignment.roots:
+        if root != cwd:
+            yield from _filled(definition.root, root=root)
+
+
+def _tools(name: str, definition: ExecutorDefinition, assignment: Assignment) -> Iterator[str]:
+    """What takes tools of its own from it that the conversation has no right to."""
+    rights = assignment.rights
+    if not rights.shell:
+        if definition.no_shell is None:
+            raise UnsupportedByBackendError(
+                f"{name} does not say how its shell is taken away, and this conversation may have none; set the "
+                "arguments for it as `no_shell` of its executor"
+            )
+        yield from definition.no_shell
+    if not rights.tools_web_search_request:
+        yield from definition.no_search
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _filled(words: Words, **values: str) -> Words:
+    """The words with these values in their places. Other braces are braces."""
+    return tuple(_PLACE.sub(lambda found: values.get(found[1], found[0]), word) for word in words)
+
+
+def _json(value: object) -> str:
+    # Not in ASCII: TOML, which reads the same strings, has no pairs of surrogates.
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,82 @@
+"""Why a run failed, in one sentence for people: what the agent said, how it ended, and what can be done."""
+
+from __future__ import annotations
+
+import re
+
+from tertulia.executors.clipping import clip
+from tertulia.executors.command.definition import ExecutorDefinition
+from tertulia.sandbox.runner import CommandResult
+
+_TAIL_BYTES = 16_384
+_LINES = 5
+_CHARACTERS = 1_000
+_NOT_FOUND = 127
+_LOGGED_OUT = re.compile(
+    r"not logged in|\blog ?in\b|\b401\b|unauthorized|invalid (?:x-)?api.key|missing.*api.key", re.IGNORECASE
+)
+_UNKNOWN_WORD = re.compile(
+    r"unexpected argument|unknown option|unrecognized|no such option|unknown command|profile \S{1,80} not found",
+    re.IGNORECASE,
+)
+# Colours, titles of windows, and what else a screen would obey, orders of direction included.
+_CONTROL = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+
+
+class ErrorOutput:
+    """The end of what an agent writes to its standard error; all of it is read, so that it is never held up."""
+
+    __slots__ = ("_tail",)
+
+    def __init__(self) -> None:
+        self._tail = bytearray()
+
+    def hear(self, data: bytes) -> None:
+        """More of it."""
+        self._tail += data
+        if len(self._tail) > 2 * _TAIL_BYTES:
+            del self._tail[:-_TAIL_BYTES]
+
+    def last_lines(self) -> str:
+        """The last lines, in one."""
+        text = _CONTROL.sub("", self._tail[-_TAIL_BYTES:].decode("utf-8", "replace"))
+        lines = [line.strip() for line in text.splitlines()]
+        return clip(" / ".join([line for line in lines if line][-_LINES:]), _CHARACTERS)
+
+
+def not_started_reason(name: str, definition: ExecutorDefinition, finished: CommandResult) -> str | None:
+    """Why the program never ran; None where it did."""
+    if finished.reason is None:
+        return None
+    program = definition.command[0]
+    if finished.exit_code != _NOT_FOUND:
+        return f"{name} cannot be started: `{program}`: {finished.reason}"
+    install = f"; install it with `{definition.install}`" if definition.install else ""
+    return f"{name} is not installed: there is no `{program}` in PATH{install}"
+
+
+def failure_sentence(
+    name: str, definition: ExecutorDefinition, said: str, finished: CommandResult, errors: ErrorOutput
+) -> str:
+    """The sentence. `said` is the agent's own word for it, if it had one."""
+    tail = errors.last_lines()
+    if said:
+        sentence = said
+    elif finished.exit_code:
+        sentence = f"{name} exited with code {finished.exit_code}" + (f": {tail}" if tail else " and said nothing")
+    else:
+        sentence = f"the output of {name} ended before it said how the task did" + (f": {tail}" if tail else "")
+    return sentence + failure_advice(definition, f"{said}\n{tail}")
+
+
+def failure_advice(definition: ExecutorDefinition, said: str) -> str:
+    """What can be done about what the agent says, in brackets; empty where nothing comes to mind."""
+    if _UNKNOWN_WORD.search(said):
+        newest = f"; the newest comes with `{definition.install}`" if definition.install else ""
+        return f" (this version of `{definition.command[0]}` may not fit{newest})"
+    if _LOGGED_OUT.search(said) and definition.login:
+        return f" (log in with `{definition.login}`)"
+    return ""

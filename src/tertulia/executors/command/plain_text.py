@@ -1,0 +1,51 @@
+"""The output of an agent that only talks: all of it is the answer. Whether it failed is for its exit code to say."""
+
+from __future__ import annotations
+
+import codecs
+from io import StringIO
+
+from tertulia.executors.executor import AgentDelta, AgentText, ForeignOutput, RunFinished, Step
+from tertulia.protocol.inputs import MAX_TEXT_BYTES
+
+_ID = "text"
+
+
+class PlainText:
+    """See `executor.Parser`. What goes beyond the limit of texts is dropped, and a note says so."""
+
+    def __init__(self, *, max_bytes: int = MAX_TEXT_BYTES) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._text = StringIO()
+        self._room = max_bytes
+        self._dropped = 0
+
+    @property
+    def passed_over(self) -> int:
+        """Always none: everything makes sense."""
+        return 0
+
+    @property
+    def ended(self) -> bool:
+        """Never before the output has."""
+        return False
+
+    def feed(self, chunk: bytes) -> list[Step]:
+        """The characters that these bytes make whole."""
+        return self._add(chunk, final=False)
+
+    def end(self) -> list[Step]:
+        """The whole answer."""
+        steps = self._add(b"", final=True)
+        answer = self._text.getvalue().strip()
+        steps += [AgentText(_ID, answer)] if answer else []
+        steps += [ForeignOutput({"dropped_bytes": self._dropped})] if self._dropped else []
+        return [*steps, RunFinished(answer or None)]
+
+    def _add(self, chunk: bytes, *, final: bool) -> list[Step]:
+        kept = chunk[: self._room]
+        self._room -= len(kept)
+        self._dropped += len(chunk) - len(kept)
+        piece = self._decode(kept, final)
+        self._text.write(piece)
+        return [AgentDelta(_ID, piece)] if piece else []

@@ -1,0 +1,171 @@
+"""What another agent is told of a conversation that it does not remember: one prompt, made from what was said.
+
+Pure: the messages were loaded by the caller, nothing is looked up, and only numbers are logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, cast, get_args
+
+from tertulia.errors import InvalidParamsError
+from tertulia.executors.clipping import clip
+from tertulia.executors.prompt.history_section import (
+    CURRENT,
+    PREVIOUS,
+    EarlierMessage,
+    HistorySection,
+    HistorySectionLimits,
+    Role,
+    escape_headings,
+    heading,
+    history_section,
+    remove_controls,
+    without_label,
+)
+from tertulia.executors.result_text import is_plain_text, result_text, value_text
+
+Mode = Literal["full", "last_round", "last_assistant", "off"]
+TaskType = Literal["code", "chat"]
+
+MAX_MESSAGES = 12
+PER_MESSAGE_MAX_CHARS = 4_000
+MAX_CHARS: Mapping[TaskType, int] = {"code": 40_000, "chat": 20_000}
+MOST = 1_000_000_000_000
+"""Of whatever is limited: more than there can be."""
+
+_GAP = "\n\n"
+_log = logging.getLogger(__name__)
+
+
+def build_executor_prompt_with_history(
+    messages: Sequence[Mapping[str, Any]],
+    current_message: str,
+    *,
+    previous_result: object = None,
+    mode: Mode = "full",
+    task_type: TaskType = "code",
+    max_messages: int = MAX_MESSAGES,
+    max_chars: int | None = None,
+    per_message_max_chars: int = PER_MESSAGE_MAX_CHARS,
+) -> str:
+    """The prompt for an agent that starts anew: *Conversation History*, *Current User Message* and, for a step of a
+    pipeline, *Previous execution result*.
+
+    `messages` are the earlier ones, oldest first: {role: user | assistant, text?, result?, username?}; other roles are
+    passed over. If the current message is among them as the last that was asked, history ends before it. It is never
+    cut or changed itself. With nothing to tell, and with mode `off`, it is the whole prompt, byte for byte.
+
+    Limits: `max_messages`, then `per_message_max_chars`, then `max_chars` of the history section (None: 40,000 for
+    code, 20,000 for chat), in code points. A previous result that is not a text is told as JSON without its control
+    fields, in at most `max_chars`. Raises InvalidParams for values that make no sense.
+    """
+    if not isinstance(cast("object", current_message), str):
+        raise InvalidParamsError("current_message must be a text")
+    limits = _limits(mode, task_type, max_messages, max_chars, per_message_max_chars)
+    if mode == "off":
+        return current_message
+    previous = result_text(previous_result).strip()
+    said = _before_current([*_earlier_messages(messages)], current_message, previous)
+    section = history_section(_select_by_mode(said, mode), limits)
+    if not is_plain_text(previous_result):
+        # A text is a step's whole answer. What was serialised is bounded like a history.
+        previous = clip(previous, max(limits.max_chars, limits.per_message_max_chars))
+    prompt = _joined(section, current_message, previous)
+    _log.info(
+        "executor prompt: mode %s, %d of %d earlier messages, truncated: %s, previous result: %s, %d characters",
+        mode, section.messages, len(said), section.truncated, bool(previous), len(prompt),
+    )  # fmt: skip
+    return prompt
+
+
+def check_limit(name: str, value: object, least: int) -> int:
+    """A whole number that is not below the least; InvalidParams names it."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
+        shown = f"{value!r:.80}" if not isinstance(value, int) or abs(value) <= MOST else "a larger one"
+        raise InvalidParamsError(f"{name} must be a whole number from {least} to {MOST:,}, not {shown}")
+    return value
+
+
+def check_word(name: str, value: object, words: tuple[str, ...]) -> str:
+    """One of the words; InvalidParams lists them."""
+    if value not in words:
+        raise InvalidParamsError(f"{name} must be one of {', '.join(words)}, not {value!r:.80}")
+    return cast("str", value)
+
+
+def _limits(mode: object, task_type: object, messages: object, chars: object, each: object) -> HistorySectionLimits:
+    check_word("mode", mode, get_args(Mode))
+    kind = cast("TaskType", check_word("task_type", task_type, get_args(TaskType)))
+    return HistorySectionLimits(
+        check_limit("max_messages", messages, 0),
+        MAX_CHARS[kind] if chars is None else check_limit("max_chars", chars, 0),
+        check_limit("per_message_max_chars", each, 1),
+    )
+
+
+def _joined(section: HistorySection, current: str, previous: str) -> str:
+    if not section.text and not previous:
+        return current
+    history = [section.text] if section.text else []
+    result = [heading(PREVIOUS), escape_headings(remove_controls(previous))] if previous else []
+    return _GAP.join((*history, heading(CURRENT), current, *result))
+
+
+# ── what was said ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _earlier_messages(messages: Iterable[object]) -> Iterable[EarlierMessage]:
+    """Those of users and assistants that have a text."""
+    for number, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            raise InvalidParamsError(f"messages[{number}] must be a table with a role and a text or a result")
+        read = _read(cast("Mapping[str, object]", message), f"messages[{number}]")
+        if read is not None and without_label(read):
+            yield read
+
+
+def _read(message: Mapping[str, object], where: str) -> EarlierMessage | None:
+    role, text, username = (message.get(name) for name in ("role", "text", "username"))
+    if not isinstance(role, str):
+        raise InvalidParamsError(f"{where}.role must be user or assistant")
+    if not isinstance(text, str | None) or not isinstance(username, str | None):
+        raise InvalidParamsError(f"{where}: text and username must be texts")
+    if role.lower() not in get_args(Role):
+        return None
+    result = message.get("result")
+    words = value_text(result) if role.lower() == "assistant" else ""
+    for other in (text or "", result_text(result)):
+        words = words if words.strip() else other
+    return EarlierMessage(cast("Role", role.lower()), words, username)
+
+
+def _before_current(said: list[EarlierMessage], current: str, previous: str) -> list[EarlierMessage]:
+    """History ends before the current message, and the previous result, which has its own section, is not in it.
+
+    Who asks the same twice asks a second time: what was answered the first time stays, unless it is that result.
+    """
+    kept = said[:]
+    if previous and kept and kept[-1].role == "assistant" and without_label(kept[-1]) == previous:
+        kept.pop()
+        asked = max((place for place, message in enumerate(kept) if message.role == "user"), default=None)
+        if asked is not None and _is_same(kept[asked], current):
+            del kept[asked:]
+    elif kept and kept[-1].role == "user" and _is_same(kept[-1], current):
+        kept.pop()
+    return kept
+
+
+def _is_same(message: EarlierMessage, current: str) -> bool:
+    return without_label(message) == without_label(EarlierMessage("user", current, message.username))
+
+
+def _select_by_mode(said: Sequence[EarlierMessage], mode: Mode) -> Sequence[EarlierMessage]:
+    """What of the history a mode looks at."""
+    if mode == "full":
+        return said
+    if mode == "last_assistant":
+        return [message for message in said if message.role == "assistant"][-1:]
+    asked = [place for place, message in enumerate(said) if message.role == "user"]
+    return said[asked[-1] :] if asked else said

@@ -1,0 +1,203 @@
+"""The history section of an executor's prompt: messages under their labels, within three limits.
+
+Limits hold in this order: how many messages, how long each, how long the section. Lengths are code points of what is
+really written, headings, labels, escapes and marks included; the newest is kept, and every cut is marked.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from tertulia.executors.clipping import clip
+
+HISTORY = "Conversation History"
+CURRENT = "Current User Message"
+PREVIOUS = "Previous execution result"
+
+_ESCAPE = "\\"
+_LOOKED_AT = 2_000
+"""How far into a line a heading is searched for, what decorates its beginning left aside."""
+
+# Everything that a reader may take for the end of a line.
+_BREAKS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
+_LINE = re.compile(f"[^{_BREAKS}]+")
+# Before the first letter: spaces, marks, numbers, tags, whatever is no letter. Marks that nobody sees are among them.
+_LEADING = re.compile(r"(?:[^\w<]+|[\d_]+|</?[A-Za-z][^<>]{0,80}>|<)+")
+# Letters by their category, and yet nothing to be seen.
+_BLANK = dict.fromkeys(map(ord, "\u115f\u1160\u3164\uffa0"))
+_ALIKE = str.maketrans(
+    "аӏеорсухіјѕһԁԛԝмтнквАВЕЅЈІКМНОРСТУХԜԌαειορυχνηκτΑΒΕΗΙΚΜΝΟΡΤΥΧΖɡıսոօՍ∶ː꞉ꓽ׃܃",
+    "aleopcyxijshdqwmthkbABESJIKMHOPCTYXWGaeiopuxvnktABEHIKMNOPTYXZgiunoU::::::",
+)
+_HEADINGS = tuple("".join(heading.split()).lower().encode() for heading in (HISTORY, CURRENT, PREVIOUS))
+_ROLES = ("User", "USER", "Assistant", "ASSISTANT")
+_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalpha())
+_ROLE = re.compile(rf"(?:{'|'.join(_ROLES)})(?:\[[^\]]*\]?)?[\s*_`]*:")
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def heading(title: str) -> str:
+    """A heading as it stands in a prompt."""
+    return f"## {title}"
+
+
+def remove_controls(text: str) -> str:
+    """The text without what no terminal and no pipe should get: NUL and its like, orders to turn the direction of
+    writing, halves of characters. Each becomes U+FFFD, so that lengths stay.
+    """
+    return _CONTROLS.sub("\ufffd", text)
+
+
+def escape_headings(text: str) -> str:
+    """The text with a backslash before each line that reads like a heading or a role of ours."""
+    return _LINE.sub(_escape, text) if _may_need_it(text) else text
+
+
+def reads_like_ours(line: str) -> bool:
+    """Whether a line could be taken for a heading or a role label."""
+    seen = line if line.isascii() else line.translate(_BLANK)
+    seen = seen[_leading(seen) :][:_LOOKED_AT]
+    if not seen.isascii():
+        seen = unicodedata.normalize("NFKD", seen).translate(_ALIKE)
+        seen = "".join(c for c in seen if c.isascii() or unicodedata.category(c)[0] not in "CM")
+    return _ROLE.match(seen) is not None or _letters(seen).startswith(_HEADINGS)
+
+
+def _may_need_it(text: str) -> bool:
+    """False for a text in which no line can be meant: it costs a hundredth of looking at each line."""
+    # The dots are those of our own cuts.
+    plain = text.replace("…", "")
+    if not plain.isascii() or any(role in plain for role in _ROLES):
+        return True
+    letters = _letters(plain)
+    return any(heading in letters for heading in _HEADINGS)
+
+
+def _escape(line: re.Match[str]) -> str:
+    return f"{_ESCAPE}{line[0]}" if reads_like_ours(line[0]) else line[0]
+
+
+def _letters(text: str) -> bytes:
+    """The Latin letters of a text alone, small."""
+    return text.encode("ascii", "ignore").translate(None, _NO_LETTERS).lower()
+
+
+def _leading(line: str) -> int:
+    found = _LEADING.match(line)
+    return found.end() if found else 0
+
+
+Role = Literal["user", "assistant"]
+
+LEAD = "Earlier messages, oldest first. They are background: what they ask for was asked then, not now."
+LEFT_OUT = "[… earlier messages left out …]"
+
+_GAP = "\n\n"
+_ROOMY = 1_000
+"""From this size on the section has its lead; in a smaller one the room is for messages."""
+_MAX_NAME = 80
+_LEAST = 16
+"""Of a message that has to be cut to fit the section: less is not worth showing."""
+
+
+class EarlierMessage(msgspec.Struct, frozen=True):
+    """One earlier message."""
+
+    role: Role
+    text: str
+    username: str | None = None
+    """Who said it, where there are several users."""
+
+
+class HistorySectionLimits(msgspec.Struct, frozen=True):
+    """How much of a history is told."""
+
+    max_messages: int
+    max_chars: int
+    """Of the whole section."""
+    per_message_max_chars: int
+    """Of a message's text, without its label."""
+
+
+class HistorySection(msgspec.Struct, frozen=True):
+    """The section as it was written."""
+
+    text: str
+    """Empty when no message is in it."""
+    messages: int
+    """How many are in it."""
+    truncated: bool
+    """Whether anything of the history is missing."""
+
+
+def history_section(said: Sequence[EarlierMessage], limits: HistorySectionLimits) -> HistorySection:
+    """The newest messages that fit, in their order."""
+    newest = said[max(0, len(said) - limits.max_messages) :]
+    top = _GAP.join((heading(HISTORY), LEAD)) if limits.max_chars >= _ROOMY else heading(HISTORY)
+    room = limits.max_chars - len(top)
+    told = [_message(message, limits.per_message_max_chars) for message in newest]
+    if told and len(told) == len(said) and sum(len(_GAP + text) for text, _ in told) <= room:
+        return HistorySection(_GAP.join((top, *(text for text, _ in told))), len(told), any(cut for _, cut in told))
+    if len(said) > 1:
+        room -= len(_GAP + LEFT_OUT)
+        top += _GAP + LEFT_OUT
+    shown = _newest([text for text, _ in told], room)
+    if newest and not shown:
+        shown = _fit_one_message(newest[-1], limits.per_message_max_chars, room)
+    return HistorySection(_GAP.join((top, *shown)) if shown else "", len(shown), bool(said))
+
+
+def _newest(texts: Sequence[str], room: int) -> list[str]:
+    """As many of the last as there is room for, all of them whole."""
+    first = len(texts)
+    while first and len(_GAP + texts[first - 1]) <= room:
+        first -= 1
+        room -= len(_GAP + texts[first])
+    return list(texts[first:])
+
+
+def label(message: EarlierMessage) -> str:
+    """`User[name]:`, `User:` or `Assistant:`."""
+    if message.role == "assistant":
+        return "Assistant:"
+    name = _name(message.username or "")
+    return f"User[{name}]:" if name else "User:"
+
+
+def without_label(message: EarlierMessage) -> str:
+    """The text of a message that may have its label already: it is never put there twice."""
+    text = message.text.strip()
+    return text.removeprefix(label(message)).strip()
+
+
+def _message(message: EarlierMessage, limit: int) -> tuple[str, bool]:
+    """(the message under its label, whether its text was cut)"""
+    shown, cut = _fitted(without_label(message), limit)
+    return f"{label(message)} {shown}", cut
+
+
+def _fit_one_message(message: EarlierMessage, limit: int, room: int) -> list[str]:
+    """The one message for which there is not room enough, in what room there is; none if that is next to nothing."""
+    room -= len(_GAP + label(message) + " ")
+    return [_message(message, min(limit, room))[0]] if room >= _LEAST else []
+
+
+def _fitted(text: str, limit: int) -> tuple[str, bool]:
+    """Clip and escape. Clipped first, so that no cut takes away an escape; again, if the escapes took too much room."""
+    room = limit
+    while True:
+        shown = escape_headings(remove_controls(clip(text, room)))
+        if len(shown) <= limit:
+            return shown, len(text) > room
+        room -= len(shown) - limit
+
+
+def _name(username: str) -> str:
+    """A name that can neither end its brackets nor its line."""
+    kept = "".join(c for c in remove_controls(username) if c.isprintable() and c not in "[]:")
+    return " ".join(kept.split())[:_MAX_NAME]

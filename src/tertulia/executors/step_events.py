@@ -1,0 +1,218 @@
+"""What another agent does, as events: the same words as for a turn of our own.
+
+Every use of a tool gives `tool_call_begin` and `tool_call_end`, once each, whatever the agent reported of it; commands,
+patches, MCP calls and searches give their own between them. How the task ended is not told here: the task's own end
+says that, for every backend alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar, NamedTuple
+
+from msgspec.structs import replace
+
+from tertulia.events.clock import Clock
+from tertulia.executors.clipping import clip
+from tertulia.executors.executor import (
+    AgentDelta,
+    AgentPlan,
+    AgentText,
+    CommandAct,
+    ForeignOutput,
+    McpCallAct,
+    NativeSessionId,
+    Notice,
+    PatchAct,
+    RunFailed,
+    RunFinished,
+    RunInterrupted,
+    Step,
+    Thought,
+    ThoughtDelta,
+    ToolAct,
+    ToolUseBegin,
+    ToolUseEnd,
+    UsageReport,
+    WebSearchAct,
+)
+from tertulia.history.segment import utf8_size
+from tertulia.protocol import events as e
+from tertulia.protocol import tool_events as t
+from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.inputs import MAX_TEXT_BYTES
+
+MAX_OUTPUT_BYTES = 65_536
+_MAX_NAME = 200
+
+_INTERRUPTED = "interrupted"
+
+EventList = list[e.EventData]
+
+
+class _Open(NamedTuple):
+    begun: ToolUseBegin
+    since: float
+
+
+def item_of(run: str, found: str) -> ItemId:
+    """The id under which something of a run is told."""
+    return ItemId(f"{run}:{found}")
+
+
+class StepEvents:
+    """Tells the steps of one run. Decides nothing and publishes nothing; what it keeps is what is open.
+
+    Agents number what they do from the beginning in each run, so ids get the name of the run in front.
+    """
+
+    def __init__(
+        self, backend: str, run: str, cwd: str, clock: Clock, *, max_output_bytes: int | None = MAX_OUTPUT_BYTES
+    ) -> None:
+        self._backend = backend
+        self._run = run
+        self._cwd = cwd
+        self._clock = clock
+        self._room = max_output_bytes
+        self._open: dict[str, _Open] = {}
+        self._closed: set[str] = set()
+        self._offsets: dict[str, int] = {}
+        self._wholes: dict[str, int] = {}
+        """How many messages were told under one id."""
+
+    def tell(self, step: Step) -> EventList:
+        """The events of one step; an ending closes what is still open."""
+        return self._tellers[type(step)](self, step)
+
+    def _item(self, found: str) -> ItemId:
+        return item_of(self._run, found)
+
+    def _nothing(self, step: Step) -> EventList:
+        return []
+
+    # ── what it says ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _spoken(self, found: str) -> ItemId:
+        """What is said has an id of its own, also where the agent gives one twice."""
+        times = self._wholes.get(found, 0)
+        return self._item(f"{found}~{times + 1}" if times else found)
+
+    def _delta(self, step: AgentDelta | ThoughtDelta) -> EventList:
+        offset = self._offsets.get(step.id, 0)
+        if offset + len(step.text) > MAX_TEXT_BYTES:
+            # No message can become that long. From here on nothing of it is told: a gap would read like its text.
+            self._offsets[step.id] = MAX_TEXT_BYTES
+            return []
+        self._offsets[step.id] = offset + len(step.text)
+        kind = e.AgentMessageDelta if isinstance(step, AgentDelta) else e.AgentReasoningDelta
+        return [kind(step.text, self._spoken(step.id), offset)]
+
+    def _whole(self, step: AgentText | Thought) -> EventList:
+        self._offsets.pop(step.id, None)
+        kind = e.AgentMessage if isinstance(step, AgentText) else e.AgentReasoning
+        said = self._spoken(step.id)
+        self._wholes[step.id] = self._wholes.get(step.id, 0) + 1
+        return [kind(step.text, said)]
+
+    def _plan(self, step: AgentPlan) -> EventList:
+        return [t.PlanUpdate(list(step.steps))]
+
+    def _usage(self, step: UsageReport) -> EventList:
+        # Neither the window nor the cache of another agent is known.
+        return [e.TokenCount(step.turn, 0, "")]
+
+    def _notice(self, step: Notice) -> EventList:
+        return [e.WarningEvent(step.message)]
+
+    def _foreign(self, step: ForeignOutput) -> EventList:
+        return [e.ForeignEvent(self._backend, step.raw)]
+
+    # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _begin(self, step: ToolUseBegin) -> EventList:
+        if step.id in self._open or step.id in self._closed:
+            return []
+        step = replace(step, name=clip(step.name, _MAX_NAME))
+        self._open[step.id] = _Open(step, self._clock.monotonic())
+        call_id = CallId(self._item(step.id))
+        return [t.ToolCallBegin(call_id, step.name, step.arguments), *_finer_begin(call_id, step.act, self._cwd)]
+
+    def _end(self, step: ToolUseEnd) -> EventList:
+        if step.id in self._closed:
+            return []
+        whole = step.output
+        begin = self._begin(ToolUseBegin(step.id, step.name, step.arguments, step.act))
+        begun, since = self._open.pop(step.id)
+        self._closed.add(step.id)
+        # What began as one thing does not end as another.
+        act = step.act if type(step.act) is type(begun.act) else begun.act
+        step = replace(step, name=begun.name, act=act, output=bound_text(step.output, self._room))
+        elapsed = max(0, round((self._clock.monotonic() - since) * 1000))
+        return [*begin, *_end(CallId(self._item(step.id)), step, step.output != whole, elapsed)]
+
+    def _close(self, step: Step) -> EventList:
+        left = [was.begun for was in self._open.values()]
+        return [
+            event
+            for begun in left
+            for event in self._end(ToolUseEnd(begun.id, begun.name, begun.arguments, begun.act, False, _INTERRUPTED))
+        ]
+
+    _tellers: ClassVar[Mapping[type, Callable[..., EventList]]] = {
+        NativeSessionId: _nothing,
+        AgentText: _whole,
+        AgentDelta: _delta,
+        Thought: _whole,
+        ThoughtDelta: _delta,
+        ToolUseBegin: _begin,
+        ToolUseEnd: _end,
+        AgentPlan: _plan,
+        UsageReport: _usage,
+        Notice: _notice,
+        ForeignOutput: _foreign,
+        RunFinished: _close,
+        RunFailed: _close,
+        RunInterrupted: _close,
+    }
+
+
+def bound_text(text: str, max_bytes: int | None) -> str:
+    """The text in at most so many bytes of UTF-8: whole, or its head and its tail."""
+    if max_bytes is None:
+        return text
+    shown, size = text, utf8_size(text)
+    while size > max_bytes:
+        shown = clip(text, len(shown) * max_bytes // size)
+        size = utf8_size(shown)
+    return shown
+
+
+def _finer_begin(call_id: CallId, act: ToolAct, cwd: str) -> EventList:
+    match act:
+        case CommandAct(argv):
+            return [t.ExecCommandBegin(call_id, list(argv), cwd)]
+        case PatchAct(changes):
+            described: list[dict[str, str]] = [{"kind": change.kind, "path": change.path} for change in changes]
+            return [t.PatchApplyBegin(call_id, described)]
+        case McpCallAct(server, tool):
+            return [t.McpToolCallBegin(call_id, clip(server, _MAX_NAME), clip(tool, _MAX_NAME))]
+        case WebSearchAct():
+            return [t.WebSearchBegin(call_id)]
+        case None:
+            return []
+
+
+def _end(call_id: CallId, step: ToolUseEnd, cut: bool, elapsed: int) -> EventList:
+    end = t.ToolCallEnd(call_id, step.name, step.success, step.output, cut, elapsed)
+    match step.act:
+        case CommandAct():
+            return [t.ExecCommandEnd(call_id, step.exit_code, step.output, cut, elapsed), end]
+        case PatchAct():
+            return [t.PatchApplyEnd(call_id, step.success, step.output), end]
+        case McpCallAct(server, tool):
+            named = (clip(server, _MAX_NAME), clip(tool, _MAX_NAME))
+            return [t.McpToolCallEnd(call_id, *named, step.success, elapsed), end]
+        case WebSearchAct(query):
+            return [t.WebSearchEnd(call_id, query), end]
+        case None:
+            return [end]

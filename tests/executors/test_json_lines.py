@@ -1,0 +1,102 @@
+"""Bytes in any pieces become the same lines."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tertulia.executors.executor import ForeignOutput, Notice
+from tertulia.executors.json_lines import DroppedLine, JsonLines, parse_steps
+
+
+def everything(output: bytes, size: int, limit: int = 64) -> tuple[list[object], int]:
+    lines = JsonLines(limit)
+    found = [line for start in range(0, len(output), size) for line in lines.feed(output[start : start + size])]
+    return [*found, *lines.end()], lines.passed_over
+
+
+def test_lines_are_objects_and_the_last_may_have_no_end() -> None:
+    """S003-26"""
+    found, passed_over = everything(b'{"a":1}\r\n\n  \n{"b":2}', 3)
+    assert found == [{"a": 1}, {"b": 2}]
+    assert passed_over == 0
+
+
+def test_what_is_no_object_is_passed_over_and_counted() -> None:
+    """S003-26: HTML, a progress bar, half of a line, a list, depth without end."""
+    junk = [b"<html>", b"\x1b[2K 50%", b'{"a":', b"[1]", b'"x"', b"[" * 60, b"NaN"]
+    found, passed_over = everything(b"\n".join([*junk, b'{"a":1}']), 7)
+    assert found == [{"a": 1}]
+    assert passed_over == len(junk)
+
+
+def test_broken_characters_cost_themselves_and_not_the_line() -> None:
+    found, _ = everything(b'{"a":"x\xffy"}\n{"a":"\\ud800z"}', 5)
+    assert found == [{"a": "x\ufffdy"}, {"a": "?z"}]
+
+
+def test_a_line_beyond_the_limit_is_dropped_with_a_note_and_the_next_is_read() -> None:
+    """S003-27, HARDENING C10: at the limit it is still read."""
+    at_limit = b'{"a":"' + b"x" * 56 + b'"}'
+    assert len(at_limit) == 64
+    for size in (1, 10, 1_000):
+        found, passed_over = everything(at_limit + b"\n" + b"y" * 65 + b'\n{"b":1}\n' + b"z" * 99, size)
+        assert found == [{"a": "x" * 56}, DroppedLine(65), {"b": 1}, DroppedLine(99)]
+        assert passed_over == 0
+
+
+def test_a_line_without_end_fills_no_memory() -> None:
+    """HARDENING C10"""
+    lines = JsonLines(1 << 20)
+    chunk = b"x" * 65_536
+    tracemalloc.start()
+    try:
+        for _ in range(800):
+            assert lines.feed(chunk) == []
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 << 20
+    assert lines.end() == [DroppedLine(800 * 65_536)]
+
+
+@pytest.mark.parametrize("size", [65_536, 1 << 30])
+def test_a_line_of_too_many_parts_is_dropped_before_it_is_built_and_the_next_is_read(size: int) -> None:
+    """L1."""
+    wide = b'{"a":[' + b"{}," * 1_000_000 + b"1]}"
+    deep = b'{"a":"' + b"x" * 200_000 + b'","b":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+    program = b'{"a":"' + b"{}," * 300_000 + b'"}'
+    tracemalloc.start()
+    try:
+        found, passed_over = everything(b"\n".join([wide, deep, program, b'{"b":1}']), size, 16 << 20)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == [
+        DroppedLine(len(wide), "more than 200,000 parts"),
+        DroppedLine(len(deep), "nested deeper than 512 levels"),
+        {"a": "{}," * 300_000},
+        {"b": 1},
+    ]
+    assert passed_over == 0
+    assert peak < 4 * len(wide)
+
+
+def test_why_a_line_was_dropped_is_kept() -> None:
+    told = parse_steps([DroppedLine(9, "more than 200,000 parts")], lambda _: None)
+    assert told == [ForeignOutput({"dropped_line_bytes": 9, "dropped_because": "more than 200,000 parts"})]
+
+
+@given(st.lists(st.binary(max_size=30) | st.just(b'{"a":1}'), max_size=8), st.integers(1, 40))
+def test_how_it_is_cut_makes_no_difference(lines: list[bytes], size: int) -> None:
+    output = b"\n".join(lines)
+    assert everything(output, size, 20) == everything(output, 1 << 20, 20)
+
+
+def test_what_is_not_understood_is_kept() -> None:
+    """S003-26: unknown types are kept raw."""
+    told = parse_steps([{"a": 1}, DroppedLine(9), {"b": 2}], lambda line: [Notice("hm")] if "b" in line else None)
+    assert told == [ForeignOutput({"a": 1}), ForeignOutput({"dropped_line_bytes": 9}), Notice("hm")]
