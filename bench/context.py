@@ -7,13 +7,13 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from tertulia.context.canvas_provider import CanvasContextProvider
-from tertulia.context.identity import CoreContextProvider
 from tertulia.context.injector import SessionContextInjector
-from tertulia.context.skills import SkillsContextProvider
+from tertulia.context.providers.canvas import CanvasContextProvider
+from tertulia.context.providers.identity import CoreContextProvider
+from tertulia.context.providers.skills import SkillsContextProvider
+from tertulia.context.providers.workspace import WorkspaceContextProvider
 from tertulia.context.templates import render_template
 from tertulia.context.tokens import SessionTokenStore
-from tertulia.context.workspace import WorkspaceContextProvider
 from tertulia.policy.redaction import Redactor
 
 ROUNDS = 200

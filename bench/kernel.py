@@ -17,8 +17,8 @@ from collections.abc import Callable
 import tertulia
 from tertulia.events.journal import Journal, NoJournal
 from tertulia.history.store import HistoryLimits, HistoryStore
-from tertulia.prompt.assembly import Asking, build_request
-from tertulia.prompt.tool_list import assemble
+from tertulia.prompt.request import RequestInputs, build_request
+from tertulia.prompt.tool_list import assemble_tools
 from tertulia.protocol.ids import new_conversation_id, new_item_id
 from tertulia.protocol.items import AssistantMessage, TextPart, UserMessage
 from tertulia.protocol.storage import Full
@@ -55,7 +55,7 @@ def _import_cost() -> Row:
 
 def _request_cost() -> list[Row]:
     model = ScriptedModel()
-    asking = Asking(new_conversation_id(), model, None, assemble([UpdatePlan().spec]), Full())
+    asking = RequestInputs(new_conversation_id(), model, None, assemble_tools([UpdatePlan().spec]), Full())
     text = "x" * 300
 
     def grown(turns: int) -> HistoryStore:

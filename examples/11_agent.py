@@ -3,7 +3,7 @@
 import asyncio
 
 import tertulia
-from tertulia.context.offers import InternalCall
+from tertulia.context.definitions import InternalCaller
 from tertulia.testing import ScriptedModel, call, say
 
 
@@ -19,7 +19,7 @@ class Desk(tertulia.ContextProvider):
         about = {"about": {"type": "string", "required": True}}
         return [tertulia.ToolDefinition("desk_ask", "Ask the desk.", about, "desk.ask", "service", None, self.ask)]
 
-    def ask(self, who: InternalCall, arguments: dict[str, str]) -> str:
+    def ask(self, who: InternalCaller, arguments: dict[str, str]) -> str:
         # Who asks is told by the agent's token, never by what it says.
         return f"One {arguments['about']} for {who.agent_name}, from the library."
 

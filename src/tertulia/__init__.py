@@ -17,12 +17,12 @@ from tertulia.version import __version__
 
 if TYPE_CHECKING:
     # For type checkers and editors, which do not follow __getattr__. At run time `_HOMES` says the same.
-    from tertulia.context.agent import AgentInstanceMeta
-    from tertulia.context.canvas_provider import CanvasContextProvider
-    from tertulia.context.identity import CoreContextProvider
+    from tertulia.context.agent_meta import AgentInstanceMeta
+    from tertulia.context.definitions import McpServerStdio, ToolDefinition, ToolScope
     from tertulia.context.injector import SessionContextInjector
-    from tertulia.context.offers import McpServerStdio, ToolDefinition, ToolScope
     from tertulia.context.provider import ContextProvider, SessionContext
+    from tertulia.context.providers.canvas import CanvasContextProvider
+    from tertulia.context.providers.identity import CoreContextProvider
     from tertulia.context.templates import load_template, render_template
     from tertulia.context.tokens import SessionToken, SessionTokenStore
     from tertulia.errors import TertuliaError
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AgentError": "tertulia.errors",
-    "AgentInstanceMeta": "tertulia.context.agent",
+    "AgentInstanceMeta": "tertulia.context.agent_meta",
     "CallContext": "tertulia.tools.tool",
-    "CanvasContextProvider": "tertulia.context.canvas_provider",
+    "CanvasContextProvider": "tertulia.context.providers.canvas",
     "ContextProvider": "tertulia.context.provider",
     "Conversation": "tertulia.session.handle",
-    "CoreContextProvider": "tertulia.context.identity",
+    "CoreContextProvider": "tertulia.context.providers.identity",
     "Event": "tertulia.protocol.events",
     "Full": "tertulia.protocol.storage",
     "Handoff": "tertulia.tools.tool",
     "HeadersOnly": "tertulia.protocol.storage",
     "Host": "tertulia.session.host",
-    "McpServerStdio": "tertulia.context.offers",
+    "McpServerStdio": "tertulia.context.definitions",
     "NoStorage": "tertulia.protocol.storage",
     "Reply": "tertulia.scheduler.reply",
     "Result": "tertulia.tools.tool",
@@ -61,8 +61,8 @@ _HOMES = {
     "SessionToken": "tertulia.context.tokens",
     "SessionTokenStore": "tertulia.context.tokens",
     "Settings": "tertulia.session.settings",
-    "ToolDefinition": "tertulia.context.offers",
-    "ToolScope": "tertulia.context.offers",
+    "ToolDefinition": "tertulia.context.definitions",
+    "ToolScope": "tertulia.context.definitions",
     "Ttl": "tertulia.protocol.storage",
     "Usage": "tertulia.protocol.usage",
     "load_template": "tertulia.context.templates",

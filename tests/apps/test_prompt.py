@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.prompt.instructions import builtin
+from tertulia.prompt.instructions import builtin_text
 from tests.apps.running import Shell
 from tests.apps.serving import configure, dot_mcp
 from tests.mcp.fakes import bare
@@ -28,7 +28,7 @@ def test_a_plain_conversation_is_told_the_instructions_and_where_it_works(shell:
     """Issue 9, item 8."""
     prompt = shown(shell, "-m", "scripted/tour")
     assert parts(prompt, "instructions") == ["built-in: instructions"]
-    assert prompt["parts"][0]["text"] == builtin("prompt")
+    assert prompt["parts"][0]["text"] == builtin_text("prompt")
     assert parts(prompt, "message") == ["session: environment_context"]
     assert {name.split(":")[0] for name in parts(prompt, "tool")} == {"builtin", "conv"}
     assert prompt["tokens"] == sum(part["tokens"] for part in prompt["parts"])

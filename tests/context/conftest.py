@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tertulia.context.agent import AgentInstanceMeta
-from tertulia.context.offers import ToolDefinition
+from tertulia.context.agent_meta import AgentInstanceMeta
+from tertulia.context.definitions import ToolDefinition
 from tertulia.protocol.events import EventData
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tertulia.context.agent import AgentInstanceMeta, check_agent_name
+from tertulia.context.agent_meta import AgentInstanceMeta, check_agent_name
 from tertulia.errors import InvalidParamsError
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tertulia.context import asking
-from tertulia.context.asking import ask
+from tertulia.context import cancellable_call
+from tertulia.context.cancellable_call import call_cancellable
 from tertulia.errors import InternalError, LimitError
 from tertulia.tools import threads
 
@@ -30,7 +30,7 @@ async def test_plain_functions_are_asked_in_a_thread_and_what_they_promise_is_wa
         seen.append(threading.current_thread())
         return function(text)
 
-    assert await ask(asked, "ada") == "ADA"
+    assert await call_cancellable(asked, "ada") == "ADA"
     assert seen != [threading.current_thread()]
 
 
@@ -45,7 +45,7 @@ async def test_more_than_there_are_threads_wait_for_one(monkeypatch: pytest.Monk
         return number
 
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
-        answers = [group.create_task(ask(asked, number)) for number in range(6)]
+        answers = [group.create_task(call_cancellable(asked, number)) for number in range(6)]
         await asyncio.to_thread(lambda: [running.acquire(timeout=DEADLINE_S) for _ in range(2)])
         assert not running.acquire(blocking=False)
         release.set()
@@ -54,12 +54,12 @@ async def test_more_than_there_are_threads_wait_for_one(monkeypatch: pytest.Monk
 
 async def test_where_no_thread_comes_free_asking_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "_slots", threading.BoundedSemaphore(1))
-    monkeypatch.setattr(asking, "_LOOKS", 2)
+    monkeypatch.setattr(cancellable_call, "_MAX_POLLS", 2)
     assert threads._slots.acquire(blocking=False)
     with pytest.raises(LimitError):
-        await ask(str.upper, "ada")
+        await call_cancellable(str.upper, "ada")
     threads._slots.release()
-    assert await ask(str.upper, "ada") == "ADA"
+    assert await call_cancellable(str.upper, "ada") == "ADA"
 
 
 async def test_an_asynchronous_one_is_asked_here() -> None:
@@ -68,7 +68,7 @@ async def test_an_asynchronous_one_is_asked_here() -> None:
     async def asked(text: str) -> Any:
         return await later(text), threading.current_thread()
 
-    assert await ask(asked, "ada") == ("ada", threading.current_thread())
+    assert await call_cancellable(asked, "ada") == ("ada", threading.current_thread())
 
 
 async def test_what_it_waits_for_may_fail_and_it_may_go_on() -> None:
@@ -82,7 +82,7 @@ async def test_what_it_waits_for_may_fail_and_it_may_go_on() -> None:
             return str(error)
         return "yes"
 
-    assert await ask(asked) == "no"
+    assert await call_cancellable(asked) == "no"
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -96,7 +96,7 @@ async def test_nobody_ends_the_process(is_async: bool) -> None:
         return ends()
 
     with pytest.raises(InternalError, match="SystemExit"):
-        await ask(ends if is_async else promises)
+        await call_cancellable(ends if is_async else promises)
 
 
 async def test_who_is_cancelled_lets_it_clean_up() -> None:
@@ -109,7 +109,7 @@ async def test_who_is_cancelled_lets_it_clean_up() -> None:
             await asyncio.sleep(0)
             done.append("cleaned up")
 
-    task = asyncio.create_task(ask(asked))
+    task = asyncio.create_task(call_cancellable(asked))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -132,7 +132,7 @@ async def test_one_that_does_not_stop_is_closed_by_the_second_cancellation(deaf_
                 heard.append(type(error).__name__)
                 was_told.set()
 
-    task = asyncio.create_task(ask(asked))
+    task = asyncio.create_task(call_cancellable(asked))
     async with asyncio.timeout(DEADLINE_S):
         await asyncio.sleep(0)
         task.cancel()
@@ -158,8 +158,8 @@ async def test_its_own_timeouts_are_its_own_affair(times: int) -> None:
                 passed += 1
         return passed
 
-    assert await ask(asked) == times
-    assert asking.cancellations() == 0
+    assert await call_cancellable(asked) == times
+    assert cancellable_call.pending_cancellations() == 0
 
 
 async def test_its_own_groups_may_fail() -> None:
@@ -179,7 +179,7 @@ async def test_its_own_groups_may_fail() -> None:
                 failed += 1
         return failed
 
-    assert await ask(asked) == 3
+    assert await call_cancellable(asked) == 3
 
 
 async def test_two_timeouts_of_who_asks_stop_one_that_does_not_hear() -> None:
@@ -203,5 +203,5 @@ async def test_two_timeouts_of_who_asks_stop_one_that_does_not_hear() -> None:
     async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(None) as second, asyncio.timeout(0.05):
-                await ask(asked)
+                await call_cancellable(asked)
     assert heard == [*["own"] * 5, "outside"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tertulia.context.agent import AgentInstanceMeta
+from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.context.canvas import MAX_BYTES, Canvas, CanvasStore
-from tertulia.context.offers import InternalCall
+from tertulia.context.definitions import InternalCaller
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.tool_events import CanvasUpdated
 from tertulia.testing import FakeClock
@@ -110,7 +110,7 @@ async def test_the_caller_s_own_canvas_is_the_only_one_in_reach(store: CanvasSto
     """S001-48, issue 9: agents cannot reach each other's canvas."""
     store.open("c2", "employee")
     handlers = store.handlers()
-    call = InternalCall("ada", "c2", AgentInstanceMeta(name="ada"), "canvas_update")
+    call = InternalCaller("ada", "c2", AgentInstanceMeta(name="ada"), "canvas_update")
     answer = await handlers["canvas.update"](call, {"html": "mine", "conversation_id": "c1", "agentName": "eva"})
     assert answer == {"ok": True, "revision": 1}
     assert list(store.list()) == ["c2"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.context.canvas_provider import CanvasContextProvider
+from tertulia.context.providers.canvas import CanvasContextProvider
 from tertulia.context.templates import load_template
 
 

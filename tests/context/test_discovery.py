@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.context.discovery import GROUP, installed_providers
-from tertulia.context.injector import SessionContextInjector
+from tertulia.context.injector import GROUP, SessionContextInjector, installed_providers
 
 MODULE = """
 class Weather:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.context.identity import CoreContextProvider
+from tertulia.context.providers.identity import CoreContextProvider
 
 
 @pytest.mark.parametrize("archetype", ["repo", "service", "employee", "wizard"])

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.context.canvas_provider import CanvasContextProvider
-from tertulia.context.identity import CoreContextProvider
+from tertulia.context.definitions import McpServerStdio
 from tertulia.context.injector import TOOL_BLOCK, SessionContextInjector
-from tertulia.context.offers import McpServerStdio
 from tertulia.context.provider import SessionContext
+from tertulia.context.providers.canvas import CanvasContextProvider
+from tertulia.context.providers.identity import CoreContextProvider
 from tertulia.context.tokens import SessionTokenStore
 from tertulia.errors import ClosedError, InvalidParamsError
 from tertulia.events.bus import EventBus

@@ -190,7 +190,7 @@ async def test_a_provider_that_swallows_every_cancellation_is_given_up_too(bus: 
 
 async def test_one_that_was_late_is_given_less_time_until_it_is_not(meta: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """S001-27: it is asked before every task, and nobody waits as long for it again and again."""
-    monkeypatch.setattr("tertulia.context.injector.AGAIN_S", 0.1)
+    monkeypatch.setattr("tertulia.context.injector.RETRY_AFTER_S", 0.1)
     told: list[bool] = []
 
     async def late(*given: Any) -> str:

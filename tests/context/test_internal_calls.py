@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tertulia.context.agent import AgentInstanceMeta
+from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.context.canvas import CanvasStore
-from tertulia.context.canvas_provider import CanvasContextProvider
-from tertulia.context.internal_calls import AuditRecord, InternalTools, shortened
-from tertulia.context.offers import InternalCall, ToolDefinition
+from tertulia.context.definitions import InternalCaller, ToolDefinition
+from tertulia.context.internal_tools import AuditRecord, InternalTools, shorten_arguments
+from tertulia.context.providers.canvas import CanvasContextProvider
 from tertulia.context.tokens import SessionTokenStore
 from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.testing import FakeClock
@@ -29,7 +29,7 @@ class House:
         self.records: list[AuditRecord] = []
         handlers = {**self.canvases.handlers(), "bell.ring": self.ring, "bell.break": self.breaks, "bell.odd": self.odd}
         self.internal = InternalTools(self.tokens, self.records.append, handlers, clock=self.clock, timeout_s=timeout_s)
-        self.rung: list[tuple[InternalCall, Any]] = []
+        self.rung: list[tuple[InternalCaller, Any]] = []
         self.token = self.enter("ada", "c1", "employee", 4711)
 
     def enter(self, name: str, session: str, archetype: str, pid: int | None = None) -> str:
@@ -38,15 +38,15 @@ class House:
         self.internal.admit(session, meta, [*CanvasContextProvider().get_tools(name, EMPLOYEE), *TOOLS])
         return self.tokens.generate(name, session, pid)
 
-    def ring(self, call: InternalCall, arguments: dict[str, Any]) -> dict[str, Any]:
+    def ring(self, call: InternalCaller, arguments: dict[str, Any]) -> dict[str, Any]:
         self.rung.append((call, arguments))
         self.clock.advance(0.25)
         return {"rung": len(self.rung)}
 
-    async def breaks(self, call: InternalCall, arguments: dict[str, Any]) -> None:
+    async def breaks(self, call: InternalCaller, arguments: dict[str, Any]) -> None:
         raise ZeroDivisionError
 
-    async def odd(self, call: InternalCall, arguments: dict[str, Any]) -> object:
+    async def odd(self, call: InternalCaller, arguments: dict[str, Any]) -> object:
         if arguments.get("hang"):
             await asyncio.get_running_loop().create_future()
         if arguments.get("late"):
@@ -77,7 +77,7 @@ async def test_a_call_is_answered_and_recorded(house: House) -> None:
     """S001-48, S001-50."""
     answer = await house.internal.call(house.token, "ring", {"tone": "c"}, source="mcp", pid=99)
     assert answer == {"rung": 1}
-    assert house.rung == [(InternalCall("ada", "c1", EMPLOYEE, "ring"), {"tone": "c"})]
+    assert house.rung == [(InternalCaller("ada", "c1", EMPLOYEE, "ring"), {"tone": "c"})]
     assert house.records == [
         AuditRecord(
             at="2023-11-14T22:13:20.250Z",
@@ -244,7 +244,7 @@ async def test_a_record_never_holds_a_token(house: House) -> None:
 
 def test_arguments_are_shortened() -> None:
     """S001-50."""
-    assert shortened({"a": 1, "b": None, "c": [1, 2], "d": {"e": 1}}) == "a: 1, b: None, c: list, d: dict"
-    assert shortened({"html": "x" * 1000}) == f"html: '{'x' * 60}'… (1,000 characters)"
-    assert shortened(None) == "None"
-    assert len(shortened({str(n) * 100: "y" * 100 for n in range(1000)})) == 201
+    assert shorten_arguments({"a": 1, "b": None, "c": [1, 2], "d": {"e": 1}}) == "a: 1, b: None, c: list, d: dict"
+    assert shorten_arguments({"html": "x" * 1000}) == f"html: '{'x' * 60}'… (1,000 characters)"
+    assert shorten_arguments(None) == "None"
+    assert len(shorten_arguments({str(n) * 100: "y" * 100 for n in range(1000)})) == 201

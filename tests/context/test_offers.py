@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from tertulia.context.offers import McpServerHttp, McpServerStdio, ToolDefinition, may_use, server_of, tool_of
+from tertulia.context.definitions import (
+    McpServerHttp,
+    McpServerStdio,
+    ToolDefinition,
+    may_use,
+    to_mcp_server,
+    to_tool_definition,
+)
 from tertulia.errors import InvalidParamsError
 
 TOOL = {"name": "ring", "description": "Rings.", "parameters": None, "rpc_method": "bell.ring", "scope": "all"}
@@ -44,8 +51,8 @@ def test_a_tool_keeps_a_full_schema_and_can_be_shown_to_a_model() -> None:
 def test_a_tool_may_come_as_a_mapping_in_either_spelling() -> None:
     """S001-03: null parameters are taken."""
     camel = {"name": "ring", "description": "Rings.", "rpcMethod": "bell.ring", "scope": "all"}
-    assert tool_of(camel) == tool_of(TOOL) == ToolDefinition(**TOOL)  # type: ignore[arg-type]
-    assert tool_of(tool_of(TOOL)) is not None
+    assert to_tool_definition(camel) == to_tool_definition(TOOL) == ToolDefinition(**TOOL)  # type: ignore[arg-type]
+    assert to_tool_definition(to_tool_definition(TOOL)) is not None
 
 
 @pytest.mark.parametrize(
@@ -74,7 +81,7 @@ def test_a_tool_may_come_as_a_mapping_in_either_spelling() -> None:
 def test_a_tool_that_cannot_be_used_is_refused_when_it_is_made(changes: dict[str, Any], said: str) -> None:
     """X-47: an unknown scope is refused; HARDENING, bad definitions."""
     with pytest.raises(InvalidParamsError, match=said):
-        tool_of({**TOOL, **changes})
+        to_tool_definition({**TOOL, **changes})
 
 
 def test_a_server_keeps_its_variables_as_a_list_and_takes_a_dict() -> None:
@@ -90,10 +97,12 @@ def test_a_server_keeps_its_variables_as_a_list_and_takes_a_dict() -> None:
 
 def test_a_server_may_be_an_address() -> None:
     """X-51: http and sse kinds."""
-    assert server_of({"name": "web", "url": "https://x.example/mcp"}) == McpServerHttp("web", "https://x.example/mcp")
+    assert to_mcp_server({"name": "web", "url": "https://x.example/mcp"}) == McpServerHttp(
+        "web", "https://x.example/mcp"
+    )
     assert McpServerHttp("web", "http://x", kind="sse", headers={"A": "b"}).headers == {"A": "b"}
-    assert server_of({"name": "fs", "command": "run", "args": []}) == McpServerStdio("fs", "run")
-    assert server_of(McpServerStdio("fs", "run")) == McpServerStdio("fs", "run")
+    assert to_mcp_server({"name": "fs", "command": "run", "args": []}) == McpServerStdio("fs", "run")
+    assert to_mcp_server(McpServerStdio("fs", "run")) == McpServerStdio("fs", "run")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +127,7 @@ def test_a_server_may_be_an_address() -> None:
 def test_a_server_that_cannot_be_reached_is_refused(given: Any) -> None:
     """S001-02."""
     with pytest.raises(InvalidParamsError):
-        server_of(given)
+        to_mcp_server(given)
 
 
 def test_printing_a_server_shows_no_value_of_a_variable() -> None:

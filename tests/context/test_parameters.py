@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.context.parameters import full_schema, usage
+from tertulia.context.parameters import full_schema, usage_line
 from tertulia.errors import InvalidParamsError
 from tertulia.schema.schema import Schema
 
@@ -69,7 +69,7 @@ def test_whatever_stands_in_a_map_can_be_listed_and_encoded(given: dict[str, Any
     """S001-35: tolerates values that are no objects."""
     schema = full_schema(given)
     assert schema["type"] == "object"
-    assert usage(schema).startswith("{")
+    assert usage_line(schema).startswith("{")
     assert msgspec.json.encode(schema)
 
 
@@ -83,6 +83,6 @@ def test_a_map_of_types_becomes_a_schema_that_can_be_used(given: dict[str, str])
 def test_a_usage_line_marks_what_may_be_left_out() -> None:
     """S001-35."""
     schema = {"properties": {"html": {"type": "string"}, "title": {"type": "string"}, "x": True}, "required": ["html"]}
-    assert usage(schema) == '{"html": string, "title"?: string, "x"?: any}'
-    assert usage({"required": "html", "properties": {"html": {"type": ["string", "null"]}}}) == '{"html"?: any}'
-    assert usage({"properties": 5}) == usage({}) == "{}"
+    assert usage_line(schema) == '{"html": string, "title"?: string, "x"?: any}'
+    assert usage_line({"required": "html", "properties": {"html": {"type": ["string", "null"]}}}) == '{"html"?: any}'
+    assert usage_line({"properties": 5}) == usage_line({}) == "{}"

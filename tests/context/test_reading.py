@@ -6,36 +6,51 @@ from typing import Any
 
 import pytest
 
-from tertulia.context.reading import MAX_PROSE, fields, made, one_of, plain, prose, text, texts, untagged, variables
+from tertulia.context.validation import (
+    MAX_PROSE,
+    build,
+    environment_list,
+    escape_tags,
+    read_fields,
+    require_choice,
+    require_line,
+    require_prose,
+    require_text,
+    require_texts,
+)
 from tertulia.errors import InvalidParamsError
 
 
 def test_fields_are_read_in_either_spelling() -> None:
-    assert fields({"rpcMethod": 1, "rpc_method2": 2, "name": 3}, "it") == {"rpc_method": 1, "rpc_method2": 2, "name": 3}
+    assert read_fields({"rpcMethod": 1, "rpc_method2": 2, "name": 3}, "it") == {
+        "rpc_method": 1,
+        "rpc_method2": 2,
+        "name": 3,
+    }
     with pytest.raises(InvalidParamsError, match="it must be a mapping, not list"):
-        fields([], "it")
+        read_fields([], "it")
 
 
 def test_a_field_that_is_missing_or_unknown_is_named() -> None:
     def kind(*, name: str) -> str:
         return name
 
-    assert made(kind, {"name": "x"}, "it") == "x"
+    assert build(kind, {"name": "x"}, "it") == "x"
     with pytest.raises(InvalidParamsError, match="name"):
-        made(kind, {}, "it")
+        build(kind, {}, "it")
     with pytest.raises(InvalidParamsError, match="nmae"):
-        made(kind, {"name": "x", "nmae": "y"}, "it")
+        build(kind, {"name": "x", "nmae": "y"}, "it")
 
 
 @pytest.mark.parametrize(
     ("check", "good", "bad"),
     [
-        (lambda value: text("it", value), ["a", "a\nb"], ["", "  ", "a\0", None, 5, b"a"]),
-        (lambda value: prose("it", value), ["", "a\nb"], ["a\0", None, 5, "\ud800", "x" * (MAX_PROSE + 1)]),
-        (lambda value: plain("it", value), ["a b", "ü"], ["", "a\nb", "\x7f", "x" * 201, None, "\ud800"]),
-        (lambda value: texts("it", value), [[], ["a"], ("a", "")], ["a", None, [5], ["a\0"], {"a"}]),
+        (lambda value: require_text("it", value), ["a", "a\nb"], ["", "  ", "a\0", None, 5, b"a"]),
+        (lambda value: require_prose("it", value), ["", "a\nb"], ["a\0", None, 5, "\ud800", "x" * (MAX_PROSE + 1)]),
+        (lambda value: require_line("it", value), ["a b", "ü"], ["", "a\nb", "\x7f", "x" * 201, None, "\ud800"]),
+        (lambda value: require_texts("it", value), [[], ["a"], ("a", "")], ["a", None, [5], ["a\0"], {"a"}]),
         (
-            lambda value: variables("it", value),
+            lambda value: environment_list("it", value),
             [{"A": ""}, [{"name": "A", "value": ""}]],
             [5, [{"name": "A"}], {"A": 5}, ["A"]],
         ),
@@ -50,9 +65,9 @@ def test_each_check_takes_what_it_should_and_names_what_it_refuses(check: Any, g
 
 
 def test_one_of_a_few_words() -> None:
-    one_of("it", "a", ("a", "b"))
+    require_choice("it", "a", ("a", "b"))
     with pytest.raises(InvalidParamsError, match="it 'c' is not a or b"):
-        one_of("it", "c", ("a", "b"))
+        require_choice("it", "c", ("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -64,12 +79,12 @@ def test_one_of_a_few_words() -> None:
 )  # fmt: skip
 def test_a_tag_of_ours_is_taken_apart_however_it_is_written(tag: str) -> None:
     """HARDENING D: a file cannot end the message that it stands in."""
-    assert untagged(f"a{tag}b{tag}") == f"a&lt;{tag[1:]}b&lt;{tag[1:]}"
+    assert escape_tags(f"a{tag}b{tag}") == f"a&lt;{tag[1:]}b&lt;{tag[1:]}"
 
 
 @pytest.mark.parametrize("kept", ["<b>", "</div>", "a < b_c", "<my_tag x>", "x_y > 3", "< >", "</>"])
 def test_what_looks_like_none_of_ours_is_left_as_it_is(kept: str) -> None:
-    assert untagged(kept) == kept
+    assert escape_tags(kept) == kept
 
 
 @pytest.mark.parametrize("unit", [" ", "/", " /", "a", "a_", "_", "<", "< ", "<a_b "])
@@ -77,4 +92,4 @@ def test_what_looks_like_none_of_ours_is_left_as_it_is(kept: str) -> None:
 def test_no_text_takes_long_to_look_at(start: str, unit: str) -> None:
     """A quadratic search would take minutes; the suite's own limit would end it."""
     long = start + unit * 300_000
-    assert untagged(long) == long
+    assert escape_tags(long) == long

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.context.repository import git_state, repository_of
+from tertulia.context.git_repository import find_repository, git_state
 
 
 def git(place: Path, *arguments: str) -> str:
@@ -35,7 +35,7 @@ def test_a_branch_a_commit_and_a_worktree_are_told_apart(repository: Path, tmp_p
     git(repository, "checkout", "-q", "--detach")
     assert git_state(str(repository)) == f"no branch, at commit {git(repository, 'rev-parse', 'HEAD')[:12]}"
     git(repository, "worktree", "add", "-q", "-b", "other", str(tmp_path / "tree"))
-    assert repository_of(str(tmp_path / "tree")) == str(tmp_path / "tree")
+    assert find_repository(str(tmp_path / "tree")) == str(tmp_path / "tree")
     assert git_state(str(tmp_path / "tree")) == "branch other"
 
 
@@ -49,12 +49,12 @@ def test_what_is_under_way_is_said(repository: Path) -> None:
 def test_the_nearest_repository_counts(repository: Path, tmp_path: Path) -> None:
     below = repository / "a/b"
     below.mkdir(parents=True)
-    assert repository_of(str(below)) == str(repository)
+    assert find_repository(str(below)) == str(repository)
     (below / ".git").mkdir(0o1555)
-    assert repository_of(str(below)) == str(repository), "a stub of the sandbox is no repository"
+    assert find_repository(str(below)) == str(repository), "a stub of the sandbox is no repository"
     (below / ".git").chmod(0o755)
-    assert repository_of(str(below)) == str(below)
-    assert repository_of(str(tmp_path / "nowhere")) is None
+    assert find_repository(str(below)) == str(below)
+    assert find_repository(str(tmp_path / "nowhere")) is None
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_links_and_pipes_are_not_followed(repository: Path, tmp_path: Path) -> N
     linked = tmp_path / "linked"
     linked.mkdir()
     (linked / ".git").symlink_to(repository / ".git")
-    assert repository_of(str(linked)) is None
+    assert find_repository(str(linked)) is None
     assert git_state(str(linked)) == "unknown"
 
 
@@ -100,8 +100,8 @@ def test_a_repository_of_somebody_else_above_is_not_ours(tmp_path: Path) -> None
     work = tmp_path / "work"
     work.mkdir()
     (tmp_path / ".git").mkdir()
-    assert repository_of(str(work)) == str(tmp_path)
+    assert find_repository(str(work)) == str(tmp_path)
     os.chown(tmp_path / ".git", 12345, 12345)
-    assert repository_of(str(work)) is None
+    assert find_repository(str(work)) is None
     os.chown(work, 12345, 12345)
-    assert repository_of(str(work)) == str(tmp_path)
+    assert find_repository(str(work)) == str(tmp_path)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tertulia.context.internal_calls import InternalTools
-from tertulia.context.offers import InternalCall
-from tertulia.context.skills import MAX_BODY_BYTES, MAX_SKILLS, SkillsContextProvider
+from tertulia.context.definitions import InternalCaller
+from tertulia.context.internal_tools import InternalTools
+from tertulia.context.providers.skills import MAX_BODY_BYTES, MAX_SKILLS, SkillsContextProvider
 from tertulia.context.tokens import SessionTokenStore
 from tertulia.errors import InvalidParamsError, NotFoundError
 
@@ -28,7 +28,7 @@ def listed(place: Path, meta: Any, **options: Any) -> list[str]:
 
 
 def read(place: Path, meta: Any, name: str, **options: Any) -> dict[str, Any]:
-    call = InternalCall("ada", "c1", meta(cwd=str(place)), "skill_read")
+    call = InternalCaller("ada", "c1", meta(cwd=str(place)), "skill_read")
     return SkillsContextProvider(**options).read(call, {"name": name})
 
 

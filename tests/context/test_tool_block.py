@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tertulia.context.tool_block import tool_block, tool_lines
+from tertulia.context.injector import tool_block, tool_lines
 
 
 def test_a_tool_is_a_line_a_usage_and_what_there_is_to_add(a_tool: Any) -> None:

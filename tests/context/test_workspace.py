@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.context.workspace import WorkspaceContextProvider
+from tertulia.context.providers.workspace import WorkspaceContextProvider
 from tertulia.testing import FakeClock
 
 

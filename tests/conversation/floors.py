@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from tertulia.conversation.floor import Floor, Surroundings, Tally
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_scope import CostTotals, TaskScope, TaskServices
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.journal import Journal, NoJournal
@@ -25,13 +25,13 @@ SCOPE = EventScope("sub/1", None, TaskId("task"), "trace", "span")
 class Standing:
     """A floor, what stands under it, and what was told."""
 
-    def __init__(self, conversation: Talk | None = None, journal: Journal | None = None) -> None:
+    def __init__(self, conversation: ConversationState | None = None, journal: Journal | None = None) -> None:
         self.clock = StillClock(10.0)
         self.bus = EventBus(SESSION, self.clock, journal or NoJournal())
         self.talk = conversation or talk(clock=self.clock)
-        around = Surroundings(self.bus, self.clock, Toolbox(ToolRegistry([])), 5.0, {})
-        self.tally = Tally()
-        self.floor = Floor(TaskId("task"), self.talk, SCOPE, around, lambda: self.talk.terms.rights, self.tally)
+        around = TaskServices(self.bus, self.clock, Toolbox(ToolRegistry([])), 5.0, {})
+        self.tally = CostTotals()
+        self.floor = TaskScope(TaskId("task"), self.talk, SCOPE, around, lambda: self.talk.terms.rights, self.tally)
         self._news: Subscription = self.bus.subscribe()
 
     def told(self) -> list[Event]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tertulia.conversation.context import ConversationContext, ShellMode, Terms, prefs
-from tertulia.conversation.settings import Ground
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.resolve_terms import TermsBase
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import ConversationContext, ShellMode, Terms, tool_preferences
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpView
 from tertulia.models.scripted.scripted_model import ScriptedModel
@@ -34,7 +34,7 @@ def terms(
 ) -> Terms:
     """Terms under these rights, with a view of all servers."""
     view = McpView(SERVERS, rights.mcp_tool_allowlist)
-    context = ConversationContext(base, user, view, prefs(rights, shell_mode, wire.family))
+    context = ConversationContext(base, user, view, tool_preferences(rights, shell_mode, wire.family))
     return Terms(context, rights, wire, "native", cwd, shell_mode)
 
 
@@ -45,9 +45,9 @@ def find_wire(model: object) -> Wire:
     raise InvalidParamsError(f"model {model!r}: no provider of that name")
 
 
-def ground(default: Terms | None = None, ceiling: Rights = TOP, because: str = "session") -> Ground:
+def ground(default: Terms | None = None, ceiling: Rights = TOP, because: str = "session") -> TermsBase:
     """What new terms are measured against."""
-    return Ground(default or terms(ceiling), ceiling, because, find_wire)
+    return TermsBase(default or terms(ceiling), ceiling, because, find_wire)
 
 
 class KeepingJournal:
@@ -81,8 +81,10 @@ class KeepingJournal:
         return [item for record in self.kept if isinstance(record, ItemsRecord) for item in record.items]
 
 
-def talk(given: Terms | None = None, *, clock: StillClock | None = None, journal: KeepingJournal | None = None) -> Talk:
+def talk(
+    given: Terms | None = None, *, clock: StillClock | None = None, journal: KeepingJournal | None = None
+) -> ConversationState:
     """A talk that has not been seeded."""
-    return Talk(
+    return ConversationState(
         ConversationId("c"), given or terms(), clock=clock or StillClock(1.0), journal=journal or KeepingJournal()
     )

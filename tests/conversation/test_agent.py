@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tertulia.conversation.agent import Addition, Agent
-from tertulia.conversation.context import Terms
+from tertulia.conversation.terms import Agent, ContextAddition, Terms
 
 
 def test_a_conversation_is_no_agent_unless_it_is_said() -> None:
@@ -16,7 +15,7 @@ def test_a_conversation_is_no_agent_unless_it_is_said() -> None:
 
 
 def test_it_is_replaced_and_never_changed() -> None:
-    agent = Agent("ada", "employee", {"name": "ada"}, (Addition("core-identity", "You are ada.", 3),))
+    agent = Agent("ada", "employee", {"name": "ada"}, (ContextAddition("core-identity", "You are ada.", 3),))
     with pytest.raises(AttributeError):
         agent.name = "eva"  # type: ignore[misc]
     assert msgspec.structs.replace(agent, tools=()) == agent

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tertulia.conversation import answer as module
-from tertulia.conversation.answer import Answer, ProviderFailed, ask
+from tertulia.conversation import model_answer as module
+from tertulia.conversation.model_answer import ModelAnswer, ProviderError, request_answer
 from tertulia.errors import ModelError
 from tertulia.models.wire import (
     AnswerEnd,
@@ -35,10 +35,10 @@ def message(text: str, item_id: ItemId = ONE) -> AssistantMessage:
     return AssistantMessage(item_id, (TextPart(text),))
 
 
-async def asked(*pieces: AnswerPiece | BaseException, on: Standing | None = None) -> Answer:
+async def asked(*pieces: AnswerPiece | BaseException, on: Standing | None = None) -> ModelAnswer:
     wire = Pieces(*pieces)
     try:
-        return await ask((on or Standing()).floor, wire, REQUEST)
+        return await request_answer((on or Standing()).floor, wire, REQUEST)
     finally:
         assert wire.hung_up
 
@@ -80,7 +80,7 @@ async def test_what_is_not_said_aloud_is_heard_by_nobody_and_given_back_all_the_
         AnswerItem(message("notes")),
         FINISHED,
     )
-    given = await ask(on.floor, wire, REQUEST, aloud=False)
+    given = await request_answer(on.floor, wire, REQUEST, aloud=False)
     assert given.items == (message("notes"),)
     assert [t for t in on.types() if "delta" in t] == []
     on.floor.tidy("stopped")
@@ -123,10 +123,10 @@ async def test_a_stream_that_just_ends_is_no_answer() -> None:
 
 
 async def test_a_failure_keeps_its_code_and_says_whether_it_was_too_much() -> None:
-    with pytest.raises(ProviderFailed) as failure:
+    with pytest.raises(ProviderError) as failure:
         await asked(AnswerFailure("slow down", "rate_limited"))
     assert (failure.value.code, failure.value.message, failure.value.overflow) == ("rate_limited", "slow down", False)
-    with pytest.raises(ProviderFailed) as failure:
+    with pytest.raises(ProviderError) as failure:
         await asked(AnswerFailure("too long", overflow=True))
     assert (failure.value.code, failure.value.overflow) == ("model_error", True)
     assert ModelError.code == "model_error"
@@ -151,7 +151,7 @@ async def test_the_connection_is_closed_when_the_reader_is_cancelled() -> None:
             closed.append(True)
 
     wire.stream = stream  # type: ignore[method-assign]
-    reading = asyncio.create_task(ask(Standing().floor, wire, REQUEST))
+    reading = asyncio.create_task(request_answer(Standing().floor, wire, REQUEST))
     await entered.wait()
     reading.cancel()
     await asyncio.wait((reading,))
@@ -202,7 +202,7 @@ async def test_ids_and_messages_of_a_wire_can_always_be_told() -> None:
     )
     assert [item.id for item in given.items] == ["?", "?", "?"]
     assert max(len(event.json()) for event in on.told()) < 20_000
-    with pytest.raises(ProviderFailed) as failed:
+    with pytest.raises(ProviderError) as failed:
         await asked(AnswerFailure(bad * 100_000, bad))
     assert failed.value.code == "?"
     assert len(failed.value.message.encode()) <= 10_000

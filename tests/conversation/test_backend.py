@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tertulia.conversation.backend import nobody
+from tertulia.conversation.backend import no_backend
 from tertulia.errors import UnsupportedByBackendError
 from tests.conversation.making import talk, terms
 
 
 def test_a_house_without_other_agents_says_so() -> None:
     with pytest.raises(UnsupportedByBackendError, match="there is no backend 'codex' here"):
-        nobody(talk(replace(terms(), backend="codex")))
+        no_backend(talk(replace(terms(), backend="codex")))

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tertulia.conversation.bond import STALE, Bond, bond_from, whose
+from tertulia.conversation.native_session import STALE, NativeSession, identity_digest, native_session_from
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.usage import Usage
 
-CODEX = whose(("codex", "/home/a/.codex"))
-MADE = Bond("t-1", CODEX, "/work", 3, Usage(1, 2, 3, 4, 5), ItemId("i"), "told")
+CODEX = identity_digest(("codex", "/home/a/.codex"))
+MADE = NativeSession("t-1", CODEX, "/work", 3, Usage(1, 2, 3, 4, 5), ItemId("i"), "told")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_it_holds_for_the_same_agent_home_directory_and_history(
     agent: tuple[str, ...], cwd: str, revision: int, why: str | None
 ) -> None:
     """S003-32; DESIGN, native ids."""
-    found = MADE.mismatch(whose(agent), cwd, revision)
+    found = MADE.mismatch(identity_digest(agent), cwd, revision)
     assert found is None if why is None else why in (found or "")
 
 
@@ -38,7 +38,7 @@ def test_it_is_read_back_for_the_history_that_there_is_now(revision: int) -> Non
     noted = MADE.noted()
     assert "revision" not in noted
     assert "codex" not in str(noted)
-    found = bond_from(noted, revision)
+    found = native_session_from(noted, revision)
     assert found is not None
     assert found.revision == revision
     assert found.noted() == noted
@@ -58,4 +58,4 @@ def test_it_is_read_back_for_the_history_that_there_is_now(revision: int) -> Non
 )
 def test_what_makes_no_sense_is_no_bond(value: Any) -> None:
     """S003-32: a record may be anybody's; an id becomes an argument of a program."""
-    assert bond_from(value, 0) is None
+    assert native_session_from(value, 0) is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.prompt.instructions import builtin
+from tertulia.prompt.instructions import builtin_text
 from tertulia.protocol.items import Summary, ToolCall, ToolOutput
 from tertulia.testing import ScriptedModel, ScriptedReply, assert_order, call, fail, say
 from tests.session.staging import Ask, Stage, stage, ticks
@@ -26,7 +26,7 @@ def model(*replies: Any) -> ScriptedModel:
     notes = list(replies)
 
     def reply(asked: Any) -> Any:
-        return notes.pop(0) if asked.instructions == builtin("compact") else say(LONG)
+        return notes.pop(0) if asked.instructions == builtin_text("compact") else say(LONG)
 
     return ScriptedModel([reply], repeat=True)
 
@@ -59,7 +59,7 @@ async def test_the_compact_text_is_for_that_one_request_and_without_tools() -> N
         before = (await conversation.context()).base_instructions
         await conversation.compact()
         asked = on.model.last_request
-        assert asked.instructions == builtin("compact")
+        assert asked.instructions == builtin_text("compact")
         assert asked.tools == ()
         assert "question 0" in str([item.text for item in asked.items])
         assert asked.items[-1].text.startswith("<compact>")
@@ -104,7 +104,7 @@ async def test_whatever_becomes_of_it_the_conversation_is_as_before(base: str | 
         on.check_idle()
         await conversation.message("go on")
         assert (on.model.last_request.instructions == base) is (base is not None)
-        assert on.model.last_request.instructions != builtin("compact")
+        assert on.model.last_request.instructions != builtin_text("compact")
 
 
 @pytest.mark.parametrize("base", [None, "Be kind."])

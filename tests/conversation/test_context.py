@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tertulia.conversation.context import ConversationContext, Terms, ToolsPrefs, TurnContext, prefs
+from tertulia.conversation.terms import ConversationContext, Terms, ToolsPrefs, TurnContext, tool_preferences
 from tertulia.mcp.view import McpView
 from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED, ApprovalPolicy
 from tertulia.policy.narrowing import TOP
@@ -61,13 +61,13 @@ def test_what_a_conversation_is_made_of_never_changes(kind) -> None:
 )
 def test_each_switch_follows_its_right(right, switch) -> None:
     """S000-06"""
-    off = prefs(replace(TOP, **{right: False}), None, "acme")
-    assert off == replace(prefs(TOP, None, "acme"), **{switch: False})
+    off = tool_preferences(replace(TOP, **{right: False}), None, "acme")
+    assert off == replace(tool_preferences(TOP, None, "acme"), **{switch: False})
 
 
 def test_equal_preferences_are_one_object() -> None:
     """G1: ten thousand conversations share them."""
-    assert prefs(TOP, "local", "acme") is prefs(replace(TOP, network=False), "local", "other")
+    assert tool_preferences(TOP, "local", "acme") is tool_preferences(replace(TOP, network=False), "local", "other")
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_equal_preferences_are_one_object() -> None:
 )
 def test_the_form_of_the_shell_is_asked_for_or_derived(approval, asked, family, shell_mode) -> None:
     """X-19, S000-06: what was asked; else on-request asks with the call; else the family's own; else the default."""
-    assert prefs(replace(TOP, approval_policy=approval), asked, family).shell_mode == shell_mode
+    assert tool_preferences(replace(TOP, approval_policy=approval), asked, family).shell_mode == shell_mode
 
 
 @pytest.mark.parametrize("asked", [None, "default", "with_request", "local", "streamable", "none"])
 def test_without_the_right_there_is_no_shell_in_any_form(asked) -> None:
     """X-19: the form is a preference, the shell a right."""
-    assert prefs(replace(TOP, shell=False), asked, "codex-mini").shell_mode == "none"
+    assert tool_preferences(replace(TOP, shell=False), asked, "codex-mini").shell_mode == "none"

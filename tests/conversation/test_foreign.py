@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tertulia.conversation.foreign import AgentFailed, ForeignAgent
-from tertulia.conversation.task import TaskHandle
+from tertulia.conversation.executor_backend import ExecutorBackend, ExecutorError
+from tertulia.conversation.task_handle import TaskHandle
 from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.executor import (
     AgentText,
@@ -76,11 +76,11 @@ class Actor:
         self.forgotten.append(conversation)
 
 
-def agent(actor: Actor, **resuming: Any) -> ForeignAgent:
-    return ForeignAgent(actor, HistorySettings(), ResumeSettings(**resuming), roots=lambda _: ("/work",))
+def agent(actor: Actor, **resuming: Any) -> ExecutorBackend:
+    return ExecutorBackend(actor, HistorySettings(), ResumeSettings(**resuming), roots=lambda _: ("/work",))
 
 
-async def ask(agent: ForeignAgent, stands: Standing, text: str = "hello", **fields: Any) -> None:
+async def ask(agent: ExecutorBackend, stands: Standing, text: str = "hello", **fields: Any) -> None:
     message = UserMessage(new_item_id(), text_parts(text))
     stands.floor.say([message])
     await agent.run(stands.floor, Order((message,), **fields))
@@ -118,7 +118,7 @@ async def test_an_agent_that_gives_up_fails_the_task(ending: Step | None, code: 
     """S003-30; an interrupted run gets its terminal event."""
     stands = calm()
     stands.talk.task = task = TaskHandle(stands.floor.task_id, 0.0)
-    with pytest.raises(AgentFailed) as failed:
+    with pytest.raises(ExecutorError) as failed:
         await ask(agent(Actor([ending] if ending else [])), stands)
     assert failed.value.code == code
     assert task.reason == ("interrupted" if code == "interrupted" else None), "it ends like one that was stopped"
@@ -226,7 +226,7 @@ async def test_a_resumed_run_that_fails_later_has_failed() -> None:
     actor = Actor(answer("a"), [NativeSessionId("t-1"), RunFailed("broke")])
     doing = agent(actor)
     await ask(doing, stands)
-    with pytest.raises(AgentFailed, match="broke"):
+    with pytest.raises(ExecutorError, match="broke"):
         await ask(doing, stands)
     assert len(actor.assignments) == 2
 
@@ -239,7 +239,7 @@ async def test_a_resumed_run_that_fails_later_is_not_repeated_although_the_next_
     )
     doing = agent(actor, retry="new_session")
     await ask(doing, stands)
-    with pytest.raises(AgentFailed, match="broke"):
+    with pytest.raises(ExecutorError, match="broke"):
         await ask(doing, stands)
     assert [assignment.resume for assignment in actor.assignments] == [None, "t-1"]
     await ask(doing, stands, "and now")
@@ -252,8 +252,8 @@ async def test_a_run_that_was_told_little_and_was_stopped_leaves_no_id() -> None
     stands = calm()
     little = replace(HistorySettings(), chat=replace(HistorySettings().chat, mode="last_assistant"))
     actor = Actor([NativeSessionId("t-1"), AgentText("m", "half"), RunFailed("stopped")], answer("b"))
-    doing = ForeignAgent(actor, little, ResumeSettings(), roots=lambda _: ("/work",))
-    with pytest.raises(AgentFailed):
+    doing = ExecutorBackend(actor, little, ResumeSettings(), roots=lambda _: ("/work",))
+    with pytest.raises(ExecutorError):
         await ask(doing, stands, task_type="chat")
     assert stands.talk.bond is None
     await ask(doing, stands, "again", task_type="code")
@@ -291,7 +291,7 @@ async def test_what_a_talk_had_cost_is_known_after_a_run_that_did_not_say() -> N
     actor = Actor(first, [NativeSessionId("t-1"), RunFailed("stopped")], answer("c"))
     doing = agent(actor)
     await ask(doing, stands)
-    with pytest.raises(AgentFailed):
+    with pytest.raises(ExecutorError):
         await ask(doing, stands)
     await ask(doing, stands)
     assert [assignment.total for assignment in actor.assignments[1:]] == [total, total]
@@ -382,7 +382,7 @@ async def test_its_id_is_noted_after_each_run_and_taken_back_where_there_is_none
     assert first.value is not None
     newest = next(stands.talk.history.snapshot().newest_first()).items[-1].id
     assert (first.name, first.value["native_id"], first.value["upto"]) == ("bond", "t-1", newest)
-    with pytest.raises(AgentFailed):
+    with pytest.raises(ExecutorError):
         await ask(doing, stands)
     assert journal.kept[-1] == NoteRecord(stands.talk.id, "bond")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.conversation.guest_host import GuestHost, kind_of
+from tertulia.conversation.executor_host import TaskExecutorHost, approval_kind
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.executors.host import PermissionQuestion
 from tertulia.protocol.tool_events import ApprovalRequest
@@ -42,7 +42,7 @@ def question(doing: Any, *paths: str) -> PermissionQuestion:
 def test_what_a_yes_would_mean(mode: Any, doing: str, paths: tuple[str, ...], kind: str) -> None:
     """DESIGN, strictest wins: whatever may leave the agent's own sandbox is an escalation, which is always asked."""
     confinement = Confinement(mode=mode, writable_roots=("/work",))
-    assert kind_of(question(doing, *paths), confinement, "/work") == kind
+    assert approval_kind(question(doing, *paths), confinement, "/work") == kind
 
 
 def test_a_link_that_leads_away_is_no_file_inside(tmp_path: Path) -> None:
@@ -51,15 +51,15 @@ def test_a_link_that_leads_away_is_no_file_inside(tmp_path: Path) -> None:
     (tmp_path / "work" / "link").symlink_to(tmp_path)
     root = str((tmp_path / "work").resolve())
     confinement = Confinement(mode="workspace_write", writable_roots=(root,))
-    assert kind_of(question("edit", "link/x"), confinement, root) == "escalation"
-    assert kind_of(question("edit", "x"), confinement, root) == "patch"
+    assert approval_kind(question("edit", "link/x"), confinement, root) == "escalation"
+    assert approval_kind(question("edit", "x"), confinement, root) == "patch"
 
 
 async def test_a_file_is_a_text_at_an_absolute_path(tmp_path: Path) -> None:
     """Issue 11, 4: fs requests; what is refused names the path."""
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     async with stage(cwd=str(tmp_path)) as acting:
-        host = GuestHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
+        host = TaskExecutorHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
         with pytest.raises(InvalidParamsError, match="absolute"):
             await host.read("bytes")
         with pytest.raises(InvalidParamsError, match="UTF-8"):
@@ -115,7 +115,7 @@ def test_s1_what_is_guarded_from_commands_takes_a_yes_of_an_agent_too(doing: str
         masked=("/home/ana/.config/tertulia",),
         protected_paths=("/home/ana/.bashrc",),
     )
-    assert kind_of(question(doing, path), confinement, "/home/ana") == kind
+    assert approval_kind(question(doing, path), confinement, "/home/ana") == kind
 
 
 async def test_s9_files_through_us_obey_the_masks(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ async def test_s9_files_through_us_obey_the_masks(tmp_path: Path) -> None:
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "id").write_text("canary")
     async with stage(cwd=str(tmp_path), masks={"add": [str(tmp_path / "keys")]}) as acting:
-        host = GuestHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
+        host = TaskExecutorHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
         with pytest.raises(InvalidParamsError, match=r"masked by the setting masks\.add"):
             await host.read(str(tmp_path / "keys" / "id"))
         with pytest.raises(InvalidParamsError, match=r"masked by the setting masks\.add"):
@@ -147,7 +147,7 @@ async def test_a_command_that_an_agent_runs_itself_is_allowed_once_at_a_time(tmp
                 )
 
         floor.publish = hear
-        host = GuestHost(floor, place, "acp:x", "run")
+        host = TaskExecutorHost(floor, place, "acp:x", "run")
         with place.desk.attended():
             consents = [await host.permit(question(doing, "x")) for doing in ("execute", "execute", "edit", "edit")]
         assert [consent.lasting for consent in consents] == [False, False, True, True]
@@ -158,7 +158,7 @@ async def test_a_command_that_an_agent_runs_itself_is_allowed_once_at_a_time(tmp
 async def test_git_of_an_agent_is_never_known_to_be_safe(tmp_path: Path) -> None:
     """A4: it runs in an environment of the agent's own, where a repository's settings may start anything."""
     async with stage(cwd=str(tmp_path), approval_policy="untrusted", sandbox="danger-full-access") as acting:
-        host = GuestHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
+        host = TaskExecutorHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
         asked = [
             PermissionQuestion(doing="execute", title="t", detail="", words=words)
             for words in (("ls",), ("git", "status"))

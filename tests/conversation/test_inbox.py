@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.conversation.inbox import MAX_IMAGE_BYTES, MAX_MESSAGE_CHARS, to_message
+from tertulia.conversation.user_message import MAX_IMAGE_BYTES, MAX_MESSAGE_CHARS, to_user_message
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, ImageInput, InputItem, LocalImageInput, TextInput
 from tertulia.protocol.items import ImagePart, TextPart
@@ -51,7 +51,7 @@ def open_files() -> set[str]:
 
 def refused(text: str | None, items: list[InputItem] | None, *, cwd: object = "/") -> str:
     with pytest.raises(InvalidParamsError) as error:
-        to_message(text, items, cwd=str(cwd))
+        to_user_message(text, items, cwd=str(cwd))
     return error.value.message
 
 
@@ -61,7 +61,7 @@ def refused(text: str | None, items: list[InputItem] | None, *, cwd: object = "/
 def test_text_comes_first_and_then_the_items_in_order(here) -> None:
     """X-07"""
     items = [TextInput("b"), ImageInput("https://x/y.png"), LocalImageInput("a.png"), TextInput("c")]
-    message = to_message("a", items, cwd=str(here), sender="ana")
+    message = to_user_message("a", items, cwd=str(here), sender="ana")
     assert [type(part) for part in message.parts] == [TextPart, TextPart, ImagePart, ImagePart, TextPart]
     assert message.text == "abc"
     assert message.sender == "ana"
@@ -69,7 +69,7 @@ def test_text_comes_first_and_then_the_items_in_order(here) -> None:
 
 
 def test_each_message_is_a_new_item() -> None:
-    assert to_message("a", None, cwd="/").id != to_message("a", None, cwd="/").id
+    assert to_user_message("a", None, cwd="/").id != to_user_message("a", None, cwd="/").id
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,14 @@ def test_each_message_is_a_new_item() -> None:
     ids=["plain", "space", "nul", "nul-inside", "line-ends", "wide", "bom", "10-MB", "16-MB"],
 )
 def test_any_valid_unicode_up_to_16_megabytes_is_taken_as_it_is(text) -> None:
-    assert to_message(text, None, cwd="/").text is text
-    assert to_message(None, [TextInput(text)], cwd="/").text is text
+    assert to_user_message(text, None, cwd="/").text is text
+    assert to_user_message(None, [TextInput(text)], cwd="/").text is text
 
 
 @pytest.mark.parametrize("empty", [None, ""])
 def test_empty_texts_are_left_out(empty) -> None:
     """Providers refuse an empty block of text beside a picture."""
-    message = to_message(empty, [TextInput(""), ImageInput("https://x/y.png"), TextInput("")], cwd="/")
+    message = to_user_message(empty, [TextInput(""), ImageInput("https://x/y.png"), TextInput("")], cwd="/")
     assert message.parts == (ImagePart("https://x/y.png"),)
 
 
@@ -93,7 +93,7 @@ def test_empty_texts_are_left_out(empty) -> None:
     "address", ["data:image/png;base64,iVBORw0KGgo=", "data:image/svg+xml,%3Csvg/%3E", "https://example.com/a b?c#d"]
 )
 def test_a_picture_by_address_is_passed_on_unread(address) -> None:
-    assert to_message(None, [ImageInput(address)], cwd="/").parts == (ImagePart(address),)
+    assert to_user_message(None, [ImageInput(address)], cwd="/").parts == (ImagePart(address),)
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -102,7 +102,7 @@ def test_a_picture_by_path_becomes_a_data_address(here, name, absolute) -> None:
     """It is read when the message is accepted, below the conversation's own directory."""
     data, mime = PICTURES[name]
     path, cwd = (str(here / name), "/nowhere") if absolute else (name, str(here))
-    (part,) = to_message(None, [LocalImageInput(path)], cwd=cwd).parts
+    (part,) = to_user_message(None, [LocalImageInput(path)], cwd=cwd).parts
     assert isinstance(part, ImagePart)
     head, _, body = part.image_url.partition(",")
     assert head == f"data:{mime};base64"
@@ -111,7 +111,7 @@ def test_a_picture_by_path_becomes_a_data_address(here, name, absolute) -> None:
 
 def test_a_picture_of_exactly_the_limit_is_taken(here) -> None:
     (here / "large.png").write_bytes(PNG.ljust(MAX_IMAGE_BYTES, b"\0"))
-    (part,) = to_message(None, [LocalImageInput("large.png")], cwd=str(here)).parts
+    (part,) = to_user_message(None, [LocalImageInput("large.png")], cwd=str(here)).parts
     assert isinstance(part, ImagePart)
 
 
@@ -132,7 +132,7 @@ def test_lone_surrogates_are_refused_with_the_field(text) -> None:
     assert refused(None, [ImageInput("https://" + text)]).startswith("items[0].image_url has a lone surrogate")
     assert refused(None, [LocalImageInput(text)]).startswith("items[0].path has a lone surrogate")
     with pytest.raises(InvalidParamsError, match=r"^sender has a lone surrogate"):
-        to_message("a", None, cwd="/", sender=text)
+        to_user_message("a", None, cwd="/", sender=text)
 
 
 def test_one_byte_more_than_16_megabytes_is_refused() -> None:
@@ -143,7 +143,7 @@ def test_one_byte_more_than_16_megabytes_is_refused() -> None:
 def test_a_message_of_many_large_parts_is_refused() -> None:
     """G1: a bound on the whole, whatever it is made of."""
     fitting = [TextInput(LONGEST)] * (MAX_MESSAGE_CHARS // MAX_TEXT_BYTES)
-    assert len(to_message(None, fitting, cwd="/").parts) == 4
+    assert len(to_user_message(None, fitting, cwd="/").parts) == 4
     assert refused("x", fitting).startswith("items[3] is one too many")
     assert refused(None, [*fitting, TextInput("x")]).startswith("items[4] is one too many")
 

@@ -6,16 +6,16 @@ import asyncio
 
 import pytest
 
-from tertulia.conversation import progress
-from tertulia.conversation.progress import Progress
+from tertulia.conversation import executor_backend
+from tertulia.conversation.executor_backend import StepPublisher
 from tertulia.executors.executor import AgentDelta, AgentText, Notice, RunFinished, Step, ToolUseBegin, ToolUseEnd
 from tertulia.executors.step_events import StepEvents
 from tertulia.protocol.items import AssistantMessage
 from tests.conversation.floors import Standing
 
 
-def telling(standing: Standing) -> Progress:
-    return Progress(standing.floor, StepEvents("fake", "run", "/", standing.clock))
+def telling(standing: Standing) -> StepPublisher:
+    return StepPublisher(standing.floor, StepEvents("fake", "run", "/", standing.clock))
 
 
 async def test_five_events_are_told_at_once_and_not_before() -> None:
@@ -31,8 +31,8 @@ async def test_five_events_are_told_at_once_and_not_before() -> None:
 
 async def test_what_came_is_told_after_a_fifth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """S003-28: or 200 ms."""
-    assert progress.PERIOD_S == 0.2
-    monkeypatch.setattr(progress, "PERIOD_S", 0.0)
+    assert executor_backend.BATCH_PERIOD_S == 0.2
+    monkeypatch.setattr(executor_backend, "BATCH_PERIOD_S", 0.0)
     standing = Standing()
     told = telling(standing)
     told.tell(Notice("one"))

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tertulia.conversation.context import Terms
-from tertulia.conversation.settings import Ground, settle
+from tertulia.conversation.resolve_terms import TermsBase, resolve_terms
+from tertulia.conversation.terms import Terms
 from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED
@@ -77,7 +77,7 @@ def values(found: Terms) -> dict[str, Any]:
 def test_asking_for_nothing_changes_nothing() -> None:
     """X-67, S000-15: absent keeps."""
     current = terms(STRICT, base="base", user="user", shell_mode="local", cwd="/here")
-    settled = settle(asked(), current, ground())
+    settled = resolve_terms(asked(), current, ground())
     assert settled.terms == current
     assert settled.terms.rights is current.rights
     assert settled.terms.context.mcp_view is current.context.mcp_view
@@ -88,7 +88,7 @@ def test_asking_for_nothing_changes_nothing() -> None:
 def test_a_field_that_is_given_changes_itself_and_nothing_else(field) -> None:
     """S000-34, S000-36, X-67"""
     current = terms(base="base", user="user")
-    settled = settle(asked(**{field: CHANGED[field]}), current, ground())
+    settled = resolve_terms(asked(**{field: CHANGED[field]}), current, ground())
     before, after = values(current), values(settled.terms)
     assert after[field] != before[field]
     assert {name for name in before if before[name] != after[name]} == {field}
@@ -99,8 +99,8 @@ def test_a_field_that_is_given_changes_itself_and_nothing_else(field) -> None:
 def test_a_field_that_is_null_goes_back_to_the_default(field) -> None:
     """X-67: null resets."""
     default = terms()
-    changed = settle(asked(**CHANGED), default, ground(default)).terms
-    settled = settle(asked(**{field: None}), changed, ground(default))
+    changed = resolve_terms(asked(**CHANGED), default, ground(default)).terms
+    settled = resolve_terms(asked(**{field: None}), changed, ground(default))
     back = values(default)[field]
     assert values(settled.terms) == values(changed) | {field: back}
     assert settled.narrowed == ()
@@ -109,22 +109,22 @@ def test_a_field_that_is_null_goes_back_to_the_default(field) -> None:
 def test_all_fields_that_are_null_give_the_default() -> None:
     """X-67"""
     default = terms()
-    changed = settle(asked(**CHANGED), default, ground(default)).terms
-    assert settle(asked(**dict.fromkeys(CHANGED)), changed, ground(default)).terms == default
+    changed = resolve_terms(asked(**CHANGED), default, ground(default)).terms
+    assert resolve_terms(asked(**dict.fromkeys(CHANGED)), changed, ground(default)).terms == default
 
 
 def test_terms_are_new_and_the_old_ones_stay_as_they_were() -> None:
     """S000-03: whoever runs under the old ones is not disturbed."""
     current = terms(base="base")
     before = values(current)
-    settled = settle(asked(**CHANGED), current, ground())
+    settled = resolve_terms(asked(**CHANGED), current, ground())
     assert values(current) == before
     assert values(settled.terms) != before
 
 
 def test_what_the_model_is_offered_follows_from_the_new_rights() -> None:
     """S000-06, S000-08: preferences and view are never set beside the rights."""
-    settled = settle(asked(include_plan_tool=False, mcp_tool_allowlist=["fs__*"]), terms(), ground())
+    settled = resolve_terms(asked(include_plan_tool=False, mcp_tool_allowlist=["fs__*"]), terms(), ground())
     context = settled.terms.context
     assert context.tools_prefs.include_plan_tool is False
     assert [tool.name for tool in context.mcp_view.list_tools()] == ["fs__read", "fs__write"]
@@ -132,7 +132,7 @@ def test_what_the_model_is_offered_follows_from_the_new_rights() -> None:
 
 def test_a_limit_that_is_not_named_stays() -> None:
     current = terms(replace(TOP, limits=Limits(max_output_bytes=7, mcp_concurrency=3)))
-    limits = settle(asked(limits={"mcp_concurrency": 2.0}), current, ground()).terms.rights.limits
+    limits = resolve_terms(asked(limits={"mcp_concurrency": 2.0}), current, ground()).terms.rights.limits
     assert (limits.max_output_bytes, limits.mcp_concurrency) == (7, 2)
 
 
@@ -141,19 +141,19 @@ def test_a_limit_that_is_not_named_stays() -> None:
 )
 def test_the_shell_follows_the_approval_policy_until_it_is_asked_for(policy, shell_mode) -> None:
     """X-19"""
-    settled = settle(asked(approval_policy=policy), terms(), ground()).terms
+    settled = resolve_terms(asked(approval_policy=policy), terms(), ground()).terms
     assert settled.context.tools_prefs.shell_mode == shell_mode
-    explicit = settle(asked(approval_policy=policy, shell_mode="local"), terms(), ground()).terms
+    explicit = resolve_terms(asked(approval_policy=policy, shell_mode="local"), terms(), ground()).terms
     assert explicit.context.tools_prefs.shell_mode == "local"
 
 
 def test_a_shell_that_was_given_up_can_be_had_again() -> None:
     """X-19, X-67: a conversation narrows itself, its ceiling stays."""
-    without = settle(asked(shell_mode="none"), terms(), ground()).terms
+    without = resolve_terms(asked(shell_mode="none"), terms(), ground()).terms
     assert (without.rights.shell, without.context.tools_prefs.shell_mode) == (False, "none")
-    again = settle(asked(shell_mode="with-request"), without, ground()).terms
+    again = resolve_terms(asked(shell_mode="with-request"), without, ground()).terms
     assert (again.rights.shell, again.shell_mode) == (True, "with_request")
-    reset = settle(asked(shell_mode=None), without, ground()).terms
+    reset = resolve_terms(asked(shell_mode=None), without, ground()).terms
     assert (reset.rights.shell, reset.shell_mode) == (True, None)
 
 
@@ -181,7 +181,7 @@ def test_a_shell_that_was_given_up_can_be_had_again() -> None:
 def test_asking_for_too_much_gives_what_is_allowed_and_says_so(field, wanted, given) -> None:
     """S000-16, S000-17, S000-36, B7: what was asked, what was given, and why."""
     current = terms(STRICT)
-    settled = settle(asked(**{field: wanted}), current, ground(ceiling=STRICT, because="ancestor:42"))
+    settled = resolve_terms(asked(**{field: wanted}), current, ground(ceiling=STRICT, because="ancestor:42"))
     (cut,) = settled.narrowed
     spelled = "danger-full-access" if wanted == "danger_full_access" else wanted
     assert cut == Narrowing(field, spelled, given, "ancestor:42")
@@ -191,7 +191,7 @@ def test_asking_for_too_much_gives_what_is_allowed_and_says_so(field, wanted, gi
 
 def test_only_what_was_asked_for_is_told() -> None:
     """S000-17"""
-    settled = settle(asked(sandbox="workspace-write", shell_mode="none"), terms(STRICT), ground(ceiling=STRICT))
+    settled = resolve_terms(asked(sandbox="workspace-write", shell_mode="none"), terms(STRICT), ground(ceiling=STRICT))
     assert [cut.field for cut in settled.narrowed] == ["sandbox"]
 
 
@@ -199,7 +199,7 @@ def test_a_reset_asks_for_nothing_and_is_met_with_the_ceiling() -> None:
     """X-67: to the default as far as the ceiling allows, without a word."""
     fields = [name for name in CHANGED if hasattr(TOP, name)]
     resets = asked(**dict.fromkeys([*fields, "shell_mode"]))
-    settled = settle(resets, terms(STRICT), Ground(terms(TOP), STRICT, "session", find_wire))
+    settled = resolve_terms(resets, terms(STRICT), TermsBase(terms(TOP), STRICT, "session", find_wire))
     assert settled.terms.rights == STRICT
     assert settled.narrowed == ()
 
@@ -238,8 +238,8 @@ context_fields = st.fixed_dictionaries({}, optional={name: value | st.none() for
 def test_no_terms_rise_above_their_ceiling_whatever_is_asked(wanted, ceiling, default) -> None:
     """S000-16, S000-19, B7"""
     current = terms(meet(default, ceiling))
-    measured = Ground(terms(default), ceiling, "session", find_wire)
-    settled = settle(wanted, current, measured)
+    measured = TermsBase(terms(default), ceiling, "session", find_wire)
+    settled = resolve_terms(wanted, current, measured)
     found = settled.terms
     assert leq(found.rights, ceiling)
     assert found.context.mcp_view.allowlist == found.rights.mcp_tool_allowlist
@@ -248,7 +248,7 @@ def test_no_terms_rise_above_their_ceiling_whatever_is_asked(wanted, ceiling, de
         assert getattr(wanted, cut.field) not in (None, msgspec.UNSET)
         assert cut.asked != cut.given
         assert cut.because == "session"
-    again = settle(wanted, found, measured)
+    again = resolve_terms(wanted, found, measured)
     assert again.terms == found, "asking twice gives the same"
 
 
@@ -257,7 +257,7 @@ def test_no_terms_rise_above_their_ceiling_whatever_is_asked(wanted, ceiling, de
 
 def test_the_old_spelling_of_an_allowlist_is_warned_of_once() -> None:
     """S000-26"""
-    settled = settle(asked(mcp_tool_allowlist=["fs/read", "web/get"]), terms(), ground())
+    settled = resolve_terms(asked(mcp_tool_allowlist=["fs/read", "web/get"]), terms(), ground())
     assert settled.terms.rights.mcp_tool_allowlist == {"fs__read", "web__get"}
     (warning,) = settled.warnings
     assert "deprecated" in warning
@@ -266,8 +266,8 @@ def test_the_old_spelling_of_an_allowlist_is_warned_of_once() -> None:
 @pytest.mark.parametrize(("allowlist", "visible"), [([], []), (None, ["fs__read", "fs__write", "web__get"])])
 def test_an_empty_allowlist_is_none_and_null_is_all(allowlist, visible) -> None:
     """X-24"""
-    narrow = settle(asked(mcp_tool_allowlist=["fs__read"]), terms(), ground()).terms
-    settled = settle(asked(mcp_tool_allowlist=allowlist), narrow, ground()).terms
+    narrow = resolve_terms(asked(mcp_tool_allowlist=["fs__read"]), terms(), ground()).terms
+    settled = resolve_terms(asked(mcp_tool_allowlist=allowlist), narrow, ground()).terms
     assert [tool.name for tool in settled.context.mcp_view.list_tools()] == visible
 
 
@@ -314,8 +314,8 @@ def test_a_wrong_value_is_refused_and_leaves_nothing_behind(field, wrong, said) 
     watched, current = WatchedGround(), terms(base="base")
     before = values(current)
     with pytest.raises(InvalidParamsError) as refused:
-        settle(
-            asked(**{field: wrong, "model": "acme/two"}), current, Ground(current, TOP, "session", watched.find_wire)
+        resolve_terms(
+            asked(**{field: wrong, "model": "acme/two"}), current, TermsBase(current, TOP, "session", watched.find_wire)
         )
     assert said in refused.value.message
     assert values(current) == before
@@ -326,34 +326,34 @@ def test_a_backend_that_cannot_ask_is_refused_where_the_narrowed_policy_needs_it
     """DESIGN: refused at open under a policy that needs asking. What counts is what was given, not what was asked."""
     current = terms(replace(TOP, approval_policy=NEVER))
     known = {"native": True, "mute": False, "asks": True}
-    place = Ground(current, TOP, "session", find_wire, known)
-    assert settle(asked(backend="mute"), current, place).terms.backend == "mute"
+    place = TermsBase(current, TOP, "session", find_wire, known)
+    assert resolve_terms(asked(backend="mute"), current, place).terms.backend == "mute"
     with pytest.raises(InvalidParamsError, match="backend mute cannot ask anybody"):
-        settle(asked(backend="mute", approval_policy="untrusted"), current, place)
-    assert settle(asked(backend="asks", approval_policy="untrusted"), current, place).terms.backend == "asks"
-    narrow = Ground(current, replace(TOP, approval_policy=NEVER), "session", find_wire, known)
-    assert settle(asked(backend="mute", approval_policy="on-failure"), current, narrow).terms.backend == "mute"
+        resolve_terms(asked(backend="mute", approval_policy="untrusted"), current, place)
+    assert resolve_terms(asked(backend="asks", approval_policy="untrusted"), current, place).terms.backend == "asks"
+    narrow = TermsBase(current, replace(TOP, approval_policy=NEVER), "session", find_wire, known)
+    assert resolve_terms(asked(backend="mute", approval_policy="on-failure"), current, narrow).terms.backend == "mute"
     with pytest.raises(InvalidParamsError, match="did you mean mute"):
-        settle(asked(backend="mut"), current, place)
+        resolve_terms(asked(backend="mut"), current, place)
     gone = replace(current, backend="gone")
-    assert settle(asked(title="x"), gone, place).terms.backend == "gone"
+    assert resolve_terms(asked(title="x"), gone, place).terms.backend == "gone"
 
 
 def test_an_unknown_model_is_refused() -> None:
     current = terms()
     with pytest.raises(InvalidParamsError, match="no provider of that name"):
-        settle(asked(model="nobody/x"), current, ground())
+        resolve_terms(asked(model="nobody/x"), current, ground())
     assert current.wire is WIRE
 
 
 @pytest.mark.parametrize("field", ["base_instructions", "user_instructions", "cwd"])
 def test_a_text_over_16_megabytes_is_refused(field) -> None:
     with pytest.raises(InvalidParamsError, match=f"^{field} is 16,777,217 bytes long"):
-        settle(asked(**{field: "/" + "x" * MAX_TEXT_BYTES}), terms(), ground())
+        resolve_terms(asked(**{field: "/" + "x" * MAX_TEXT_BYTES}), terms(), ground())
 
 
 @pytest.mark.parametrize("field", ["shell_mode", "backend", "cwd", "visibility"])
 def test_a_refusal_does_not_repeat_a_megabyte(field) -> None:
     with pytest.raises(TertuliaError) as refused:
-        settle(asked(**{field: "x" * 1_000_000}), terms(), ground())
+        resolve_terms(asked(**{field: "x" * 1_000_000}), terms(), ground())
     assert len(refused.value.message) < 250

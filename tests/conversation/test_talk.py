@@ -8,10 +8,10 @@ import weakref
 import pytest
 from msgspec.structs import replace
 
-from tertulia.conversation.context import Terms
-from tertulia.conversation.settings import settle
-from tertulia.conversation.talk import MAX_PENDING, Talk
-from tertulia.conversation.task import TaskHandle
+from tertulia.conversation.resolve_terms import resolve_terms
+from tertulia.conversation.state import MAX_PENDING, ConversationState
+from tertulia.conversation.task_handle import TaskHandle
+from tertulia.conversation.terms import Terms
 from tertulia.errors import BusyError, InternalError
 from tertulia.policy.approval_policy import NEVER
 from tertulia.policy.limits import Limits
@@ -36,13 +36,13 @@ def heads(items: list[Item]) -> list[str]:
     ]
 
 
-def said(conversation: Talk) -> list[Item]:
+def said(conversation: ConversationState) -> list[Item]:
     return list(conversation.history.snapshot())
 
 
-def changed(conversation: Talk, **fields: object) -> Terms:
+def changed(conversation: ConversationState, **fields: object) -> Terms:
     """New terms as a client would ask for them."""
-    return settle(ContextFields(**fields), conversation.terms, ground()).terms  # pyright: ignore[reportArgumentType]
+    return resolve_terms(ContextFields(**fields), conversation.terms, ground()).terms  # pyright: ignore[reportArgumentType]
 
 
 # ---- its beginning

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from tertulia.conversation.task import TaskHandle
+from tertulia.conversation.task_handle import TaskHandle
 from tertulia.protocol.ids import TaskId
 from tests.conversation.making import talk
 from tests.events.scripted import ticks

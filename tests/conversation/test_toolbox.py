@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.conversation import toolbox as module
-from tertulia.conversation.context import Terms
+from tertulia.conversation.terms import Terms
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.mcp.view import McpView
 from tertulia.policy.approval_policy import NEVER, ON_REQUEST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tertulia.conversation.trimming import compacted_event, make_room, trim_to_limits
+from tertulia.conversation.compaction import compacted_event, trim_for_overflow, trim_to_limits
 from tertulia.history.compaction import Compaction
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.policy.limits import Limits
@@ -52,12 +52,12 @@ async def test_room_is_made_for_half_of_the_window_or_half_of_what_there_is() ->
     """The provider's count is not ours: after an overflow there must be room to spare."""
     small = standing(wire=ScriptedModel([], context_window=1_000))
     talked(small, 20)
-    assert make_room(small.floor)
+    assert trim_for_overflow(small.floor)
     assert small.talk.history.approx_tokens <= 500
     large = standing(wire=ScriptedModel([], context_window=1_000_000))
     talked(large, 20)
     before = large.talk.history.approx_tokens
-    assert make_room(large.floor)
+    assert trim_for_overflow(large.floor)
     assert large.talk.history.approx_tokens <= before / 2
     (event,) = large.told()
     assert event.data.trigger == "overflow"
@@ -66,7 +66,7 @@ async def test_room_is_made_for_half_of_the_window_or_half_of_what_there_is() ->
 async def test_where_nothing_can_go_there_is_no_room_and_the_reason_is_said() -> None:
     on = standing(wire=ScriptedModel([], context_window=10))
     talked(on, 1)
-    assert not make_room(on.floor)
+    assert not trim_for_overflow(on.floor)
     (event,) = on.told()
     assert not event.data.compacted
     assert event.data.reason

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tertulia.scheduler import runner
+from tertulia.scheduler import task_runner
 from tertulia.testing import call, say
 from tests.delegation.plotting import Play, create, destroy, play, send
 from tests.session.staging import Ask
@@ -249,7 +249,7 @@ async def test_a_session_that_is_full_opens_nothing() -> None:
 async def test_a_foreign_backend_is_a_target_only(tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """DESIGN, Scheduling: conv_create and conv_send from inside one are refused, conv_list and conv_history work."""
     # Our own loop plays the other agent.
-    monkeypatch.setattr(runner, "NATIVE", "codex")
+    monkeypatch.setattr(task_runner, "NATIVE", "codex")
     async with play() as on:
         b = await on.session.open()
         talk = on.parts.conversations.root
@@ -263,7 +263,7 @@ async def test_a_foreign_backend_is_a_target_only(tool: str, monkeypatch: pytest
 
 async def test_a_handoff_of_any_tool_from_inside_a_foreign_backend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check stands where the work is made: no tool can go round it."""
-    monkeypatch.setattr(runner, "NATIVE", "codex")
+    monkeypatch.setattr(task_runner, "NATIVE", "codex")
     async with play(tools=[Ask()]) as on:
         b = await on.session.open()
         talk = on.parts.conversations.root

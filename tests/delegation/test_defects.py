@@ -245,7 +245,7 @@ async def test_12_instructions_for_one_task_are_ignored() -> None:
     """S004-16, S004-24: an override holds for its task, its continuation included, and for nothing else."""
     async with play(say("", create()), "B", "A", "later") as on:
         talk = on.parts.conversations.root
-        (said,) = [submission.to_message("go", None, cwd=talk.terms.cwd)]
+        (said,) = [submission.to_user_message("go", None, cwd=talk.terms.cwd)]
         plan = TaskPlan(talk.id, "user", (said,), base_instructions_override="Only today.", sub_id="sub/1")
         await submission.answer(on.parts.scheduler, on.parts.scheduler.submit(plan))
         await on.root.message("and now?")

@@ -43,7 +43,7 @@ class Delegating(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        logging.getLogger("tertulia.scheduler.runner").disabled = True
+        logging.getLogger("tertulia.scheduler.task_runner").disabled = True
         self.loop = asyncio.new_event_loop()
         self.acts: deque[tuple[str, int]] = deque()
         self.gates: list[asyncio.Event] = []
@@ -186,7 +186,7 @@ class Delegating(RuleBasedStateMachine):
             if hasattr(self, "session"):
                 self.run(self._finish())
         finally:
-            logging.getLogger("tertulia.scheduler.runner").disabled = False
+            logging.getLogger("tertulia.scheduler.task_runner").disabled = False
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
 

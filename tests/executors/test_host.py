@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tertulia.conversation.guest_host import GuestHost
+from tertulia.conversation.executor_host import TaskExecutorHost
 from tertulia.executors.host import ExecutorHost, PermissionAnswer, PermissionQuestion
 
 
@@ -16,4 +16,4 @@ def test_the_house_of_a_session_is_one() -> None:
     """Every question has somebody who answers it."""
     asked = {name for name in vars(ExecutorHost) if not name.startswith("_")}
     assert asked == {"permit", "read", "write", "start"}
-    assert asked <= set(dir(GuestHost))
+    assert asked <= set(dir(TaskExecutorHost))

@@ -7,9 +7,9 @@ import pytest
 
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.models.wire import ModelRequest
-from tertulia.prompt.assembly import Asking, build_request
-from tertulia.prompt.instructions import builtin, cache_key
-from tertulia.prompt.tool_list import NO_TOOLS, ToolList, assemble
+from tertulia.prompt.instructions import builtin_text, cache_key
+from tertulia.prompt.request import RequestInputs, build_request
+from tertulia.prompt.tool_list import NO_TOOLS, OfferedTools, assemble_tools
 from tertulia.protocol.ids import ConversationId, new_item_id
 from tertulia.protocol.items import UserMessage, text_parts
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
@@ -17,12 +17,12 @@ from tests.history.saying import rounds, store_of, user
 from tests.prompt.specs import mcp, spec
 
 WIRE = ScriptedModel(name="acme/one", family="acme")
-TOOLS = assemble([spec("shell"), mcp("fs", "read", path="string")])
-PATCHING = assemble([spec("shell"), spec("apply_patch")])
+TOOLS = assemble_tools([spec("shell"), mcp("fs", "read", path="string")])
+PATCHING = assemble_tools([spec("shell"), spec("apply_patch")])
 
 
-def asking(override: str | None = "be brief", tools: ToolList = TOOLS, **fields) -> Asking:
-    return Asking(
+def asking(override: str | None = "be brief", tools: OfferedTools = TOOLS, **fields) -> RequestInputs:
+    return RequestInputs(
         ConversationId("c"), fields.pop("wire", WIRE), override, tools, fields.pop("storage", Full()), **fields
     )
 
@@ -64,8 +64,8 @@ def test_the_provider_keeps_nothing_that_came_under_a_stricter_policy(mark, stor
 @pytest.mark.parametrize(
     ("override", "tools", "expected"),
     [
-        (None, NO_TOOLS, builtin("prompt") + builtin("apply_patch")),
-        (None, PATCHING, builtin("prompt")),
+        (None, NO_TOOLS, builtin_text("prompt") + builtin_text("apply_patch")),
+        (None, PATCHING, builtin_text("prompt")),
         ("mine", NO_TOOLS, "mine"),
         ("", NO_TOOLS, ""),
     ],
@@ -81,10 +81,10 @@ def test_a_compact_request_has_its_own_instructions_and_changes_nothing() -> Non
     own = asking("You review code.")
     before = (list(store.snapshot()), store.digest)
     normal = build_request(own, store)
-    compact = build_request(msgspec.structs.replace(own, override=builtin("compact"), tools=NO_TOOLS), store)
+    compact = build_request(msgspec.structs.replace(own, override=builtin_text("compact"), tools=NO_TOOLS), store)
     after = build_request(own, store)
     assert normal.instructions == after.instructions == own.override == "You review code."
-    assert compact.instructions == builtin("compact")
+    assert compact.instructions == builtin_text("compact")
     assert compact.cache_key != normal.cache_key == after.cache_key
     assert (list(store.snapshot()), store.digest) == before
 

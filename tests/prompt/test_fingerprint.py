@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tertulia.history.store import HistoryLimits, HistoryStore
-from tertulia.prompt.fingerprint import fingerprint
+from tertulia.prompt.fingerprint import fingerprint_request
 from tertulia.protocol.ids import ConversationId, ItemId, TaskId
 from tertulia.protocol.items import UserMessage, text_parts
 
@@ -22,8 +22,8 @@ def history(*texts: str) -> HistoryStore:
 def test_equal_parts_have_equal_fingerprints() -> None:
     """S002-15: a prompt that is rebuilt from the same parts can be proved to be the same."""
     one, other = history("a", "b"), history("a", "b")
-    first = fingerprint(ASKER, "be brief", b"[]", one.snapshot())
-    assert first == fingerprint(ASKER, "be brief", b"[]", other.snapshot())
+    first = fingerprint_request(ASKER, "be brief", b"[]", one.snapshot())
+    assert first == fingerprint_request(ASKER, "be brief", b"[]", other.snapshot())
     assert (first.items, first.tools_json, first.override) == (2, b"[]", None)
 
 
@@ -38,6 +38,6 @@ def test_equal_parts_have_equal_fingerprints() -> None:
     ],
 )
 def test_every_part_counts(instructions: str, tools: bytes, texts: tuple[str, ...], schema: str | None) -> None:
-    usual = fingerprint(ASKER, "be brief", b"[]", history("a").snapshot())
-    other = fingerprint(ASKER, instructions, tools, history(*texts).snapshot(), output_schema=schema)
+    usual = fingerprint_request(ASKER, "be brief", b"[]", history("a").snapshot())
+    other = fingerprint_request(ASKER, instructions, tools, history(*texts).snapshot(), output_schema=schema)
     assert usual.prompt != other.prompt

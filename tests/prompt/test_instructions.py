@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.prompt import instructions
-from tertulia.prompt.instructions import builtin, cache_key, full_instructions
-from tertulia.prompt.tool_list import assemble
+from tertulia.prompt.instructions import builtin_text, cache_key, full_instructions
+from tertulia.prompt.tool_list import assemble_tools
 from tests.prompt.specs import mcp, spec
 
 NEEDS_PATCH_TEXT = "scripted"
 KNOWS_PATCHES = "gpt-5-codex"
-TOOLS = assemble([spec("shell"), mcp("fs", "read", path="string")])
+TOOLS = assemble_tools([spec("shell"), mcp("fs", "read", path="string")])
 
 
 # ---- the override
@@ -31,7 +31,7 @@ def test_an_override_is_used_exactly_as_it_is(text, has_apply_patch, family) -> 
 def test_without_an_override_the_built_in_text_is_used() -> None:
     """S000-09, S000-40"""
     made = full_instructions(None, has_apply_patch=True, family=NEEDS_PATCH_TEXT)
-    assert made == builtin("prompt")
+    assert made == builtin_text("prompt")
     assert "Tertulia" in made
 
 
@@ -53,7 +53,7 @@ def test_the_patch_text_is_appended_only_without_override_tool_and_knowledge(
 ) -> None:
     """S000-11, S000-12, S000-40, X-21: None override AND tool absent AND family needs it."""
     made = full_instructions(override, has_apply_patch=has_apply_patch, family=family)
-    assert made.endswith(builtin("apply_patch")) is appended
+    assert made.endswith(builtin_text("apply_patch")) is appended
     assert made.count("*** Begin Patch") == appended
 
 
@@ -61,7 +61,7 @@ def test_the_patch_text_stands_apart_from_the_built_in_text() -> None:
     """S000-11: a heading of its own, after a blank line."""
     made = full_instructions(None, has_apply_patch=False, family=NEEDS_PATCH_TEXT)
     before, _, after = made.partition("\n\nEditing files")
-    assert builtin("prompt").startswith(before)
+    assert builtin_text("prompt").startswith(before)
     assert after
 
 
@@ -69,8 +69,8 @@ def test_making_instructions_leaves_the_override_as_it_was() -> None:
     """S000-10: a compact turn brings its own text, and the conversation's is byte-identical before and after."""
     own = "You review Python code. ñ😀\r\n\0"
     before = own.encode()
-    compact = full_instructions(builtin("compact"), has_apply_patch=False, family=NEEDS_PATCH_TEXT)
-    assert compact == builtin("compact") != own
+    compact = full_instructions(builtin_text("compact"), has_apply_patch=False, family=NEEDS_PATCH_TEXT)
+    assert compact == builtin_text("compact") != own
     assert full_instructions(own, has_apply_patch=False, family=NEEDS_PATCH_TEXT).encode() == before
 
 
@@ -80,10 +80,10 @@ def test_making_instructions_leaves_the_override_as_it_was() -> None:
 @pytest.mark.parametrize("name", ["prompt", "compact", "apply_patch"])
 def test_the_texts_ship_with_the_package_and_are_short(name) -> None:
     """A few hundred tokens: every request pays for them."""
-    text = builtin(name)
+    text = builtin_text(name)
     assert 200 < len(text.encode()) < 4 * 800
     assert text.endswith("\n")
-    assert builtin(name) is text
+    assert builtin_text(name) is text
 
 
 # ---- the cache key
@@ -91,7 +91,7 @@ def test_the_texts_ship_with_the_package_and_are_short(name) -> None:
 
 def test_the_cache_key_is_the_same_for_the_same_parts() -> None:
     """S000-45, X-68"""
-    again = assemble([mcp("fs", "read", path="string"), spec("shell")])
+    again = assemble_tools([mcp("fs", "read", path="string"), spec("shell")])
     assert cache_key("be brief", TOOLS.digest, "gpt") == cache_key("be brief", again.digest, "gpt")
     assert len(cache_key("be brief", TOOLS.digest, "gpt")) == 32
 
@@ -102,11 +102,11 @@ def test_the_cache_key_is_the_same_for_the_same_parts() -> None:
         ("be brief.", TOOLS, "gpt"),
         ("", TOOLS, "gpt"),
         ("be brief", TOOLS, "gpt-5"),
-        ("be brief", assemble([]), "gpt"),
-        ("be brief", assemble([spec("shell")]), "gpt"),
-        ("be brief", assemble([spec("shell"), mcp("fs", "read2", path="string")]), "gpt"),
-        ("be brief", assemble([spec("shell"), mcp("fs", "read", path="integer")]), "gpt"),
-        ("be brief", assemble([spec("shell"), mcp("fs", "read", "reads", path="string")]), "gpt"),
+        ("be brief", assemble_tools([]), "gpt"),
+        ("be brief", assemble_tools([spec("shell")]), "gpt"),
+        ("be brief", assemble_tools([spec("shell"), mcp("fs", "read2", path="string")]), "gpt"),
+        ("be brief", assemble_tools([spec("shell"), mcp("fs", "read", path="integer")]), "gpt"),
+        ("be brief", assemble_tools([spec("shell"), mcp("fs", "read", "reads", path="string")]), "gpt"),
     ],
     ids=["text", "no-text", "family", "no-tools", "fewer-tools", "name", "schema", "description"],
 )
@@ -126,7 +126,7 @@ def test_the_cache_key_is_the_same_in_another_process(seed) -> None:
     """S000-45, X-68, C18"""
     code = (
         "from tertulia.prompt.instructions import cache_key\n"
-        "from tertulia.prompt.tool_list import assemble\n"
+        "from tertulia.prompt.tool_list import assemble_tools\n"
         "from tests.prompt.specs import mcp, spec\n"
         "tools = assemble([mcp('fs', 'read', path='string'), spec('shell')])\n"
         "print(cache_key('be brief', tools.digest, 'gpt'), end='')"

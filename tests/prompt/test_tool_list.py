@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tertulia.errors import ToolConflictError
 from tertulia.models.wire import ItemsDialect
-from tertulia.prompt.tool_list import NO_TOOLS, ToolList, assemble
+from tertulia.prompt.tool_list import NO_TOOLS, OfferedTools, assemble_tools
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.protocol.tool_spec import ToolSpec
 from tests.prompt.specs import BUILTINS, every_kind, mcp, spec
@@ -30,7 +30,7 @@ mcp_specs = st.lists(
 )
 
 
-def names(tools: ToolList) -> list[str]:
+def names(tools: OfferedTools) -> list[str]:
     return [tool.name for tool in tools.specs]
 
 
@@ -39,7 +39,7 @@ def names(tools: ToolList) -> list[str]:
 
 def test_tools_stand_in_the_order_of_the_contract() -> None:
     """S000-27, S002-29, X-27, S000-43: a snapshot."""
-    tools = assemble(every_kind())
+    tools = assemble_tools(every_kind())
     assert names(tools) == [
         *("shell", "local_shell", "exec_command", "write_stdin"),
         *("apply_patch", "update_plan", "view_image", "web_search"),
@@ -53,8 +53,8 @@ def test_tools_stand_in_the_order_of_the_contract() -> None:
 
 def test_only_what_is_ordered_by_registration_depends_on_the_order_it_came_in() -> None:
     """S002-29, X-27: built-ins and MCP tools have their places."""
-    backwards = names(assemble(reversed(every_kind())))
-    in_order = names(assemble(every_kind()))
+    backwards = names(assemble_tools(reversed(every_kind())))
+    in_order = names(assemble_tools(every_kind()))
     first, last = len(BUILTINS) + len(CONV_TOOLS), -3
     assert backwards[:first] == in_order[:first]
     assert backwards[last:] == in_order[last:]
@@ -63,12 +63,14 @@ def test_only_what_is_ordered_by_registration_depends_on_the_order_it_came_in() 
 
 def test_mcp_tools_are_sorted_by_plain_code_points() -> None:
     """S000-27"""
-    tools = assemble([mcp("b", "x"), mcp("a", "y"), mcp("B", "x"), mcp("a", "Y"), mcp("a-b", "x"), mcp("a_b", "x")])
+    tools = assemble_tools(
+        [mcp("b", "x"), mcp("a", "y"), mcp("B", "x"), mcp("a", "Y"), mcp("a-b", "x"), mcp("a_b", "x")]
+    )
     assert names(tools) == ["B__x", "a-b__x", "a__Y", "a__y", "a_b__x", "b__x"] == sorted(names(tools))
 
 
 def test_a_built_in_that_nobody_ranked_stands_behind_those_that_are() -> None:
-    assert names(assemble([spec("aaa"), spec("web_search"), spec("shell")])) == ["shell", "web_search", "aaa"]
+    assert names(assemble_tools([spec("aaa"), spec("web_search"), spec("shell")])) == ["shell", "web_search", "aaa"]
 
 
 @given(st.data())
@@ -76,21 +78,21 @@ def test_the_list_does_not_depend_on_the_order_in_which_mcp_tools_came(data) -> 
     """S000-43, S002-31, C18: conflicts, doubles and their descriptions included."""
     specs = data.draw(mcp_specs)
     shuffled = data.draw(st.permutations(specs))
-    assert assemble(shuffled) == assemble(specs)
+    assert assemble_tools(shuffled) == assemble_tools(specs)
 
 
 def test_the_same_tools_give_the_same_list_over_repeated_runs() -> None:
     """S000-43, S002-31"""
-    first = assemble(every_kind())
+    first = assemble_tools(every_kind())
     for _ in range(50):
-        assert assemble(every_kind()) == first
+        assert assemble_tools(every_kind()) == first
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "4711"])
 def test_the_list_is_the_same_in_a_fresh_process(seed) -> None:
     """S000-43, S002-31, C18: whatever the seed of hashes is."""
     code = (
-        "from tertulia.prompt.tool_list import assemble\n"
+        "from tertulia.prompt.tool_list import assemble_tools\n"
         "from tests.prompt.specs import every_kind\n"
         "tools = assemble(every_kind())\n"
         "print(tools.digest, *(tool.name for tool in tools.specs), end='')"
@@ -99,13 +101,13 @@ def test_the_list_is_the_same_in_a_fresh_process(seed) -> None:
     run = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=50, check=True
     )
-    here = assemble(every_kind())
+    here = assemble_tools(every_kind())
     assert run.stdout.split() == [here.digest, *names(here)]
 
 
 def test_every_name_that_is_offered_is_legal() -> None:
     """S000-25: FQN is `server__tool`, and what models see matches the pattern."""
-    tools = assemble([mcp("fs", "read file"), mcp("fs", "read.file"), mcp("s" * 60, "tool"), mcp("fs", "read")])
+    tools = assemble_tools([mcp("fs", "read file"), mcp("fs", "read.file"), mcp("s" * 60, "tool"), mcp("fs", "read")])
     assert "fs__read" in tools.names
     assert len(tools.names) == 4
     for name in tools.names:
@@ -117,21 +119,23 @@ def test_every_name_that_is_offered_is_legal() -> None:
 
 def test_one_definition_that_comes_twice_is_kept_once() -> None:
     """S000-28, S002-30, X-26"""
-    tools = assemble([mcp("fs", "read", path="string"), mcp("fs", "read", path="string"), spec("shell"), spec("shell")])
+    tools = assemble_tools(
+        [mcp("fs", "read", path="string"), mcp("fs", "read", path="string"), spec("shell"), spec("shell")]
+    )
     assert names(tools) == ["shell", "fs__read"]
     assert tools.require() is tools
 
 
 def test_one_signature_with_two_descriptions_is_no_conflict() -> None:
     """S002-30: the signature decides."""
-    tools = assemble([spec("look", "injector", "first"), spec("look", "function", "second")])
+    tools = assemble_tools([spec("look", "injector", "first"), spec("look", "function", "second")])
     assert [tool.description for tool in tools.specs] == ["first"]
     assert tools.conflicts == ()
 
 
 def test_a_name_with_two_signatures_is_offered_to_nobody() -> None:
     """S000-28, S002-30, X-26, C4: no shadowing."""
-    tools = assemble([mcp("fs", "read", path="string"), mcp("fs", "read", path="integer"), mcp("fs", "write")])
+    tools = assemble_tools([mcp("fs", "read", path="string"), mcp("fs", "read", path="integer"), mcp("fs", "write")])
     assert names(tools) == ["fs__write"]
     assert "fs__read" not in tools.names
     assert len(tools.conflicts) == 1
@@ -141,7 +145,7 @@ def test_a_name_with_two_signatures_is_offered_to_nobody() -> None:
 
 def test_two_servers_that_share_a_name_conflict_even_with_one_signature() -> None:
     """C4, X-25: `a__b` + `c` is `a` + `b__c`; keeping one would answer calls meant for the other."""
-    tools = assemble([mcp("a__b", "c"), mcp("a", "b__c"), mcp("a", "d")])
+    tools = assemble_tools([mcp("a__b", "c"), mcp("a", "b__c"), mcp("a", "d")])
     assert names(tools) == ["a__d"]
     assert tools.conflicts == ("tool 'a__b__c' is claimed by MCP server 'a' and MCP server 'a__b'",)
 
@@ -153,7 +157,7 @@ def test_two_servers_that_share_a_name_conflict_even_with_one_signature() -> Non
 def test_a_built_in_keeps_its_name_and_the_other_is_named(name, ours, source, claimant) -> None:
     """X-26, C5: built-ins always win, and it is said."""
     mine = spec(name, ours)
-    tools = assemble([spec(name, source, command="string"), mine])
+    tools = assemble_tools([spec(name, source, command="string"), mine])
     assert tools.specs == (mine,)
     assert tools.conflicts == (f"tool {name!r} is claimed by Tertulia itself and {claimant}",)
     with pytest.raises(ToolConflictError):
@@ -163,7 +167,7 @@ def test_a_built_in_keeps_its_name_and_the_other_is_named(name, ours, source, cl
 def test_each_contested_name_is_told_once_and_all_are_told() -> None:
     """S002-30"""
     kinds = ("string", "integer", "number")
-    tools = assemble([mcp("fs", tool, x=kind) for tool in ("read", "write") for kind in kinds])
+    tools = assemble_tools([mcp("fs", tool, x=kind) for tool in ("read", "write") for kind in kinds])
     assert tools.specs == ()
     assert [sentence.split("'")[1] for sentence in tools.conflicts] == ["fs__read", "fs__write"]
     with pytest.raises(ToolConflictError, match=r"fs__read.*; .*fs__write"):
@@ -173,7 +177,7 @@ def test_each_contested_name_is_told_once_and_all_are_told() -> None:
 @given(mcp_specs)
 def test_no_name_is_offered_twice_and_none_is_lost_in_silence(specs) -> None:
     """S000-28, S002-30"""
-    tools = assemble(specs)
+    tools = assemble_tools(specs)
     assert len(tools.specs) == len(tools.names)
     told = {sentence.split("'")[1] for sentence in tools.conflicts}
     assert tools.names | told == {one.name for one in specs}
@@ -185,12 +189,12 @@ def test_no_name_is_offered_twice_and_none_is_lost_in_silence(specs) -> None:
 
 def test_the_digest_covers_names_schemas_and_order() -> None:
     """X-68"""
-    here = assemble([spec("one", "function"), spec("two", "function")])
+    here = assemble_tools([spec("one", "function"), spec("two", "function")])
     others = [
-        assemble([spec("two", "function"), spec("one", "function")]),
-        assemble([spec("one", "function")]),
-        assemble([spec("one", "function"), spec("three", "function")]),
-        assemble([spec("one", "function"), spec("two", "function", x="string")]),
+        assemble_tools([spec("two", "function"), spec("one", "function")]),
+        assemble_tools([spec("one", "function")]),
+        assemble_tools([spec("one", "function"), spec("three", "function")]),
+        assemble_tools([spec("one", "function"), spec("two", "function", x="string")]),
     ]
     assert len({here.digest, *(other.digest for other in others)}) == 5
 
@@ -209,7 +213,7 @@ class CountingDialect(ItemsDialect):
 
 
 def test_a_list_is_encoded_once_for_each_dialect() -> None:
-    tools = assemble([spec("shell", command="string")])
+    tools = assemble_tools([spec("shell", command="string")])
     one, other = CountingDialect("one"), CountingDialect("other")
     first = tools.encoded(one)
     assert tools.encoded(one) is first
@@ -219,12 +223,12 @@ def test_a_list_is_encoded_once_for_each_dialect() -> None:
 
 
 def test_what_was_encoded_is_no_part_of_a_lists_identity() -> None:
-    one, other = assemble(every_kind()), assemble(every_kind())
+    one, other = assemble_tools(every_kind()), assemble_tools(every_kind())
     one.encoded(ItemsDialect())
     assert one == other
 
 
 def test_no_tools_are_a_list_like_any_other() -> None:
-    assert assemble([]) == NO_TOOLS
+    assert assemble_tools([]) == NO_TOOLS
     assert NO_TOOLS.require() is NO_TOOLS
     assert NO_TOOLS.encoded(ItemsDialect()) == b"[]"

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tertulia.models.wire import ItemsDialect
-from tertulia.prompt.view import PromptView, build_prompt_view
+from tertulia.prompt.request import PromptView, build_prompt_view
 from tertulia.protocol.items import AssistantMessage, Item, Reasoning, ToolCall, ToolOutput
 from tests.history.saying import CountingEncoder, call, model, output, rounds, seed, store_of, thought, user
 

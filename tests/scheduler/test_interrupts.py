@@ -12,7 +12,7 @@ import pytest
 import tertulia
 from tertulia.errors import UnsupportedByBackendError
 from tertulia.protocol.inputs import NewConversation, TextInput
-from tertulia.scheduler.interrupts import Interrupts
+from tertulia.scheduler.handoffs import Handoffs
 from tertulia.testing import ScriptedModel, assert_order, call, fail, say
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, TargetResult
 from tests.session.staging import Ask, Stage, heard, stage, ticks
@@ -414,7 +414,7 @@ def test_a_conversation_of_another_backend_cannot_hand_over() -> None:
     floor = SimpleNamespace(talk=SimpleNamespace(terms=SimpleNamespace(backend="claude")))
     nothing_is_touched: Any = None
     with pytest.raises(UnsupportedByBackendError, match="claude cannot hand over"):
-        Interrupts(nothing_is_touched, nothing_is_touched, nothing_is_touched).admit(
+        Handoffs(nothing_is_touched, nothing_is_touched, nothing_is_touched).admit(
             nothing_is_touched, cast(Any, floor), nothing_is_touched
         )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.usage import NO_USAGE
-from tertulia.scheduler.ledger import Ledger
 from tertulia.scheduler.plan import Chain, TaskPlan
+from tertulia.scheduler.queue import SubmissionLedger
 from tertulia.scheduler.reply import Reply
 from tests.events.scripted import ticks
 
@@ -23,7 +23,7 @@ async def answer(chain: Chain) -> None:
 
 async def test_a_submission_is_found_by_its_task_and_by_its_message() -> None:
     """X-37: the same message id again is the same submission."""
-    ledger = Ledger()
+    ledger = SubmissionLedger()
     named, nameless = submission(message_id="m"), submission()
     ledger.note(named)
     ledger.note(nameless)
@@ -35,7 +35,7 @@ async def test_a_submission_is_found_by_its_task_and_by_its_message() -> None:
 
 async def test_message_ids_are_a_conversations_own() -> None:
     """S002-03"""
-    ledger, one, other = Ledger(), submission(A, "m"), submission(B, "m")
+    ledger, one, other = SubmissionLedger(), submission(A, "m"), submission(B, "m")
     ledger.note(one)
     ledger.note(other)
     assert ledger.by_message(A, "m") is one
@@ -43,13 +43,13 @@ async def test_message_ids_are_a_conversations_own() -> None:
 
 
 async def test_what_was_never_submitted_is_not_found() -> None:
-    ledger = Ledger()
+    ledger = SubmissionLedger()
     assert ledger.by_message(A, "m") is None
     assert ledger.by_task(TaskId("t")) is None
 
 
 async def test_an_answered_submission_is_still_found() -> None:
-    ledger, chain = Ledger(), submission(message_id="m")
+    ledger, chain = SubmissionLedger(), submission(message_id="m")
     ledger.note(chain)
     await answer(chain)
     assert ledger.by_message(A, "m") is chain
@@ -58,7 +58,7 @@ async def test_an_answered_submission_is_still_found() -> None:
 
 async def test_only_the_newest_answered_ones_are_kept() -> None:
     """G1: the oldest answered go first, whether they had a message id or not."""
-    ledger = Ledger(kept=2)
+    ledger = SubmissionLedger(kept=2)
     chains = [submission(message_id="m0"), submission(), submission(message_id="m2"), submission(message_id="m3")]
     for chain in chains:
         ledger.note(chain)
@@ -70,7 +70,7 @@ async def test_only_the_newest_answered_ones_are_kept() -> None:
 
 async def test_one_that_made_way_is_known_to_have_ended_and_never_runs_again() -> None:
     """R3, G1: its text is not kept, how it ended is."""
-    ledger = Ledger(kept=1)
+    ledger = SubmissionLedger(kept=1)
     chains = [submission(message_id=f"m{number}") for number in range(4)]
     for chain in chains[:3]:
         ledger.note(chain)
@@ -97,7 +97,7 @@ async def test_one_that_made_way_is_known_to_have_ended_and_never_runs_again() -
 
 async def test_one_that_waits_is_never_forgotten_and_holds_nobody_back() -> None:
     """G1: a long task at the head of the queue, and thousands that are cancelled behind it."""
-    ledger, waiting = Ledger(kept=3), submission(message_id="long")
+    ledger, waiting = SubmissionLedger(kept=3), submission(message_id="long")
     ledger.note(waiting)
     for number in range(50):
         chain = submission(message_id=f"m{number}")
@@ -111,7 +111,7 @@ async def test_one_that_waits_is_never_forgotten_and_holds_nobody_back() -> None
 
 
 async def test_an_answer_nobody_waited_for_is_forgotten_like_any_other() -> None:
-    ledger, chain = Ledger(kept=0), submission(message_id="m")
+    ledger, chain = SubmissionLedger(kept=0), submission(message_id="m")
     ledger.note(chain)
     chain.answer.cancel()
     await ticks()

@@ -6,7 +6,7 @@ from tertulia.events.bus import EventScope
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import ToolCall
 from tertulia.protocol.usage import NO_USAGE
-from tertulia.scheduler.plan import Chain, Closure, Frame, TaskPlan
+from tertulia.scheduler.plan import CallClosure, Chain, Frame, TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.tools.tool import Result, TargetResult
 from tests.conversation.making import talk
@@ -14,9 +14,9 @@ from tests.conversation.making import talk
 A, B, C = ConversationId("a"), ConversationId("b"), ConversationId("c")
 
 
-def closure(call_id: str) -> Closure:
+def closure(call_id: str) -> CallClosure:
     made = ToolCall(ItemId(call_id), CallId(call_id), "ask", "{}")
-    return Closure(made, lambda result: Result(result.text or ""), EventScope("s"), 0.0)
+    return CallClosure(made, lambda result: Result(result.text or ""), EventScope("s"), 0.0)
 
 
 def waiting(conversation: ConversationId, *calls: str, reports_to: tuple[Frame, int] | None = None) -> Frame:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.conversation.floor import Surroundings
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_scope import TaskServices
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import BusyError, ClosedError, LimitError, TertuliaError
 from tertulia.events.bus import EventBus, EventScope
@@ -19,11 +19,11 @@ from tertulia.protocol.ids import ConversationId, ItemId, SessionId
 from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import TextPart, UserMessage
 from tertulia.scheduler import queue
-from tertulia.scheduler.interrupts import Interrupts
+from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.plan import TaskPlan
-from tertulia.scheduler.registry import TaskRegistry
-from tertulia.scheduler.runner import Runner
+from tertulia.scheduler.task_registry import TaskRegistry
+from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.testing import FakeClock, ScriptedModel, call, fail, say
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import Rounds
@@ -138,19 +138,21 @@ async def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 class Houseful:
     """The smallest house: some talks, no session."""
 
-    def __init__(self, *talks: Talk) -> None:
+    def __init__(self, *talks: ConversationState) -> None:
         self.talks = {talk.id: talk for talk in talks}
 
-    def find(self, conversation_id: ConversationId) -> Talk:
+    def find(self, conversation_id: ConversationId) -> ConversationState:
         return self.talks[conversation_id]
 
-    def peek(self, conversation_id: ConversationId) -> Talk | None:
+    def peek(self, conversation_id: ConversationId) -> ConversationState | None:
         return self.talks.get(conversation_id)
 
-    def check_child(self, spec: NewConversation, caller: Talk, promised: int) -> None:
+    def check_child(self, spec: NewConversation, caller: ConversationState, promised: int) -> None:
         raise LimitError("no room in this house")
 
-    def open_child(self, spec: NewConversation, caller: Talk, cause: EventScope, shared: Rounds) -> Talk:
+    def open_child(
+        self, spec: NewConversation, caller: ConversationState, cause: EventScope, shared: Rounds
+    ) -> ConversationState:
         raise LimitError("no room in this house")
 
 
@@ -159,9 +161,9 @@ async def test_the_scheduler_needs_a_house_and_no_session() -> None:
     talk = making.talk(making.terms(wire=ScriptedModel(["one", "two"])))
     clock, nursery, registry = FakeClock(), Nursery(), TaskRegistry()
     bus = EventBus(SessionId("s"), clock, NoJournal())
-    interrupts = Interrupts(Houseful(talk), bus, clock)
-    around = Surroundings(bus, clock, Toolbox(ToolRegistry([])), 5.0, {})
-    runner = Runner(Houseful(talk), around, nursery, registry, interrupts, 1.0)
+    interrupts = Handoffs(Houseful(talk), bus, clock)
+    around = TaskServices(bus, clock, Toolbox(ToolRegistry([])), 5.0, {})
+    runner = TaskRunner(Houseful(talk), around, nursery, registry, interrupts, 1.0)
     scheduler = queue.Scheduler(runner, interrupts, bus, clock, nursery, 1.0)
     said = [UserMessage(ItemId(text), (TextPart(text),)) for text in ("a", "b")]
     chains = [scheduler.submit(TaskPlan(talk.id, "user", (message,))) for message in said]

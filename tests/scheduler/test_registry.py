@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 import weakref
 
-from tertulia.conversation.talk import Talk
-from tertulia.conversation.task import TaskHandle
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_handle import TaskHandle
 from tertulia.protocol.ids import TaskId
-from tertulia.scheduler.registry import AgentTask, TaskRegistry
+from tertulia.scheduler.task_registry import AgentTask, TaskRegistry
 from tests.conversation.making import talk
 
 
-def running(conversation: Talk, name: str = "t") -> AgentTask:
+def running(conversation: ConversationState, name: str = "t") -> AgentTask:
     task_id = TaskId(name)
     return AgentTask(
         task_id=task_id,

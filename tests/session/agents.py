@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tertulia
-from tertulia.context.offers import InternalCall
+from tertulia.context.definitions import InternalCaller
 from tertulia.protocol.items import UserMessage
 from tests.session.staging import Stage
 
@@ -41,7 +41,7 @@ class Porter:
 def bell(name: str = "ring", scope: Any = "all") -> tertulia.ToolDefinition:
     """A tool that says who rang."""
 
-    def ring(call: InternalCall, arguments: dict[str, Any]) -> dict[str, Any]:
+    def ring(call: InternalCaller, arguments: dict[str, Any]) -> dict[str, Any]:
         return {"by": call.agent_name, "with": arguments}
 
     return tertulia.ToolDefinition(

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import tertulia
-from tertulia.context.offers import McpServerHttp
+from tertulia.context.definitions import McpServerHttp
 from tertulia.errors import ClosedError, InvalidParamsError, NotFoundError
 from tertulia.protocol.items import ToolOutput
 from tertulia.testing import call

@@ -66,7 +66,7 @@ class SessionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         # Wires that break their contract are logged with a traceback, which is right and, here, a flood.
-        logging.getLogger("tertulia.scheduler.runner").disabled = True
+        logging.getLogger("tertulia.scheduler.task_runner").disabled = True
         self.loop = asyncio.new_event_loop()
         self.replies: deque[Any] = deque()
         self.gates: list[asyncio.Event] = []
@@ -228,7 +228,7 @@ class SessionMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "session"):
             self.run(self._finish())
-        logging.getLogger("tertulia.scheduler.runner").disabled = False
+        logging.getLogger("tertulia.scheduler.task_runner").disabled = False
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 

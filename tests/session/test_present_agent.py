@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tertulia.context.agent import AgentInstanceMeta
+from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.context.provider import Fragment, SessionContext
 from tertulia.session.present_agent import PresentAgent, injected, tell_news
 from tests.session.agents import EMPLOYEE, Porter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tertulia.conversation.context import Terms
+from tertulia.conversation.terms import Terms
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, ToolOutput
 from tertulia.session.recollection import PastTalk, Piece

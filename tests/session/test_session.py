@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.conversation.context import ConversationContext, ToolsPrefs, TurnContext
+from tertulia.conversation.terms import ConversationContext, ToolsPrefs, TurnContext
 from tertulia.errors import ClosedError, InternalError, InvalidParamsError, LimitError, NotFoundError
 from tertulia.mcp.view import McpView
-from tertulia.prompt.instructions import builtin
+from tertulia.prompt.instructions import builtin_text
 from tertulia.protocol.events import Event
 from tertulia.session.parts import Parts
 from tertulia.session.session import Session
@@ -50,7 +50,7 @@ async def test_without_instructions_history_is_the_environment_and_what_was_said
         await on.root.message("hi")
         asked = on.model.last_request
         assert [item.text.split("\n")[0] for item in asked.items] == ["<environment_context>", "hi"]
-        assert asked.instructions.startswith(builtin("prompt"))
+        assert asked.instructions.startswith(builtin_text("prompt"))
 
 
 async def test_instructions_are_seeded_in_order_and_base_instructions_never_are() -> None:

@@ -20,7 +20,7 @@ from tertulia.apps.json_lines import json_line
 from tertulia.apps.stored import Comeback, find_open, find_stored
 from tertulia.apps.talk_tree import leaves, write_tree
 from tertulia.apps.terminal import Terminal
-from tertulia.conversation.inbox import to_message
+from tertulia.conversation.user_message import to_user_message
 from tertulia.protocol.inputs import TextInput
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.session.conv_calls import call_conv_tool
@@ -266,7 +266,7 @@ def _run(
 
 def _talk(given: Given, loaded: Loaded, wanted: tuple[str | None, bool], errand: Errand, *, as_json: bool) -> int:
     # What cannot be sent is refused while nothing has been touched.
-    to_message(None, errand.items, cwd="/")
+    to_user_message(None, errand.items, cwd="/")
     entering = _comeback(given, loaded, wanted).session()
     return asyncio.run(run_errand(entering, errand, view_for(loaded, as_json=as_json))).exit_code
 

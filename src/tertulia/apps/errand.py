@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tertulia.apps.stop_signals import on_stop_signal
 from tertulia.apps.stored import find_open
-from tertulia.conversation.context import NATIVE
+from tertulia.conversation.terms import NATIVE
 from tertulia.protocol.events import Event, SessionConfigured, WarningEvent
 from tertulia.protocol.inputs import InputItem
 from tertulia.scheduler.reply import Reply

@@ -21,7 +21,7 @@ from tertulia.apps.exec_text import TextView
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.stored import Comeback, find_stored
 from tertulia.apps.terminal import Terminal
-from tertulia.conversation.inbox import to_message
+from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import NotFoundError, TertuliaError
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
 from tertulia.protocol.usage import NO_USAGE
@@ -114,7 +114,7 @@ def command(
         return _look(comeback, loaded, as_json=as_json)
     items = (TextInput(read_prompt(prompt)), *(LocalImageInput(str(image)) for image in images))
     # What cannot be sent is refused here, while nothing has been printed yet.
-    to_message(None, items, cwd="/")
+    to_user_message(None, items, cwd="/")
     errand = Errand(items, schema, timeout_s, backend=backend)
     entering = _begun(loaded, backend) if comeback is None else comeback.session()
     view = view_for(loaded, as_json=as_json, comeback=comeback)

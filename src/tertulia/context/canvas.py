@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.context.offers import Handler, InternalCall, may_use
+from tertulia.context.definitions import Handler, InternalCaller, may_use
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.protocol.inputs import check_text
@@ -32,7 +32,7 @@ class Canvas(msgspec.Struct, frozen=True):
     """Grows with every change of this conversation's canvas, also when it is cleared."""
 
 
-class _Easel:
+class _CanvasSlot:
     """A place for a canvas; its revision outlives the page."""
 
     __slots__ = ("archetype", "canvas", "revision")
@@ -59,11 +59,11 @@ class CanvasStore:
         self._publish = publish
         self._clean = clean or str
         self._now = Timestamps(clock or SystemClock())
-        self._easels: dict[str, _Easel] = {}
+        self._easels: dict[str, _CanvasSlot] = {}
 
     def open(self, conversation_id: str, archetype: str, canvas: Canvas | None = None, revision: int = 0) -> None:
         """A conversation with an agent has begun, or goes on with the canvas and the revision that it had."""
-        easel = self._easels[conversation_id] = _Easel(archetype)
+        easel = self._easels[conversation_id] = _CanvasSlot(archetype)
         easel.revision = revision if canvas is None else canvas.revision
         if canvas is not None:
             easel.canvas = canvas if may_use(archetype, "service") else None
@@ -77,7 +77,7 @@ class CanvasStore:
         easel = self._easel(conversation_id)
         if not may_use(easel.archetype, "service"):
             raise InvalidParamsError(f"an agent of the archetype {easel.archetype!r:.40} has no canvas")
-        page, headline = _page(html), _headline(title)
+        page, headline = _check_html(html), _check_title(title)
         easel.revision += 1
         shown = None if headline is None else self._clean(headline)
         easel.canvas = canvas = Canvas(self._clean(page), shown, self._now(), easel.revision)
@@ -113,29 +113,29 @@ class CanvasStore:
     def handlers(self) -> dict[str, Handler]:
         """The answers to `canvas.update` and `canvas.clear`; which canvas it is comes from the caller's token."""
 
-        async def update(call: InternalCall, arguments: dict[str, Any]) -> dict[str, Any]:
+        async def update(call: InternalCaller, arguments: dict[str, Any]) -> dict[str, Any]:
             canvas = self.update(call.session_id, arguments.get("html"), arguments.get("title"))
             return {"ok": True, "revision": canvas.revision}
 
-        async def clear(call: InternalCall, arguments: dict[str, Any]) -> dict[str, Any]:
+        async def clear(call: InternalCaller, arguments: dict[str, Any]) -> dict[str, Any]:
             return {"ok": True, "cleared": self.clear(call.session_id)}
 
         return {"canvas.update": update, "canvas.clear": clear}
 
-    def _easel(self, conversation_id: str) -> _Easel:
+    def _easel(self, conversation_id: str) -> _CanvasSlot:
         easel = self._easels.get(conversation_id)
         if easel is None:
             raise NotFoundError(f"conversation {conversation_id!r:.80} has no agent with a canvas")
         return easel
 
-    def _tell(self, conversation_id: str, easel: _Easel) -> None:
+    def _tell(self, conversation_id: str, easel: _CanvasSlot) -> None:
         if self._publish is not None:
             canvas = easel.canvas
             title, size = (None, 0) if canvas is None else (canvas.title, len(canvas.html.encode()))
             self._publish(conversation_id, CanvasUpdated(easel.revision, title, size))
 
 
-def _page(html: object) -> str:
+def _check_html(html: object) -> str:
     if not isinstance(html, str):
         raise InvalidParamsError(f"html must be a text, not {type(html).__name__}")
     size = len(check_text(html, "html").encode())
@@ -144,7 +144,7 @@ def _page(html: object) -> str:
     return html
 
 
-def _headline(title: object) -> str | None:
+def _check_title(title: object) -> str | None:
     if title is None:
         return None
     if not isinstance(title, str) or len(title) > MAX_TITLE:

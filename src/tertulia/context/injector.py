@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from tertulia.context.agent import AgentInstanceMeta, check_agent_name
-from tertulia.context.asking import ask, cancellations
-from tertulia.context.budget import DEFAULT_TOKENS, count, fit
-from tertulia.context.collected import BLOCK_PRIORITY, PRIORITY, Collected
+from tertulia.context.agent_meta import AgentInstanceMeta, check_agent_name
+from tertulia.context.budget import DEFAULT_TOKENS, count_tokens, fit_to_budget
+from tertulia.context.cancellable_call import call_cancellable, pending_cancellations
+from tertulia.context.definitions import ToolDefinition
+from tertulia.context.parameters import usage_line
 from tertulia.context.provider import ContextProvider, Fragment, SessionContext
-from tertulia.context.reading import plain
+from tertulia.context.provider_answers import BLOCK_PRIORITY, PRIORITY, ProviderAnswers
+from tertulia.context.templates import load_template, render_template
 from tertulia.context.tokens import SessionTokenStore
-from tertulia.context.tool_block import tool_block
+from tertulia.context.validation import require_line
 from tertulia.errors import TertuliaError
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.policy.redaction import Redactor, log_text
@@ -22,8 +26,32 @@ from tertulia.protocol.events import EventData, SessionContextReady, SessionPrep
 from tertulia.protocol.ids import new_session_id
 from tertulia.tools.threads import abandoned_threads
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+GROUP = "tertulia.providers"
+
+
+def installed_providers() -> list[tuple[str, Callable[[], object]]]:
+    """(where it comes from, what loads and makes it), by name; for `SessionContextInjector.register_each`.
+
+    Nothing is imported yet. An entry point names a provider, or a class or function that makes one without arguments.
+    """
+    # Imported here: it costs more than all else that a session's start imports of the standard library.
+    from importlib.metadata import entry_points
+
+    found = sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
+    return [(f"entry point {entry.name!r} ({entry.value})", partial(_load, entry)) for entry in found]
+
+
+def _load(entry: EntryPoint) -> object:
+    loaded: object = entry.load()
+    return loaded() if isinstance(loaded, type) or inspect.isroutine(loaded) else loaded
+
+
 PROVIDER_TIMEOUT_S = 10.0
-AGAIN_S = 1.0
+RETRY_AFTER_S = 1.0
 """For one that was late the last time: providers are asked before every task."""
 TOOL_BLOCK = "internal-tools"
 """What the block about tools is called among the fragments; it comes from no provider."""
@@ -31,10 +59,10 @@ _MAX_REASON = 500
 _CALLER = {"type": "system", "id": "SessionContextInjector"}
 
 _log = logging.getLogger(__name__)
-_SHAPES = Redactor()
+_SECRET_SHAPES = Redactor()
 
 
-class Named(Protocol):
+class NamedProvider(Protocol):
     """The least that a provider is: the three methods of `ContextProvider` are all optional."""
 
     @property
@@ -43,7 +71,7 @@ class Named(Protocol):
         ...
 
 
-class Publisher(Protocol):
+class EventPublisher(Protocol):
     """Any event bus."""
 
     def publish(self, event: EventData, /) -> object:
@@ -65,15 +93,15 @@ class SessionContextInjector:
         self._now = Timestamps(clock or SystemClock())
         self._timeout_s = timeout_s
         self._max_tokens = max_tokens
-        self._providers: dict[str, Named] = {}
+        self._providers: dict[str, NamedProvider] = {}
         # Of each provider, the functions that were left running in their threads.
         self._left: dict[str, list[asyncio.Future[Any]]] = {}
         # Those that took too long the last time.
         self._late: set[str] = set()
-        self._bus: Publisher | None = None
+        self._bus: EventPublisher | None = None
         self._tokens: SessionTokenStore | None = None
 
-    def set_event_bus(self, event_bus: Publisher | None) -> None:
+    def set_event_bus(self, event_bus: EventPublisher | None) -> None:
         """Who is told; nobody if None."""
         self._bus = event_bus
 
@@ -83,10 +111,10 @@ class SessionContextInjector:
 
     # ── providers ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def register(self, provider: ContextProvider | Named) -> None:
+    def register(self, provider: ContextProvider | NamedProvider) -> None:
         """Ask this one too. One of the same name is replaced, and the new one stands where the old one stood."""
         name = cast(object, getattr(provider, "name", None))
-        self._forget(plain("the name of a provider", name))
+        self._forget(require_line("the name of a provider", name))
         self._providers[str(name)] = provider
 
     def register_each(self, found: Iterable[tuple[str, Callable[[], object]]]) -> list[str]:
@@ -97,7 +125,7 @@ class SessionContextInjector:
         problems: list[str] = []
         for origin, make in found:
             try:
-                self.register(cast(Named, make()))
+                self.register(cast(NamedProvider, make()))
             except (Exception, SystemExit) as error:
                 problems.append(f"the provider of {origin}: {self._reason(error)}")
                 _log.warning("%s\n%s", problems[-1], log_text(error))
@@ -133,7 +161,7 @@ class SessionContextInjector:
         """
         agent_name = check_agent_name(agent_name)
         described = AgentInstanceMeta.of(meta, agent_name)
-        session_id = plain("session_id", session_id or new_session_id())
+        session_id = require_line("session_id", session_id or new_session_id())
         self._publish(SessionPreparing(len(self._providers), agent_name, _CALLER, self._now()))
         collected = await self._collect(agent_name, described)
         token = "" if self._tokens is None else self._tokens.generate(agent_name, session_id)
@@ -162,13 +190,15 @@ class SessionContextInjector:
         collected = await self._collect(check_agent_name(agent_name), AgentInstanceMeta.of(meta, agent_name))
         return self._finished(collected, context.token, context.session_id, token_in_prompt)
 
-    def _finished(self, collected: Collected, token: str, session_id: str, token_in_prompt: bool) -> SessionContext:
+    def _finished(
+        self, collected: ProviderAnswers, token: str, session_id: str, token_in_prompt: bool
+    ) -> SessionContext:
         fragments = collected.fragments
         tools = list(collected.tools.values())
         if tools and token:
             block = tool_block(tools, token if token_in_prompt else None)
-            fragments.append(Fragment(TOOL_BLOCK, block, count(block), BLOCK_PRIORITY, token_in_prompt))
-        kept, cuts = fit(fragments, self._max_tokens)
+            fragments.append(Fragment(TOOL_BLOCK, block, count_tokens(block), BLOCK_PRIORITY, token_in_prompt))
+        kept, cuts = fit_to_budget(fragments, self._max_tokens)
         for cut in cuts:
             part = f"the context of {cut.provider!r} was cut from {cut.before:,} to {cut.after:,} tokens"
             self._warn(collected, f"{part}: the limit is {self._max_tokens:,} for all together", "context_cut")
@@ -185,14 +215,14 @@ class SessionContextInjector:
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _collect(self, agent_name: str, meta: AgentInstanceMeta) -> Collected:
-        collected = Collected(meta)
+    async def _collect(self, agent_name: str, meta: AgentInstanceMeta) -> ProviderAnswers:
+        collected = ProviderAnswers(meta)
         for name, provider in tuple(self._providers.items()):
             if self._is_stuck(name):
                 # Threads are few: one that never comes back must not cost another each time.
                 self._warn(collected, f"provider {name!r} is still busy with an earlier question", "provider_timeout")
                 continue
-            patience_s = min(self._timeout_s, AGAIN_S) if name in self._late else self._timeout_s
+            patience_s = min(self._timeout_s, RETRY_AFTER_S) if name in self._late else self._timeout_s
             self._late.discard(name)
             with abandoned_threads() as left:
                 try:
@@ -207,27 +237,27 @@ class SessionContextInjector:
                     self._left.setdefault(name, []).extend(left)
         return collected
 
-    async def _visit(self, name: str, provider: Named, agent_name: str, collected: Collected) -> None:
+    async def _visit(self, name: str, provider: NamedProvider, agent_name: str, collected: ProviderAnswers) -> None:
         takers: tuple[tuple[str, Callable[[object], list[BaseException]]], ...] = (
             ("get_mcp_servers", collected.take_servers),
             ("get_tools", collected.take_tools),
             ("get_system_context", lambda answer: collected.take_text(answer, name, _priority(provider))),
         )
-        before = cancellations()
+        before = pending_cancellations()
         for method, take in takers:
             try:
-                problems = take(await _ask(provider, method, agent_name, collected.meta))
+                problems = take(await _ask_provider(provider, method, agent_name, collected.meta))
             except (GeneratorExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
-                if isinstance(error, asyncio.CancelledError) and cancellations() > before:
+                if isinstance(error, asyncio.CancelledError) and pending_cancellations() > before:
                     raise
                 # Also SystemExit, and a cancellation that nobody asked for: the provider threw it by itself.
                 problems = [error]
             for error in problems:
                 _log.info("%s of provider %s: %s", method, name, log_text(error))
                 self._warn(collected, f"{method} of provider {name!r}: {self._reason(error)}", "provider_failed")
-            if cancellations() > before:
+            if pending_cancellations() > before:
                 # It was told to stop and answered instead; it is not asked for more.
                 raise asyncio.CancelledError
 
@@ -239,14 +269,14 @@ class SessionContextInjector:
         left = self._left[name] = [each for each in self._left.get(name, ()) if not each.done()]
         return bool(left)
 
-    def _warn(self, collected: Collected, message: str, code: str) -> None:
+    def _warn(self, collected: ProviderAnswers, message: str, code: str) -> None:
         collected.warnings.append(message)
         _log.warning("agent %s: %s", collected.meta.name, message)
         self._publish(WarningEvent(message, code))
 
     def _reason(self, error: BaseException) -> str:
         # Our own errors are made to be shown. What any other says may be a secret; its type is not.
-        clean = _SHAPES if self._tokens is None else self._tokens.redactor
+        clean = _SECRET_SHAPES if self._tokens is None else self._tokens.redactor
         said = clean.text(error.message) if isinstance(error, TertuliaError) else f"it raised {type(error).__name__}"
         return f"{said[:_MAX_REASON]}; the rest goes on without it"
 
@@ -255,12 +285,39 @@ class SessionContextInjector:
             self._bus.publish(event)
 
 
-async def _ask(provider: Named, method: str, agent_name: str, meta: AgentInstanceMeta) -> object:
+async def _ask_provider(provider: NamedProvider, method: str, agent_name: str, meta: AgentInstanceMeta) -> object:
     function = cast("Callable[..., Any] | None", getattr(provider, method, None))
     if function is None or getattr(function, "__func__", None) is getattr(ContextProvider, method):
         return None
-    return await ask(function, agent_name, meta)
+    return await call_cancellable(function, agent_name, meta)
 
 
-def _priority(provider: Named) -> object:
+def _priority(provider: NamedProvider) -> object:
     return getattr(provider, "priority", PRIORITY)
+
+
+MAX_ENTRY = 4_000
+"""Characters in the list, of one tool."""
+
+
+def tool_block(tools: Sequence[ToolDefinition], token: str | None) -> str:
+    """How to call them from a shell with the token; without one, that they can be called like any other tool."""
+    listed = "\n".join(map(tool_lines, tools))
+    if token is None:
+        return render_template(load_template("tools-at-hand"), {"toolList": listed})
+    return render_template(load_template("tool-instructions"), {"toolList": listed, "token": token})
+
+
+def tool_lines(tool: ToolDefinition) -> str:
+    """A tool in the list: name and description, a line that shows its arguments, then more if there is more."""
+    lines = [f"- {tool.name}: {_indent(tool.description)}", f"  Usage: {tool.name} {usage_line(tool.parameters or {})}"]
+    if tool.context and tool.context.strip():
+        lines.append(f"  {_indent(tool.context)}")
+    entry = "\n".join(lines)
+    # The definition has all of it; here a long one would drive out what others have to say.
+    return entry if len(entry) <= MAX_ENTRY else f"{entry[:MAX_ENTRY]}…"
+
+
+def _indent(text: str) -> str:
+    # A line of somebody's description must not look like the next tool.
+    return "\n  ".join(line.strip() for line in text.strip().splitlines())

@@ -29,7 +29,7 @@ def full_schema(parameters: object) -> dict[str, Any]:
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
-def usage(schema: Mapping[str, Any]) -> str:
+def usage_line(schema: Mapping[str, Any]) -> str:
     """A call's arguments in one line: `{"html": string, "title"?: string}`. Says less of what it does not understand.
 
     >>> usage(full_schema({"n": {"type": "integer", "required": True}, "why": 7}))

@@ -7,11 +7,11 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from tertulia.context.agent import AgentInstanceMeta
-from tertulia.context.offers import McpServer, ToolDefinition
+from tertulia.context.agent_meta import AgentInstanceMeta
+from tertulia.context.definitions import McpServer, ToolDefinition
 
 T = TypeVar("T")
-Answer = T | None | Awaitable[T | None]
+ProviderAnswer = T | None | Awaitable[T | None]
 """What was asked for, nothing, or either of them later."""
 
 
@@ -33,15 +33,15 @@ class ContextProvider(Protocol):
     """One provider a name; a later one takes the place of an earlier. A `priority` beside it (default 50) says how
     late its text is cut when there is too much of it."""
 
-    def get_mcp_servers(self, agent_name: str, meta: AgentInstanceMeta, /) -> Answer[Sequence[McpServer]]:
+    def get_mcp_servers(self, agent_name: str, meta: AgentInstanceMeta, /) -> ProviderAnswer[Sequence[McpServer]]:
         """MCP servers for this agent. Of two with one name the first is used."""
         return None
 
-    def get_tools(self, agent_name: str, meta: AgentInstanceMeta, /) -> Answer[Sequence[ToolDefinition]]:
+    def get_tools(self, agent_name: str, meta: AgentInstanceMeta, /) -> ProviderAnswer[Sequence[ToolDefinition]]:
         """Internal tools. Those above the agent's archetype are taken out; of two with one name the first is used."""
         return None
 
-    def get_system_context(self, agent_name: str, meta: AgentInstanceMeta, /) -> Answer[str]:
+    def get_system_context(self, agent_name: str, meta: AgentInstanceMeta, /) -> ProviderAnswer[str]:
         """A text for the agent's first instructions. None and blank texts are skipped, equal ones are not."""
         return None
 
@@ -61,7 +61,7 @@ class Fragment(msgspec.Struct, frozen=True):
         return f"Fragment({self.provider!r}, {self.tokens} tokens, priority {self.priority})"
 
 
-class Cut(msgspec.Struct, frozen=True):
+class FragmentCut(msgspec.Struct, frozen=True):
     """A text that was too long for the budget."""
 
     provider: str
@@ -83,7 +83,7 @@ class SessionContext(msgspec.Struct, frozen=True):
     fragments: tuple[Fragment, ...] = ()
     """The additions with their origin, one for one."""
     warnings: tuple[str, ...] = ()
-    cut: tuple[Cut, ...] = ()
+    cut: tuple[FragmentCut, ...] = ()
 
     def __repr__(self) -> str:
         counts = f"{len(self.mcp_servers)} servers, {len(self.tools)} tools, {len(self.fragments)} texts"

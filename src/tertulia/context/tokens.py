@@ -8,8 +8,8 @@ import secrets
 
 import msgspec
 
-from tertulia.context.agent import check_agent_name
-from tertulia.context.reading import plain
+from tertulia.context.agent_meta import check_agent_name
+from tertulia.context.validation import require_line
 from tertulia.errors import InvalidParamsError
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.policy.redaction import Redactor
@@ -67,7 +67,7 @@ class SessionTokenStore:
     def generate(self, agent_name: str, session_id: str, pid: int | None = None) -> str:
         """A new token, 32 random bytes as 64 hexadecimal digits; an older one of this session id is revoked."""
         check_agent_name(agent_name)
-        plain("session_id", session_id)
+        require_line("session_id", session_id)
         self._sweep()
         self.revoke_session(session_id)
         token = secrets.token_hex(32)

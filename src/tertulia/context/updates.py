@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 _HEADING = re.compile(r"(?m)^(?=## )")
 
 
-def updates(first: str, before: Iterable[str], now: Sequence[str]) -> list[str]:
+def context_updates(first: str, before: Iterable[str], now: Sequence[str]) -> list[str]:
     """Nothing if all of `now` was said word for word in `before`. Else what is new, section by section, and all that
     was not said in `first`: of several updates the last is enough, and the others may be forgotten.
 
@@ -20,6 +20,6 @@ def updates(first: str, before: Iterable[str], now: Sequence[str]) -> list[str]:
     return [section for section in sections if section in news or section not in first] if news else []
 
 
-def withdrawn(provider: str) -> str:
+def withdrawal_text(provider: str) -> str:
     """What is said of a provider that says nothing any more."""
     return f"What was said above by {provider} no longer holds."

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
-from tertulia.conversation.floor import Floor
-from tertulia.conversation.talk import Talk
-from tertulia.conversation.turn import Script
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_scope import TaskScope
+from tertulia.conversation.turn import TurnOptions
 from tertulia.errors import UnsupportedByBackendError
 from tertulia.protocol.items import UserMessage
 
 
-class Commission(Script, Protocol):
+class ExecutorPlan(TurnOptions, Protocol):
     """What a plan says about a task that another agent does."""
 
     @property
@@ -38,19 +38,19 @@ class Backend(Protocol):
     """Whoever does the tasks of conversations that are not native.
 
     Contract of `run`: it says and publishes only through the floor; every call that it tells the beginning of gets
-    exactly one end, in every ending (`Floor.last_words`); it raises AgentError to fail. Cancelled, it has stopped, and
+    exactly one end, in every ending (`TaskScope.last_words`); it raises AgentError to fail. Cancelled, it has stopped, and
     nothing of it runs any more when it comes back. It hands nothing over: such conversations are targets only.
     """
 
-    async def run(self, floor: Floor, commission: Commission) -> None:
+    async def run(self, floor: TaskScope, commission: ExecutorPlan) -> None:
         """Do one task. The floor's `last_text` is its answer."""
         ...
 
 
-FindBackend = Callable[[Talk], Backend]
+FindBackend = Callable[[ConversationState], Backend]
 """Who does a conversation's tasks now; raises an AgentError where nobody does any more."""
 
 
-def nobody(talk: Talk) -> Backend:
+def no_backend(talk: ConversationState) -> Backend:
     """For a house without other agents."""
     raise UnsupportedByBackendError(f"there is no backend {talk.terms.backend!r} here")

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from tertulia.conversation.context import ShellMode, Terms, ToolsPrefs, prefs
+from tertulia.conversation.terms import ShellMode, Terms, ToolsPrefs, tool_preferences
 from tertulia.errors import TertuliaError
 from tertulia.mcp.view import McpView
 from tertulia.policy.narrowing import Rights
-from tertulia.prompt.tool_list import ToolList, assemble
+from tertulia.prompt.tool_list import OfferedTools, assemble_tools
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING
 from tertulia.protocol.tool_spec import ToolSpec
@@ -39,8 +39,8 @@ _SHELLS = {
 _Key = tuple[ToolsPrefs, int, frozenset[str] | None, int, int, bool]
 
 
-class _Made(msgspec.Struct, frozen=True):
-    offered: ToolList
+class _BuiltList(msgspec.Struct, frozen=True):
+    offered: OfferedTools
     held: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]]
     """Held so that their `id`s, which are part of the key, are nobody else's as long as the list is kept."""
 
@@ -62,28 +62,28 @@ class Toolbox:
         self.registry = registry
         self._remote = remote
         self._forms = {(mode, spec.name): spec for mode, spec in (forms or {}).items()}
-        self._lists: OrderedDict[_Key, _Made] = OrderedDict()
+        self._lists: OrderedDict[_Key, _BuiltList] = OrderedDict()
 
-    def offered(self, terms: Terms, rights: Rights, *, delegating: bool = True) -> ToolList:
+    def offered(self, terms: Terms, rights: Rights, *, delegating: bool = True) -> OfferedTools:
         """The tools that the terms ask for and the rights (of the whole chain) leave.
 
         Not delegating: without those that would have to be refused where no further conversation may wait.
         """
-        wanted = prefs(rights, terms.shell_mode, terms.wire.family)
+        wanted = tool_preferences(rights, terms.shell_mode, terms.wire.family)
         view = terms.context.mcp_view
         injected = () if terms.agent is None else terms.agent.tools
         key = (wanted, self.registry.revision, rights.mcp_tool_allowlist, id(view.tools), id(injected), delegating)
         made = self._lists.get(key)
         if made is None:
             seen = view.with_allowlist(rights.mcp_tool_allowlist).list_tools()
-            offered = assemble([*self._own(wanted, delegating), *injected, *seen])
-            made = self._lists[key] = _Made(offered, (view.tools, injected))
+            offered = assemble_tools([*self._own(wanted, delegating), *injected, *seen])
+            made = self._lists[key] = _BuiltList(offered, (view.tools, injected))
             if len(self._lists) > _KEPT_LISTS:
                 self._lists.popitem(last=False)
         self._lists.move_to_end(key)
         return made.offered
 
-    def reach(self, offered: ToolList, conversation: ConversationId, view: McpView) -> ToolLookup:
+    def reach(self, offered: OfferedTools, conversation: ConversationId, view: McpView) -> ToolLookup:
         """Where the calls of a request find their tools: the session's own, and others' as they were offered.
 
         `view`: of the conversation, which knows why one is not offered any more.
@@ -92,7 +92,7 @@ class Toolbox:
         return (
             self.registry
             if remote is None
-            else _Offered(self.registry, offered, lambda spec: remote(spec, conversation), view)
+            else _OfferedReach(self.registry, offered, lambda spec: remote(spec, conversation), view)
         )
 
     def knows(self, name: str) -> bool:
@@ -103,17 +103,17 @@ class Toolbox:
         return [
             self._forms.get((wanted.shell_mode, spec.name), spec)
             for spec in self.registry.specs()
-            if _switched_on(spec, wanted) and (delegating or spec.name not in INTERRUPTING)
+            if _is_enabled(spec, wanted) and (delegating or spec.name not in INTERRUPTING)
         ]
 
 
-class _Offered:
+class _OfferedReach:
     """Implements `ToolLookup`."""
 
     __slots__ = ("_offered", "_registry", "_remote", "_view")
 
     def __init__(
-        self, registry: ToolRegistry, offered: ToolList, remote: Callable[[ToolSpec], Tool], view: McpView
+        self, registry: ToolRegistry, offered: OfferedTools, remote: Callable[[ToolSpec], Tool], view: McpView
     ) -> None:
         self._view = view
         self._registry = registry
@@ -135,7 +135,7 @@ class _Offered:
         return withheld_error(name) if self._view.withholds(name) else self._registry.absence(name)
 
 
-def _switched_on(spec: ToolSpec, wanted: ToolsPrefs) -> bool:
+def _is_enabled(spec: ToolSpec, wanted: ToolsPrefs) -> bool:
     if spec.source not in ("builtin", "conv"):
         return True
     match spec.name:

@@ -12,17 +12,17 @@ from typing import Protocol
 
 import msgspec
 
-from tertulia.conversation.answer import Answer, ProviderFailed, ask
-from tertulia.conversation.aside import ask_aside
-from tertulia.conversation.context import TurnContext
-from tertulia.conversation.floor import Floor
-from tertulia.conversation.inbox import to_message
-from tertulia.conversation.trimming import make_room, trim_to_limits
+from tertulia.conversation.compaction import trim_for_overflow, trim_to_limits
+from tertulia.conversation.model_answer import ModelAnswer, ProviderError, request_answer
+from tertulia.conversation.sampling import sample
+from tertulia.conversation.task_scope import TaskScope
+from tertulia.conversation.terms import TurnContext
+from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import TertuliaError
 from tertulia.models.wire import ModelRequest
-from tertulia.prompt.assembly import Asking, build_request
-from tertulia.prompt.fingerprint import fingerprint
-from tertulia.prompt.tool_list import ToolList
+from tertulia.prompt.fingerprint import fingerprint_request
+from tertulia.prompt.request import RequestInputs, build_request
+from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.events import TokenCount, WarningEvent
 from tertulia.protocol.items import ToolCall, UserMessage
 from tertulia.protocol.records import ModelRequestRecord
@@ -33,7 +33,7 @@ Admit = Callable[[Handoff], None]
 """Raises an AgentError where a handoff may not happen; has no other effect then."""
 
 
-class Script(Protocol):
+class TurnOptions(Protocol):
     """What a plan says about the turns of its task."""
 
     @property
@@ -47,7 +47,7 @@ class Script(Protocol):
         ...
 
 
-class Handed(msgspec.Struct, frozen=True):
+class HandedOffCall(msgspec.Struct, frozen=True):
     """A call that another conversation has to answer before this one goes on."""
 
     call: ToolCall
@@ -56,16 +56,16 @@ class Handed(msgspec.Struct, frozen=True):
     begun: float
 
 
-async def run_turns(floor: Floor, script: Script, admit: Admit) -> tuple[Handed, ...]:
+async def run_turns(floor: TaskScope, script: TurnOptions, admit: Admit) -> tuple[HandedOffCall, ...]:
     """Turns until the model is done (empty), or until calls have to be handed over."""
     while True:
         floor.take_pending()
-        answer, known = await _one_answer(floor, script)
+        answer, known = await _request_with_retry(floor, script)
         checked = _record(floor, answer, known)
         # Not committed yet: that is done before a tool runs that may change something, or with the task's end.
         floor.check_wanted()
         if checked:
-            handed, over = await _act(floor, checked, admit)
+            handed, over = await _run_calls(floor, checked, admit)
             if handed or over:
                 return handed
             await floor.commit()
@@ -73,31 +73,31 @@ async def run_turns(floor: Floor, script: Script, admit: Admit) -> tuple[Handed,
             return ()
 
 
-async def _one_answer(floor: Floor, script: Script) -> tuple[Answer, ToolList]:
+async def _request_with_retry(floor: TaskScope, script: TurnOptions) -> tuple[ModelAnswer, OfferedTools]:
     """Ask once; if the history does not fit, make room and ask once more."""
     trim_to_limits(floor)
     turn = _prepare(floor, script)
     try:
-        answer = await _asked(floor, turn)
-    except ProviderFailed as failure:
-        if not (failure.overflow and make_room(floor)):
+        answer = await _send_request(floor, turn)
+    except ProviderError as failure:
+        if not (failure.overflow and trim_for_overflow(floor)):
             raise
         turn = _prepare(floor, script)
-        answer = await _asked(floor, turn)
+        answer = await _send_request(floor, turn)
     return answer, turn.known
 
 
-class _Turn(msgspec.Struct, frozen=True):
+class _PreparedTurn(msgspec.Struct, frozen=True):
     """One request, and what it was made from."""
 
     asked: ModelRequestRecord
     context: TurnContext
-    known: ToolList
+    known: OfferedTools
     """Those that answer. More than are offered: who asks for too much is told which limit it was."""
     request: ModelRequest
 
 
-def _prepare(floor: Floor, script: Script) -> _Turn:
+def _prepare(floor: TaskScope, script: TurnOptions) -> _PreparedTurn:
     # Terms and rights are read anew for each request: that is when a change takes effect.
     talk, rights = floor.talk, floor.rights()
     context = talk.turn_context(rights, floor.around.shell_environment)
@@ -105,7 +105,7 @@ def _prepare(floor: Floor, script: Script) -> _Turn:
     delegating = floor.chain().may_deepen(rights.limits)
     tools = known if delegating else floor.around.toolbox.offered(talk.terms, rights, delegating=False)
     override = script.base_instructions_override
-    asking = Asking(
+    asking = RequestInputs(
         conversation_id=talk.id,
         wire=context.client,
         override=talk.terms.context.base_instructions if override is None else override,
@@ -114,7 +114,7 @@ def _prepare(floor: Floor, script: Script) -> _Turn:
         output_schema=script.output_schema,
     )
     request = build_request(asking, talk.history)
-    asked = fingerprint(
+    asked = fingerprint_request(
         (talk.id, floor.task_id),
         request.instructions,
         request.tools_json,
@@ -123,15 +123,15 @@ def _prepare(floor: Floor, script: Script) -> _Turn:
         output_schema=script.output_schema,
         storage=floor.storage(),
     )
-    return _Turn(asked, context, known, request)
+    return _PreparedTurn(asked, context, known, request)
 
 
-async def _asked(floor: Floor, turn: _Turn) -> Answer:
+async def _send_request(floor: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
     wire, request = turn.context.client, turn.request
     # What goes out besides the history counts too, or short histories would look dear.
     estimate = floor.talk.history.approx_tokens + (len(request.instructions) + len(request.tools_json)) // 4
     floor.talk.note(turn.asked)
-    answer = await ask(floor, wire, request)
+    answer = await request_answer(floor, wire, request)
     usage = answer.finished.usage
     floor.charge(usage)
     floor.talk.history.calibrate(estimate, usage.input_tokens)
@@ -139,7 +139,7 @@ async def _asked(floor: Floor, turn: _Turn) -> Answer:
     return answer
 
 
-def _record(floor: Floor, answer: Answer, known: ToolList) -> list[CheckedCall]:
+def _record(floor: TaskScope, answer: ModelAnswer, known: OfferedTools) -> list[CheckedCall]:
     """Write the answer down, without calls that repeat an id of it; all calls are checked before any runs."""
     reach = floor.around.toolbox.reach(known, floor.talk.id, floor.talk.terms.context.mcp_view)
     checked, dropped = check_calls(answer.calls, reach, known.names, _context_for(floor))
@@ -157,7 +157,9 @@ def _record(floor: Floor, answer: Answer, known: ToolList) -> list[CheckedCall]:
     return checked
 
 
-async def _act(floor: Floor, checked: list[CheckedCall], admit: Admit) -> tuple[tuple[Handed, ...], bool]:
+async def _run_calls(
+    floor: TaskScope, checked: list[CheckedCall], admit: Admit
+) -> tuple[tuple[HandedOffCall, ...], bool]:
     """Run the calls: (those to be handed over, whether one of them ended the task)."""
     dispatch = Dispatch(
         checked,
@@ -178,18 +180,18 @@ async def _act(floor: Floor, checked: list[CheckedCall], admit: Admit) -> tuple[
     return tuple(handed), False
 
 
-def _hand_over(floor: Floor, call: ToolCall, handoff: Handoff, admit: Admit) -> Handed | None:
+def _hand_over(floor: TaskScope, call: ToolCall, handoff: Handoff, admit: Admit) -> HandedOffCall | None:
     """Ready to be handed over, or None: refused, and answered."""
     try:
-        message = to_message(None, handoff.input, cwd=floor.talk.terms.cwd)
+        message = to_user_message(None, handoff.input, cwd=floor.talk.terms.cwd)
         admit(handoff)
     except TertuliaError as error:
         floor.end(call, refusal(error))
         return None
-    return Handed(call, handoff, message, floor.leave(call))
+    return HandedOffCall(call, handoff, message, floor.leave(call))
 
 
-def _context_for(floor: Floor) -> Callable[[ToolCall], CallContext]:
+def _context_for(floor: TaskScope) -> Callable[[ToolCall], CallContext]:
     def context(call: ToolCall) -> CallContext:
         return CallContext(
             conversation_id=floor.talk.id,
@@ -200,7 +202,7 @@ def _context_for(floor: Floor) -> Callable[[ToolCall], CallContext]:
             publish=floor.pass_on,
             clock=floor.around.clock,
             chain=floor.chain(),
-            aside=partial(ask_aside, floor),
+            aside=partial(sample, floor),
         )
 
     return context

@@ -13,7 +13,7 @@ from tertulia.protocol.records import ModelRequestRecord
 from tertulia.protocol.storage import StoragePolicy
 
 
-def fingerprint(
+def fingerprint_request(
     asker: tuple[ConversationId, TaskId],
     instructions: str,
     tools_json: bytes,

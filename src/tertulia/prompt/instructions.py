@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-_KNOW_PATCHES = frozenset({"gpt-5-codex"})
+_FAMILIES_KNOWING_PATCHES = frozenset({"gpt-5-codex"})
 """Families trained on the patch format; every other one is told about it when it lacks the tool."""
 
 
 @cache
-def builtin(name: Literal["prompt", "compact", "apply_patch"]) -> str:
+def builtin_text(name: Literal["prompt", "compact", "apply_patch"]) -> str:
     """One of the texts shipped with the package."""
     return Path(__file__).with_name(f"{name}.md").read_text("utf-8")
 
@@ -25,14 +25,14 @@ def full_instructions(override: str | None, *, has_apply_patch: bool, family: st
     """The instructions of a request. An override is never touched, not even an empty one."""
     if override is not None:
         return override
-    if has_apply_patch or family in _KNOW_PATCHES:
-        return builtin("prompt")
+    if has_apply_patch or family in _FAMILIES_KNOWING_PATCHES:
+        return builtin_text("prompt")
     return _with_patch_text()
 
 
 @cache
 def _with_patch_text() -> str:
-    return builtin("prompt") + builtin("apply_patch")
+    return builtin_text("prompt") + builtin_text("apply_patch")
 
 
 def cache_key(instructions: str, tools_digest: str, family: str) -> str:

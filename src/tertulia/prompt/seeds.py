@@ -16,7 +16,7 @@ from tertulia.policy.sandbox_mode import sandbox_to_wire
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import Part, TextPart, UserMessage
 
-NO_LONGER = "The instructions above no longer hold."
+INSTRUCTIONS_WITHDRAWN = "The instructions above no longer hold."
 """Said when a user takes instructions back: a history is added to, never rewritten."""
 
 _BETWEEN = "\n\n---\n\n"

@@ -26,7 +26,7 @@ _BUILTIN_RANK = {name: rank for rank, name in enumerate(_BUILTIN_ORDER)}
 _SOURCE_RANK: dict[ToolSource, int] = {"builtin": 0, "conv": 1, "injector": 2, "function": 3, "mcp": 4}
 
 
-class ToolList(msgspec.Struct, frozen=True, dict=True):
+class OfferedTools(msgspec.Struct, frozen=True, dict=True):
     """The tools of a request, and a digest over their names and schemas."""
 
     specs: tuple[ToolSpec, ...]
@@ -43,19 +43,19 @@ class ToolList(msgspec.Struct, frozen=True, dict=True):
             encoded = made[dialect.name] = dialect.encode_tools(self.specs)
         return encoded
 
-    def require(self) -> ToolList:
+    def require(self) -> OfferedTools:
         """Itself, or ToolConflict."""
         if self.conflicts:
             raise ToolConflictError("; ".join(self.conflicts))
         return self
 
 
-NO_TOOLS = ToolList((), frozenset(), hashlib.sha256(b"").hexdigest())
+NO_TOOLS = OfferedTools((), frozenset(), hashlib.sha256(b"").hexdigest())
 
 
-def assemble(specs: Iterable[ToolSpec]) -> ToolList:
+def assemble_tools(specs: Iterable[ToolSpec]) -> OfferedTools:
     """Order, merge duplicates, detect conflicts. The same specs give the same list on every run."""
-    ordered = sorted(enumerate(specs), key=_place)
+    ordered = sorted(enumerate(specs), key=_sort_key)
     kept: dict[str, ToolSpec] = {}
     conflicts: dict[str, str] = {}
     for _, spec in ordered:
@@ -64,10 +64,10 @@ def assemble(specs: Iterable[ToolSpec]) -> ToolList:
             claimants = f"{_claimant(first)} and {_claimant(spec)}"
             conflicts.setdefault(spec.name, f"tool {spec.name!r} is claimed by {claimants}")
     offered = tuple(s for s in kept.values() if s.name not in conflicts or _SOURCE_RANK[s.source] <= 1)
-    return ToolList(offered, frozenset(s.name for s in offered), _digest(offered), tuple(conflicts.values()))
+    return OfferedTools(offered, frozenset(s.name for s in offered), _digest(offered), tuple(conflicts.values()))
 
 
-def _place(numbered: tuple[int, ToolSpec]) -> tuple[int, int, str, str, str]:
+def _sort_key(numbered: tuple[int, ToolSpec]) -> tuple[int, int, str, str, str]:
     position, spec = numbered
     rank = _SOURCE_RANK[spec.source]
     if rank <= 1:

@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from tertulia.conversation.floor import Floor, Tally
-from tertulia.conversation.talk import Talk
-from tertulia.conversation.task import TaskHandle
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_handle import TaskHandle
+from tertulia.conversation.task_scope import CostTotals, TaskScope
 from tertulia.events.bus import EventScope
 from tertulia.protocol.events import AbortReason, TaskKind
 from tertulia.protocol.ids import ConversationId, TaskId, new_task_id, new_trace_id
@@ -41,12 +41,12 @@ class TaskPlan(msgspec.Struct, frozen=True):
     """What the step before this one of a pipeline came to."""
     sub_id: str | None = None
     """The submission; scheduled tasks get `conv/<task id>`."""
-    work: Callable[[Floor], Awaitable[None]] | None = None
+    work: Callable[[TaskScope], Awaitable[None]] | None = None
     """What the task does instead of turns with the model: a compaction, say."""
     task_id: TaskId = msgspec.field(default_factory=new_task_id)
 
 
-class Closure(msgspec.Struct, frozen=True):
+class CallClosure(msgspec.Struct, frozen=True):
     """A call that a continuation has to answer."""
 
     call: ToolCall
@@ -70,14 +70,14 @@ class Frame:
         """On the loop's clock; handed on to everything that a target causes."""
         self.reports_to = reports_to
         """The continuation that waits for this frame, and which of its calls this is."""
-        self.talk: Talk | None = None
+        self.talk: ConversationState | None = None
         """The conversation that waits. Its calls are answered even if it is closed meanwhile."""
-        self.closures: tuple[Closure, ...] = ()
+        self.closures: tuple[CallClosure, ...] = ()
         self.results: list[TargetResult | None] = []
         self.targets: list[ConversationId | None] = []
         """Who is asked, one for each call; None where nobody could be."""
 
-    def wait_for(self, closures: tuple[Closure, ...], talk: Talk) -> None:
+    def wait_for(self, closures: tuple[CallClosure, ...], talk: ConversationState) -> None:
         """This frame is a continuation: these calls are answered when it runs."""
         self.talk = talk
         self.closures = closures
@@ -111,7 +111,7 @@ class Chain:
         self.started = started
         self.started_at: str | None = None
         """When its first task began to run, for people."""
-        self.tally = Tally()
+        self.tally = CostTotals()
         self.running: Frame | None = None
         self.handle: TaskHandle | None = None
         """Of the task that runs, or of the last one that did."""
@@ -151,7 +151,7 @@ class Chain:
             self.answer.set_result(reply)
 
 
-def answered_chain(conversation_id: ConversationId, message: str | None, reply: Reply) -> Chain:
+def recorded_chain(conversation_id: ConversationId, message: str | None, reply: Reply) -> Chain:
     """A chain of the past, for a client who asks again under the same message id."""
     chain = Chain(TaskPlan(conversation_id, "user", task_id=reply.task_id), 0.0, message)
     chain.trace_id = reply.trace_id
@@ -160,27 +160,29 @@ def answered_chain(conversation_id: ConversationId, message: str | None, reply: 
     return chain
 
 
-class House(Protocol):
+class ConversationSource(Protocol):
     """What the scheduler needs of the session: its conversations."""
 
-    def find(self, conversation_id: ConversationId) -> Talk:
+    def find(self, conversation_id: ConversationId) -> ConversationState:
         """The conversation; NotFound or Closed."""
         ...
 
-    def peek(self, conversation_id: ConversationId) -> Talk | None:
+    def peek(self, conversation_id: ConversationId) -> ConversationState | None:
         """The conversation, if it is open."""
         ...
 
-    def check_child(self, spec: NewConversation, caller: Talk, promised: int) -> object:
+    def check_child(self, spec: NewConversation, caller: ConversationState, promised: int) -> object:
         """Raise what `open_child` would raise once so many others, promised already, are open."""
         ...
 
-    def open_child(self, spec: NewConversation, caller: Talk, cause: EventScope, shared: Rounds) -> Talk:
+    def open_child(
+        self, spec: NewConversation, caller: ConversationState, cause: EventScope, shared: Rounds
+    ) -> ConversationState:
         """A new conversation that narrows from its caller, and may begin with a part of its history."""
         ...
 
 
-def storage_of(chain: Chain, talk: Talk, house: House) -> StoragePolicy:
+def chain_storage(chain: Chain, talk: ConversationState, house: ConversationSource) -> StoragePolicy:
     """The strictest storage policy of a conversation and of all that are on the stack with it."""
     if not chain.frames:
         # The usual case, asked for at every word: nobody waits for it.

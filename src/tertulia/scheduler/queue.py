@@ -10,20 +10,79 @@ import asyncio
 from collections import deque
 from typing import Literal
 
-from tertulia.conversation.talk import Talk
-from tertulia.conversation.task import TaskHandle
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_handle import TaskHandle
 from tertulia.errors import BusyError, ClosedError, TertuliaError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
 from tertulia.protocol.events import AbortReason, TurnAborted
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.records import message_key
-from tertulia.scheduler.interrupts import Interrupts
-from tertulia.scheduler.ledger import Ledger
+from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.nursery import Nursery
-from tertulia.scheduler.plan import Chain, Frame, TaskPlan
-from tertulia.scheduler.reply import Failure, Reply
-from tertulia.scheduler.runner import Runner, TaskEnd
+from tertulia.scheduler.plan import Chain, Frame, TaskPlan, recorded_chain
+from tertulia.scheduler.reply import Failure, Reply, without_text
+from tertulia.scheduler.task_runner import TaskEnd, TaskRunner
+
+_KEPT = 1_000
+_KEPT_CHARACTERS = 64 * 1024 * 1024
+"""Of all answers together."""
+
+
+class SubmissionLedger:
+    """Recent submissions."""
+
+    __slots__ = ("_answered", "_by_message", "_by_task", "_characters", "_ended", "_kept")
+
+    def __init__(self, kept: int = _KEPT) -> None:
+        self._by_task: dict[TaskId, Chain] = {}
+        self._by_message: dict[tuple[ConversationId, str], Chain] = {}
+        self._answered: deque[Chain] = deque()
+        self._ended: dict[tuple[ConversationId, str], Reply] = {}
+        """The answers, without their texts, of those that made way."""
+        self._characters = 0
+        self._kept = kept
+
+    def __len__(self) -> int:
+        return len(self._by_task)
+
+    def note(self, chain: Chain) -> None:
+        """Remember a submission."""
+        self._by_task[chain.task_id] = chain
+        if chain.message is not None:
+            self._by_message[chain.conversation_id, chain.message] = chain
+        chain.answer.add_done_callback(lambda _: self._retire(chain))
+
+    def by_message(self, conversation_id: ConversationId, message: str) -> Chain | None:
+        """The submission whose message id has this key."""
+        chain = self._by_message.get((conversation_id, message))
+        if chain is None and (reply := self._ended.get((conversation_id, message))) is not None:
+            chain = recorded_chain(conversation_id, message, reply)
+        return chain
+
+    def by_task(self, task_id: TaskId) -> Chain | None:
+        """The submission whose first task this is."""
+        return self._by_task.get(task_id)
+
+    def _retire(self, chain: Chain) -> None:
+        """It was answered: it makes way for newer ones."""
+        self._answered.append(chain)
+        self._characters += _answer_length(chain)
+        while len(self._answered) > self._kept or (self._characters > _KEPT_CHARACTERS and len(self._answered) > 1):
+            oldest = self._answered.popleft()
+            self._characters -= _answer_length(oldest)
+            del self._by_task[oldest.task_id]
+            if oldest.message is not None:
+                key = (oldest.conversation_id, oldest.message)
+                del self._by_message[key]
+                if not oldest.answer.cancelled():
+                    self._ended[key] = without_text(oldest.answer.result())
+
+
+def _answer_length(chain: Chain) -> int:
+    """Characters of a chain's answer; a chain nobody could answer has none."""
+    return 0 if chain.answer.cancelled() else len(chain.answer.result().text or "")
+
 
 MAX_QUEUED = 10_000
 STOP_GRACE_S = 1.0
@@ -34,7 +93,7 @@ class Scheduler:
     """Decides who speaks next."""
 
     def __init__(
-        self, runner: Runner, interrupts: Interrupts, bus: EventBus, clock: Clock, nursery: Nursery, grace_s: float
+        self, runner: TaskRunner, interrupts: Handoffs, bus: EventBus, clock: Clock, nursery: Nursery, grace_s: float
     ) -> None:
         self._runner = runner
         self._interrupts = interrupts
@@ -48,7 +107,7 @@ class Scheduler:
         self._driver: asyncio.Task[None] | None = None
         self.closing = False
         """Once it is set nothing more is taken: refused with `ClosedError`. What was taken waits, or runs."""
-        self.ledger = Ledger()
+        self.ledger = SubmissionLedger()
 
     # ── submitting ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -109,7 +168,7 @@ class Scheduler:
             return True
         return False
 
-    def release(self, talk: Talk, timeout_s: float) -> TaskHandle | None:
+    def release(self, talk: ConversationState, timeout_s: float) -> TaskHandle | None:
         """Take a closing conversation out of everything; the task, if any, whose end is to be waited for."""
         for chain in [c for c in self._ready if c.conversation_id == talk.id]:
             self._ready.remove(chain)
@@ -121,7 +180,7 @@ class Scheduler:
         chain.handle.abort("interrupted", timeout_s)
         return chain.handle
 
-    def forsake(self, talk: Talk) -> None:
+    def forsake(self, talk: ConversationState) -> None:
         """The conversation goes now: if it still waits, what it waits with is answered first."""
         chain = self.current
         frames = [] if chain is None else chain.frames

@@ -12,7 +12,7 @@ from tertulia.protocol.usage import Usage
 
 NOT_STORED = "not_stored"
 """The code of an answer that was given, and whose text cannot be given again."""
-Status = Literal["completed", "failed", "interrupted"]
+ReplyStatus = Literal["completed", "failed", "interrupted"]
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Reply(msgspec.Struct, frozen=True):
 
     text: str | None
     """The last thing the model said, of the last continuation; partial if the task failed."""
-    status: Status
+    status: ReplyStatus
     usage: Usage
     """Every model request of the task and of the chain it caused."""
     tool_calls: int

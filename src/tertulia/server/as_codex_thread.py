@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from tertulia.conversation.inbox import to_message
+from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import InvalidRequestError, NotRunningError, TertuliaError
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId, TaskId, new_item_id
@@ -131,7 +131,7 @@ class Thread:
         items, parts = items_of(asked.input), self.session.parts
         message = parse(Message, {"conversation_id": ROOT, "items": items, "output_schema": asked.output_schema})
         # A turn that is refused changes nothing.
-        to_message(None, message.items, cwd=asked.cwd or parts.conversations.root.terms.cwd)
+        to_user_message(None, message.items, cwd=asked.cwd or parts.conversations.root.terms.cwd)
         await change(self.session, asked.changes())
         chain = submission.submit(parts.scheduler, parts.conversations.root, message)
         said = chain.frames[0].plan.input[0]

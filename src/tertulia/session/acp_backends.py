@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tertulia.conversation.backend import Backend
-from tertulia.conversation.foreign import ForeignAgent, SystemPart
-from tertulia.conversation.guest_host import GuestHost
+from tertulia.conversation.executor_backend import ExecutorBackend, SystemPart
+from tertulia.conversation.executor_host import TaskExecutorHost
 from tertulia.executors.acp.acp_executor import AcpExecutor
 from tertulia.executors.acp.definition import AcpDefinition
 from tertulia.executors.prompt.history_settings import HistorySettings
@@ -32,7 +32,7 @@ class AcpBackends:
         place = self._workshop.place
         executor = AcpExecutor(name, definition, self._workshop.sandbox, environment, self._nursery.start)
         self._workshop.guests.add(executor, name)
-        return ForeignAgent(
+        return ExecutorBackend(
             executor,
             self._continuity,
             definition.program.resuming,
@@ -40,5 +40,5 @@ class AcpBackends:
             system=system,
             server=self._standing.open,
             variables=self._door.variables,
-            host=lambda floor, run: GuestHost(floor, place, name, run),
+            host=lambda floor, run: TaskExecutorHost(floor, place, name, run),
         )

@@ -18,15 +18,15 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.context.agent import AgentInstanceMeta
+from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.context.canvas import Canvas, CanvasStore
+from tertulia.context.definitions import Handler, InternalCaller, McpServer, McpServerStdio
 from tertulia.context.injector import SessionContextInjector
-from tertulia.context.internal_calls import AuditRecord, InternalTools
-from tertulia.context.offers import Handler, InternalCall, McpServer, McpServerStdio
+from tertulia.context.internal_tools import AuditRecord, InternalTools
 from tertulia.context.provider import SessionContext
 from tertulia.context.tokens import SessionTokenStore
-from tertulia.conversation.agent import Addition, Agent
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import Agent, ContextAddition
 from tertulia.errors import McpError, StorageError, TertuliaError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
@@ -129,13 +129,13 @@ class Agency:
         """What a canvas showed in an earlier life of the session, for when its agent is back."""
         self._former[drawn.conversation_id] = drawn
 
-    async def come_back(self, talks: Iterable[Talk]) -> None:
+    async def come_back(self, talks: Iterable[ConversationState]) -> None:
         """Agents of an earlier life of the session: asked for anew, with new tokens; what they were told they know."""
         # Side by side: a provider that hangs costs its time once.
         await asyncio.gather(*(self._return(talk, talk.terms.agent) for talk in talks if talk.terms.agent is not None))
         self._former.clear()
 
-    async def _return(self, talk: Talk, agent: Agent) -> None:
+    async def _return(self, talk: ConversationState, agent: Agent) -> None:
         try:
             spec = msgspec.convert(agent.meta, AgentSpec)
             arrival = await self.prepare(talk.id, spec, talk.terms.cwd, talk.storage)
@@ -147,7 +147,7 @@ class Agency:
         talk.terms = replace(talk.terms, agent=arrival.agent)
         tell_news(talk, injected(talk), [addition.text for addition in arrival.agent.additions])
 
-    async def refresh(self, talk: Talk) -> None:
+    async def refresh(self, talk: ConversationState) -> None:
         """Between two tasks: what providers say differently now is told, and their tools are those of now."""
         present = self._present.get(talk.id)
         if present is None or talk.terms.agent is None:
@@ -294,7 +294,7 @@ def _because(cause: _Cause) -> Generator[None]:
 def _kept(handler: Handler, bus: EventBus) -> Handler:
     """The same, answered when what it changed is written down: whoever draws faster than that waits."""
 
-    async def act(call: InternalCall, arguments: dict[str, Any]) -> Any:
+    async def act(call: InternalCaller, arguments: dict[str, Any]) -> Any:
         answer = await handler(call, arguments)
         await bus.flush()
         return answer
@@ -316,6 +316,6 @@ def _table(server: McpServer) -> dict[str, Any]:
 
 def _agent(meta: AgentInstanceMeta, context: SessionContext) -> Agent:
     described = {name: getattr(meta, name) for name in AgentSpec.__struct_fields__}
-    additions = tuple(Addition(each.provider, each.text, each.tokens) for each in context.fragments)
+    additions = tuple(ContextAddition(each.provider, each.text, each.tokens) for each in context.fragments)
     tools = tuple(tool.spec() for tool in context.tools)
     return Agent(meta.name, meta.archetype, described, additions, tools)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tertulia.conversation.floor import Floor
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import McpError, UnsupportedByBackendError
 from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines
 from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
@@ -66,12 +66,12 @@ class AgentDoor:
         """The session stands."""
         self.parts = parts
 
-    def variables(self, talk: Talk) -> dict[str, str]:
+    def variables(self, talk: ConversationState) -> dict[str, str]:
         """With these the agent, and what it starts, can call back with `tertulia internal`. Not to be shown."""
         return {} if self.parts is None else self.parts.agency.environment(talk.id)
 
     @asynccontextmanager
-    async def open(self, floor: Floor) -> AsyncGenerator[tuple[str, ...]]:
+    async def open(self, floor: TaskScope) -> AsyncGenerator[tuple[str, ...]]:
         """The command of the server, as long as the block lasts; empty where MCP is not installed.
 
         Also where the session has no tools of its own to serve: what the conversation may look at is served always.
@@ -104,7 +104,7 @@ class AgentTools:
     asked of the session's own people, and not of the agent.
     """
 
-    def __init__(self, parts: Parts, floor: Floor) -> None:
+    def __init__(self, parts: Parts, floor: TaskScope) -> None:
         self._parts = parts
         self._floor = floor
         self._served = Brokerage(parts, floor.talk, rights=floor.rights, sources=_SOURCES)

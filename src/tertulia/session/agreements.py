@@ -13,8 +13,8 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.conversation.context import ShellMode
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import ShellMode
 from tertulia.errors import StorageError
 from tertulia.policy.narrowing import Narrowing, Rights
 from tertulia.protocol.ids import ConversationId
@@ -42,7 +42,7 @@ class Agreement(msgspec.Struct, frozen=True):
     """What was said of the agent that it is, if it is one."""
 
 
-def agreed(talk: Talk, narrowed: Sequence[Narrowing]) -> TermsRecord:
+def agreed(talk: ConversationState, narrowed: Sequence[Narrowing]) -> TermsRecord:
     """The record of a conversation's terms as they are now."""
     terms, context = talk.terms, talk.terms.context
     return TermsRecord(

@@ -15,7 +15,7 @@ from tertulia.protocol.mapping_struct import MappingStruct
 from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
 from tertulia.protocol.tool_spec import ToolSource
 from tertulia.protocol.usage import Usage
-from tertulia.scheduler.reply import Failure, Reply, Status
+from tertulia.scheduler.reply import Failure, Reply, ReplyStatus
 
 
 class Answer(MappingStruct, frozen=True, gc=True):
@@ -330,7 +330,7 @@ class MessageAnswer(Answer, frozen=True, omit_defaults=True):
     """`conversation/message`."""
 
     task_id: TaskId
-    status: Status
+    status: ReplyStatus
     last_assistant_message: str | None
     usage: Usage
     tool_calls: int

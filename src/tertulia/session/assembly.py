@@ -5,8 +5,8 @@ from __future__ import annotations
 import os.path
 from typing import TYPE_CHECKING
 
-from tertulia.conversation.context import ConversationContext, Terms, prefs
-from tertulia.conversation.floor import Surroundings
+from tertulia.conversation.task_scope import TaskServices
+from tertulia.conversation.terms import ConversationContext, Terms, tool_preferences
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, SystemClock, Timestamps
@@ -17,11 +17,11 @@ from tertulia.models.wire import Wire
 from tertulia.policy.redaction import Redactor
 from tertulia.protocol.events import SessionConfigured, WarningEvent
 from tertulia.protocol.ids import new_conversation_id, new_session_id
-from tertulia.scheduler.interrupts import Interrupts
+from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
-from tertulia.scheduler.registry import TaskRegistry
-from tertulia.scheduler.runner import Runner
+from tertulia.scheduler.task_registry import TaskRegistry
+from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.session import describe
 from tertulia.session.conversations import Conversations
 from tertulia.session.directory import SessionDirectory
@@ -182,9 +182,9 @@ def _scheduler(
     settings, bus, clock, nursery = base.settings, base.bus, base.clock, base.nursery
     grace = settings.close_timeout_s
     environment = dict(settings.shell_environment)
-    around = Surroundings(bus, clock, toolbox, settings.tool_timeout_s, environment, views.make_ready)
-    interrupts = Interrupts(conversations, bus, clock)
-    runner = Runner(conversations, around, nursery, registry, interrupts, grace, find_backend=backends.find)
+    around = TaskServices(bus, clock, toolbox, settings.tool_timeout_s, environment, views.make_ready)
+    interrupts = Handoffs(conversations, bus, clock)
+    runner = TaskRunner(conversations, around, nursery, registry, interrupts, grace, find_backend=backends.find)
     return Scheduler(runner, interrupts, bus, clock, nursery, grace)
 
 
@@ -202,7 +202,7 @@ def _bring_back(parts: Parts, past: Recollection, notary: Notary) -> None:
 
 def _default_terms(settings: Settings, wire: Wire) -> Terms:
     rights = settings.defaults()
-    context = ConversationContext(None, None, McpView(), prefs(rights, settings.shell_mode, wire.family))
+    context = ConversationContext(None, None, McpView(), tool_preferences(rights, settings.shell_mode, wire.family))
     cwd = os.path.abspath(settings.cwd or ".")
     return Terms(context, rights, wire, "native", cwd, settings.shell_mode)
 

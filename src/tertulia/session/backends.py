@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from tertulia.conversation.backend import Backend
-from tertulia.conversation.context import NATIVE
-from tertulia.conversation.foreign import ForeignAgent, no_server
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.executor_backend import ExecutorBackend, no_server
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import NATIVE
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.acp.definition import AcpDefinition
 from tertulia.executors.acp.presets import acp_agents_from_wire
@@ -57,7 +57,7 @@ class Backends:
         self.sandboxes[name] = sandboxes
         self._makers[name] = make
 
-    def find(self, talk: Talk) -> Backend:
+    def find(self, talk: ConversationState) -> Backend:
         """Who does this conversation's tasks; InvalidParams where its backend is not there any more."""
         name = talk.terms.backend
         if name not in self._made:
@@ -85,7 +85,7 @@ def backends_for(settings: Settings, environment: Environment, workshop: Worksho
             child_environment(definition, environment.variables),
             nursery.start,
         )
-        return ForeignAgent(
+        return ExecutorBackend(
             executor,
             continuity,
             definition.resuming,
@@ -114,7 +114,7 @@ def child_environment(definition: ExecutorDefinition, variables: Mapping[str, st
     return {**ShellEnvironment().build(variables), **named, **definition.env}
 
 
-def _additions(talk: Talk) -> tuple[str, ...]:
+def _additions(talk: ConversationState) -> tuple[str, ...]:
     """What context providers gave the agent that this conversation is."""
     agent = talk.terms.agent
     return () if agent is None else tuple(addition.text for addition in agent.additions)

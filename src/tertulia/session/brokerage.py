@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
 from tertulia.errors import McpError, TertuliaError
 from tertulia.mcp.serve.sources import ServedCall, ServedTool
 from tertulia.mcp.server_connection import CallResult, Elicitation, ToolHints
@@ -36,7 +36,7 @@ class Brokerage:
     def __init__(
         self,
         parts: Parts,
-        talk: Talk,
+        talk: ConversationState,
         *,
         rights: Callable[[], Rights] | None = None,
         sources: Collection[str] = _SERVED,
@@ -93,7 +93,7 @@ class Brokerage:
 class Asking:
     """Passes on to the client what its own call asks a person."""
 
-    def __init__(self, parts: Parts, talk: Talk, call: ServedCall) -> None:
+    def __init__(self, parts: Parts, talk: ConversationState, call: ServedCall) -> None:
         self._parts = parts
         self._talk = talk
         self._call = call

@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tertulia.conversation.context import NATIVE
-from tertulia.conversation.settings import Settled
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.resolve_terms import ResolvedTerms
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import NATIVE
 from tertulia.errors import TertuliaError
 from tertulia.protocol.ids import ItemId, new_conversation_id
 from tertulia.protocol.inputs import AgentSpec, NewConversation, SetContext
@@ -15,7 +15,7 @@ from tertulia.session.parts import Parts
 from tertulia.session.working_directory import check_directory
 
 
-async def open_talk(parts: Parts, spec: NewConversation) -> tuple[Talk, Settled]:
+async def open_talk(parts: Parts, spec: NewConversation) -> tuple[ConversationState, ResolvedTerms]:
     """A new conversation. What the journal refuses has not happened."""
     check_directory(spec.cwd)
     # Whoever names tools means those that are about to be there.
@@ -27,7 +27,7 @@ async def open_talk(parts: Parts, spec: NewConversation) -> tuple[Talk, Settled]
     return await _open_agent(parts, spec, spec.agent)
 
 
-async def _open_agent(parts: Parts, spec: NewConversation, agent: AgentSpec) -> tuple[Talk, Settled]:
+async def _open_agent(parts: Parts, spec: NewConversation, agent: AgentSpec) -> tuple[ConversationState, ResolvedTerms]:
     """What can be refused is refused before a provider is asked. An agent that does not come to be leaves no token."""
     conversations = parts.conversations
     above = conversations.root if spec.parent_id in (UNSET, None) else conversations.find(str(spec.parent_id))
@@ -47,14 +47,14 @@ async def _open_agent(parts: Parts, spec: NewConversation, agent: AgentSpec) -> 
     return talk, replace(settled, warnings=settled.warnings + arrival.warnings)
 
 
-async def fork_talk(parts: Parts, source: Talk, at: ItemId | int | None) -> Talk:
+async def fork_talk(parts: Parts, source: ConversationState, at: ItemId | int | None) -> ConversationState:
     """A conversation that begins with another's history. What the journal refuses has not happened."""
     talk = parts.conversations.fork(source, at)
     await _commit_birth(parts, talk)
     return talk
 
 
-async def _commit_birth(parts: Parts, talk: Talk) -> None:
+async def _commit_birth(parts: Parts, talk: ConversationState) -> None:
     try:
         await parts.bus.flush()
     except TertuliaError:
@@ -63,7 +63,7 @@ async def _commit_birth(parts: Parts, talk: Talk) -> None:
         raise
 
 
-async def change_talk(parts: Parts, talk: Talk, asked: SetContext) -> Settled:
+async def change_talk(parts: Parts, talk: ConversationState, asked: SetContext) -> ResolvedTerms:
     """New terms. Where the journal refuses them the former ones hold again; what was said about them stays said."""
     check_directory(asked.cwd)
     await parts.servers.settle()

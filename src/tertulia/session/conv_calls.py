@@ -6,8 +6,8 @@ waits inside a task, so the target runs as a message of its own, and nothing is 
 
 from __future__ import annotations
 
-from tertulia.conversation.inbox import to_message
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.protocol.ids import CallId, new_item_id, new_task_id
 from tertulia.protocol.inputs import NewConversation
@@ -47,7 +47,7 @@ async def call_conv_tool(parts: Parts, name: str, arguments: str) -> Result:
     return render_result(handoff.render, result, limit)[0]
 
 
-def _context(parts: Parts, root: Talk, call: ToolCall) -> CallContext:
+def _context(parts: Parts, root: ConversationState, call: ToolCall) -> CallContext:
     return CallContext(
         conversation_id=root.id,
         task_id=new_task_id(),
@@ -59,8 +59,8 @@ def _context(parts: Parts, root: Talk, call: ToolCall) -> CallContext:
     )
 
 
-async def _hand_over(parts: Parts, root: Talk, handoff: Handoff) -> TargetResult:
-    said = to_message(None, handoff.input, cwd=root.terms.cwd)
+async def _hand_over(parts: Parts, root: ConversationState, handoff: Handoff) -> TargetResult:
+    said = to_user_message(None, handoff.input, cwd=root.terms.cwd)
     if isinstance(handoff.target, NewConversation):
         target = parts.conversations.open_child(handoff.target, root, None, handoff.fork_history)
     else:
@@ -70,7 +70,7 @@ async def _hand_over(parts: Parts, root: Talk, handoff: Handoff) -> TargetResult
     return _heard(target, reply)
 
 
-def _heard(target: Talk, reply: Reply) -> TargetResult:
+def _heard(target: ConversationState, reply: Reply) -> TargetResult:
     limit = target.terms.rights.limits.max_output_bytes
     if reply.status == "completed":
         return TargetResult(target.id, "completed", reply.text, room=limit)

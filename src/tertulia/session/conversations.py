@@ -9,9 +9,9 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tertulia.conversation.context import Terms
-from tertulia.conversation.settings import Settled
-from tertulia.conversation.talk import Place, Talk
+from tertulia.conversation.resolve_terms import ResolvedTerms
+from tertulia.conversation.state import ConversationState, Lineage
+from tertulia.conversation.terms import Terms
 from tertulia.errors import ClosedError, InvalidParamsError, LimitError, NotFoundError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
@@ -54,7 +54,7 @@ class Conversations:
         self._bus = bus
         self._clock = clock
         self._journal = journal
-        self._open: dict[ConversationId, Talk] = {}
+        self._open: dict[ConversationId, ConversationState] = {}
         self.gone = Tombstones()
         """Ids of those that were closed."""
         self._narrowed: dict[ConversationId, tuple[Narrowing, ...]] = {}
@@ -64,7 +64,7 @@ class Conversations:
         """Told of each that is gone, in whatever way."""
         self.listed: Callable[[], None] = lambda: None
         """Told whenever the list is another, or a title in it."""
-        self.settled: Callable[[Talk], None] = lambda talk: None
+        self.settled: Callable[[ConversationState], None] = lambda talk: None
         """Told whenever one has terms, or other ones."""
         self.closed = False
         """The session closes: nothing is opened or changed any more, what is there may still be read."""
@@ -74,25 +74,25 @@ class Conversations:
         """Make the root of a new session."""
         self._add(self.root_id, self._notary.for_root(), NewConversation(), parent=None)
 
-    def restore(self, talk: Talk, narrowed: tuple[Narrowing, ...]) -> None:
+    def restore(self, talk: ConversationState, narrowed: tuple[Narrowing, ...]) -> None:
         """Take back a conversation of an earlier life of the session; the root first, then by creation."""
         self._open[talk.id] = talk
         if narrowed:
             self._narrowed[talk.id] = narrowed
 
     @property
-    def root(self) -> Talk:
+    def root(self) -> ConversationState:
         """The conversation that always exists."""
         return self._open[self.root_id]
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def __iter__(self) -> Iterator[Talk]:
+    def __iter__(self) -> Iterator[ConversationState]:
         """Root first, then by creation."""
         return iter(list(self._open.values()))
 
-    def find(self, conversation_id: str) -> Talk:
+    def find(self, conversation_id: str) -> ConversationState:
         """The conversation of that id, or of the name "root"."""
         talk = self.root if conversation_id == ROOT else self._open.get(ConversationId(conversation_id))
         if talk is not None and not talk.closed:
@@ -101,16 +101,16 @@ class Conversations:
             raise ClosedError(f"conversation {conversation_id} is closed")
         raise NotFoundError(f"conversation not found: {conversation_id[:64]!r}")
 
-    def peek(self, conversation_id: ConversationId) -> Talk | None:
+    def peek(self, conversation_id: ConversationId) -> ConversationState | None:
         """The conversation, if it is open."""
         talk = self._open.get(conversation_id)
         return None if talk is None or talk.closed else talk
 
-    def narrowed(self, talk: Talk) -> tuple[Narrowing, ...]:
+    def narrowed(self, talk: ConversationState) -> tuple[Narrowing, ...]:
         """What the conversation asked for and did not get."""
         return self._narrowed.get(talk.id, ())
 
-    def open(self, spec: NewConversation, arrival: Arrival | None = None) -> tuple[Talk, Settled]:
+    def open(self, spec: NewConversation, arrival: Arrival | None = None) -> tuple[ConversationState, ResolvedTerms]:
         """A conversation under root, narrowed to the session; or under another one, and narrowed to that.
 
         `arrival`: the agent that it is, prepared for it before it exists.
@@ -123,15 +123,15 @@ class Conversations:
         id = new_conversation_id() if arrival is None else arrival.id
         return self._add(id, deed, spec, parent=parent or self.root), deed.settled
 
-    def check_child(self, spec: NewConversation, caller: Talk, promised: int = 0) -> Rights:
+    def check_child(self, spec: NewConversation, caller: ConversationState, promised: int = 0) -> Rights:
         """Raise what `open_child` would raise once so many others are open; nothing is opened. What it might do."""
         self._check_room(promised)
         _check_spec(spec)
         return self._notary.rehearse(spec, caller)
 
     def open_child(
-        self, spec: NewConversation, caller: Talk, cause: EventScope | None = None, shared: Rounds = None
-    ) -> Talk:
+        self, spec: NewConversation, caller: ConversationState, cause: EventScope | None = None, shared: Rounds = None
+    ) -> ConversationState:
         """A conversation that inherits from its caller and can only be narrower.
 
         `cause`: the task in which it was asked for. `shared`: how much of the caller's history it begins with.
@@ -142,7 +142,7 @@ class Conversations:
         deed = self._notary.under_caller(spec, caller)
         return self._add(new_conversation_id(), deed, spec, caller, cause=cause, shared=shared)
 
-    def change(self, talk: Talk, asked: SetContext) -> Settled:
+    def change(self, talk: ConversationState, asked: SetContext) -> ResolvedTerms:
         """New terms for a conversation, from its next model request on."""
         _refuse_if(self.closed)
         _check_no_agent(asked)
@@ -163,24 +163,26 @@ class Conversations:
         _tell(self._bus, settled, scope)
         return settled
 
-    def fork(self, talk: Talk, at: ItemId | int | None) -> Talk:
+    def fork(self, talk: ConversationState, at: ItemId | int | None) -> ConversationState:
         """A conversation that shares this one's history up to a point, and its terms."""
         self._check_room()
         history = talk.history.fork(at)
         # A fork of an agent is told the same and is nobody: the name, the tools and the token stay with the first.
         terms = replace(self._notary.copied(talk.terms), agent=None)
-        fork = Talk(new_conversation_id(), terms, clock=self._clock, journal=self._journal)
+        fork = ConversationState(new_conversation_id(), terms, clock=self._clock, journal=self._journal)
         fork.default, fork.ceiling, fork.because = talk.default, talk.ceiling, talk.because
         fork.history = history
         fork.title = talk.title
         fork.parent_id, fork.depth = talk.parent_id or self.root.id, talk.depth or 1
-        fork.place = Place(fork.id, talk.place.above)
+        fork.place = Lineage(fork.id, talk.place.above)
         self._agree(fork, self.narrowed(talk))
         fork.note(ForkRecord(fork.id, talk.id, history.item_count))
         self._admit(fork, EventScope("", fork.id))
         return fork
 
-    def take_back(self, talk: Talk, terms: Terms, title: str | None, narrowed: tuple[Narrowing, ...]) -> None:
+    def take_back(
+        self, talk: ConversationState, terms: Terms, title: str | None, narrowed: tuple[Narrowing, ...]
+    ) -> None:
         """A change could not be committed: what held before it holds again."""
         refused = talk.terms
         talk.adopt(terms)
@@ -190,7 +192,7 @@ class Conversations:
         if refused.wire is not terms.wire:
             self.release(refused)
 
-    def forget(self, talk: Talk, *, forced: bool | None) -> None:
+    def forget(self, talk: ConversationState, *, forced: bool | None) -> None:
         """The conversation is gone: its id answers `closed` from now on. `forced` is None where nobody heard of it."""
         del self._open[talk.id]
         self.departed(talk.id)
@@ -204,10 +206,10 @@ class Conversations:
     # ── making one ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _add(
-        self, id: ConversationId, deed: Deed, spec: NewConversation, parent: Talk | None, *,
+        self, id: ConversationId, deed: Deed, spec: NewConversation, parent: ConversationState | None, *,
         cause: EventScope | None = None, shared: Rounds = None,
-    ) -> Talk:  # fmt: skip
-        talk = Talk(id, deed.settled.terms, clock=self._clock, journal=self._journal)
+    ) -> ConversationState:  # fmt: skip
+        talk = ConversationState(id, deed.settled.terms, clock=self._clock, journal=self._journal)
         talk.default, talk.ceiling, talk.because = deed.default, deed.ceiling, deed.because
         talk.title = _title(spec, None)
         _put_below(talk, parent)
@@ -222,13 +224,13 @@ class Conversations:
         _tell(self._bus, deed.settled, scope)
         return talk
 
-    def _admit(self, talk: Talk, scope: EventScope) -> None:
+    def _admit(self, talk: ConversationState, scope: EventScope) -> None:
         self._open[talk.id] = talk
         self.listed()
         opened = ConversationOpened(talk.parent_id, talk.title, talk.terms.wire.name, talk.terms.backend)
         self._bus.publish(opened, scope)
 
-    def _agree(self, talk: Talk, narrowed: tuple[Narrowing, ...]) -> None:
+    def _agree(self, talk: ConversationState, narrowed: tuple[Narrowing, ...]) -> None:
         self._narrowed.pop(talk.id, None)
         if narrowed:
             self._narrowed[talk.id] = narrowed
@@ -244,13 +246,13 @@ class Conversations:
             raise LimitError(f"the session holds {most:,} conversations besides root (max_conversations); close some")
 
 
-def _cuts(earlier: Iterable[Narrowing], settled: Settled, asked: ContextFields) -> tuple[Narrowing, ...]:
+def _cuts(earlier: Iterable[Narrowing], settled: ResolvedTerms, asked: ContextFields) -> tuple[Narrowing, ...]:
     """What was cut; of earlier cuts, those of fields that were not asked for anew."""
     stay = (cut for cut in earlier if getattr(asked, cut.field, UNSET) is UNSET)
     return (*stay, *settled.narrowed)
 
 
-def _tell(bus: EventBus, settled: Settled, scope: EventScope) -> None:
+def _tell(bus: EventBus, settled: ResolvedTerms, scope: EventScope) -> None:
     for warning in settled.warnings:
         _log.warning("conversation %s: %s", scope.conversation_id, warning)
     for cut in settled.narrowed:
@@ -264,9 +266,9 @@ def _refuse_if(closed: bool) -> None:
         raise ClosedError("the session is closed")
 
 
-def _put_below(talk: Talk, parent: Talk | None) -> None:
+def _put_below(talk: ConversationState, parent: ConversationState | None) -> None:
     if parent is not None:
-        talk.parent_id, talk.depth, talk.place = parent.id, parent.depth + 1, Place(talk.id, parent.place)
+        talk.parent_id, talk.depth, talk.place = parent.id, parent.depth + 1, Lineage(talk.id, parent.place)
 
 
 def _check_spec(spec: NewConversation) -> None:

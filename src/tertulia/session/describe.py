@@ -8,13 +8,13 @@ from typing import Any, cast, get_args
 from msgspec.structs import asdict
 
 from tertulia.context.canvas import Canvas
-from tertulia.conversation.settings import Settled
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.resolve_terms import ResolvedTerms
+from tertulia.conversation.state import ConversationState
 from tertulia.errors import NotFoundError
 from tertulia.events.metrics import CallTotals, MetricsTotals
 from tertulia.policy.narrowing import Rights, to_wire
 from tertulia.prompt.instructions import cache_key, full_instructions
-from tertulia.prompt.tool_list import ToolList
+from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import AssistantMessage, ImagePart, UserMessage
@@ -79,7 +79,7 @@ def servers(parts: Parts) -> list[dict[str, Any]]:
     return [{k: v for k, v in asdict(report).items() if v is not None} for report in parts.servers.reports()]
 
 
-def conversation(parts: Parts, talk: Talk) -> ConversationInfo:
+def conversation(parts: Parts, talk: ConversationState) -> ConversationInfo:
     """One line of a list."""
     return ConversationInfo(
         id=talk.id,
@@ -94,7 +94,7 @@ def conversation(parts: Parts, talk: Talk) -> ConversationInfo:
     )
 
 
-def history(talk: Talk, limit: int | None) -> list[HistoryEntry]:
+def history(talk: ConversationState, limit: int | None) -> list[HistoryEntry]:
     """Messages only: no tool calls, no reasoning, nothing that we put in ourselves."""
     return [entry(item) for item in talk.history.messages(limit)]
 
@@ -109,7 +109,7 @@ def entry(item: UserMessage | AssistantMessage) -> HistoryEntry:
     )
 
 
-def tools(parts: Parts, talk: Talk) -> tuple[list[ToolInfo], str]:
+def tools(parts: Parts, talk: ConversationState) -> tuple[list[ToolInfo], str]:
     """The tools that are offered, and the cache key of a request made now."""
     parts.views.look(talk)
     offered = parts.toolbox.offered(talk.terms, talk.terms.rights)
@@ -117,7 +117,7 @@ def tools(parts: Parts, talk: Talk) -> tuple[list[ToolInfo], str]:
     return listed, _cache_key(talk, offered)
 
 
-def context(parts: Parts, talk: Talk) -> ContextInfo:
+def context(parts: Parts, talk: ConversationState) -> ContextInfo:
     """`conversation/context`."""
     parts.views.look(talk)
     terms, rights = talk.terms, talk.terms.rights
@@ -140,7 +140,7 @@ def context(parts: Parts, talk: Talk) -> ContextInfo:
     )
 
 
-def opened(parts: Parts, talk: Talk, settled: Settled) -> Opened:
+def opened(parts: Parts, talk: ConversationState, settled: ResolvedTerms) -> Opened:
     """`conversation/open` and `conversation/set_context`."""
     return Opened(talk.id, context(parts, talk), list(settled.narrowed), list(settled.warnings))
 
@@ -228,12 +228,12 @@ def _queued(chain: Chain) -> TaskInfo:
     return TaskInfo(chain.task_id, chain.conversation_id, "user", "queued", None, [chain.conversation_id])
 
 
-def _instructions(talk: Talk, offered: ToolList) -> str:
+def _instructions(talk: ConversationState, offered: OfferedTools) -> str:
     terms = talk.terms
     return full_instructions(
         terms.context.base_instructions, has_apply_patch="apply_patch" in offered.names, family=terms.wire.family
     )
 
 
-def _cache_key(talk: Talk, offered: ToolList) -> str:
+def _cache_key(talk: ConversationState, offered: OfferedTools) -> str:
     return cache_key(_instructions(talk, offered), offered.digest, talk.terms.wire.family)

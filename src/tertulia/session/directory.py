@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from tertulia.conversation.context import NATIVE
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import NATIVE
 from tertulia.errors import (
     AwaitingResultError,
     ClosedError,
@@ -103,16 +103,16 @@ class SessionDirectory:
         assert self._parts is not None, "a tool was called before the session stood"
         return self._parts
 
-    def _caller(self, call: CallContext) -> Talk:
+    def _caller(self, call: CallContext) -> ConversationState:
         return self._ready.conversations.find(call.conversation_id)
 
-    def _delegating(self, call: CallContext) -> Talk:
+    def _delegating(self, call: CallContext) -> ConversationState:
         caller = self._caller(call)
         if caller.terms.backend != NATIVE:
             raise UnsupportedByBackendError(f"the backend {caller.terms.backend} cannot wait for another conversation")
         return caller
 
-    def _find(self, call: CallContext, conversation_id: str) -> Talk:
+    def _find(self, call: CallContext, conversation_id: str) -> ConversationState:
         try:
             talk = self._ready.conversations.find(conversation_id)
         except NotFoundError:
@@ -126,7 +126,7 @@ class SessionDirectory:
             raise NotFoundError(_NOT_FOUND)
         return talk
 
-    def _destructible(self, call: CallContext, conversation_id: str) -> Talk:
+    def _destructible(self, call: CallContext, conversation_id: str) -> ConversationState:
         try:
             talk = self._find(call, conversation_id)
         except ClosedError:
@@ -138,16 +138,16 @@ class SessionDirectory:
         return talk
 
 
-def _sees(call: CallContext, caller: Talk, talk: Talk) -> bool:
+def _sees(call: CallContext, caller: ConversationState, talk: ConversationState) -> bool:
     """Rights are the chain's: what any of its members is kept from seeing is not seen on its behalf."""
     return call.rights.visibility == "session" or talk.is_in_subtree_of(caller.id)
 
 
-def _is_scripted(talk: Talk) -> bool:
+def _is_scripted(talk: ConversationState) -> bool:
     return talk.terms.wire.name.startswith(_SCRIPTED)
 
 
-def _stricter(caller: Talk, sources: Iterable[StoragePolicy]) -> StoragePolicy | None:
+def _stricter(caller: ConversationState, sources: Iterable[StoragePolicy]) -> StoragePolicy | None:
     """The strictest policy of the sources, where it is stricter than the caller's own."""
     own = caller.terms.rights.storage_policy
     strict = strictest(own, *sources)

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from tertulia.conversation.compact import compact_by_model
-from tertulia.conversation.floor import Floor
-from tertulia.conversation.inbox import to_message
+from tertulia.conversation.compaction import compact_by_model
+from tertulia.conversation.task_scope import TaskScope
+from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import InvalidParamsError, NotRunningError
 from tertulia.history.compaction import Compaction
 from tertulia.protocol.events import Event
@@ -137,7 +137,7 @@ class Conversation:
         talk = self._parts.conversations.find(self.id)
         if not talk.awaiting and (talk.task is None or talk.task.over):
             raise NotRunningError("there is no running task to steer; send a message instead")
-        talk.queue_input(to_message(text, None, cwd=talk.terms.cwd))
+        talk.queue_input(to_user_message(text, None, cwd=talk.terms.cwd))
         await self._parts.journal.settle()
 
     async def interrupt(self) -> Interrupted:
@@ -150,7 +150,7 @@ class Conversation:
         talk = self._parts.conversations.find(self.id)
         results: list[Compaction] = []
 
-        async def work(floor: Floor) -> None:
+        async def work(floor: TaskScope) -> None:
             results.append(await compact_by_model(floor))
 
         scheduler = self._parts.scheduler

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tertulia.context.internal_calls import InternalTools
+from tertulia.context.internal_tools import InternalTools
 from tertulia.errors import BusyError, InternalError, InvalidParamsError, TaskCancelledError, TertuliaError
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.internal_words import MAX_LINE, Asking, Knock, Told

@@ -8,12 +8,11 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.context.canvas_provider import CanvasContextProvider
-from tertulia.context.discovery import installed_providers
-from tertulia.context.identity import CoreContextProvider
-from tertulia.context.injector import SessionContextInjector
-from tertulia.context.skills import SkillsContextProvider
-from tertulia.context.workspace import WorkspaceContextProvider
+from tertulia.context.injector import SessionContextInjector, installed_providers
+from tertulia.context.providers.canvas import CanvasContextProvider
+from tertulia.context.providers.identity import CoreContextProvider
+from tertulia.context.providers.skills import SkillsContextProvider
+from tertulia.context.providers.workspace import WorkspaceContextProvider
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import InvalidParamsError
 from tertulia.events.bus import EventBus

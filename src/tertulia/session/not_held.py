@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tertulia.conversation.context import NATIVE
+from tertulia.conversation.terms import NATIVE
 from tertulia.session.parts import Parts
 
 

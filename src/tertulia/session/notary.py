@@ -11,10 +11,9 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tertulia.conversation.agent import Agent
-from tertulia.conversation.context import Terms
-from tertulia.conversation.settings import Ground, Settled, settle
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.resolve_terms import ResolvedTerms, TermsBase, resolve_terms
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import Agent, Terms
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.mcp.view import McpManager, McpView, ViewChanges
 from tertulia.models.wire import Wire
@@ -39,7 +38,7 @@ class Arrival(msgspec.Struct, frozen=True):
 class Deed(msgspec.Struct, frozen=True):
     """The terms of a conversation that is to be, and the ground they stand on for its whole life."""
 
-    settled: Settled
+    settled: ResolvedTerms
     default: Terms
     """What null goes back to."""
     ceiling: Rights
@@ -82,7 +81,7 @@ class Notary:
 
     def for_root(self) -> Deed:
         """The session's own terms. Two tools under one name are told elsewhere: the root exists all the same."""
-        return Deed(Settled(self.default, (), ()), self.default, self.ceiling, "session")
+        return Deed(ResolvedTerms(self.default, (), ()), self.default, self.ceiling, "session")
 
     def under_session(self, spec: NewConversation, arrival: Arrival | None = None) -> Deed:
         """For a conversation that a client opens; `arrival`: as that agent."""
@@ -91,7 +90,7 @@ class Notary:
         ground = replace(self._ground(self.default, self.ceiling, "session"), conversation=arrival.id)
         return self._draw(spec, self._arrived(self.default, arrival), ground)
 
-    def under_parent(self, spec: NewConversation, parent: Talk, arrival: Arrival | None = None) -> Deed:
+    def under_parent(self, spec: NewConversation, parent: ConversationState, arrival: Arrival | None = None) -> Deed:
         """For one that a client opens below another: it gets its rights and place of work, not what it was told."""
         blank = replace(parent.terms.context, base_instructions=None, user_instructions=None)
         inherited, ground = replace(parent.terms, context=blank, agent=None), self._below(parent)
@@ -99,22 +98,22 @@ class Notary:
             inherited, ground = self._arrived(inherited, arrival), replace(ground, conversation=arrival.id)
         return self._draw(spec, inherited, ground)
 
-    def under_caller(self, spec: NewConversation, caller: Talk) -> Deed:
+    def under_caller(self, spec: NewConversation, caller: ConversationState) -> Deed:
         """For one that a model opens: it inherits from its caller and can only be narrower."""
         return self._draw(spec, replace(caller.terms, agent=None), self._below(caller))
 
-    def rehearse(self, spec: NewConversation, caller: Talk) -> Rights:
+    def rehearse(self, spec: NewConversation, caller: ConversationState) -> Rights:
         """Raise what `under_caller` would raise, and keep nothing. The rights that it would have."""
-        settled = self._check_tools(settle(spec, caller.terms, self._below(caller)))
+        settled = self._check_tools(resolve_terms(spec, caller.terms, self._below(caller)))
         if spec.model not in (UNSET, None):
             self.release(settled.terms)
         return settled.terms.rights
 
-    def changed(self, talk: Talk, asked: SetContext) -> Settled:
+    def changed(self, talk: ConversationState, asked: SetContext) -> ResolvedTerms:
         """For one that exists already."""
         ground = self._ground(talk.default, talk.ceiling, talk.because)
         current = self._refreshed(talk) if asked.refresh_mcp_view else talk.terms
-        return self._check_tools(settle(asked, current, ground))
+        return self._check_tools(resolve_terms(asked, current, ground))
 
     def copied(self, terms: Terms) -> Terms:
         """The same terms for another conversation: all but the wire."""
@@ -130,17 +129,17 @@ class Notary:
         if terms.wire is not self._default.wire:
             self._wires.let_go(terms.wire)
 
-    def _below(self, caller: Talk) -> Ground:
+    def _below(self, caller: ConversationState) -> TermsBase:
         # What is inherited is a snapshot of the caller; what null goes back to is the session's, under that ceiling.
         return self._ground(self.default, caller.terms.rights, f"ancestor:{caller.id}")
 
-    def _draw(self, spec: NewConversation, inherited: Terms, ground: Ground) -> Deed:
-        settled = self._check_tools(settle(spec, inherited, ground))
+    def _draw(self, spec: NewConversation, inherited: Terms, ground: TermsBase) -> Deed:
+        settled = self._check_tools(resolve_terms(spec, inherited, ground))
         if spec.model in (UNSET, None):
             settled = replace(settled, terms=self.copied(settled.terms))
         return Deed(settled, ground.default, ground.ceiling, ground.because)
 
-    def caught_up(self, talk: Talk) -> tuple[Terms, ViewChanges, tuple[str, ...]]:
+    def caught_up(self, talk: ConversationState) -> tuple[Terms, ViewChanges, tuple[str, ...]]:
         """Its terms with the tools of now, for its next task; what changed; and which names two tools claim since."""
         terms, old = talk.terms, talk.terms.context.mcp_view
         view, changed = old.refreshed(self._mcp.list_tools(talk.id))
@@ -156,7 +155,7 @@ class Notary:
         now = self._toolbox.offered(new, new.rights).conflicts
         return new, changed, tuple(conflict for conflict in now if conflict not in before)
 
-    def _refreshed(self, talk: Talk) -> Terms:
+    def _refreshed(self, talk: ConversationState) -> Terms:
         view = talk.terms.context.mcp_view
         new = McpView.new_from_manager(self._mcp, talk.id).with_allowlist(view.allowlist)
         # Of a server that is not there now nothing was looked at: its tools have to be the same when it comes back.
@@ -168,10 +167,10 @@ class Notary:
         seen = view if tools is view.seen else view.refreshed(tools)[0]
         return replace(_with_view(terms, seen), agent=arrival.agent)
 
-    def _ground(self, default: Terms, ceiling: Rights, because: str) -> Ground:
-        return Ground(default, ceiling, because, self._wires.find, self._backends, self._sandboxes, self._mcp)
+    def _ground(self, default: Terms, ceiling: Rights, because: str) -> TermsBase:
+        return TermsBase(default, ceiling, because, self._wires.find, self._backends, self._sandboxes, self._mcp)
 
-    def _check_tools(self, settled: Settled) -> Settled:
+    def _check_tools(self, settled: ResolvedTerms) -> ResolvedTerms:
         """Two tools under one name are an error, or, where so configured, a warning."""
         tools = self._toolbox.offered(settled.terms, settled.terms.rights)
         if self._skip_conflicts:

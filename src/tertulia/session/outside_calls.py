@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
 from tertulia.events.bus import EventScope
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import EventData
@@ -28,7 +28,7 @@ def is_from_outside(call: CallContext) -> bool:
 
 async def call_from_outside(
     parts: Parts,
-    talk: Talk,
+    talk: ConversationState,
     name: str,
     arguments: str,
     sources: Collection[str],
@@ -82,7 +82,11 @@ def _end_of(call: ToolCall, end: CompletedCall) -> ToolCallEnd:
 
 
 def _checked(
-    parts: Parts, talk: Talk, call: ToolCall, sources: Collection[str], context: Callable[[ToolCall], CallContext]
+    parts: Parts,
+    talk: ConversationState,
+    call: ToolCall,
+    sources: Collection[str],
+    context: Callable[[ToolCall], CallContext],
 ) -> list[CheckedCall]:
     offered = parts.toolbox.offered(talk.terms, context(call).rights, delegating=False)
     reachable = {spec.name for spec in offered.specs if spec.source in sources}

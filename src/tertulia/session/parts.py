@@ -14,7 +14,7 @@ from tertulia.mcp.pool.session_servers import SessionServers
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
-from tertulia.scheduler.registry import TaskRegistry
+from tertulia.scheduler.task_registry import TaskRegistry
 from tertulia.session.agency import Agency
 from tertulia.session.answers import ClosedAnswer
 from tertulia.session.conversations import Conversations

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
 from tertulia.mcp.view import McpView
 from tertulia.protocol.records import MCP_PINS, NoteRecord
 
 
-def pinned(talk: Talk) -> NoteRecord:
+def pinned(talk: ConversationState) -> NoteRecord:
     """The record of what is pinned now."""
     return NoteRecord(talk.id, MCP_PINS, dict(talk.terms.context.mcp_view.pins))
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from tertulia.context.agent import AgentInstanceMeta
+from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.context.provider import SessionContext
-from tertulia.context.updates import updates, withdrawn
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
 from tertulia.prompt.seeds import additions_message
 from tertulia.protocol.items import UserMessage
+from tertulia.session.agents.active_agent import context_updates, withdrawal_text
 
 
 class PresentAgent(msgspec.Struct, frozen=True, eq=False):
@@ -25,7 +25,7 @@ class PresentAgent(msgspec.Struct, frozen=True, eq=False):
     @property
     def said(self) -> list[str]:
         """All that holds now."""
-        return [*self.context.system_context_additions, *map(withdrawn, self.silent)]
+        return [*self.context.system_context_additions, *map(withdrawal_text, self.silent)]
 
     def followed_by(self, context: SessionContext) -> PresentAgent:
         """The same agent with what its providers say now. One that did not answer may have taken nothing back."""
@@ -35,13 +35,13 @@ class PresentAgent(msgspec.Struct, frozen=True, eq=False):
         return PresentAgent(self.meta, context, tuple(name for name in silent if name not in speaking))
 
 
-def injected(talk: Talk) -> list[str]:
+def injected(talk: ConversationState) -> list[str]:
     """What was put into a history by nobody."""
     return [item.text for item in talk.history.snapshot() if isinstance(item, UserMessage) and item.injected]
 
 
-def tell_news(talk: Talk, before: Iterable[str], now: Sequence[str]) -> None:
+def tell_news(talk: ConversationState, before: Iterable[str], now: Sequence[str]) -> None:
     """Say what holds now and did not before, if anything."""
     first = next((text for text in injected(talk) if text.startswith("<context_additions>")), "")
-    if news := updates(first, before, now):
+    if news := context_updates(first, before, now):
         talk.instruct([additions_message(news, "context_update")])

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tertulia.conversation.bond import BOND
+from tertulia.conversation.native_session import NATIVE_SESSION
 from tertulia.errors import StorageError
 from tertulia.events.bus import EventScope
 from tertulia.protocol import events as e
@@ -209,7 +209,7 @@ class Recollection:
                 talk.drawn = record
             case NoteRecord(name=name):
                 talk.notes[name] = record
-                talk.bond_is_stale = talk.bond_is_stale and name != BOND
+                talk.bond_is_stale = talk.bond_is_stale and name != NATIVE_SESSION
             case _:
                 pass
 
@@ -275,7 +275,7 @@ def _agree(talk: PastTalk, agreed: TermsRecord, line: RecordLine) -> None:
     if talk.agreed is not None:
         talk.kept_by = binding_policy(talk.kept_by, talk.agreed.storage, agreed.storage)
     talk.agreed, talk.agreed_at = agreed, line.ts
-    talk.notes.pop(BOND, None)
+    talk.notes.pop(NATIVE_SESSION, None)
 
 
 def _hear_of_a_call(talk: PastTalk, event: Event, scope: EventScope, line: RecordLine) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
 from tertulia.errors import TaskCancelledError
 from tertulia.events.bus import EventScope
 from tertulia.protocol.events import AbortReason, ErrorEvent, TaskComplete, TurnAborted, WarningEvent
@@ -21,8 +21,8 @@ from tertulia.protocol.records import ItemsRecord, RewriteRecord
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl, strictest
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING, canonical_name
-from tertulia.scheduler.plan import answered_chain
-from tertulia.scheduler.reply import Failure, Reply, Status, without_text
+from tertulia.scheduler.plan import recorded_chain
+from tertulia.scheduler.reply import Failure, Reply, ReplyStatus, without_text
 from tertulia.session.parts import Parts
 from tertulia.session.recollection import Begun, PastChain, PastTalk, Recollection
 from tertulia.session.restoring import Forgotten, Restored
@@ -53,7 +53,7 @@ def close_what_was_open(parts: Parts, past: Recollection, restored: Sequence[Res
         parts.bus.publish(WarningEvent(_said_of_holes(past.missing_records), "records_missing"))
     for chain in past.chains.values():
         if (reply := _reply(chain)) is not None and chain.conversation_id in talks:
-            parts.scheduler.ledger.note(answered_chain(chain.conversation_id, chain.message, reply))
+            parts.scheduler.ledger.note(recorded_chain(chain.conversation_id, chain.message, reply))
 
 
 def _said_of_holes(missing: int) -> str:
@@ -98,7 +98,7 @@ def _close_calls(parts: Parts, old: PastTalk, back: Restored, endless: Mapping[C
         parts.bus.publish(WarningEvent(message, "chain_dropped"), EventScope("", talk.id))
 
 
-def _begin_anew(talk: Talk, forgotten: Forgotten, outputs: Sequence[ToolOutput]) -> None:
+def _begin_anew(talk: ConversationState, forgotten: Forgotten, outputs: Sequence[ToolOutput]) -> None:
     """Write down what the history does not know: the outputs of its last calls, and that it begins anew.
 
     Whoever reads the record later, to resume or to fork, must count the same items as this life does.
@@ -113,7 +113,7 @@ def _begin_anew(talk: Talk, forgotten: Forgotten, outputs: Sequence[ToolOutput])
         talk.note(ItemsRecord(talk.id, forgotten.said))
 
 
-def _end_what_is_not_open(parts: Parts, lost: Mapping[CallId, Begun], talk: Talk) -> None:
+def _end_what_is_not_open(parts: Parts, lost: Mapping[CallId, Begun], talk: ConversationState) -> None:
     """Calls without an end that are not open in the history.
 
     Their output was written and their end was not (on a full disk, say); or the call itself was not stored.
@@ -182,7 +182,7 @@ def _left_of(policy: StoragePolicy, age: float) -> StoragePolicy | None:
 
 # ── answers that were given ──────────────────────────────────────────────────────────────────────────────────
 
-_STATUS: dict[AbortReason, Status] = {"timeout": "failed", "limit": "failed"}
+_STATUS: dict[AbortReason, ReplyStatus] = {"timeout": "failed", "limit": "failed"}
 
 
 def _reply(chain: PastChain) -> Reply | None:

@@ -11,12 +11,12 @@ from typing import Literal
 
 import msgspec
 
-from tertulia.conversation.compact import older_part
+from tertulia.conversation.compaction import history_to_summarise
 from tertulia.errors import TertuliaError
 from tertulia.history.segment import seal
 from tertulia.history.view import NO_SEGMENTS, HistoryView, SegmentTotals
 from tertulia.models.catalog import model_family
-from tertulia.prompt.fingerprint import fingerprint
+from tertulia.prompt.fingerprint import fingerprint_request
 from tertulia.prompt.instructions import full_instructions
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.records import ModelRequestRecord
@@ -96,7 +96,7 @@ def _asked_again(asked: ModelRequestRecord, talk: PastTalk, history: _Rebuilt) -
         base = agreement.base_instructions if base is None else base
         model = agreement.model
     provider, _, name = model.partition("/")
-    return fingerprint(
+    return fingerprint_request(
         (asked.conversation_id, asked.task_id),
         full_instructions(base, has_apply_patch=_PATCHES in asked.tools_json, family=model_family(name) or provider),
         asked.tools_json,
@@ -110,7 +110,7 @@ def _view(asked: ModelRequestRecord, talk: PastTalk, history: _Rebuilt) -> Histo
     if not asked.summarises:
         return history.view(talk.pieces)
     items = [item for piece in talk.pieces for item in piece.items]
-    return older_part([item for begin, end in asked.summarises for item in items[begin:end]]).snapshot()
+    return history_to_summarise([item for begin, end in asked.summarises for item in items[begin:end]]).snapshot()
 
 
 def _differing(asked: ModelRequestRecord, again: ModelRequestRecord) -> list[str]:

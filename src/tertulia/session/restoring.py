@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tertulia.conversation.agent import Agent
-from tertulia.conversation.bond import BOND, STALE, Bond, bond_from
-from tertulia.conversation.context import ConversationContext, Terms, prefs
-from tertulia.conversation.talk import Place, Talk, history_limits
+from tertulia.conversation.native_session import NATIVE_SESSION, STALE, NativeSession, native_session_from
+from tertulia.conversation.state import ConversationState, Lineage, history_limits
+from tertulia.conversation.terms import Agent, ConversationContext, Terms, tool_preferences
 from tertulia.errors import InternalError, TertuliaError
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
@@ -51,7 +50,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 class Restored(msgspec.Struct, frozen=True):
     """A conversation that is back, and what has to be said about it."""
 
-    talk: Talk
+    talk: ConversationState
     narrowed: tuple[Narrowing, ...] = ()
     missing: int = 0
     """How many of its texts are not there."""
@@ -67,7 +66,7 @@ class Restorer:
         self._notary = notary
         self._clock = clock
         self._journal = journal
-        self._places: dict[ConversationId, Place] = {}
+        self._places: dict[ConversationId, Lineage] = {}
         self._pins = FormerPins()
 
     def talks(self) -> Iterator[Restored]:
@@ -75,13 +74,13 @@ class Restorer:
         for old in self._past.talks.values():
             agreement = None if old.agreed is None else read_agreement(old.agreed)
             above = None if agreement is None else self._places.get(agreement.parent_id or old.id)
-            self._places[old.id] = Place(old.id, above)
+            self._places[old.id] = Lineage(old.id, above)
             if agreement is not None and not old.closed and (old.told or self._past.damaged):
                 yield self._restore(old, agreement)
 
     def _restore(self, old: PastTalk, agreement: Agreement) -> Restored:
         terms, warnings = self._terms(old, agreement)
-        talk = Talk(old.id, terms, clock=self._clock, journal=self._journal)
+        talk = ConversationState(old.id, terms, clock=self._clock, journal=self._journal)
         talk.default, talk.because = self._notary.default, agreement.because
         talk.ceiling = meet(agreement.ceiling, self._notary.ceiling)
         talk.parent_id, talk.depth, talk.place = agreement.parent_id, agreement.depth, self._places[old.id]
@@ -107,7 +106,7 @@ class Restorer:
             agreement.base_instructions,
             agreement.user_instructions,
             self._pins.view(old.notes.get(MCP_PINS)).with_allowlist(rights.mcp_tool_allowlist),
-            prefs(rights, agreement.shell_mode, wire.family),
+            tool_preferences(rights, agreement.shell_mode, wire.family),
         )
         cwd = agreement.cwd or default.cwd
         agent = _agent(agreement)
@@ -132,9 +131,9 @@ def _agent(agreement: Agreement) -> Agent | None:
     return None if meta is None else Agent(str(meta.get("name")), str(meta.get("archetype")), meta)
 
 
-def _bond(old: PastTalk, revision: int) -> Bond | None:
-    noted = old.notes.get(BOND)
-    return None if noted is None else bond_from(noted.value, revision)
+def _bond(old: PastTalk, revision: int) -> NativeSession | None:
+    noted = old.notes.get(NATIVE_SESSION)
+    return None if noted is None else native_session_from(noted.value, revision)
 
 
 def _history(old: PastTalk, terms: Terms) -> tuple[HistoryStore, int, Forgotten | None]:

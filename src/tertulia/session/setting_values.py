@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any, cast, get_args
 
-from tertulia.conversation.context import ShellMode
+from tertulia.conversation.terms import ShellMode
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.command.definition import RESERVED
 from tertulia.executors.command.presets import executors_from_wire

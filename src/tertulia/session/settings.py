@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import msgspec
 from msgspec.structs import asdict, force_setattr, replace
 
-from tertulia.conversation.context import ShellMode
+from tertulia.conversation.terms import ShellMode
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.named_view import NamedView

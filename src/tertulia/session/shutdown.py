@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from tertulia.conversation.talk import Talk
-from tertulia.conversation.task import TaskHandle
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_handle import TaskHandle
 from tertulia.errors import InvalidParamsError, StorageError, TertuliaError
 from tertulia.models.wire import Wire
 from tertulia.protocol.ids import ConversationId
@@ -42,7 +42,7 @@ async def close_conversation(parts: Parts, conversation_id: str, timeout: float 
     return _ALREADY if closing.cancelled() else closing.result()
 
 
-def begin_to_close(parts: Parts, talk: Talk, seconds: float) -> asyncio.Task[ClosedAnswer]:
+def begin_to_close(parts: Parts, talk: ConversationState, seconds: float) -> asyncio.Task[ClosedAnswer]:
     """From now on the conversation is closed for everybody, and what runs there is asked to stop.
 
     Its own task may ask for that; whoever else does waits for what comes back.
@@ -54,7 +54,7 @@ def begin_to_close(parts: Parts, talk: Talk, seconds: float) -> asyncio.Task[Clo
     return closing
 
 
-async def _close(parts: Parts, talk: Talk, last: TaskHandle | None) -> ClosedAnswer:
+async def _close(parts: Parts, talk: ConversationState, last: TaskHandle | None) -> ClosedAnswer:
     try:
         if last is not None:
             await last.ended.wait()

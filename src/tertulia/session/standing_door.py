@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from tertulia.conversation.floor import Floor
+from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import NotRunningError
 from tertulia.mcp.serve.endpoint import McpEndpoint
 from tertulia.mcp.serve.sources import ServedCall, ServedTool
@@ -33,7 +33,7 @@ class StandingDoor:
         self._rooms: dict[ConversationId, _Room] = {}
 
     @asynccontextmanager
-    async def open(self, floor: Floor) -> AsyncGenerator[tuple[str, ...]]:
+    async def open(self, floor: TaskScope) -> AsyncGenerator[tuple[str, ...]]:
         """The command of the server; calls are served as long as the block lasts. Empty where MCP is not installed."""
         parts = self._parts()
         room = None if parts is None else await self._room(parts, floor)
@@ -53,7 +53,7 @@ class StandingDoor:
         """All of them are."""
         await asyncio.gather(*map(self.forget, list(self._rooms)))
 
-    async def _room(self, parts: Parts, floor: Floor) -> _Room | None:
+    async def _room(self, parts: Parts, floor: TaskScope) -> _Room | None:
         conversation = floor.talk.id
         if conversation not in self._rooms:
             if not await mcp_is_there():
@@ -65,7 +65,7 @@ class StandingDoor:
 class _Room:
     """A socket, and what is served there."""
 
-    def __init__(self, parts: Parts, floor: Floor, folder: str) -> None:
+    def __init__(self, parts: Parts, floor: TaskScope, folder: str) -> None:
         self.tools = _TaskTools(parts, floor)
         self.path = str(Path(folder) / "door")
         self.words = (sys.executable, "-I", "-S", agent_relay.__file__, self.path)
@@ -75,7 +75,7 @@ class _Room:
         self._server: asyncio.Server | None = None
 
     @classmethod
-    async def make(cls, parts: Parts, floor: Floor) -> _Room:
+    async def make(cls, parts: Parts, floor: TaskScope) -> _Room:
         """Listening, in a directory that only this user can enter."""
         room = cls(parts, floor, tempfile.mkdtemp(prefix="tertulia-door-"))
         try:
@@ -96,13 +96,13 @@ class _Room:
 class _TaskTools:
     """Implements `Served` for whichever task runs now. What could be called in the last one can be looked at."""
 
-    def __init__(self, parts: Parts, floor: Floor) -> None:
+    def __init__(self, parts: Parts, floor: TaskScope) -> None:
         self._parts = parts
         self._last = AgentTools(parts, floor)
         self._running = False
 
     @contextmanager
-    def for_task(self, floor: Floor) -> Generator[None]:
+    def for_task(self, floor: TaskScope) -> Generator[None]:
         self._last, self._running = AgentTools(self._parts, floor), True
         try:
             yield

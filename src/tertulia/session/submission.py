@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from tertulia.conversation.inbox import to_message
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import InvalidParamsError
 from tertulia.events.bus import EventBus
 from tertulia.protocol.events import Event
@@ -22,7 +22,7 @@ from tertulia.scheduler.reply import Reply
 MAX_MESSAGE_ID = 256
 
 
-def submit(scheduler: Scheduler, talk: Talk, message: Message) -> Chain:
+def submit(scheduler: Scheduler, talk: ConversationState, message: Message) -> Chain:
     """Queue a message. Refused (empty, too long, busy, closed) it leaves nothing behind."""
     message_id = message.message_id
     if message_id is not None and not 0 < len(check_text(message_id, "message_id")) <= MAX_MESSAGE_ID:
@@ -30,7 +30,7 @@ def submit(scheduler: Scheduler, talk: Talk, message: Message) -> Chain:
     override = message.base_instructions_override
     if override is not None:
         check_text(override, "base_instructions_override")
-    said = to_message(message.text, message.items, cwd=talk.terms.cwd, sender=message.sender)
+    said = to_user_message(message.text, message.items, cwd=talk.terms.cwd, sender=message.sender)
     schema = None if message.output_schema is None else _as_text(message.output_schema)
     plan = TaskPlan(
         talk.id,
@@ -71,7 +71,7 @@ async def answer(scheduler: Scheduler, chain: Chain) -> Reply:
 
 
 async def accompany(
-    scheduler: Scheduler, bus: EventBus, talk: Talk, message: Message, hear: Callable[[Event], None]
+    scheduler: Scheduler, bus: EventBus, talk: ConversationState, message: Message, hear: Callable[[Event], None]
 ) -> Reply:
     """The answer to a message; `hear` is told every event of it first. The last one who gives up waiting stops it."""
     async with bus.subscribe() as news:
@@ -89,7 +89,9 @@ async def accompany(
     return await answer(scheduler, chain)
 
 
-async def follow(scheduler: Scheduler, bus: EventBus, talk: Talk, message: Message) -> AsyncGenerator[Event, None]:
+async def follow(
+    scheduler: Scheduler, bus: EventBus, talk: ConversationState, message: Message
+) -> AsyncGenerator[Event, None]:
     """The events of a message and of everything it causes, up to its last one. Leaving early stops the chain."""
     # Subscribed before it is submitted: nothing can be missed.
     async with bus.subscribe() as news:

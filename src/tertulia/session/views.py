@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from tertulia.conversation.floor import Floor
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_scope import TaskScope
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.mcp.pool.session_servers import SessionServers
 from tertulia.protocol.events import EventData, WarningEvent
@@ -25,20 +25,20 @@ class Views:
         self._notary = notary
         self._bus = bus
 
-    async def make_ready(self, floor: Floor) -> None:
+    async def make_ready(self, floor: TaskScope) -> None:
         """A task of this conversation begins. Waits for servers that are starting or asked again, within bounds."""
         await self._agency.refresh(floor.talk)
         await self._servers.settle()
         await self._servers.catch_up()
         self._catch_up(floor.talk, floor.publish)
 
-    def begin(self, talks: Iterable[Talk]) -> None:
+    def begin(self, talks: Iterable[ConversationState]) -> None:
         """The session has just begun: whatever is there already is no news, but what is not as it was is."""
         for talk in talks:
             self._catch_up(talk, partial(self._warn, talk))
 
     @staticmethod
-    def sees(talks: Iterable[Talk]) -> Callable[[str], bool]:
+    def sees(talks: Iterable[ConversationState]) -> Callable[[str], bool]:
         """Whether any of these conversations sees a tool of a server, asked at any time."""
 
         def anybody(server: str) -> bool:
@@ -47,12 +47,12 @@ class Views:
 
         return anybody
 
-    def look(self, talk: Talk) -> None:
+    def look(self, talk: ConversationState) -> None:
         """Somebody looks at a conversation: what it shows is what its next task would see."""
         if talk.task is None:
             self._catch_up(talk, lambda data: self._tell(talk, data))
 
-    def _warn(self, talk: Talk, data: EventData) -> None:
+    def _warn(self, talk: ConversationState, data: EventData) -> None:
         match data:
             case McpToolsChanged(withheld=[_, *_]):
                 self._tell(talk, McpToolsChanged([], [], data.withheld))
@@ -61,10 +61,10 @@ class Views:
             case _:
                 pass
 
-    def _tell(self, talk: Talk, data: EventData) -> None:
+    def _tell(self, talk: ConversationState, data: EventData) -> None:
         self._bus.publish(data, EventScope("", talk.id))
 
-    def _catch_up(self, talk: Talk, publish: Callable[[EventData], object]) -> None:
+    def _catch_up(self, talk: ConversationState, publish: Callable[[EventData], object]) -> None:
         terms, changed, conflicts = self._notary.caught_up(talk)
         # Nothing that was agreed on is different: the allowlist is the same.
         before, talk.terms = talk.terms.context.mcp_view, terms

@@ -9,10 +9,10 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from tertulia.context.reading import fields, made, one_of, plain, text
+from tertulia.context.validation import build, read_fields, require_choice, require_line, require_text
 from tertulia.errors import InvalidParamsError
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 
 class AgentInstanceMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,19 +31,19 @@ class AgentInstanceMeta(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_agent_name(self.name)
-        one_of("workspace_policy", self.workspace_policy, ("persistent", "ephemeral"))
-        one_of("launch_mode", self.launch_mode, ("managed", "direct"))
+        require_choice("workspace_policy", self.workspace_policy, ("persistent", "ephemeral"))
+        require_choice("launch_mode", self.launch_mode, ("managed", "direct"))
         for field, value in (("archetype", self.archetype), ("backend_type", self.backend_type)):
-            plain(f"{field} of agent {self.name!r}", value)
+            require_line(f"{field} of agent {self.name!r}", value)
         if self.cwd is not None:
-            text(f"cwd of agent {self.name!r}", self.cwd)
+            require_text(f"cwd of agent {self.name!r}", self.cwd)
 
     @classmethod
     def of(cls, given: object, name: str | None = None) -> AgentInstanceMeta:
         """From a mapping, in either spelling, with `name` where it has none; unknown fields are kept in `extra`."""
         if isinstance(given, cls):
             return given
-        known = fields(given, "the description of an agent")
+        known = read_fields(given, "the description of an agent")
         if name is not None:
             known.setdefault("name", name)
         extra = known.pop("extra", {})
@@ -51,12 +51,12 @@ class AgentInstanceMeta(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidParamsError("extra in the description of an agent must be a mapping")
         unknown = {key: known.pop(key) for key in sorted(known.keys() - set(cls.__struct_fields__))}
         whole = MappingProxyType({**cast("Mapping[str, Any]", extra), **unknown})
-        return made(cls, {**known, "extra": whole}, "an agent")
+        return build(cls, {**known, "extra": whole}, "an agent")
 
 
 def check_agent_name(name: object) -> str:
     """A name that can stand in a path, an address and a log; InvalidParams otherwise."""
-    if not isinstance(name, str) or not _NAME.match(name):
+    if not isinstance(name, str) or not _AGENT_NAME.match(name):
         raise InvalidParamsError(
             f"the agent name {name!r:.40} must be 1 to 64 letters, digits, dots, dashes or underscores, "
             "and begin with a letter or digit"

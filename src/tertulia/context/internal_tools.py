@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import msgspec
 
-from tertulia.context.agent import AgentInstanceMeta
-from tertulia.context.asking import ask
-from tertulia.context.offers import Handler, InternalCall, ToolDefinition, may_use
+from tertulia.context.agent_meta import AgentInstanceMeta
+from tertulia.context.cancellable_call import call_cancellable
+from tertulia.context.definitions import Handler, InternalCaller, ToolDefinition, may_use
 from tertulia.context.tokens import SessionToken, SessionTokenStore
 from tertulia.errors import (
     ApprovalDeniedError,
@@ -76,11 +76,11 @@ class InternalTools:
         self._clock = clock or SystemClock()
         self._now = Timestamps(self._clock)
         self._timeout_s = timeout_s
-        self._agents: dict[str, _Admitted] = {}
+        self._agents: dict[str, _AdmittedAgent] = {}
 
     def admit(self, session_id: str, meta: AgentInstanceMeta, tools: Iterable[ToolDefinition]) -> None:
         """From now on this session's agent may call these, as far as its archetype reaches. Replaces what was."""
-        self._agents[session_id] = _Admitted(meta, tools)
+        self._agents[session_id] = _AdmittedAgent(meta, tools)
 
     def dismiss(self, session_id: str) -> None:
         """The agent is gone. Idempotent."""
@@ -88,7 +88,7 @@ class InternalTools:
 
     def validate_token(self, token: object) -> SessionToken:
         """Whom a token stands for; InvalidParams if it is not valid."""
-        return _valid(self._tokens.validate(token))
+        return _require_valid(self._tokens.validate(token))
 
     def tools_of(self, token: object) -> list[ToolDefinition]:
         """What the owner of a token may call now."""
@@ -118,7 +118,7 @@ class InternalTools:
                 at=self._now(),
                 source=source,
                 tool=self._tokens.redactor.text(str(tool)[:_MAX_VALUE]),
-                params=self._tokens.redactor.text(shortened(arguments)),
+                params=self._tokens.redactor.text(shorten_arguments(arguments)),
                 token_prefix=token[:VISIBLE_CHARACTERS] if isinstance(token, str) else "",
                 agent_name=entry and entry.agent_name,
                 session_id=entry and entry.session_id,
@@ -130,7 +130,7 @@ class InternalTools:
             self._audit(record)
 
     async def _answer(self, entry: SessionToken | None, name: object, arguments: object) -> Any:
-        owner = _valid(entry)
+        owner = _require_valid(entry)
         admitted = self._admitted(owner)
         tool = admitted.tools.get(name) if isinstance(name, str) else None
         if tool is None:
@@ -142,27 +142,27 @@ class InternalTools:
         handler = tool.handler or self._handlers.get(tool.rpc_method)
         if handler is None:
             raise MethodNotFoundError(f"nobody answers {tool.rpc_method}, the method of {tool.name}")
-        given = _object(arguments)
+        given = _require_object(arguments)
         admitted.schema(tool).validate(given)
-        call = InternalCall(owner.agent_name, owner.session_id, admitted.meta, tool.name)
+        call = InternalCaller(owner.agent_name, owner.session_id, admitted.meta, tool.name)
         limit = asyncio.timeout(self._timeout_s)
         try:
             async with limit:
-                answer = await ask(handler, call, given)
+                answer = await call_cancellable(handler, call, given)
         except TimeoutError:
             if not limit.expired():
                 raise
             raise TaskTimeoutError(f"{tool.name} took longer than {self._timeout_s:g} s") from None
         return _plain_data(tool.name, answer)
 
-    def _admitted(self, owner: SessionToken) -> _Admitted:
+    def _admitted(self, owner: SessionToken) -> _AdmittedAgent:
         admitted = self._agents.get(owner.session_id)
         if admitted is None:
             raise NotFoundError(f"agent {owner.agent_name!r} is not running")
         return admitted
 
 
-class _Admitted:
+class _AdmittedAgent:
     """An agent that may call, and what."""
 
     __slots__ = ("_schemas", "meta", "tools")
@@ -179,23 +179,23 @@ class _Admitted:
         return self._schemas[tool.name]
 
 
-def _valid(entry: SessionToken | None) -> SessionToken:
+def _require_valid(entry: SessionToken | None) -> SessionToken:
     if entry is None:
         raise InvalidParamsError("the token is not valid: it is wrong, expired or revoked")
     return entry
 
 
-def shortened(arguments: object) -> str:
+def shorten_arguments(arguments: object) -> str:
     """Arguments for a record: long texts by their beginning and length, and all of it in one short line."""
     if isinstance(arguments, Mapping):
         pairs = list(cast("Mapping[object, object]", arguments).items())[:16]
-        text = ", ".join(f"{str(name)[:_MAX_VALUE]}: {_value(value)}" for name, value in pairs)
+        text = ", ".join(f"{str(name)[:_MAX_VALUE]}: {_shorten_value(value)}" for name, value in pairs)
     else:
-        text = _value(arguments)
+        text = _shorten_value(arguments)
     return text if len(text) <= _MAX_PARAMS else f"{text[:_MAX_PARAMS]}…"
 
 
-def _value(value: object) -> str:
+def _shorten_value(value: object) -> str:
     match value:
         case str() if len(value) > _MAX_VALUE:
             return f"{value[:_MAX_VALUE]!r}… ({len(value):,} characters)"
@@ -205,7 +205,7 @@ def _value(value: object) -> str:
             return type(value).__name__
 
 
-def _object(arguments: object) -> dict[str, Any]:
+def _require_object(arguments: object) -> dict[str, Any]:
     if arguments is None:
         return {}
     if not isinstance(arguments, dict):

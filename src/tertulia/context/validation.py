@@ -19,7 +19,7 @@ _TAG = re.compile(r"<(?=[\s/]*[a-z]+(?:_[a-z]+)+[\s/]*>)", re.IGNORECASE)
 T = TypeVar("T")
 
 
-def made(kind: Callable[..., T], known: Mapping[str, Any], what: str) -> T:
+def build(kind: Callable[..., T], known: Mapping[str, Any], what: str) -> T:
     """Made of fields with these values; a field that is missing or unknown is named."""
     try:
         return kind(**known)
@@ -27,7 +27,7 @@ def made(kind: Callable[..., T], known: Mapping[str, Any], what: str) -> T:
         raise InvalidParamsError(f"{what} cannot be made: {error}") from None
 
 
-def fields(given: object, what: str) -> dict[str, Any]:
+def read_fields(given: object, what: str) -> dict[str, Any]:
     """A mapping's fields, `camelCase` and `snake_case` alike."""
     if not isinstance(given, Mapping):
         raise InvalidParamsError(f"{what} must be a mapping, not {type(given).__name__}")
@@ -35,34 +35,34 @@ def fields(given: object, what: str) -> dict[str, Any]:
     return {re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", str(key)).lower(): value for key, value in pairs}
 
 
-def text(what: str, value: object) -> str:
+def require_text(what: str, value: object) -> str:
     """A text with something in it."""
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise InvalidParamsError(f"{what} must be a text")
     return value
 
 
-def prose(what: str, value: object) -> str:
+def require_prose(what: str, value: object) -> str:
     """A text that a model can be shown: perhaps empty, and not a book."""
     if not isinstance(value, str) or len(value) > MAX_PROSE or "\0" in value:
         raise InvalidParamsError(f"{what} must be a text of at most {MAX_PROSE:,} characters")
     return check_text(value, what)
 
 
-def plain(what: str, value: object) -> str:
+def require_line(what: str, value: object) -> str:
     """One line, short enough for a list."""
     if not isinstance(value, str) or not _PLAIN.match(value):
         raise InvalidParamsError(f"{what} must be one line of at most 200 characters")
     return value
 
 
-def one_of(field: str, value: object, choices: tuple[str, ...]) -> None:
+def require_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
     """One of a few words."""
     if value not in choices:
         raise InvalidParamsError(f"{field} {value!r:.40} is not {' or '.join(choices)}")
 
 
-def texts(what: str, values: object) -> list[str]:
+def require_texts(what: str, values: object) -> list[str]:
     """A list of texts."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise InvalidParamsError(f"{what} must be a list of texts")
@@ -72,7 +72,7 @@ def texts(what: str, values: object) -> list[str]:
     return cast("list[str]", given)
 
 
-def variables(server: str, given: object) -> list[dict[str, str]]:
+def environment_list(server: str, given: object) -> list[dict[str, str]]:
     """A dict, or a list of {name, value}, as such a list."""
     try:
         if isinstance(given, Mapping):
@@ -83,10 +83,10 @@ def variables(server: str, given: object) -> list[dict[str, str]]:
         raise InvalidParamsError(
             f"variables of MCP server {server!r} must be a dict or a list of {{name, value}}"
         ) from None
-    texts(f"variables of MCP server {server!r}", [part for pair in pairs for part in pair])
+    require_texts(f"variables of MCP server {server!r}", [part for pair in pairs for part in pair])
     return [{"name": name, "value": value} for name, value in pairs]
 
 
-def untagged(text: str) -> str:
+def escape_tags(text: str) -> str:
     """A text of somebody's file, which cannot end the message that it stands in, nor look like the next one."""
     return _TAG.sub("&lt;", text)

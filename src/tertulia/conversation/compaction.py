@@ -7,33 +7,67 @@ whatever becomes of the turn.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
-from tertulia.conversation.answer import ask
-from tertulia.conversation.context import NATIVE
-from tertulia.conversation.floor import Floor
-from tertulia.conversation.trimming import compacted_event
+from tertulia.conversation.model_answer import request_answer
+from tertulia.conversation.task_scope import TaskScope
+from tertulia.conversation.terms import NATIVE
 from tertulia.errors import ModelError
-from tertulia.history.compaction import Compaction, compact
+from tertulia.history.compaction import Compaction, compact, trim
 from tertulia.history.sanitiser import mend
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.history.summariser import ExtractiveSummariser
 from tertulia.history.view import HistoryView
 from tertulia.models.wire import TOUR
-from tertulia.prompt.assembly import Asking, build_request
-from tertulia.prompt.fingerprint import fingerprint
-from tertulia.prompt.instructions import builtin
+from tertulia.prompt.fingerprint import fingerprint_request
+from tertulia.prompt.instructions import builtin_text
+from tertulia.prompt.request import RequestInputs, build_request
 from tertulia.prompt.tool_list import NO_TOOLS
-from tertulia.protocol.events import TokenCount, WarningEvent
+from tertulia.protocol.events import HistoryCompacted, TokenCount, WarningEvent
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import AssistantMessage, Item, TextPart, UserMessage
 
-_ASK = "<compact>\nWrite the notes now.\n</compact>"
+CompactionTrigger = Literal["request", "limit", "overflow"]
+_OVERFLOW_SHARE = 0.5
+"""After an overflow the history may fill this part of the window: the provider's count is not ours."""
+
+
+def trim_to_limits(floor: TaskScope) -> None:
+    """Trim when a configured limit is passed; say so."""
+    history = floor.talk.history
+    if history.over_limit():
+        _publish_compaction(floor, trim(history), "limit")
+
+
+def trim_for_overflow(floor: TaskScope) -> bool:
+    """Trim because the model said that it was too much; whether anything could be removed."""
+    history = floor.talk.history
+    window = floor.talk.terms.wire.context_window
+    target = min(int(window * _OVERFLOW_SHARE), int(history.approx_tokens * _OVERFLOW_SHARE))
+    done = trim(history, limits=HistoryLimits(max_tokens=target))
+    _publish_compaction(floor, done, "overflow")
+    return done.compacted
+
+
+def _publish_compaction(floor: TaskScope, done: Compaction, trigger: CompactionTrigger) -> None:
+    floor.talk.note_rewrites(done.rewrites)
+    floor.publish(compacted_event(done, trigger))
+
+
+def compacted_event(done: Compaction, trigger: CompactionTrigger) -> HistoryCompacted:
+    """The event for what a compaction came to."""
+    return HistoryCompacted(
+        done.compacted, done.before_tokens, done.after_tokens, done.removed_items, trigger, done.reason
+    )
+
+
+_COMPACT_REQUEST = "<compact>\nWrite the notes now.\n</compact>"
 
 
 class ModelSummariser:
     """Asks the conversation's own model, without tools."""
 
-    def __init__(self, floor: Floor) -> None:
+    def __init__(self, floor: TaskScope) -> None:
         self._floor = floor
 
     async def summarise(self, items: Sequence[Item], budget_tokens: int) -> str:
@@ -42,19 +76,19 @@ class ModelSummariser:
         if terms.backend != NATIVE and terms.wire.name == TOUR:
             # What was said was said by a real agent: nothing may take its place that a script makes up.
             raise ModelError("no model is set up")
-        older = older_part(items)
+        older = history_to_summarise(items)
         older.kept_by = floor.talk.history.kept_by
-        question = UserMessage(new_item_id(), (TextPart(_ASK),), injected=True)
-        asking = Asking(
+        question = UserMessage(new_item_id(), (TextPart(_COMPACT_REQUEST),), injected=True)
+        asking = RequestInputs(
             conversation_id=floor.talk.id,
             wire=terms.wire,
-            override=builtin("compact"),
+            override=builtin_text("compact"),
             tools=NO_TOOLS,
             storage=floor.rights().storage_policy,
         )
         request = build_request(asking, older, [question])
         floor.talk.note(
-            fingerprint(
+            fingerprint_request(
                 (floor.talk.id, floor.task_id),
                 request.instructions,
                 request.tools_json,
@@ -64,13 +98,13 @@ class ModelSummariser:
                 summarises=_ranges(floor.talk.history.snapshot(), items),
             )
         )
-        answer = await ask(floor, terms.wire, request, aloud=False)
+        answer = await request_answer(floor, terms.wire, request, aloud=False)
         floor.charge(answer.finished.usage)
         floor.publish(TokenCount(answer.finished.usage, terms.wire.context_window, request.cache_key))
         return "\n\n".join(item.text for item in answer.items if isinstance(item, AssistantMessage))
 
 
-def older_part(items: Sequence[Item]) -> HistoryStore:
+def history_to_summarise(items: Sequence[Item]) -> HistoryStore:
     """What is to be summarised, as the model reads it."""
     older = HistoryStore(HistoryLimits())
     older.append(mend(items, "no result was recorded"))
@@ -88,7 +122,7 @@ def _ranges(history: HistoryView, items: Sequence[Item]) -> tuple[tuple[int, int
     return tuple(ranges)
 
 
-async def compact_by_model(floor: Floor) -> Compaction:
+async def compact_by_model(floor: TaskScope) -> Compaction:
     """Replace all but the newest round by notes, or leave the history as it is and say why.
 
     The model's notes, or a local summary where it has none: whoever compacts needs the room.

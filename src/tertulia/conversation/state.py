@@ -11,16 +11,16 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from tertulia.conversation.bond import Bond
-from tertulia.conversation.context import Terms, TurnContext
-from tertulia.conversation.task import TaskHandle
+from tertulia.conversation.native_session import NativeSession
+from tertulia.conversation.task_handle import TaskHandle
+from tertulia.conversation.terms import Terms, TurnContext
 from tertulia.errors import BusyError
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.history.compaction import keep_rounds
 from tertulia.history.store import HistoryLimits, HistoryStore, Rewrite
 from tertulia.policy.narrowing import Rights
-from tertulia.prompt.seeds import NO_LONGER, environment_message, seeds, user_instructions_message
+from tertulia.prompt.seeds import INSTRUCTIONS_WITHDRAWN, environment_message, seeds, user_instructions_message
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
 from tertulia.protocol.records import (
@@ -40,17 +40,17 @@ MAX_PENDING = 100
 """Messages that wait for one model request; each may have 16 MB."""
 
 
-class Place:
+class Lineage:
     """Where a conversation stands below others. It outlives them: closing a parent moves no child."""
 
     __slots__ = ("above", "id")
 
-    def __init__(self, id: ConversationId, above: Place | None = None) -> None:
+    def __init__(self, id: ConversationId, above: Lineage | None = None) -> None:
         self.id = id
         self.above = above
 
 
-class Talk:
+class ConversationState:
     """The inside of a conversation."""
 
     __slots__ = (
@@ -68,12 +68,12 @@ class Talk:
         """Who set the ceiling."""
         self.parent_id: ConversationId | None = None
         self.depth = 0
-        self.place = Place(id)
+        self.place = Lineage(id)
         self.title: str | None = None
         self.closed = False
         self.task: TaskHandle | None = None
         """A light handle: it does not know the talk, so there is no cycle."""
-        self.bond: Bond | None = None
+        self.bond: NativeSession | None = None
         """What another agent that does its tasks remembers of it. Forks have none."""
         self.awaiting = 0
         """How many continuations wait for another conversation's answer."""
@@ -91,7 +91,7 @@ class Talk:
         self.history = HistoryStore(history_limits(terms.rights), items)
         self.note(ItemsRecord(self.id, tuple(items), pinned=True, seed=True))
 
-    def inherit(self, source: Talk, rounds: Rounds) -> None:
+    def inherit(self, source: ConversationState, rounds: Rounds) -> None:
         """Begin with what another conversation has said, and with what is different here."""
         self.history = source.history.fork()
         self.note(ForkRecord(self.id, source.id, self.history.item_count))
@@ -102,7 +102,7 @@ class Talk:
 
     def is_in_subtree_of(self, ancestor: ConversationId) -> bool:
         """Whether it is that conversation, or was opened below it."""
-        place: Place | None = self.place
+        place: Lineage | None = self.place
         while place is not None and place.id != ancestor:
             place = place.above
         return place is not None
@@ -128,14 +128,14 @@ class Talk:
         carries it along, into summaries and forks too.
         """
         if items:
-            said = tuple(_marked(items, strictest(self.storage, storage or self.storage), self.storage))
+            said = tuple(_with_storage(items, strictest(self.storage, storage or self.storage), self.storage))
             self.history.append(said, pinned=pinned)
             self.note(ItemsRecord(self.id, said, pinned))
             self.touch()
 
     def has_ended(self, output: ToolOutput, storage: StoragePolicy) -> ToolOutput:
         """A tool has answered: written down now, said when the turn of its call comes. The output to be said."""
-        (marked,) = _marked((output,), storage, self.storage)
+        (marked,) = _with_storage((output,), storage, self.storage)
         self.note(ToolOutputRecord(self.id, marked))
         return marked
 
@@ -182,7 +182,7 @@ class Talk:
         before, text = self.terms, terms.context.user_instructions
         news: list[UserMessage] = []
         if text != before.context.user_instructions:
-            news.append(user_instructions_message(text or NO_LONGER))
+            news.append(user_instructions_message(text or INSTRUCTIONS_WITHDRAWN))
         environment = environment_message(terms.cwd, terms.rights)
         if environment.parts != environment_message(before.cwd, before.rights).parts:
             news.append(environment)
@@ -216,7 +216,7 @@ class Talk:
             self.say(messages, pinned=True)
 
 
-def _marked(items: Iterable[_Item], storage: StoragePolicy, own: StoragePolicy) -> Iterable[_Item]:
+def _with_storage(items: Iterable[_Item], storage: StoragePolicy, own: StoragePolicy) -> Iterable[_Item]:
     """The items, each with the policy it came under where that is stricter than the talk's own."""
     if storage == own:
         return items

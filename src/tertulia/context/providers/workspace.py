@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tertulia.context.agent import AgentInstanceMeta
-from tertulia.context.reading import untagged
-from tertulia.context.repository import git_state, repository_of
+from tertulia.context.agent_meta import AgentInstanceMeta
+from tertulia.context.git_repository import find_repository, git_state
+from tertulia.context.validation import escape_tags
 from tertulia.errors import InvalidParamsError
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.tools.workspace_file import read_start
@@ -47,7 +47,7 @@ class WorkspaceContextProvider:
         cwd = meta.cwd or self._cwd
         if cwd is None:
             return None
-        root = repository_of(cwd)
+        root = find_repository(cwd)
         machine = os.uname()
         facts = [
             f"- Directory: {_one_line(cwd)}",
@@ -89,8 +89,8 @@ def _text(top: str, path: str, max_bytes: int, hidden: Sequence[str]) -> tuple[s
         text = data.decode(errors="ignore") if more else data.decode()
     except UnicodeDecodeError:
         raise InvalidParamsError(f"the file of rules {path!r:.200} is not a text in UTF-8") from None
-    return untagged(text.replace("\0", "").strip()), more
+    return escape_tags(text.replace("\0", "").strip()), more
 
 
 def _one_line(text: str) -> str:
-    return untagged(_CONTROLS.sub("?", text))
+    return escape_tags(_CONTROLS.sub("?", text))

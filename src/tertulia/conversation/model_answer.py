@@ -8,7 +8,7 @@ from contextlib import aclosing
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.conversation.floor import Floor
+from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import ModelError
 from tertulia.models.wire import (
     AnswerEnd,
@@ -30,17 +30,17 @@ from tertulia.protocol.tool_events import WebSearchBegin, WebSearchEnd
 from tertulia.protocol.tool_names import canonical_name
 from tertulia.tools.output import bound
 
-SaidItem = AssistantMessage | Reasoning | ToolCall
+AnswerHistoryItem = AssistantMessage | Reasoning | ToolCall
 _CALL_COST = 1_000
 """Characters that a tool call counts for besides its arguments, so that their number is bounded too."""
 _MAX_REASON_BYTES = 10_000
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_.-]")
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ModelAnswer(msgspec.Struct, frozen=True):
     """What the model said, whole, in order."""
 
-    items: tuple[SaidItem, ...]
+    items: tuple[AnswerHistoryItem, ...]
     finished: AnswerEnd
 
     @property
@@ -49,7 +49,7 @@ class Answer(msgspec.Struct, frozen=True):
         return [item for item in self.items if isinstance(item, ToolCall)]
 
 
-class ProviderFailed(ModelError):
+class ProviderError(ModelError):
     """The wire said that there will be no answer, and under which code."""
 
     def __init__(self, failed: AnswerFailure) -> None:
@@ -59,27 +59,27 @@ class ProviderFailed(ModelError):
         """The history does not fit the model's window: met once with trimming, then told."""
 
 
-async def ask(floor: Floor, wire: Wire, request: ModelRequest, *, aloud: bool = True) -> Answer:
+async def request_answer(floor: TaskScope, wire: Wire, request: ModelRequest, *, aloud: bool = True) -> ModelAnswer:
     """One request, one answer; ModelError when there is none. Not aloud, nobody hears it as it comes.
 
     Nothing of an answer counts before it is whole: items are given back at the end, so that a stream that is
     cut or made again leaves no call behind.
     """
-    reader = _Reader(floor, aloud=aloud)
+    reader = _AnswerReader(floor, aloud=aloud)
     # A generator is closed here and not by the collector: closing is what hangs up on the provider.
     async with aclosing(wire.stream(request)) as stream:
         async for piece in stream:
             finished = reader.take(piece)
             if finished is not None:
-                return Answer(tuple(reader.items), finished)
+                return ModelAnswer(tuple(reader.items), finished)
     raise ModelError(f"the stream of {wire.name} ended before the answer did")
 
 
-class _Reader:
+class _AnswerReader:
     """Sorts the pieces of one stream."""
 
-    def __init__(self, floor: Floor, *, aloud: bool) -> None:
-        self.items: list[SaidItem] = []
+    def __init__(self, floor: TaskScope, *, aloud: bool) -> None:
+        self.items: list[AnswerHistoryItem] = []
         self._floor = floor
         self._aloud = aloud
         self._offsets: dict[ItemId, int] = {}
@@ -104,7 +104,7 @@ class _Reader:
                 self._floor.forget_partial()
                 return piece
             case AnswerFailure():
-                raise ProviderFailed(piece)
+                raise ProviderError(piece)
         return None
 
     def _hear(self, piece: TextDelta | ReasoningDelta) -> None:
@@ -126,7 +126,7 @@ def _bounded(size: int) -> int:
     return size
 
 
-def _size(item: SaidItem) -> int:
+def _size(item: AnswerHistoryItem) -> int:
     match item:
         case AssistantMessage():
             return sum(len(part.text if isinstance(part, TextPart) else part.image_url) for part in item.parts)
@@ -145,7 +145,7 @@ def _valid(text: str) -> str:
     return text
 
 
-def _clean(item: SaidItem) -> SaidItem:
+def _clean(item: AnswerHistoryItem) -> AnswerHistoryItem:
     """The item with only valid text, and calls that can be sent back: a legal name, an id that is not empty."""
     match item:
         case AssistantMessage():

@@ -9,9 +9,19 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec.structs import force_setattr
 
-from tertulia.context.agent import AgentInstanceMeta
+from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.context.parameters import full_schema
-from tertulia.context.reading import MAX_PROSE, fields, made, one_of, plain, prose, text, texts, variables
+from tertulia.context.validation import (
+    MAX_PROSE,
+    build,
+    environment_list,
+    read_fields,
+    require_choice,
+    require_line,
+    require_prose,
+    require_text,
+    require_texts,
+)
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_spec import ToolSpec
 
@@ -33,11 +43,11 @@ class McpServerStdio(msgspec.Struct, frozen=True):
     """A list of {name, value}. Not shown when this is printed."""
 
     def __post_init__(self) -> None:
-        plain("the name of an MCP server", self.name)
-        text(f"command of MCP server {self.name!r}", self.command)
-        force_setattr(self, "args", texts(f"args of MCP server {self.name!r}", self.args))
+        require_line("the name of an MCP server", self.name)
+        require_text(f"command of MCP server {self.name!r}", self.command)
+        force_setattr(self, "args", require_texts(f"args of MCP server {self.name!r}", self.args))
         if self.env is not None:
-            force_setattr(self, "env", variables(self.name, self.env))
+            force_setattr(self, "env", environment_list(self.name, self.env))
 
     @property
     def variables(self) -> dict[str, str]:
@@ -60,11 +70,13 @@ class McpServerHttp(msgspec.Struct, frozen=True):
     kind: Literal["http", "sse"] = "http"
 
     def __post_init__(self) -> None:
-        plain("the name of an MCP server", self.name)
-        if not re.match(r"https?://\S+\Z", text(f"url of MCP server {self.name!r}", self.url)):
+        require_line("the name of an MCP server", self.name)
+        if not re.match(r"https?://\S+\Z", require_text(f"url of MCP server {self.name!r}", self.url)):
             raise InvalidParamsError(f"url of MCP server {self.name!r} must begin with http:// or https://")
-        one_of("kind", self.kind, ("http", "sse"))
-        force_setattr(self, "headers", {pair["name"]: pair["value"] for pair in variables(self.name, self.headers)})
+        require_choice("kind", self.kind, ("http", "sse"))
+        force_setattr(
+            self, "headers", {pair["name"]: pair["value"] for pair in environment_list(self.name, self.headers)}
+        )
 
     def __repr__(self) -> str:
         return f"McpServerHttp({self.name!r}, kind={self.kind!r}, headers {sorted(self.headers)})"
@@ -73,7 +85,7 @@ class McpServerHttp(msgspec.Struct, frozen=True):
 McpServer = McpServerStdio | McpServerHttp
 
 
-class InternalCall(msgspec.Struct, frozen=True):
+class InternalCaller(msgspec.Struct, frozen=True):
     """Who calls an internal tool. All of it comes from the token, nothing from the caller's own words."""
 
     agent_name: str
@@ -82,7 +94,7 @@ class InternalCall(msgspec.Struct, frozen=True):
     tool: str
 
 
-Handler = Callable[[InternalCall, dict[str, Any]], Any]
+Handler = Callable[[InternalCaller, dict[str, Any]], Any]
 """What an internal tool does: plain data back, at once or later. An AgentError is the caller's answer."""
 
 
@@ -102,18 +114,18 @@ class ToolDefinition(msgspec.Struct, frozen=True):
     """Answers the calls; None: whoever runs the session answers that method."""
 
     def __post_init__(self) -> None:
-        text("the name of a tool", self.name)
-        prose(f"description of tool {self.name!r:.80}", self.description)
+        require_text("the name of a tool", self.name)
+        require_prose(f"description of tool {self.name!r:.80}", self.description)
         if not isinstance(cast(object, self.scope), str) or self.scope not in _LEAST:
             raise InvalidParamsError(
                 f"scope {self.scope!r:.40} of tool {self.name!r:.80} is not all, service or employee"
             )
-        if not _METHOD.match(text(f"rpc_method of tool {self.name!r:.80}", self.rpc_method)):
+        if not _METHOD.match(require_text(f"rpc_method of tool {self.name!r:.80}", self.rpc_method)):
             raise InvalidParamsError(
                 f"rpc_method {self.rpc_method!r:.80} of tool {self.name!r:.80} is not a method's name"
             )
         if self.context is not None:
-            prose(f"context of tool {self.name!r:.80}", self.context)
+            require_prose(f"context of tool {self.name!r:.80}", self.context)
         force_setattr(self, "parameters", full_schema(self.parameters))
         size = len(self.spec().schema)
         if size > MAX_PROSE:
@@ -131,18 +143,18 @@ def may_use(archetype: str, scope: ToolScope) -> bool:
     return _LEVELS.get(archetype, 0) >= _LEAST[scope]
 
 
-def tool_of(given: object) -> ToolDefinition:
+def to_tool_definition(given: object) -> ToolDefinition:
     """A tool as a provider may have written it: made already, or a mapping in either spelling."""
     if isinstance(given, ToolDefinition):
         return given
-    return made(ToolDefinition, {"parameters": None, **fields(given, "a tool")}, "a tool")
+    return build(ToolDefinition, {"parameters": None, **read_fields(given, "a tool")}, "a tool")
 
 
-def server_of(given: object) -> McpServer:
+def to_mcp_server(given: object) -> McpServer:
     """The same for an MCP server; one with a `url` is reached, any other is started."""
     if isinstance(given, McpServerStdio | McpServerHttp):
         return given
-    known = fields(given, "an MCP server")
+    known = read_fields(given, "an MCP server")
     if "url" in known:
-        return made(McpServerHttp, known, "an MCP server")
-    return made(McpServerStdio, known, "an MCP server")
+        return build(McpServerHttp, known, "an MCP server")
+    return build(McpServerStdio, known, "an MCP server")

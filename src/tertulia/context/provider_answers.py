@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import cast
 
-from tertulia.context.agent import AgentInstanceMeta
-from tertulia.context.budget import count
-from tertulia.context.offers import McpServer, ToolDefinition, may_use, server_of, tool_of
+from tertulia.context.agent_meta import AgentInstanceMeta
+from tertulia.context.budget import count_tokens
+from tertulia.context.definitions import McpServer, ToolDefinition, may_use, to_mcp_server, to_tool_definition
 from tertulia.context.provider import Fragment
 from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.protocol.inputs import check_text
@@ -21,7 +21,7 @@ BLOCK_PRIORITY = 1_000
 """Of the text about tools."""
 
 
-class Collected:
+class ProviderAnswers:
     """What has been collected so far. Each `take_` returns what was wrong with an answer and keeps the rest of it."""
 
     def __init__(self, meta: AgentInstanceMeta) -> None:
@@ -34,9 +34,9 @@ class Collected:
     def take_servers(self, answer: object) -> list[BaseException]:
         """First wins."""
         problems: list[BaseException] = []
-        for given in _listed(answer):
+        for given in _check_list(answer):
             try:
-                server = server_of(given)
+                server = to_mcp_server(given)
                 self.servers.setdefault(server.name, server)
             except TertuliaError as error:
                 problems.append(error)
@@ -45,9 +45,9 @@ class Collected:
     def take_tools(self, answer: object) -> list[BaseException]:
         """First what the archetype may use, then first wins."""
         problems: list[BaseException] = []
-        for given in _listed(answer):
+        for given in _check_list(answer):
             try:
-                tool = tool_of(given)
+                tool = to_tool_definition(given)
                 if may_use(self.meta.archetype, tool.scope):
                     self.tools.setdefault(tool.name, tool)
             except TertuliaError as error:
@@ -63,11 +63,11 @@ class Collected:
         if check_text(answer, "the answer").strip():
             # Nobody stays longer than the block about tools.
             place = min(priority, BLOCK_PRIORITY - 1) if isinstance(priority, int) else PRIORITY
-            self.fragments.append(Fragment(provider, answer, count(answer), place))
+            self.fragments.append(Fragment(provider, answer, count_tokens(answer), place))
         return []
 
 
-def _listed(answer: object) -> Sequence[object]:
+def _check_list(answer: object) -> Sequence[object]:
     if answer is None:
         return ()
     if not isinstance(answer, list | tuple):

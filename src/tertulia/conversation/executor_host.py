@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.conversation.floor import Floor
+from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import InvalidParamsError, NotFoundError, SandboxError, TertuliaError
 from tertulia.executors.host import PermissionAnswer, PermissionQuestion
 from tertulia.executors.step_events import item_of
@@ -41,15 +41,15 @@ from tertulia.tools.shell.command_approval import CommandRequest, approve_comman
 from tertulia.tools.tool import CallContext
 
 _DISK = (sys.executable, "-I", disk_program.__file__)
-_KEPT = disk_program.MAX_READ_BYTES * 2
-_LOOKING = ("read", "search", "think")
-_CHANGING = ("edit", "delete", "move")
+_MAX_OUTPUT_BYTES = disk_program.MAX_READ_BYTES * 2
+_READING_KINDS = ("read", "search", "think")
+_WRITING_KINDS = ("edit", "delete", "move")
 
 
-class GuestHost:
+class TaskExecutorHost:
     """Implements `Host` for one run. `backend`: what the agent is called; `run`: what its calls are told under."""
 
-    def __init__(self, floor: Floor, place: CommandEnvironment, backend: str, run: str) -> None:
+    def __init__(self, floor: TaskScope, place: CommandEnvironment, backend: str, run: str) -> None:
         self._floor = floor
         self._place = place
         self._backend = backend
@@ -60,7 +60,7 @@ class GuestHost:
         floor, place = self._floor, self._place
         rights, cwd = floor.rights(), place.directory(None, self._call(floor.talk.terms.cwd))
         confinement = place.confinement(rights)
-        kind = kind_of(question, confinement, cwd)
+        kind = approval_kind(question, confinement, cwd)
         subject = place.subject(question.words, cwd, confinement, outside=kind == "escalation")
         request = RequestedAction(
             kind=kind,
@@ -76,7 +76,7 @@ class GuestHost:
             # The agent starts it itself, in an environment of its own and whenever it likes.
             named=NamedFiles(known=False) if question.doing == "execute" else WORDS_ALONE,
         )
-        looks = question.doing in _LOOKING and kind == "tool"
+        looks = question.doing in _READING_KINDS and kind == "tool"
         # Without roots: the agent runs it in an environment of its own, which may have git start anything.
         safe = looks or (kind == "exec" and only_reads_in(analyse_command(question.words), cwd, ()))
         try:
@@ -168,7 +168,7 @@ class GuestHost:
         return None if encoded is None else base64.b64decode(encoded)
 
     async def _on_disk(self, request: dict[str, Any], call: CallContext) -> dict[str, Any]:
-        said = await self._place.confined(_DISK, msgspec.json.encode(request), _KEPT, call)
+        said = await self._place.confined(_DISK, msgspec.json.encode(request), _MAX_OUTPUT_BYTES, call)
         try:
             answer = msgspec.json.decode(said, type=dict[str, Any])
         except msgspec.DecodeError:
@@ -178,7 +178,7 @@ class GuestHost:
         return answer
 
 
-def kind_of(question: PermissionQuestion, confinement: Confinement, cwd: str) -> ApprovalKind:
+def approval_kind(question: PermissionQuestion, confinement: Confinement, cwd: str) -> ApprovalKind:
     """What a yes would mean.
 
     The agent's sandbox is its own, and what it asks for may lie outside of it: that is no command in a sandbox, but
@@ -186,9 +186,9 @@ def kind_of(question: PermissionQuestion, confinement: Confinement, cwd: str) ->
     own commands is outside of every sandbox, also to look at.
     """
     unbounded = confinement.mode == "danger_full_access"
-    if question.doing in _LOOKING and (unbounded or not _meets(question.paths, confinement.masked, cwd)):
+    if question.doing in _READING_KINDS and (unbounded or not _meets(question.paths, confinement.masked, cwd)):
         return "tool"
-    if question.doing in _CHANGING and (unbounded or _within(question.paths, confinement, cwd)):
+    if question.doing in _WRITING_KINDS and (unbounded or _within(question.paths, confinement, cwd)):
         return "patch"
     if question.doing == "execute" and unbounded:
         return "exec"

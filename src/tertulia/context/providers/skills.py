@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import msgspec
 
-from tertulia.context.agent import AgentInstanceMeta
-from tertulia.context.offers import InternalCall, ToolDefinition
-from tertulia.context.reading import untagged
-from tertulia.context.repository import repository_of
+from tertulia.context.agent_meta import AgentInstanceMeta
+from tertulia.context.definitions import InternalCaller, ToolDefinition
+from tertulia.context.git_repository import find_repository
+from tertulia.context.validation import escape_tags
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.tools.workspace_file import read_start
 
@@ -84,13 +84,13 @@ class SkillsContextProvider:
         lines += [f"- (not usable: {reason})" for reason in broken[:MAX_SKILLS]]
         return "\n".join([_INTRODUCTION, "", *lines])
 
-    def read(self, call: InternalCall, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def read(self, call: InternalCaller, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to `skill.read`."""
         skills, _ = self._found(call.meta)
         skill = skills.get(arguments["name"])
         if skill is None:
             raise NotFoundError(f"there is no skill {arguments['name']!r:.80}")
-        top = _tops(call.meta.cwd or self._cwd)[-1]
+        top = _search_roots(call.meta.cwd or self._cwd)[-1]
         text, more = _text(top, skill.folder, MAX_BODY_BYTES, self._hidden)
         head = _HEAD.match(text)
         body = text[head.end() :] if head else text
@@ -99,13 +99,13 @@ class SkillsContextProvider:
     def _found(self, meta: AgentInstanceMeta) -> tuple[dict[str, Skill], list[str]]:
         skills: dict[str, Skill] = {}
         broken: list[str] = []
-        tops = _tops(meta.cwd or self._cwd)
+        tops = _search_roots(meta.cwd or self._cwd)
         for folder in _folders(tops, self._hidden) if tops else ():
             if len(skills) >= MAX_SKILLS:
                 broken.append(f"there are more than {MAX_SKILLS}")
                 break
             try:
-                skill = _described(tops[-1], folder, self._hidden)
+                skill = _read_skill(tops[-1], folder, self._hidden)
             except InvalidParamsError as error:
                 broken.append(" ".join(error.message.split()))
             else:
@@ -113,12 +113,12 @@ class SkillsContextProvider:
         return skills, broken
 
 
-def _tops(cwd: str | None) -> list[str]:
+def _search_roots(cwd: str | None) -> list[str]:
     """Where to look, the nearest first; the last holds all others."""
     if cwd is None:
         return []
     here = os.path.realpath(cwd)
-    root = repository_of(here)
+    root = find_repository(here)
     return [here] if root is None or root == here else [here, root]
 
 
@@ -140,7 +140,7 @@ def _is_below(path: str, places: Sequence[str]) -> bool:
     return any(os.path.commonpath([path, real]) == real for real in map(os.path.realpath, places))
 
 
-def _described(top: str, folder: str, hidden: Sequence[str]) -> Skill:
+def _read_skill(top: str, folder: str, hidden: Sequence[str]) -> Skill:
     # Imported when there is a skill: few workspaces have one, and YAML takes its time to load.
     from tertulia.models.plain_yaml import load_plain
 
@@ -163,7 +163,7 @@ def _described(top: str, folder: str, hidden: Sequence[str]) -> Skill:
 
 def _field(fields: object, key: str) -> str:
     value = cast("Mapping[object, object]", fields).get(key) if isinstance(fields, Mapping) else None
-    return untagged(" ".join(value.split())[:MAX_DESCRIPTION]) if isinstance(value, str) else ""
+    return escape_tags(" ".join(value.split())[:MAX_DESCRIPTION]) if isinstance(value, str) else ""
 
 
 def _text(top: str, folder: str, max_bytes: int, hidden: Sequence[str]) -> tuple[str, bool]:

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 from tertulia.errors import InternalError
 from tertulia.tools.threads import has_free_thread, run_in_thread
 
-_BETWEEN_LOOKS_S = 0.02
-_LOOKS = 250
-_ENOUGH = 2
+_POLL_S = 0.02
+_MAX_POLLS = 250
+_MAX_CANCELLATIONS = 2
 
 T = TypeVar("T")
 
 
-async def ask(function: Callable[..., Any], *args: Any) -> Any:
+async def call_cancellable(function: Callable[..., Any], *args: Any) -> Any:
     """What it answers. A plain function runs in a thread of its own, where it blocks nobody; if it returns something to
     wait for, that is waited for here.
 
@@ -29,30 +29,30 @@ async def ask(function: Callable[..., Any], *args: Any) -> Any:
     if inspect.iscoroutinefunction(function):
         answer = function(*args)
     else:
-        await _room()
+        await _wait_for_thread()
         answer = await run_in_thread(function, *args)
     try:
-        return await _Stoppable(_awaited(answer)) if inspect.isawaitable(answer) else answer
+        return await _Stoppable(_await_result(answer)) if inspect.isawaitable(answer) else answer
     except SystemExit:
         # As in a thread: it is a mistake of the function, and here it would end the process.
         raise InternalError("the function ended with SystemExit") from None
 
 
-def cancellations() -> int:
+def pending_cancellations() -> int:
     """How many requests to stop the running task has, those not counted that were taken back."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
-async def _room() -> None:
+async def _wait_for_thread() -> None:
     """Wait a while for a thread: many agents may start at once. If there is none then, asking says so."""
-    for _ in range(_LOOKS):
+    for _ in range(_MAX_POLLS):
         if has_free_thread():
             return
-        await asyncio.sleep(_BETWEEN_LOOKS_S)
+        await asyncio.sleep(_POLL_S)
 
 
-async def _awaited(answer: Awaitable[T]) -> T:
+async def _await_result(answer: Awaitable[T]) -> T:
     return await answer
 
 
@@ -64,7 +64,7 @@ class _Stoppable(Generator[Any, Any, T]):
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = coroutine
-        self._before = cancellations()
+        self._before = pending_cancellations()
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self
@@ -77,7 +77,7 @@ class _Stoppable(Generator[Any, Any, T]):
         """Go on with an error."""
         error: BaseException = kind() if isinstance(kind, type) else kind
         # The errors are not what is counted: a timeout or a group of the coroutine's own takes its request back.
-        if isinstance(error, asyncio.CancelledError) and cancellations() - self._before >= _ENOUGH:
+        if isinstance(error, asyncio.CancelledError) and pending_cancellations() - self._before >= _MAX_CANCELLATIONS:
             # One that will not hear of this either is dropped as it stands.
             with contextlib.suppress(RuntimeError):
                 self._coroutine.close()

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from tertulia.conversation.agent import Agent
 from tertulia.mcp.view import McpView
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy
 from tertulia.policy.narrowing import Rights
 from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.protocol.storage import StoragePolicy
+from tertulia.protocol.tool_spec import ToolSpec
+
+
+class ContextAddition(msgspec.Struct, frozen=True):
+    """A text that a context provider gave the agent."""
+
+    provider: str
+    text: str
+    tokens: int
+
+
+class Agent(msgspec.Struct, frozen=True):
+    """An agent instance. Replaced whole when its providers have something new to say."""
+
+    name: str
+    archetype: str
+    meta: dict[str, Any]
+    """All that was said of it, in wire spelling: what it is made from again after a resume."""
+    additions: tuple[ContextAddition, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    """Internal tools, in the order of the providers."""
+
 
 NATIVE = "native"
 """The backend that is our own loop; every other one is somebody else's program."""
@@ -67,7 +88,7 @@ class Terms(msgspec.Struct, frozen=True):
     """Of a conversation that was opened as one. Nobody inherits it."""
 
 
-def prefs(rights: Rights, shell_mode: ShellMode | None, family: str) -> ToolsPrefs:
+def tool_preferences(rights: Rights, shell_mode: ShellMode | None, family: str) -> ToolsPrefs:
     """The preferences that the rights leave; equal ones are one object."""
     return _prefs(
         rights.include_plan_tool,

@@ -6,8 +6,8 @@ import weakref
 
 import msgspec
 
-from tertulia.conversation.talk import Talk
-from tertulia.conversation.task import TaskHandle
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_handle import TaskHandle
 from tertulia.protocol.events import TaskKind
 from tertulia.protocol.ids import ConversationId, TaskId
 
@@ -17,7 +17,7 @@ class AgentTask(msgspec.Struct, frozen=True):
 
     task_id: TaskId
     conversation_id: ConversationId
-    talk: weakref.ReferenceType[Talk]
+    talk: weakref.ReferenceType[ConversationState]
     sub_id: str
     kind: TaskKind
     handle: TaskHandle

@@ -25,7 +25,7 @@ _SIGNATURES = (
 )
 
 
-def to_message(
+def to_user_message(
     text: str | None, items: Sequence[InputItem] | None, *, cwd: str, sender: str | None = None
 ) -> UserMessage:
     """Text first, then items; empty texts are left out, and InvalidParams when nothing remains."""

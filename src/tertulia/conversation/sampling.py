@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
-from tertulia.conversation.answer import ProviderFailed
-from tertulia.conversation.floor import Floor
+from tertulia.conversation.model_answer import ProviderError
+from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import ModelError
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.mcp.server_connection import SamplingRequest, SamplingResult
 from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerItem, ModelRequest, RetryNotice, TextDelta, Wire
-from tertulia.prompt.assembly import Asking, build_request
+from tertulia.prompt.request import RequestInputs, build_request
 from tertulia.prompt.tool_list import NO_TOOLS
 from tertulia.protocol.events import TokenCount
 from tertulia.protocol.ids import new_item_id
@@ -21,25 +21,25 @@ _CHARACTERS = 4
 """Of a token, about."""
 
 
-async def ask_aside(floor: Floor, question: SamplingRequest) -> SamplingResult:
+async def sample(floor: TaskScope, question: SamplingRequest) -> SamplingResult:
     """The answer, cut at about so many tokens. What it cost is charged to the task, and to its chain."""
     wire, storage = floor.talk.terms.wire, floor.rights().storage_policy
     said = HistoryStore(HistoryLimits())
     said.kept_by = floor.talk.history.kept_by
     said.append([_item(role, text) for role, text in question.messages])
-    asking = Asking(
+    asking = RequestInputs(
         conversation_id=floor.talk.id, wire=wire, override=question.system or "", tools=NO_TOOLS, storage=storage
     )
     request = build_request(asking, said)
     asked = sum(len(text) for _, text in question.messages) + len(request.instructions)
-    text, usage = await _answer(wire, request, question.max_tokens, asked // _CHARACTERS)
+    text, usage = await _stream_text(wire, request, question.max_tokens, asked // _CHARACTERS)
     floor.check_wanted()
     floor.charge(usage)
     floor.publish(TokenCount(usage, wire.context_window, request.cache_key))
     return SamplingResult(text, wire.name)
 
 
-async def _answer(wire: Wire, request: ModelRequest, max_tokens: int, asked: int) -> tuple[str, Usage]:
+async def _stream_text(wire: Wire, request: ModelRequest, max_tokens: int, asked: int) -> tuple[str, Usage]:
     heard, whole, room = "", "", max_tokens * _CHARACTERS
     async with aclosing(wire.stream(request)) as stream:
         async for piece in stream:
@@ -56,7 +56,7 @@ async def _answer(wire: Wire, request: ModelRequest, max_tokens: int, asked: int
                 case AnswerEnd(usage=usage):
                     return whole[:room], usage
                 case AnswerFailure():
-                    raise ProviderFailed(piece)
+                    raise ProviderError(piece)
                 case _:
                     pass
     raise ModelError(f"the stream of {wire.name} ended before the answer did")

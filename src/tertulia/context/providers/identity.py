@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tertulia.context.agent import AgentInstanceMeta
+from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.context.templates import load_template, render_template
 
 _ARCHETYPES = {

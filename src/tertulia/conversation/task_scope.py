@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from tertulia.conversation.talk import Talk
+from tertulia.conversation.state import ConversationState
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import InvalidParamsError, TaskCancelledError, TertuliaError
 from tertulia.events.bus import EventBus, EventScope
@@ -36,7 +36,7 @@ from tertulia.tools.dispatch import refusal
 from tertulia.tools.tool import ChainView, Result
 
 
-class Tally:
+class CostTotals:
     """What a task, or a whole chain, has cost so far."""
 
     __slots__ = ("tool_calls", "usage")
@@ -46,7 +46,7 @@ class Tally:
         self.tool_calls = 0
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class TaskServices(msgspec.Struct, frozen=True):
     """The parts of the session that every task uses."""
 
     bus: EventBus
@@ -54,11 +54,11 @@ class Surroundings(msgspec.Struct, frozen=True):
     toolbox: Toolbox
     tool_timeout_s: float
     shell_environment: dict[str, object]
-    make_ready: Callable[[Floor], Awaitable[object]] | None = None
+    make_ready: Callable[[TaskScope], Awaitable[object]] | None = None
     """Awaited before a task's first request: what changes between tasks, and never inside one, changes here."""
 
 
-class _Partial:
+class _PartialAnswer:
     """An answer that is not whole yet."""
 
     __slots__ = ("item_id", "length", "pieces")
@@ -75,7 +75,7 @@ class _Partial:
         return offset
 
 
-class Floor:
+class TaskScope:
     """One task's right to speak, and its notes: what was half said, which calls have begun."""
 
     __slots__ = (
@@ -86,11 +86,11 @@ class Floor:
     def __init__(
         self,
         task_id: TaskId,
-        talk: Talk,
+        talk: ConversationState,
         scope: EventScope,
-        around: Surroundings,
+        around: TaskServices,
         rights: Callable[[], Rights],
-        tally: Tally,
+        tally: CostTotals,
         *,
         chain: Callable[[], ChainView] = ChainView,
         storage: Callable[[], StoragePolicy] | None = None,
@@ -112,7 +112,7 @@ class Floor:
         """The last whole answer of this very task."""
         self.last_words: Callable[[], None] | None = None
         """Said first at an end that nobody planned: who told the beginning of something tells its end."""
-        self._partial: _Partial | None = None
+        self._partial: _PartialAnswer | None = None
         self._begun: dict[CallId, float] = {}
         self._outputs: dict[CallId, ToolOutput] = {}
         self._unsure: list[tuple[Event, StoragePolicy | None]] = []
@@ -171,7 +171,7 @@ class Floor:
         """Note a piece of an answer that may never become whole; its offset."""
         self._check()
         if self._partial is None or self._partial.item_id != item_id:
-            self._partial = _Partial(item_id)
+            self._partial = _PartialAnswer(item_id)
         return self._partial.add(text)
 
     def forget_partial(self) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tertulia.conversation.context import NATIVE
-from tertulia.conversation.floor import Floor
-from tertulia.conversation.talk import Talk
-from tertulia.conversation.turn import Handed
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_scope import TaskScope
+from tertulia.conversation.terms import NATIVE
+from tertulia.conversation.turn import HandedOffCall
 from tertulia.errors import AwaitingResultError, TertuliaError, UnsupportedByBackendError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
@@ -19,20 +19,20 @@ from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import TextPart, ToolOutput
 from tertulia.protocol.storage import StoragePolicy, storage_from_wire, strictest
 from tertulia.protocol.tool_events import ToolCallEnd
-from tertulia.scheduler.plan import Chain, Closure, Frame, House, TaskPlan, storage_of
+from tertulia.scheduler.plan import CallClosure, Chain, ConversationSource, Frame, TaskPlan, chain_storage
 from tertulia.tools.dispatch import render_result
 from tertulia.tools.tool import Handoff, TargetResult
 
 
-class Interrupts:
+class Handoffs:
     """Admits handoffs, turns them into frames, and closes the calls of frames that will never run."""
 
-    def __init__(self, house: House, bus: EventBus, clock: Clock) -> None:
+    def __init__(self, house: ConversationSource, bus: EventBus, clock: Clock) -> None:
         self._house = house
         self._bus = bus
         self._clock = clock
 
-    def admit(self, chain: Chain, floor: Floor, handoff: Handoff) -> None:
+    def admit(self, chain: Chain, floor: TaskScope, handoff: Handoff) -> None:
         """Refuse, before anything has happened, what would break a limit or could never end.
 
         Counted here, where the work is made, so that no tool can go round it.
@@ -52,7 +52,7 @@ class Interrupts:
             raise AwaitingResultError("conversation is awaiting a tool result")
         chain.interrupts += 1
 
-    def expand(self, chain: Chain, frame: Frame, floor: Floor, handed: Sequence[Handed]) -> None:
+    def expand(self, chain: Chain, frame: Frame, floor: TaskScope, handed: Sequence[HandedOffCall]) -> None:
         """Put the continuation on the stack, and above it the targets, the first one on top."""
         plan = frame.plan
         continuation = Frame(
@@ -65,7 +65,7 @@ class Interrupts:
             reports_to=frame.reports_to,
             deadline=frame.deadline,
         )
-        closures = tuple(Closure(h.call, h.handoff.render, floor.scope, h.begun) for h in handed)
+        closures = tuple(CallClosure(h.call, h.handoff.render, floor.scope, h.begun) for h in handed)
         continuation.wait_for(closures, floor.talk)
         chain.frames.append(continuation)
         chain.task_ids.add(continuation.plan.task_id)
@@ -83,13 +83,13 @@ class Interrupts:
                 chain.task_ids.add(target.plan.task_id)
 
     def _target(
-        self, floor: Floor, handed: Handed, reports_to: tuple[Frame, int], deadline: float | None
+        self, floor: TaskScope, handed: HandedOffCall, reports_to: tuple[Frame, int], deadline: float | None
     ) -> Frame | None:
         target = handed.handoff.target
         waiting, index = reports_to
         try:
             if isinstance(target, NewConversation):
-                spec = _as_strict(target, floor)
+                spec = _with_chain_storage(target, floor)
                 talk = self._house.open_child(spec, floor.talk, floor.scope, handed.handoff.fork_history)
             else:
                 talk = self._house.find(target)
@@ -106,17 +106,17 @@ class Interrupts:
                 return position
         return None
 
-    def answer_calls(self, frame: Frame, floor: Floor) -> None:
+    def answer_calls(self, frame: Frame, floor: TaskScope) -> None:
         """The continuation runs: each call it stands for gets its output, in order, under its own task."""
         self._close_all(floor.talk, frame, "the target never ran", floor.storage(), floor.scope)
 
     def abandon(self, chain: Chain, frame: Frame, reason: str) -> None:
         """A frame will never run. If it was a continuation, its calls are answered without asking the model."""
         if frame.talk is not None:
-            self._close_all(frame.talk, frame, reason, storage_of(chain, frame.talk, self._house), None)
+            self._close_all(frame.talk, frame, reason, chain_storage(chain, frame.talk, self._house), None)
 
     def _close_all(
-        self, talk: Talk, frame: Frame, reason: str, storage: StoragePolicy, scope: EventScope | None
+        self, talk: ConversationState, frame: Frame, reason: str, storage: StoragePolicy, scope: EventScope | None
     ) -> None:
         talk.awaiting -= 1
         room = talk.terms.rights.limits.max_output_bytes
@@ -132,7 +132,7 @@ class Interrupts:
             self._bus.publish(end, scope or closure.made_by, strict)
 
 
-def _as_strict(spec: NewConversation, floor: Floor) -> NewConversation:
+def _with_chain_storage(spec: NewConversation, floor: TaskScope) -> NewConversation:
     """What a conversation is told when it is opened comes from the whole chain: it is kept by the chain's policy."""
     policy = floor.storage()
     if policy == floor.talk.storage:

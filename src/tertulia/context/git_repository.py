@@ -12,7 +12,7 @@ from tertulia.sandbox.mounts.stubs import is_stub
 _MAX_LEVELS = 64
 _BRANCH = re.compile(r"ref: refs/heads/([^\x00-\x20\x7f~^:?*\[\\]{1,255})\Z")
 _COMMIT = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\Z")
-_UNDER_WAY = {
+_IN_PROGRESS = {
     "MERGE_HEAD": "a merge",
     "rebase-merge": "a rebase",
     "rebase-apply": "a rebase",
@@ -22,7 +22,7 @@ _UNDER_WAY = {
 }
 
 
-def repository_of(cwd: str) -> str | None:
+def find_repository(cwd: str) -> str | None:
     """The nearest directory, upwards, that holds a `.git`. Links to one do not count.
 
     Neither does one that is somebody else's: above a temporary directory anybody can put one, with rules in it.
@@ -50,7 +50,7 @@ def git_state(root: str) -> str:
         state = f"no branch, at commit {commit[1][:12]}"
     else:
         return "unknown"
-    under_way = dict.fromkeys(what for file, what in _UNDER_WAY.items() if os.path.lexists(place / file))
+    under_way = dict.fromkeys(what for file, what in _IN_PROGRESS.items() if os.path.lexists(place / file))
     return ", ".join([state, *(f"{what} is under way" for what in under_way)])
 
 

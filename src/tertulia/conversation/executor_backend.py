@@ -5,18 +5,18 @@ One history: the agent's words join the conversation's own, and the transcript i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from typing import Any
 
 from msgspec.structs import replace
 
-from tertulia.conversation.backend import Commission
-from tertulia.conversation.bond import BOND, Bond, whose
-from tertulia.conversation.floor import Floor
-from tertulia.conversation.progress import Progress
-from tertulia.conversation.talk import Talk
-from tertulia.conversation.trimming import trim_to_limits
+from tertulia.conversation.backend import ExecutorPlan
+from tertulia.conversation.compaction import trim_to_limits
+from tertulia.conversation.native_session import NATIVE_SESSION, NativeSession, identity_digest
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import ModelError, UnsupportedByBackendError
 from tertulia.executors.executor import (
     Assignment,
@@ -27,6 +27,7 @@ from tertulia.executors.executor import (
     RunFailed,
     RunFinished,
     RunInterrupted,
+    Step,
     UsageReport,
 )
 from tertulia.executors.host import ExecutorHost
@@ -34,36 +35,97 @@ from tertulia.executors.prompt.history_settings import HistorySettings, TaskHist
 from tertulia.executors.prompt.transcript import transcript
 from tertulia.executors.step_events import StepEvents
 from tertulia.policy.narrowing import Rights
-from tertulia.protocol.events import WarningEvent
+from tertulia.protocol.events import AgentMessage, AgentMessageDelta, EventData, WarningEvent
 from tertulia.protocol.ids import ItemId, new_item_id
 from tertulia.protocol.items import AssistantMessage, ImagePart, UserMessage, text_parts
 from tertulia.protocol.records import NoteRecord
 from tertulia.protocol.storage import Full
+from tertulia.protocol.tool_events import ToolCallBegin
+
+BATCH_EVENTS = 5
+BATCH_PERIOD_S = 0.2
+
+
+class StepPublisher:
+    """The way from the steps of one run to the floor. Order is kept; a whole answer waits for nothing."""
+
+    __slots__ = ("_floor", "_newsroom", "_timer", "_waiting")
+
+    def __init__(self, floor: TaskScope, newsroom: StepEvents) -> None:
+        self._floor = floor
+        self._newsroom = newsroom
+        self._waiting: list[EventData] = []
+        self._timer: asyncio.TimerHandle | None = None
+        floor.last_words = self.break_off
+
+    def tell(self, step: Step) -> None:
+        """What this step comes to."""
+        for event in self._newsroom.tell(step):
+            self._add(event)
+
+    def close(self) -> None:
+        """Nothing waits any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = self._waiting, []
+        for event in waiting:
+            self._tell(event)
+
+    def break_off(self) -> None:
+        """The run has ended and did not say so: what it began is over. Again is nothing."""
+        self.tell(RunInterrupted())
+        self.close()
+
+    def _add(self, event: EventData) -> None:
+        self._waiting.append(event)
+        if len(self._waiting) >= BATCH_EVENTS or isinstance(event, AgentMessage):
+            self.close()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(BATCH_PERIOD_S, self.close)
+
+    def _tell(self, event: EventData) -> None:
+        floor = self._floor
+        match event:
+            case AgentMessage(text, item_id):
+                floor.forget_partial()
+                item = AssistantMessage(item_id, text_parts(text))
+                floor.say([item])
+                floor.announce(item)
+            case AgentMessageDelta(text, item_id):
+                floor.hear(item_id, text)
+                floor.publish(event)
+            case ToolCallBegin():
+                floor.tally.tool_calls += 1
+                floor.publish(event)
+            case _:
+                floor.publish(event)
+
 
 _GAP = "\n\n"
-_FORGOT = "could not go on with its own talk; it is told the transcript instead"
+_RESUME_FAILED = "could not go on with its own talk; it is told the transcript instead"
 _SCHEMA = "The whole answer must be one JSON value that fits this JSON Schema, and nothing else:\n"
 _SPARE = 4
 """Messages read beyond the limit, so that what is left out is seen to be."""
 
-SystemPart = Callable[[Talk], Sequence[str]]
+SystemPart = Callable[[ConversationState], Sequence[str]]
 """What an agent is told beside the prompt in each run, after the conversation's instructions."""
-Roots = Callable[[Rights], tuple[str, ...]]
+WritableRoots = Callable[[Rights], tuple[str, ...]]
 """The directories that these rights let a task write, canonical."""
-Server = Callable[[Floor], AbstractAsyncContextManager[tuple[str, ...]]]
+OpenServer = Callable[[TaskScope], AbstractAsyncContextManager[tuple[str, ...]]]
 """The command of the one MCP server that the agent gets, while it works; empty for none."""
-Variables = Callable[[Talk], Mapping[str, str]]
+EnvironmentVariables = Callable[[ConversationState], Mapping[str, str]]
 """What the agent's environment, and its server's, says besides the usual."""
-Hosts = Callable[[Floor, str], ExecutorHost | None]
+MakeHost = Callable[[TaskScope, str], ExecutorHost | None]
 """Whom the agent may ask while it works; the text names the run, as its calls do."""
 
 
-def no_server(floor: Floor) -> AbstractAsyncContextManager[tuple[str, ...]]:
+def no_server(floor: TaskScope) -> AbstractAsyncContextManager[tuple[str, ...]]:
     """For an agent that cannot be told of any."""
     return nullcontext(())
 
 
-class AgentFailed(ModelError):
+class ExecutorError(ModelError):
     """The agent gave up, or its program did."""
 
     def __init__(self, failed: RunFailed) -> None:
@@ -71,7 +133,7 @@ class AgentFailed(ModelError):
         self.code = failed.code
 
 
-class ForeignAgent:
+class ExecutorBackend:
     """Implements `Backend` with an executor. What it remembers of a conversation is in the talk."""
 
     def __init__(
@@ -80,11 +142,11 @@ class ForeignAgent:
         continuity: HistorySettings,
         resuming: ResumeSettings,
         *,
-        roots: Roots,
+        roots: WritableRoots,
         system: SystemPart = lambda _: (),
-        server: Server = no_server,
-        variables: Variables = lambda _: {},
-        host: Hosts = lambda _, __: None,
+        server: OpenServer = no_server,
+        variables: EnvironmentVariables = lambda _: {},
+        host: MakeHost = lambda _, __: None,
     ) -> None:
         self._executor = executor
         self._continuity = continuity
@@ -95,7 +157,7 @@ class ForeignAgent:
         self._variables = variables
         self._host = host
 
-    async def run(self, floor: Floor, commission: Commission) -> None:
+    async def run(self, floor: TaskScope, commission: ExecutorPlan) -> None:
         """See `Backend`. What is put in meanwhile is the agent's next message, in the same task."""
         if floor.rights().approval_policy.needs_asking and not self._executor.can_ask:
             raise UnsupportedByBackendError(
@@ -104,16 +166,16 @@ class ForeignAgent:
         trim_to_limits(floor)
         floor.take_pending()
         first, previous = commission.input[0], commission.previous_result
-        asked = [item for item in (first, *(_asked_after(floor.talk, first.id) or ())) if not item.injected]
+        asked = [item for item in (first, *(_messages_after(floor.talk, first.id) or ())) if not item.injected]
         try:
             async with self._server(floor) as server:
                 while asked:
                     assignment = self._assignment(floor, commission, server)
                     await self._answer(floor, assignment, asked, self._continuity.of(commission.task_type), previous)
                     await floor.commit()
-                    newest = _newest(floor.talk)
+                    newest = _newest_item_id(floor.talk)
                     floor.take_pending()
-                    asked, previous = _asked_after(floor.talk, newest), None
+                    asked, previous = _messages_after(floor.talk, newest), None
         finally:
             if floor.talk.closed or floor.talk.terms.backend != self._executor.name:
                 # It was closed, or given to somebody else, meanwhile: whoever did that found the agent at work.
@@ -121,7 +183,7 @@ class ForeignAgent:
 
     async def _answer(
         self,
-        floor: Floor,
+        floor: TaskScope,
         assignment: Assignment,
         asked: Sequence[UserMessage],
         telling: TaskHistorySettings,
@@ -143,15 +205,15 @@ class ForeignAgent:
                 own = {"resume": bond.native_id, "total": bond.total, "told": bond.told}
                 ending, knew = await self._run(floor, replace(assignment, prompt=prompt, **own), telling, bond)
                 if isinstance(ending, RunFinished) or knew or self._resuming.on_resume_failure == "fail":
-                    return _conclude(floor, ending, earlier)
-                why = _why(ending)
-            floor.publish(WarningEvent(f"{self._executor.name} {_FORGOT} ({why})", "resume_failed"))
+                    return _finish_task(floor, ending, earlier)
+                why = _failure_text(ending)
+            floor.publish(WarningEvent(f"{self._executor.name} {_RESUME_FAILED} ({why})", "resume_failed"))
         said = transcript(talk.history.snapshot(), before=asked[0].id, limit=telling.max_messages + _SPARE)
         assignment = replace(assignment, prompt=telling.prompt(said, message, previous))
         ending, _ = await self._run(floor, assignment, telling, bond)
-        return _conclude(floor, ending, earlier)
+        return _finish_task(floor, ending, earlier)
 
-    def _may_resume(self, floor: Floor, telling: TaskHistorySettings) -> bool:
+    def _may_resume(self, floor: TaskScope, telling: TaskHistorySettings) -> bool:
         return (
             self._resuming.strategy == "auto"
             and telling.mode == "full"
@@ -159,16 +221,16 @@ class ForeignAgent:
             and not _is_private(floor)
         )
 
-    def _mismatch(self, talk: Talk, bond: Bond, asked: Sequence[UserMessage]) -> str | None:
+    def _mismatch(self, talk: ConversationState, bond: NativeSession, asked: Sequence[UserMessage]) -> str | None:
         """Why the agent's own memory does not fit; None where it does."""
-        why = bond.mismatch(whose(self._executor.identity), talk.terms.cwd, talk.history.revision)
-        since = _asked_after(talk, bond.upto)
+        why = bond.mismatch(identity_digest(self._executor.identity), talk.terms.cwd, talk.history.revision)
+        since = _messages_after(talk, bond.upto)
         if why is None and (since is None or [item.id for item in since] != [item.id for item in asked]):
             # There was a message whose task never came to the agent, or in whose task the process died.
             return "it was not told all that was said"
         return why
 
-    def _assignment(self, floor: Floor, commission: Commission, server: tuple[str, ...]) -> Assignment:
+    def _assignment(self, floor: TaskScope, commission: ExecutorPlan, server: tuple[str, ...]) -> Assignment:
         talk, context = floor.talk, floor.talk.terms.context
         override = commission.base_instructions_override
         base = context.base_instructions if override is None else override
@@ -188,7 +250,7 @@ class ForeignAgent:
         )
 
     async def _run(
-        self, floor: Floor, assignment: Assignment, telling: TaskHistorySettings, former: Bond | None
+        self, floor: TaskScope, assignment: Assignment, telling: TaskHistorySettings, former: NativeSession | None
     ) -> tuple[RunEnd, bool]:
         """One run of the agent, told as it happens: (its ending, whether its talk had begun).
 
@@ -200,11 +262,11 @@ class ForeignAgent:
         run = new_item_id()
         assignment = replace(assignment, host=self._host(floor, run))
         newsroom = StepEvents(executor.name, run, assignment.cwd, clock, max_output_bytes=room)
-        progress = Progress(floor, newsroom)
+        progress = StepPublisher(floor, newsroom)
         ending: RunEnd = RunInterrupted()
         knew = heard = False
-        begun = (whose(executor.identity), assignment.cwd, talk.history.revision, assignment.total)
-        bond = talk.bond = Bond("", *begun, told=assignment.digest)
+        begun = (identity_digest(executor.identity), assignment.cwd, talk.history.revision, assignment.total)
+        bond = talk.bond = NativeSession("", *begun, told=assignment.digest)
         try:
             async with aclosing(executor.run(assignment)) as steps:
                 async for step in steps:
@@ -215,10 +277,10 @@ class ForeignAgent:
                     match step:
                         case NativeSessionId(found):
                             knew = True
-                            bond = _renewed(talk, bond, native_id=found)
+                            bond = _update_native_session(talk, bond, native_id=found)
                         case UsageReport(turn, total):
                             floor.charge(turn)
-                            bond = _renewed(talk, bond, total=total)
+                            bond = _update_native_session(talk, bond, total=total)
                         case RunFinished() | RunFailed() | RunInterrupted():
                             ending = step
                         case _:
@@ -228,13 +290,13 @@ class ForeignAgent:
             # One that was stopped before it said anything may never have read its prompt.
             private = assignment.private or assignment.passing
             kept = knew and heard and lasting and telling.mode == "full" and not private
-            _remember(talk, bond, kept, former)
+            _record_native_session(talk, bond, kept, former)
         progress.close()
         floor.check_wanted()
         return ending, knew
 
 
-def _renewed(talk: Talk, bond: Bond | None, **said: Any) -> Bond | None:
+def _update_native_session(talk: ConversationState, bond: NativeSession | None, **said: Any) -> NativeSession | None:
     """The bond with what the agent said of it; None if somebody has taken it away, or made another."""
     if bond is None or talk.bond is not bond:
         return None
@@ -242,17 +304,19 @@ def _renewed(talk: Talk, bond: Bond | None, **said: Any) -> Bond | None:
     return talk.bond
 
 
-def _remember(talk: Talk, bond: Bond | None, kept: bool, former: Bond | None) -> None:
+def _record_native_session(
+    talk: ConversationState, bond: NativeSession | None, kept: bool, former: NativeSession | None
+) -> None:
     """A run is over: have its id written down, for a later life of the session too, or that there is none any more."""
-    bond = _renewed(talk, bond, upto=_newest(talk))
+    bond = _update_native_session(talk, bond, upto=_newest_item_id(talk))
     if bond is None:
         return
     talk.bond = bond if kept else None
     if kept or former is not None:
-        talk.note(NoteRecord(talk.id, BOND, bond.noted() if kept else None))
+        talk.note(NoteRecord(talk.id, NATIVE_SESSION, bond.noted() if kept else None))
 
 
-def _conclude(floor: Floor, ending: RunEnd, earlier: str | None) -> None:
+def _finish_task(floor: TaskScope, ending: RunEnd, earlier: str | None) -> None:
     """`earlier`: what this task had answered before, to a message that was put in later."""
     match ending:
         case RunFinished(text):
@@ -262,38 +326,38 @@ def _conclude(floor: Floor, ending: RunEnd, earlier: str | None) -> None:
                 floor.announce(item)
             floor.last_text = text or floor.last_text or earlier
         case RunFailed(code="interrupted"):
-            raise _broken_off(floor, ending)
+            raise _interrupted_error(floor, ending)
         case RunFailed():
-            raise AgentFailed(ending)
+            raise ExecutorError(ending)
         case RunInterrupted():
             sentence = "the agent's output ended before it said how the task did"
-            raise _broken_off(floor, RunFailed(sentence, "interrupted"))
+            raise _interrupted_error(floor, RunFailed(sentence, "interrupted"))
 
 
-def _broken_off(floor: Floor, ending: RunFailed) -> AgentFailed:
+def _interrupted_error(floor: TaskScope, ending: RunFailed) -> ExecutorError:
     """Nobody knows how it did: the task ends like one that was stopped. Why is told beside it."""
     floor.publish(WarningEvent(ending.message, "interrupted"))
     task = floor.talk.task
     if task is not None and task.reason is None:
         # Not `abort`: nothing is left to be cancelled but the tidying up.
         task.reason = "interrupted"
-    return AgentFailed(ending)
+    return ExecutorError(ending)
 
 
-def _newest(talk: Talk) -> ItemId:
+def _newest_item_id(talk: ConversationState) -> ItemId:
     return next(talk.history.snapshot().newest_first()).items[-1].id
 
 
-def _why(ending: RunEnd) -> str:
+def _failure_text(ending: RunEnd) -> str:
     return ending.message if isinstance(ending, RunFailed) else "it did not say why"
 
 
-def _is_private(floor: Floor) -> bool:
+def _is_private(floor: TaskScope) -> bool:
     """Whether the agent must leave nothing behind: its own transcripts are storage too."""
     return not (isinstance(floor.storage(), Full) and floor.talk.history.may_be_kept_elsewhere)
 
 
-def _asked_after(talk: Talk, item_id: ItemId) -> list[UserMessage] | None:
+def _messages_after(talk: ConversationState, item_id: ItemId) -> list[UserMessage] | None:
     """What users said after that item, oldest first; None where it does not stand there any more."""
     found: list[UserMessage] = []
     for segment in talk.history.snapshot().newest_first():

@@ -12,13 +12,13 @@ from tertulia.executors.json_fields import read_native_id
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.usage import NO_USAGE, Usage
 
-BOND = "bond"
+NATIVE_SESSION = "bond"
 """What it is called among the notes of a session's record."""
 STALE = -1
 """The revision of a history that is no longer what it was."""
 
 
-class Bond(msgspec.Struct, frozen=True):
+class NativeSession(msgspec.Struct, frozen=True):
     """Good for the same agent with the same home, in the same directory, and while the history is only added to."""
 
     native_id: str
@@ -49,15 +49,15 @@ class Bond(msgspec.Struct, frozen=True):
         return written
 
 
-def whose(identity: tuple[str, ...]) -> str:
+def identity_digest(identity: tuple[str, ...]) -> str:
     """An executor's identity, by digest: the words of a command are nobody's business but its own."""
     return hashlib.sha256("\0".join(identity).encode("utf-8", "replace")).hexdigest()
 
 
-def bond_from(value: Mapping[str, Any] | None, revision: int) -> Bond | None:
+def native_session_from(value: Mapping[str, Any] | None, revision: int) -> NativeSession | None:
     """The same, read back for a history that is at this revision now; None for nothing, and for what makes no sense."""
     try:
-        bond = msgspec.convert({**(value or {}), "revision": revision}, Bond)
+        bond = msgspec.convert({**(value or {}), "revision": revision}, NativeSession)
     except msgspec.ValidationError:
         return None
     # It will be an argument of a program.

@@ -9,26 +9,26 @@ import msgspec
 from tertulia.history.store import HistoryStore
 from tertulia.models.wire import ModelRequest, Wire
 from tertulia.prompt.instructions import cache_key, full_instructions
-from tertulia.prompt.tool_list import ToolList
-from tertulia.prompt.view import build_prompt_view
+from tertulia.prompt.request import build_prompt_view
+from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item
 from tertulia.protocol.storage import Full, StoragePolicy, Ttl
 
 
-class Asking(msgspec.Struct, frozen=True):
+class RequestInputs(msgspec.Struct, frozen=True):
     """What a request is made for."""
 
     conversation_id: ConversationId
     wire: Wire
     override: str | None
     """The conversation's base instructions, or a compact turn's own; None for the built-in text."""
-    tools: ToolList
+    tools: OfferedTools
     storage: StoragePolicy
     output_schema: str | None = None
 
 
-def build_request(asking: Asking, store: HistoryStore, extra_pending: Sequence[Item] = ()) -> ModelRequest:
+def build_request(asking: RequestInputs, store: HistoryStore, extra_pending: Sequence[Item] = ()) -> ModelRequest:
     """The request for the history as it is now."""
     wire, tools = asking.wire, asking.tools
     instructions = full_instructions(asking.override, has_apply_patch="apply_patch" in tools.names, family=wire.family)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tertulia.conversation.context import NATIVE, ConversationContext, ShellMode, Terms, prefs
+from tertulia.conversation.terms import NATIVE, ConversationContext, ShellMode, Terms, tool_preferences
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpManager, McpView, NoServers, parse_allowlist
 from tertulia.models.wire import Wire
@@ -39,7 +39,7 @@ _ONLY_NATIVE: Mapping[str, bool] = MappingProxyType({NATIVE: True})
 _NO_SANDBOXES: Mapping[str, Collection[SandboxMode]] = MappingProxyType({})
 
 
-class Ground(msgspec.Struct, frozen=True):
+class TermsBase(msgspec.Struct, frozen=True):
     """What new terms are measured against."""
 
     default: Terms
@@ -60,7 +60,7 @@ class Ground(msgspec.Struct, frozen=True):
     """Whose terms they are, where it may have servers of its own."""
 
 
-class Settled(msgspec.Struct, frozen=True):
+class ResolvedTerms(msgspec.Struct, frozen=True):
     """New terms, and what has to be said about them."""
 
     terms: Terms
@@ -68,7 +68,7 @@ class Settled(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-def settle(asked: ContextFields, current: Terms, ground: Ground) -> Settled:
+def resolve_terms(asked: ContextFields, current: Terms, ground: TermsBase) -> ResolvedTerms:
     """The terms that follow from `current` when `asked` is granted as far as the ceiling allows."""
     default, context = ground.default, current.context
     fields, warnings = _parse_rights(asked, current, ground)
@@ -80,15 +80,15 @@ def settle(asked: ContextFields, current: Terms, ground: Ground) -> Settled:
     user = _text(asked.user_instructions, context.user_instructions, "user_instructions")
     backend, cwd = _backend(asked.backend, current, ground), _cwd(asked.cwd, current, default)
     _check_asking(backend, rights, ground)
-    warnings.extend(_unheld(backend, rights, ground))
+    warnings.extend(_sandbox_warnings(backend, rights, ground))
     # Last, because it alone may make something: a refusal after it would leave a wire that nobody closes.
     wire = _wire(asked.model, current, ground)
-    view, tools = _view(context.mcp_view, rights), prefs(rights, shell_mode, wire.family)
+    view, tools = _view(context.mcp_view, rights), tool_preferences(rights, shell_mode, wire.family)
     terms = Terms(ConversationContext(base, user, view, tools), rights, wire, backend, cwd, shell_mode, current.agent)
-    return Settled(terms, tuple(_told(narrowed, asked)), tuple(warnings))
+    return ResolvedTerms(terms, tuple(_narrowed_as_asked(narrowed, asked)), tuple(warnings))
 
 
-def _told(narrowed: Iterable[Narrowing], asked: ContextFields) -> Iterator[Narrowing]:
+def _narrowed_as_asked(narrowed: Iterable[Narrowing], asked: ContextFields) -> Iterator[Narrowing]:
     """What was cut off, as it was asked for: rights know of a shell only whether there is one. A reset asks nothing."""
     for cut in narrowed:
         if cut.field == "shell_mode" and asked.shell_mode is not None:
@@ -97,7 +97,7 @@ def _told(narrowed: Iterable[Narrowing], asked: ContextFields) -> Iterator[Narro
             yield cut
 
 
-def _parse_rights(asked: ContextFields, current: Terms, ground: Ground) -> tuple[dict[str, Any], list[str]]:
+def _parse_rights(asked: ContextFields, current: Terms, ground: TermsBase) -> tuple[dict[str, Any], list[str]]:
     fields: dict[str, Any] = {}
     warnings: list[str] = []
     for name in _RIGHTS:
@@ -158,13 +158,13 @@ def _view(view: McpView, rights: Rights) -> McpView:
     return view if view.allowlist == rights.mcp_tool_allowlist else view.with_allowlist(rights.mcp_tool_allowlist)
 
 
-def _wire(asked: object, current: Terms, ground: Ground) -> Wire:
+def _wire(asked: object, current: Terms, ground: TermsBase) -> Wire:
     if asked is UNSET:
         return current.wire
     return ground.default.wire if asked is None else ground.find_wire(asked)
 
 
-def _backend(asked: object, current: Terms, ground: Ground) -> str:
+def _backend(asked: object, current: Terms, ground: TermsBase) -> str:
     if asked is UNSET:
         return current.backend
     if asked is None:
@@ -176,7 +176,7 @@ def _backend(asked: object, current: Terms, ground: Ground) -> str:
     return cast(str, asked)
 
 
-def _check_asking(backend: str, rights: Rights, ground: Ground) -> None:
+def _check_asking(backend: str, rights: Rights, ground: TermsBase) -> None:
     # One that is not there any more is refused when it is to work.
     if rights.approval_policy.needs_asking and not ground.backends.get(backend, True):
         raise InvalidParamsError(
@@ -184,7 +184,7 @@ def _check_asking(backend: str, rights: Rights, ground: Ground) -> None:
         )
 
 
-def _unheld(backend: str, rights: Rights, ground: Ground) -> Iterator[str]:
+def _sandbox_warnings(backend: str, rights: Rights, ground: TermsBase) -> Iterator[str]:
     """Not a refusal: the mode may change before the first task. But that task would be the first to say so."""
     modes, mode = ground.sandboxes.get(backend), rights.sandbox
     if modes is not None and mode not in modes and mode != "danger_full_access":

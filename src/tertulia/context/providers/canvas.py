@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tertulia.context.agent import AgentInstanceMeta
-from tertulia.context.offers import ToolDefinition, may_use
+from tertulia.context.agent_meta import AgentInstanceMeta
+from tertulia.context.definitions import ToolDefinition, may_use
 from tertulia.context.templates import load_template
 
 _UPDATE = ToolDefinition(

@@ -16,12 +16,12 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.conversation.backend import FindBackend, nobody
-from tertulia.conversation.context import NATIVE
-from tertulia.conversation.floor import Floor, Surroundings
-from tertulia.conversation.talk import Talk
-from tertulia.conversation.task import TaskHandle
-from tertulia.conversation.turn import Handed, run_turns
+from tertulia.conversation.backend import FindBackend, no_backend
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_handle import TaskHandle
+from tertulia.conversation.task_scope import TaskScope, TaskServices
+from tertulia.conversation.terms import NATIVE
+from tertulia.conversation.turn import HandedOffCall, run_turns
 from tertulia.errors import TertuliaError
 from tertulia.events.bus import EventScope
 from tertulia.events.clock import Timestamps
@@ -40,17 +40,17 @@ from tertulia.protocol.events import (
 from tertulia.protocol.ids import new_span_id
 from tertulia.protocol.records import SubmissionRecord
 from tertulia.protocol.storage import StoragePolicy
-from tertulia.scheduler.interrupts import Interrupts
+from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.nursery import Nursery
-from tertulia.scheduler.plan import Chain, Frame, House, TaskPlan, storage_of
-from tertulia.scheduler.registry import AgentTask, TaskRegistry
+from tertulia.scheduler.plan import Chain, ConversationSource, Frame, TaskPlan, chain_storage
 from tertulia.scheduler.reply import Failure
+from tertulia.scheduler.task_registry import AgentTask, TaskRegistry
 from tertulia.tools.tool import TargetResult
 
 _log = logging.getLogger(__name__)
 _PREVIEW = 120
-GONE = "the conversation was closed before it could answer"
-_SAID = {
+CONVERSATION_CLOSED = "the conversation was closed before it could answer"
+_ABORT_TEXTS = {
     "interrupted": "interrupted: the task was stopped before it was done",
     "timeout": "interrupted: the task took too long",
     "shutdown": "interrupted: the session was closed",
@@ -66,7 +66,7 @@ class TaskEnd(msgspec.Struct, frozen=True):
     text: str | None = None
     failure: Failure | None = None
     reason: AbortReason | None = None
-    handed: tuple[Handed, ...] = ()
+    handed: tuple[HandedOffCall, ...] = ()
     storage: StoragePolicy | None = None
     """The policy that its text was said under."""
     gone: bool = False
@@ -80,16 +80,16 @@ class TaskEnd(msgspec.Struct, frozen=True):
         if self.failure is not None:
             return replace(result, status="failed", code=self.failure.code, reason=self.failure.message)
         if self.gone:
-            return replace(result, status="cancelled", code="closed", reason=GONE)
-        return replace(result, status="cancelled", code="cancelled", reason=_SAID[self.reason or "interrupted"])
+            return replace(result, status="cancelled", code="closed", reason=CONVERSATION_CLOSED)
+        return replace(result, status="cancelled", code="cancelled", reason=_ABORT_TEXTS[self.reason or "interrupted"])
 
 
-class Runner:
+class TaskRunner:
     """Takes a frame, gives back how it ended. Owns nothing between two tasks."""
 
     def __init__(
-        self, house: House, around: Surroundings, nursery: Nursery, registry: TaskRegistry, interrupts: Interrupts,
-        grace_s: float, *, find_backend: FindBackend = nobody,
+        self, house: ConversationSource, around: TaskServices, nursery: Nursery, registry: TaskRegistry, interrupts: Handoffs,
+        grace_s: float, *, find_backend: FindBackend = no_backend,
     ) -> None:  # fmt: skip
         self._house = house
         self._around = around
@@ -104,7 +104,7 @@ class Runner:
         """Run it. The terminal event is out, and committed, when this returns."""
         talk = self._house.peek(frame.plan.conversation_id)
         if talk is None:
-            return TaskEnd("aborted", failure=Failure("closed", GONE))
+            return TaskEnd("aborted", failure=Failure("closed", CONVERSATION_CLOSED))
         handle = TaskHandle(frame.plan.task_id, self._around.clock.monotonic())
         floor = self._open(chain, frame, talk, handle)
         job = self._nursery.start(self._work(chain, floor, frame.plan), f"task {frame.plan.task_id}")
@@ -128,11 +128,11 @@ class Runner:
         if chain.message is not None and plan.kind == "user" and talk is not None:
             talk.note(SubmissionRecord(talk.id, plan.task_id, chain.trace_id, chain.message))
 
-    def _open(self, chain: Chain, frame: Frame, talk: Talk, handle: TaskHandle) -> Floor:
+    def _open(self, chain: Chain, frame: Frame, talk: ConversationState, handle: TaskHandle) -> TaskScope:
         plan = frame.plan
         sub_id = plan.sub_id or f"conv/{plan.task_id}"
         scope = EventScope(sub_id, talk.id, plan.task_id, chain.trace_id, new_span_id())
-        floor = Floor(
+        floor = TaskScope(
             plan.task_id,
             talk,
             scope,
@@ -140,7 +140,7 @@ class Runner:
             self._rights(chain, talk),
             chain.tally,
             chain=chain.view,
-            storage=lambda: storage_of(chain, talk, self._house),
+            storage=lambda: chain_storage(chain, talk, self._house),
         )
         talk.task = chain.handle = handle
         started_at = self._timestamps()
@@ -156,7 +156,7 @@ class Runner:
             self._interrupts.answer_calls(frame, floor)
         return floor
 
-    async def _work(self, chain: Chain, floor: Floor, plan: TaskPlan) -> TaskEnd:
+    async def _work(self, chain: Chain, floor: TaskScope, plan: TaskPlan) -> TaskEnd:
         """The part that waits. Nothing but a cancellation comes out of it."""
         try:
             await floor.commit()
@@ -182,7 +182,7 @@ class Runner:
             _log.error("task %s failed: %s", plan.task_id, log_text(error, floor.storage()))
             return TaskEnd("failed", floor.last_text, Failure("internal", f"{type(error).__name__}: {error}"))
 
-    def _judge(self, job: asyncio.Task[TaskEnd], handle: TaskHandle, floor: Floor) -> TaskEnd:
+    def _judge(self, job: asyncio.Task[TaskEnd], handle: TaskHandle, floor: TaskScope) -> TaskEnd:
         if job.done() and not job.cancelled():
             end = job.result()
             # To fail while being stopped is to be stopped.
@@ -191,12 +191,12 @@ class Runner:
         elif handle.reason is None and job.done():
             return TaskEnd("failed", floor.last_text, Failure("cancelled", "the task was cancelled from inside"))
         reason = handle.reason or "shutdown"
-        late = Failure(reason, _SAID[reason]) if reason in ("timeout", "limit") else None
+        late = Failure(reason, _ABORT_TEXTS[reason]) if reason in ("timeout", "limit") else None
         return TaskEnd("aborted", floor.last_text, late, reason)
 
-    def _close(self, floor: Floor, handle: TaskHandle, end: TaskEnd) -> TaskEnd:
+    def _close(self, floor: TaskScope, handle: TaskHandle, end: TaskEnd) -> TaskEnd:
         if handle.forced.done():
-            floor.publish(_abandoned(floor.talk, handle))
+            floor.publish(_abandoned_event(floor.talk, handle))
         match end:
             case TaskEnd("handed"):
                 floor.publish(TurnAborted("replaced", end.handed[0].call.call_id))
@@ -209,7 +209,7 @@ class Runner:
                 floor.publish(TaskComplete("failed", floor.last_text, floor.spent))
             case _:
                 reason = end.reason or "interrupted"
-                floor.tidy(_SAID[reason])
+                floor.tidy(_ABORT_TEXTS[reason])
                 end = replace(end, text=floor.last_text)
                 floor.publish(TurnAborted(reason))
         floor.revoke()
@@ -220,7 +220,7 @@ class Runner:
         self._registry.remove(floor.task_id)
         return end
 
-    def _rights(self, chain: Chain, talk: Talk) -> Callable[[], Rights]:
+    def _rights(self, chain: Chain, talk: ConversationState) -> Callable[[], Rights]:
         def strictest() -> Rights:
             rights = talk.terms.rights
             for member in chain.members:
@@ -242,7 +242,7 @@ class Runner:
         return None if earliest is None else loop.call_at(earliest, handle.abort, "timeout", self._grace_s)
 
 
-def _abandoned(talk: Talk, handle: TaskHandle) -> EventData:
+def _abandoned_event(talk: ConversationState, handle: TaskHandle) -> EventData:
     """A task that did not stop in time is said, whoever wanted it to stop."""
     if talk.closed or handle.reason == "shutdown":
         return ConversationCloseForced(handle.grace_s)
