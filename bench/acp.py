@@ -23,7 +23,7 @@ from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.server.as_acp import Agent
 from tertulia.server.house import House, Settled
 from tertulia.session.host import Host
-from tertulia.session.settings import Settings, current_environment
+from tertulia.session.settings.settings import Settings, current_environment
 
 PROMPTS = 1_000
 ROUND_TRIPS = 1_000

@@ -18,7 +18,7 @@ from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.server.framing import Lines
 from tertulia.server.jsonrpc import Connection
 from tertulia.session.host import Host
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 
 MESSAGES = 300
 REQUESTS = 10_000

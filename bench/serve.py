@@ -25,7 +25,7 @@ from tertulia.server.pipes import chunks
 from tertulia.server.web import Web
 from tertulia.session.host import Host
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 
 CLIENTS = 1_000
 EVENTS_PER_S = 20

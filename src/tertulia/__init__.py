@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tertulia.session.handle import Conversation
     from tertulia.session.host import Host
     from tertulia.session.session import Session
-    from tertulia.session.settings import Settings
+    from tertulia.session.settings.settings import Settings
     from tertulia.tools.function import tool
     from tertulia.tools.tool import CallContext, Handoff, Result
 
@@ -60,7 +60,7 @@ _HOMES = {
     "SessionContextInjector": "tertulia.context.injector",
     "SessionToken": "tertulia.context.tokens",
     "SessionTokenStore": "tertulia.context.tokens",
-    "Settings": "tertulia.session.settings",
+    "Settings": "tertulia.session.settings.settings",
     "ToolDefinition": "tertulia.context.definitions",
     "ToolScope": "tertulia.context.definitions",
     "Ttl": "tertulia.protocol.storage",

@@ -9,7 +9,7 @@ import pytest
 from tertulia.apps.demo import Wiretap, distance
 from tertulia.models.wire import AnswerEnd, TextDelta
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tertulia.testing import ScriptedModel, call, say
 from tests.apps.running import Ran, Shell
 

@@ -13,7 +13,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.protocol.events import Event
 from tertulia.protocol.inputs import TextInput
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tertulia.testing import ScriptedModel, fail, say
 from tests.guards import SessionWatch
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.session.private_place import short_path
+from tertulia.session.agents.private_socket import short_path
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
 from tests.apps.running import Ran, Shell
-from tests.session.agents import EMPLOYEE, HTML, Porter, bell
+from tests.session.agents_stage import EMPLOYEE, HTML, Porter, bell
 
 
 @asynccontextmanager
@@ -170,7 +170,7 @@ async def _answer(listening: socket.socket, said: bytes) -> None:
 async def test_a_socket_of_somebody_else_is_told_nothing(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The token is not sent to another user."""
     async with agents() as (session, [variables]):
-        monkeypatch.setattr("tertulia.apps.internal.is_ours", lambda connection: False)
+        monkeypatch.setattr("tertulia.apps.internal.is_same_user", lambda connection: False)
         ran = await run(variables, "canvas_clear")
         assert (ran.code, ran.out) == (1, "")
         assert list(session.parts.agency.audit) == []

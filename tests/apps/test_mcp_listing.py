@@ -6,13 +6,13 @@ import pytest
 
 from tertulia.apps.mcp_listing import known_servers, named, prospect, redactor_of, transport, where_from
 from tertulia.errors import NotFoundError
-from tertulia.session.settings import Loaded, load_settings
+from tertulia.session.settings.settings import LoadedSettings, load_settings
 
 SECRET = "hunter2hunter2"
 
 
 @pytest.fixture
-def loaded(tmp_path) -> Loaded:
+def loaded(tmp_path) -> LoadedSettings:
     overrides = [
         f'mcp_servers.prog={{command="/opt/x/server", args=["--token", "{SECRET}"]}}',
         'mcp_servers.web={url="https://example.com:99/mcp?key=k", bearer_token_env_var="NOT_SET"}',

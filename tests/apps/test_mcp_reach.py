@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tertulia.apps.mcp_listing import known_servers, redactor_of
 from tertulia.apps.mcp_reach import Reached, reach
 from tertulia.apps.terminal import Terminal
-from tertulia.session.settings import Loaded, Settings, load_settings
+from tertulia.session.settings.settings import LoadedSettings, Settings, load_settings
 from tests.mcp.fakes import bare, hostile
 from tests.mcp.fakes.number import lives
 
@@ -24,13 +24,13 @@ class Screen(io.StringIO):
         return True
 
 
-def loaded_with(tmp_path: Path, **servers: tuple[str, ...]) -> Loaded:
+def loaded_with(tmp_path: Path, **servers: tuple[str, ...]) -> LoadedSettings:
     loaded = load_settings(cwd=tmp_path, environ={"HOME": str(tmp_path), "PATH": os.environ["PATH"]})
     tables = {name: {"command": argv[0], "args": argv[1:], "start": "lazy"} for name, argv in servers.items()}
     return replace(loaded, settings=Settings(cwd=str(tmp_path), mcp_servers=tables))
 
 
-def looked_at(loaded: Loaded, screen: io.StringIO) -> list[Reached]:
+def looked_at(loaded: LoadedSettings, screen: io.StringIO) -> list[Reached]:
     servers = known_servers(loaded)
     notes = Terminal(screen, {})
     return asyncio.run(reach(servers.definitions, loaded, redactor_of(loaded, servers), notes))

@@ -138,7 +138,9 @@ def test_what_cannot_be_rebuilt_is_said(shell: Shell) -> None:
 
 def test_a_prompt_that_comes_out_different_is_exit_code_1(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     talk(shell)
-    monkeypatch.setattr("tertulia.session.replay.full_instructions", lambda *given, **options: "Others.")
+    monkeypatch.setattr(
+        "tertulia.session.resume.replay_verification.full_instructions", lambda *given, **options: "Others."
+    )
     ran = shell.run("sessions", "replay", "--last", "--verify")
     assert ran.code == 1
     assert ran.out.splitlines()[0].startswith("different  record ")

@@ -13,7 +13,7 @@ import pytest
 
 import tertulia
 from tertulia.protocol.tool_events import ApprovalRequest
-from tertulia.session.answering import Decision
+from tertulia.session.approvals.callback import ApprovalDecision
 from tertulia.testing import ScriptedModel, call
 from tests.contract.speaking import DEADLINE_S, Refused, Server, serving
 from tests.contract.wire import Published
@@ -166,11 +166,11 @@ async def test_a_reader_that_declares_it_answers_by_hand(tmp_path: Path, way: st
         assert (tmp_path / "made").exists()
 
 
-async def _async_yes(request: ApprovalRequest) -> Decision:
+async def _async_yes(request: ApprovalRequest) -> ApprovalDecision:
     return {"decision": "allow", "scope": "session"} if request.kind == "exec" else "deny"
 
 
-def _plain_yes(request: ApprovalRequest) -> Decision:
+def _plain_yes(request: ApprovalRequest) -> ApprovalDecision:
     assert threading.current_thread() is not threading.main_thread()
     return "allow"
 

@@ -247,7 +247,7 @@ async def test_12_instructions_for_one_task_are_ignored() -> None:
         talk = on.parts.conversations.root
         (said,) = [submission.to_user_message("go", None, cwd=talk.terms.cwd)]
         plan = TaskPlan(talk.id, "user", (said,), base_instructions_override="Only today.", sub_id="sub/1")
-        await submission.answer(on.parts.scheduler, on.parts.scheduler.submit(plan))
+        await submission.wait_for_reply(on.parts.scheduler, on.parts.scheduler.submit(plan))
         await on.root.message("and now?")
         told = [asked.instructions.startswith("Only today.") for asked in on.model.requests]
         assert told == [True, False, True, False]

@@ -36,7 +36,7 @@ from tertulia.protocol.tool_events import EVENT_TYPES, ApprovalRequest
 from tertulia.scheduler.reply import Reply
 from tertulia.server import envelopes
 from tertulia.session import operations
-from tertulia.session.setting_values import PYTHON_ONLY
+from tertulia.session.settings.values import PYTHON_ONLY
 from tertulia.testing import RecordedEvents, ScriptedModel, say
 from tests.docs import pages
 from tests.docs.pages import PAGES, README, ROOT, names, table

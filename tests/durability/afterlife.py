@@ -14,7 +14,7 @@ from tertulia.protocol.items import Summary, ToolCall, ToolOutput
 from tertulia.rollout.format.row_reader import RowReader
 from tertulia.rollout.sqlite.reader import SqliteReader
 from tertulia.rollout.sqlite.session_index import find_files
-from tertulia.session.recovery import INTERRUPTED, UNKNOWN
+from tertulia.session.resume.close_open import INTERRUPTED, UNKNOWN
 from tertulia.session.session import Session
 from tertulia.testing import check_invariants
 from tests.durability.reference import Life

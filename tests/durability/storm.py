@@ -24,7 +24,7 @@ from tertulia.rollout.recorder import Recorder
 from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.store import Row
 from tertulia.rollout.sweep.retention import Retention
-from tertulia.session.sweeping import Sweeper
+from tertulia.session.resume.retention_sweep import RetentionSweeper
 from tertulia.testing import ScriptedModel, ScriptedRequest, call, say
 from tests.durability.reference import Notes
 
@@ -112,7 +112,7 @@ class StormLife:
         journal = session.parts.journal
         assert isinstance(journal, Recorder)
         action = "delete" if self._policy == "ttl" else "headers_only"
-        await Sweeper(journal.store, Retention(ttl_action=action), SystemClock(), list).sweep()
+        await RetentionSweeper(journal.store, Retention(ttl_action=action), SystemClock(), list).sweep()
 
     async def listen(self, session: tertulia.Session) -> None:
         async for event in session.events(after=0):

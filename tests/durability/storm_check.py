@@ -19,9 +19,9 @@ from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.rollout.format.row_reader import RowReader
 from tertulia.rollout.sqlite.reader import SqliteReader
 from tertulia.rollout.sqlite.session_index import find_files
-from tertulia.session.forking import fork_session
-from tertulia.session.replay import verify
-from tertulia.session.settings import current_environment
+from tertulia.session.resume.fork import fork_session
+from tertulia.session.resume.replay_verification import verify_requests
+from tertulia.session.settings.settings import current_environment
 from tests.durability.storm import CANARY, POLICIES, StormLife, lines_of
 
 TEXTLESS = ("headers_only", "none")
@@ -80,7 +80,7 @@ class StormCheck:
         swept = self.policy == "ttl"
         assert swept or [line.damaged for line in lines if line.damaged] == []
         assert swept or all(line.what is not None for line in lines)
-        assert [verdict for verdict in verify(lines) if verdict.outcome == "different"] == []
+        assert [verdict for verdict in verify_requests(lines) if verdict.outcome == "different"] == []
 
     def what_was_told_is_there(self, lines: list[RecordLine]) -> None:
         """Nothing that was acknowledged is lost. Under `none` and after a sweep only the skeleton is there."""

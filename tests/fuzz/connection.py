@@ -8,7 +8,7 @@ from typing import Any
 
 from tertulia.server.jsonrpc import Connection
 from tertulia.session.host import Host
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tests.server.client import MemorySink, model
 
 _DEADLINE_S = 15.0

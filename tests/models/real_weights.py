@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.models.local.weights import WEIGHTS, can_run
-from tertulia.session.environment import Environment
+from tertulia.session.settings.environment import Environment
 
 HOME = Path(os.environ.get("TERTULIA_TEST_HOME") or Environment.read(os.environ).home)
 WEIGHTS_FILE = WEIGHTS[0].path(HOME)

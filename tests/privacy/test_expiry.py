@@ -11,9 +11,9 @@ import pytest
 import tertulia
 from tertulia.rollout.sweep.home_sweep import sweep_home
 from tertulia.rollout.sweep.retention import Retention
-from tertulia.session.forking import fork_session
+from tertulia.session.resume.fork import fork_session
 from tertulia.session.session import Session
-from tertulia.session.settings import current_environment
+from tertulia.session.settings.settings import current_environment
 from tertulia.testing import FakeClock, ScriptedModel, call, say
 from tests.privacy.secrets_told import Secrets, everything_below
 from tests.session.lives import Lives, told

@@ -25,7 +25,7 @@ from tertulia.session.operations import call as operate
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel, ScriptedReply, call, fail
 from tests.mcp.fakes import bare
-from tests.session.agents import EMPLOYEE, Porter
+from tests.session.agents_stage import EMPLOYEE, Porter
 
 TOLD = Path("told")
 

@@ -24,7 +24,7 @@ from tertulia.events.clock import SystemClock
 from tertulia.sandbox.confine import confine
 from tertulia.sandbox.runner import Command, CommandResult, RunningCommand
 from tertulia.sandbox.sandbox import Sandbox
-from tertulia.session.settings import Settings, load_settings
+from tertulia.session.settings.settings import Settings, load_settings
 from tests.sandbox.home_scene import CANARY, SECRETS, Home
 
 Layout = Literal["beside", "inside", "same"]

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tertulia.sandbox.confine import confine
 from tertulia.sandbox.masks.guarded_paths import GuardedPaths, Mask, ProtectedPath
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 
 
 def test_without_roots_the_workspace_is_the_one_that_may_be_written() -> None:

@@ -24,7 +24,7 @@ from tertulia.server.as_acp_stdio import serve
 from tertulia.server.house import House, Settled
 from tertulia.session.host import Host
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings, current_environment
+from tertulia.session.settings.settings import Settings, current_environment
 
 DEADLINE_S = 30.0
 Update = dict[str, Any]

@@ -13,7 +13,7 @@ from tertulia.models.scripted.scripted_model import ReplyLike, ScriptedModel
 from tertulia.server.jsonrpc import Connection
 from tertulia.session.host import Host
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 
 DEADLINE_S = 30.0
 Message = dict[str, Any]

@@ -23,7 +23,7 @@ from tertulia.server.house import House, Settled
 from tertulia.server.stdio import Client, serve
 from tertulia.session.host import Host
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings, current_environment
+from tertulia.session.settings.settings import Settings, current_environment
 from tests.agents.codex_schemas import schemas
 
 DEADLINE_S = 30.0

@@ -12,7 +12,7 @@ from tertulia.mcp.serve.endpoint import load_sdk
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.as_mcp import as_mcp
 from tertulia.session.host import Host
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tests.server.client import model
 
 ERAS = ("legacy", "auto")

@@ -16,7 +16,7 @@ from tertulia.server.guard import Hosts
 from tertulia.server.http_server import HttpServer, listen
 from tertulia.server.web import Web
 from tertulia.session.host import Host
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tests.server.client import model
 
 TOKEN = "5f0c" * 16

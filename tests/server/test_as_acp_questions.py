@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from acp import schema as s
 
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tertulia.testing import ScriptedModel, call, say
 from tests.server.acp_editor import Desk, desk
 

@@ -20,7 +20,7 @@ from tertulia.server import peer
 from tertulia.server.as_acp_stdio import serve
 from tertulia.server.house import House, Settled
 from tertulia.session.host import Host
-from tertulia.session.settings import Settings, current_environment
+from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.testing import ScriptedModel, call, say
 from tests.mcp.fakes.number import lives
 from tests.server.acp_editor import DEADLINE_S, Silence, _streams, desk, scripted

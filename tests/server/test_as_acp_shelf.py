@@ -10,7 +10,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.server import as_acp_shelf
 from tertulia.server.as_acp_shelf import listed, remove
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings, current_environment
+from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.testing import ScriptedModel
 
 

@@ -19,7 +19,7 @@ from tertulia.server.as_acp_stdio import serve
 from tertulia.server.house import House, Settled
 from tertulia.session.host import Host
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings, current_environment
+from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.testing import ScriptedModel, call, say
 from tests.mcp.fakes.number import lives
 from tests.server.acp_editor import DEADLINE_S, Desk, Silence, desk, scripted

@@ -17,7 +17,7 @@ from tertulia.server import as_codex
 from tertulia.server.as_codex import METHODS, CodexServer
 from tertulia.server.house import House, Settled
 from tertulia.session.host import Host
-from tertulia.session.settings import current_environment
+from tertulia.session.settings.settings import current_environment
 from tests.agents.codex_schemas import schemas
 from tests.docs.pages import names, table
 from tests.server.client import MemorySink

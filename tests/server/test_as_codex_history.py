@@ -21,7 +21,7 @@ from tertulia.protocol.items import (
     text_parts,
 )
 from tertulia.server.as_codex_history import first_words, rights_of, round_of, turns_of
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 
 
 def user(id: str, text: str, *, injected: bool = False) -> UserMessage:

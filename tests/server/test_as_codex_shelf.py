@@ -10,7 +10,7 @@ from tertulia.errors import NotFoundError
 from tertulia.server.as_codex_params import ListThreads
 from tertulia.server.as_codex_shelf import NAME, Shelf
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings, current_environment
+from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.testing import ScriptedModel
 
 NOBODY = "00000000-0000-4000-8000-000000000000"

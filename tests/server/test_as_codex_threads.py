@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tertulia.session.settings import current_environment
+from tertulia.session.settings.settings import current_environment
 from tertulia.testing import fail
 from tests.server.codex_client import desk, scripted
 

@@ -14,7 +14,7 @@ import pytest
 
 from tertulia.models.scripted.script import say
 from tertulia.server import as_mcp
-from tertulia.session.settings import current_environment
+from tertulia.session.settings.settings import current_environment
 from tests.mcp.connected import until
 from tests.sandbox.confined import need
 from tests.server.mcp_stage import ERAS, mcp_stage

@@ -13,7 +13,7 @@ from tertulia.models.scripted.script import say
 from tertulia.protocol.inputs import Message
 from tertulia.server.attended_message import attended_message
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tests.mcp.connected import until
 from tests.server.client import model
 

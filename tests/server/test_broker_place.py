@@ -14,9 +14,9 @@ import pytest
 
 from tertulia.errors import BusyError, StorageError
 from tertulia.server import broker_place
-from tertulia.server.broker_place import held, is_ours, private_directory, private_file, short_path, socket_path
-from tertulia.session.environment import Environment
-from tertulia.session.settings import Settings
+from tertulia.server.broker_place import held, is_same_user, private_directory, private_file, short_path, socket_path
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.settings import Settings
 
 SERVER = {"command": "server", "env_vars": ["TOKEN"]}
 DOCS = {"url": "https://example.com", "bearer_token_env_var": "KEY", "env_http_headers": {"x-team": "TEAM"}}
@@ -81,13 +81,13 @@ def test_only_the_same_user_is_ours(uid: int, monkeypatch: pytest.MonkeyPatch) -
             return struct.pack("3i", 4242, uid, 0)
 
     monkeypatch.setattr(broker_place.os, "getuid", lambda: 1000)
-    assert is_ours(Peer()) is (uid == 1000)  # type: ignore[arg-type]
+    assert is_same_user(Peer()) is (uid == 1000)  # type: ignore[arg-type]
 
 
 def test_a_connection_of_ours_is_ours() -> None:
     one, other = socket.socketpair()
     with one, other:
-        assert is_ours(one)
+        assert is_same_user(one)
 
 
 def test_a_directory_is_made_for_its_owner_alone_and_closed_to_others(tmp_path: Path) -> None:

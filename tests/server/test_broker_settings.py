@@ -10,7 +10,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.named_view import NamedView
 from tertulia.protocol.storage import HeadersOnly, NoStorage
 from tertulia.server.broker_settings import broker_settings, find_view
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 
 
 def test_it_serves_the_users_servers_from_nobodys_project_and_writes_down_no_bodies() -> None:

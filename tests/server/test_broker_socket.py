@@ -81,7 +81,7 @@ async def test_only_the_user_can_reach_it(tmp_path: Path, monkeypatch: pytest.Mo
         assert stat.S_IMODE(here.path.stat().st_mode) == 0o600
         assert stat.S_IMODE(here.path.parent.stat().st_mode) == 0o700
         asked: list[object] = []
-        monkeypatch.setattr(broker_socket, "is_ours", lambda connection: bool(asked.append(connection)))
+        monkeypatch.setattr(broker_socket, "is_same_user", lambda connection: bool(asked.append(connection)))
         reader, writer = await here.connect()
         writer.write(b"{}\n")
         with suppress(ConnectionResetError):

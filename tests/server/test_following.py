@@ -13,7 +13,7 @@ from tertulia.protocol.inputs import Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.following import Following
 from tertulia.session.host import Host
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tests.mcp.connected import until
 from tests.server.client import MemorySink, model
 

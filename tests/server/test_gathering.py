@@ -11,7 +11,7 @@ from tertulia.models.scripted.script import say
 from tertulia.server import gathering
 from tertulia.server.feed import BURST_BYTES
 from tertulia.server.gathering import Gathering
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tests.server.client import MemorySink, model
 from tests.server.served import DEADLINE_S, served
 

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.server.house import House, Settled, Wish, known_models
-from tertulia.session.environment import Environment
 from tertulia.session.handle import Conversation
 from tertulia.session.host import Host
-from tertulia.session.settings import current_environment
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.settings import current_environment
 from tests.server.acp_editor import scripted
 
 

@@ -11,7 +11,7 @@ from tertulia.models.scripted.script import say
 from tertulia.server import idle_sessions
 from tertulia.server.idle_sessions import IdleSessions
 from tertulia.session.host import Host
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tertulia.testing import FakeClock
 from tests.mcp.connected import until
 from tests.server.client import model

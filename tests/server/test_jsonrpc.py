@@ -14,7 +14,7 @@ import tertulia
 from tertulia.models.scripted.script import say
 from tertulia.server import jsonrpc
 from tertulia.session.host import Host
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tertulia.version import __version__
 from tests.guards import SessionWatch
 from tests.server.client import Client, connected, is_event, model, ticks
@@ -175,7 +175,7 @@ async def test_an_answer_that_cannot_be_encoded_is_a_fault_of_ours(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def strange(*_: Any) -> Any:
-        return jsonrpc.Done({"what": object()})
+        return jsonrpc.OperationResult({"what": object()})
 
     async with connected() as client:
         with monkeypatch.context() as patch:

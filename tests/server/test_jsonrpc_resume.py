@@ -5,7 +5,7 @@ from __future__ import annotations
 import tertulia
 from tertulia.session.host import Host
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tests.server.client import Client, connected, model
 
 

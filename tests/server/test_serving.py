@@ -9,7 +9,7 @@ from websockets.asyncio.client import connect
 from tertulia.models.scripted.script import say
 from tertulia.server.http_server import listen
 from tertulia.server.serving import serve
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tests.server.client import model
 from tests.server.served import TOKEN, Talker
 

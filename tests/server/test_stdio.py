@@ -21,7 +21,7 @@ from tertulia.models.scripted.script import say
 from tertulia.server import standard_streams, stdio
 from tertulia.server.framing import Lines
 from tertulia.server.stdio import serve
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tests.guards import SessionWatch
 from tests.server.client import DEADLINE_S, Message, is_event, model, ticks
 from tests.thorough import sample

@@ -18,7 +18,7 @@ from tertulia.models.scripted.script import say
 from tertulia.protocol.events import BackgroundEvent
 from tertulia.server import websocket
 from tertulia.server.http_refusal import HttpRefusal
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tests.server.client import model
 from tests.server.served import DEADLINE_S, Place, served
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tertulia.policy.approvals.approval_queue import MAX_PENDING
-from tertulia.session.outside_calls import call_from_outside
+from tertulia.session.mcp.external_calls import call_externally
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tertulia.tools.tool import Result
 from tests.server.brokering import bare_server
 from tests.server.client import model
@@ -26,7 +26,7 @@ async def _called(session: Session, number: int) -> Result:
     """As an agent that works for the conversation calls it: any number side by side."""
     talk = session.parts.conversations.find("root")
     arguments = json.dumps({"text": f"call {number}"})
-    return await call_from_outside(session.parts, talk, "fake__echo", arguments, ("mcp",), lambda data: None)
+    return await call_externally(session.parts, talk, "fake__echo", arguments, ("mcp",), lambda data: None)
 
 
 async def _resolved(talker: Talker, approvals: Sequence[str], decision: str) -> dict[str, bool]:

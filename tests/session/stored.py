@@ -9,7 +9,7 @@ from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.rollout.format.row_reader import RowReader
 from tertulia.rollout.sqlite.reader import SqliteReader
 from tertulia.rollout.sqlite.session_index import find_files
-from tertulia.session.settings import current_environment
+from tertulia.session.settings.settings import current_environment
 
 
 def home() -> Path:

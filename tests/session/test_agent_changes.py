@@ -12,7 +12,7 @@ from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.testing import FakeClock, ScriptedReply, call
 from tests.mcp.fakes import bare
-from tests.session.agents import EMPLOYEE, Porter, bell, names, told
+from tests.session.agents_stage import EMPLOYEE, Porter, bell, names, told
 from tests.session.staging import Stage, stage
 
 

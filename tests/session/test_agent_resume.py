@@ -16,7 +16,7 @@ from tertulia.protocol.items import UserMessage
 from tertulia.protocol.records import CanvasRecord
 from tertulia.session.session import Session
 from tertulia.testing import FakeClock, ScriptedModel, call
-from tests.session.agents import EMPLOYEE, HTML, Porter, bell, names
+from tests.session.agents_stage import EMPLOYEE, HTML, Porter, bell, names
 from tests.session.lives import Lives
 from tests.session.stored import lines, stored_bytes
 

@@ -13,7 +13,7 @@ from tertulia.context.tokens import SessionTokenStore
 from tertulia.errors import InvalidParamsError, StorageError, TertuliaError
 from tertulia.testing import FakeClock, call
 from tests.mcp.fakes import hostile
-from tests.session.agents import EMPLOYEE, Porter
+from tests.session.agents_stage import EMPLOYEE, Porter
 from tests.session.lives import Lives, until
 from tests.session.staging import Disk, Stage, stage
 

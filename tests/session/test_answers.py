@@ -8,14 +8,7 @@ import pytest
 from tertulia.protocol.ids import TaskId
 from tertulia.protocol.usage import Usage
 from tertulia.scheduler.reply import Failure, Reply
-from tertulia.session.answers import (
-    ClosedAnswer,
-    HistoryEntry,
-    Interrupted,
-    MessageAnswer,
-    ToolInfo,
-    message_answer,
-)
+from tertulia.session.answers import CloseAnswer, HistoryEntry, InterruptAnswer, MessageAnswer, ToolInfo, message_answer
 
 
 def reply(error: Failure | None = None) -> Reply:
@@ -24,7 +17,7 @@ def reply(error: Failure | None = None) -> Reply:
 
 
 def test_a_field_can_be_read_as_an_attribute_or_a_key() -> None:
-    answer = ClosedAnswer(closed=True, already_closed=False, forced=True)
+    answer = CloseAnswer(closed=True, already_closed=False, forced=True)
     assert (answer.closed, answer["forced"]) == (True, True)
     for missing in ("nonsense", "__class__", "__getitem__"):
         with pytest.raises(KeyError):
@@ -32,9 +25,9 @@ def test_a_field_can_be_read_as_an_attribute_or_a_key() -> None:
 
 
 def test_an_interrupt_is_true_when_something_was_stopped() -> None:
-    assert Interrupted(True)
-    assert not Interrupted(False)
-    assert msgspec.to_builtins(Interrupted(False)) == {"interrupted": False}
+    assert InterruptAnswer(True)
+    assert not InterruptAnswer(False)
+    assert msgspec.to_builtins(InterruptAnswer(False)) == {"interrupted": False}
 
 
 def test_a_reply_in_wire_spelling_has_milliseconds_and_an_error_only_when_there_is_one() -> None:

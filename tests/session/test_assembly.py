@@ -12,16 +12,16 @@ import tertulia
 from tertulia.errors import InvalidParamsError
 from tertulia.events.journal import NoJournal
 from tertulia.protocol.tool_names import CONV_TOOLS
-from tertulia.session.assembly import assemble
-from tertulia.session.environment import Environment
-from tertulia.session.members import Models
+from tertulia.session.assembly import assemble_session
+from tertulia.session.members import ModelCatalogue
+from tertulia.session.settings.environment import Environment
 from tertulia.testing import FakeClock, ScriptedModel
 from tests.events.scripted import drain
 from tests.session.staging import BUILT_IN, Ask
 
 
-def models(tmp_path: Path, **settings: Any) -> Models:
-    return Models(tertulia.Settings(**settings), Environment.read({"HOME": str(tmp_path)}))
+def models(tmp_path: Path, **settings: Any) -> ModelCatalogue:
+    return ModelCatalogue(tertulia.Settings(**settings), Environment.read({"HOME": str(tmp_path)}))
 
 
 def test_a_wire_is_found_by_name_and_one_that_is_given_is_taken(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_where_nobody_was_named_the_script_answers_and_it_is_said_why(tmp_path: 
 
 async def test_a_session_is_announced_first_and_then_its_root() -> None:
     clock = FakeClock()
-    parts = assemble(tertulia.Settings(model=ScriptedModel([])), clock=clock, journal=NoJournal())
+    parts = assemble_session(tertulia.Settings(model=ScriptedModel([])), clock=clock, journal=NoJournal())
     events = drain(parts.bus.subscribe(after=0))
     assert [event.type for event in events] == ["session_configured", "conversation_opened"]
     assert events[0].data.root_conversation_id == parts.conversations.root.id

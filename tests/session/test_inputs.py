@@ -9,7 +9,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.inputs import ForkConversation, Message, NewConversation, TextInput
-from tertulia.session.inputs import parse, snake
+from tertulia.session.inputs import parse, to_snake_case
 
 
 @pytest.mark.parametrize(
@@ -29,14 +29,14 @@ def test_camel_case_keys_become_snake_case_and_the_users_own_stay(
     given: dict[str, Any], becomes: dict[str, Any]
 ) -> None:
     """S000-35"""
-    assert snake(given) == becomes
-    assert snake(becomes) == becomes
+    assert to_snake_case(given) == becomes
+    assert to_snake_case(becomes) == becomes
 
 
 @pytest.mark.parametrize("given", [{"aB": 1, "a_b": 2}, {"items": [{"imageUrl": 1, "image_url": 2}]}])
 def test_one_field_in_two_spellings_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidParamsError, match="twice"):
-        snake(given)
+        to_snake_case(given)
 
 
 def test_an_input_is_what_it_says() -> None:

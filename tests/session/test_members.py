@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.session.internal_tool import InternalTool
+from tertulia.session.agents.internal_tool import InternalTool
 from tertulia.tools.mcp.mcp_tool import McpTool
 from tests.mcp.fakes import bare
-from tests.session.agents import EMPLOYEE, Porter
+from tests.session.agents_stage import EMPLOYEE, Porter
 from tests.session.staging import stage
 
 

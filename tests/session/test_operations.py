@@ -21,7 +21,7 @@ from tertulia.errors import (
     NotRunningError,
 )
 from tertulia.protocol.tool_names import CONV_TOOLS
-from tertulia.session.operations import OPERATIONS, Done, call
+from tertulia.session.operations import OPERATIONS, OperationResult, call
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel, check_invariants, fail, say
 from tertulia.testing import call as tool_call
@@ -37,7 +37,7 @@ class Desk:
         self.session = session
         self.model = model
 
-    async def done(self, name: str, **params: Any) -> Done:
+    async def done(self, name: str, **params: Any) -> OperationResult:
         return await call(self.host, self.session, name, params)
 
     async def __call__(self, name: str, **params: Any) -> Any:

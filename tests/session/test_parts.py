@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.session.parts import Parts
+from tertulia.session.parts import SessionParts
 from tests.session.staging import stage
 
 
@@ -13,7 +13,7 @@ async def test_no_two_sessions_share_anything_that_changes() -> None:
     async with stage() as one, stage() as other:
         shared = [
             name
-            for name in Parts.__struct_fields__
+            for name in SessionParts.__struct_fields__
             if getattr(one.parts, name) is getattr(other.parts, name) and name not in ("began_after", "mcp", "settings")
         ]
         assert shared == []

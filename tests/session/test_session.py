@@ -19,7 +19,7 @@ from tertulia.errors import ClosedError, InternalError, InvalidParamsError, Limi
 from tertulia.mcp.view import McpView
 from tertulia.prompt.instructions import builtin_text
 from tertulia.protocol.events import Event
-from tertulia.session.parts import Parts
+from tertulia.session.parts import SessionParts
 from tertulia.session.session import Session
 from tertulia.testing import FakeClock, ScriptedModel, call, say
 from tests.session.staging import Disk, stage, ticks
@@ -71,7 +71,7 @@ async def test_instructions_are_seeded_in_order_and_base_instructions_never_are(
 def test_a_session_holds_no_instructions_and_decides_nothing_about_tools() -> None:
     """S000-01, S000-02, S002-01: settings have no place for instructions; the parts are what a session owns."""
     assert not [name for name in tertulia.Settings.__struct_fields__ if "instruction" in name]
-    owned = set(Parts.__struct_fields__)
+    owned = set(SessionParts.__struct_fields__)
     assert {"bus", "conversations", "scheduler", "registry", "nursery", "toolbox", "settings"} <= owned
     assert not [name for name in owned if "instruction" in name or "prompt" in name]
 

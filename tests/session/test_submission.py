@@ -36,7 +36,7 @@ async def test_a_submission_becomes_one_plan() -> None:
         assert frame.plan.output_schema == '{"type":"object"}'
         assert (frame.plan.sub_id or "").startswith("sub/")
         assert chain.message == message_key("m", on.session.id)
-        assert (await submission.answer(on.parts.scheduler, chain)).status == "completed"
+        assert (await submission.wait_for_reply(on.parts.scheduler, chain)).status == "completed"
 
 
 @pytest.mark.parametrize("message_id", ["", "x" * 257, "\ud800"])
@@ -58,7 +58,7 @@ async def test_a_schema_that_cannot_be_written_is_refused(schema: Any) -> None:
 async def test_the_last_one_who_gives_up_stops_the_task() -> None:
     async with stage(say("never", gate=asyncio.Event())) as on:
         chain = sent(on, text="hi")
-        waiting = [on.begin(submission.answer(on.parts.scheduler, chain)) for _ in range(3)]
+        waiting = [on.begin(submission.wait_for_reply(on.parts.scheduler, chain)) for _ in range(3)]
         await on.asked(1)
         assert chain.waiters == 3
         for task in waiting[:2]:
@@ -73,15 +73,15 @@ async def test_the_last_one_who_gives_up_stops_the_task() -> None:
 async def test_one_who_asks_after_the_answer_gets_it_at_once() -> None:
     async with stage("ok") as on:
         chain = sent(on, text="hi")
-        first = await submission.answer(on.parts.scheduler, chain)
-        assert await submission.answer(on.parts.scheduler, chain) is first
+        first = await submission.wait_for_reply(on.parts.scheduler, chain)
+        assert await submission.wait_for_reply(on.parts.scheduler, chain) is first
 
 
 async def test_following_misses_nothing_and_ends_with_the_answer() -> None:
     async with stage(say("a b c", repeat=True)) as on:
         talk = on.parts.conversations.root
         message = Message(conversation_id=talk.id, text="hi")
-        events = [e async for e in submission.follow(on.parts.scheduler, on.parts.bus, talk, message)]
+        events = [e async for e in submission.submit_and_stream(on.parts.scheduler, on.parts.bus, talk, message)]
         assert (events[0].type, events[-1].type) == ("task_started", "task_complete")
         numbers = [event.seq for event in events if event.seq is not None]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
@@ -92,7 +92,7 @@ async def test_a_follower_that_falls_behind_is_told_so_and_gets_the_end() -> Non
     async with stage(say("word " * 3_000)) as on:
         talk = on.parts.conversations.root
         message = Message(conversation_id=talk.id, text="hi")
-        following = submission.follow(on.parts.scheduler, on.parts.bus, talk, message)
+        following = submission.submit_and_stream(on.parts.scheduler, on.parts.bus, talk, message)
         first = await anext(following)
         while on.parts.scheduler.current is not None:
             await ticks(10)

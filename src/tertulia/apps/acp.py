@@ -14,8 +14,8 @@ from tertulia.apps.terminal import Terminal
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.sandbox_mode import SANDBOX_ORDER, sandbox_from_wire, sandbox_to_wire
 from tertulia.session.host import Host
-from tertulia.session.members import Models
-from tertulia.session.settings import Loaded
+from tertulia.session.members import ModelCatalogue
+from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
 \b
@@ -52,7 +52,7 @@ def command(given: Given, *, mode: str | None) -> int:
     for warning in loaded.warnings:
         notes.line(("warning", "yellow"), f" {warning}")
     # A model that does not exist is told now, not to the first client.
-    models = Models(loaded.settings, loaded.environment)
+    models = ModelCatalogue(loaded.settings, loaded.environment)
     models.find(models.choose(loaded.settings.model)[0])
     begin_in = None if mode is None else _mode(mode, loaded)
 
@@ -61,7 +61,7 @@ def command(given: Given, *, mode: str | None) -> int:
     return asyncio.run(serve_acp(lambda: house_of(given, loaded, Host(loaded.settings), begin_in, open_ended=True)))
 
 
-def _mode(mode: str, loaded: Loaded) -> str:
+def _mode(mode: str, loaded: LoadedSettings) -> str:
     asked, most = sandbox_from_wire(mode), most_of(loaded)
     if SANDBOX_ORDER.meet(asked, most) != asked:
         raise InvalidParamsError(f"--mode {mode} is more than the settings allow: {sandbox_to_wire(most)}")

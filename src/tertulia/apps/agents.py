@@ -20,9 +20,9 @@ from tertulia.executors.acp.presets import UNTESTED, acp_agents_from_wire
 from tertulia.executors.command.definition import ExecutorDefinition
 from tertulia.executors.command.presets import executors_from_wire
 from tertulia.scheduler.reply import Reply
-from tertulia.session.backends import child_environment
+from tertulia.session.agents.backends import child_environment
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 
 _MORE = """
 \b

@@ -12,8 +12,8 @@ from tertulia.apps.stored import Comeback, find_stored
 from tertulia.apps.terminal import Terminal
 from tertulia.server.jsonrpc import Connection
 from tertulia.server.stdio import Connect, serve_stdio
-from tertulia.session.members import Models
-from tertulia.session.settings import Loaded
+from tertulia.session.members import ModelCatalogue
+from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
 \b
@@ -46,12 +46,12 @@ def command(given: Given, *, which: str | None, codex: bool) -> int:
         comeback = Comeback.of(given, loaded, find_stored(loaded.environment.home, which, last=False))
         return asyncio.run(serve_stdio(comeback.settings, comeback.begin))
     # A model that does not exist is told now, not to the first client.
-    models = Models(loaded.settings, loaded.environment)
+    models = ModelCatalogue(loaded.settings, loaded.environment)
     models.find(models.choose(loaded.settings.model)[0])
     return asyncio.run(serve_stdio(loaded.settings, connect=_codex(given, loaded) if codex else Connection))
 
 
-def _codex(given: Given, loaded: Loaded) -> Connect:
+def _codex(given: Given, loaded: LoadedSettings) -> Connect:
     # Only who asks for it pays for it.
     from tertulia.apps.houses import house_of
     from tertulia.server.as_codex import CodexServer

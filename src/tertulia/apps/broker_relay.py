@@ -18,7 +18,15 @@ import msgspec
 
 from tertulia.errors import McpError
 from tertulia.sandbox.limits.open_files import restore_child_limit
-from tertulia.server.broker_place import Greeting, Welcome, held, is_ours, private_directory, private_file, short_path
+from tertulia.server.broker_place import (
+    Greeting,
+    Welcome,
+    held,
+    is_same_user,
+    private_directory,
+    private_file,
+    short_path,
+)
 
 START_S = 30.0
 _STEP_S = 0.05
@@ -103,7 +111,7 @@ def _try(place: Path) -> socket.socket | None:
     try:
         with short_path(place) as address:
             connection.connect(address)
-        if is_ours(connection):
+        if is_same_user(connection):
             return connection
     except OSError:
         # Nobody listens there.

@@ -17,7 +17,7 @@ from tertulia.server.mcp_brokers import client_broker
 from tertulia.server.mcp_stdio import serve_standard_streams
 from tertulia.server.tokens import token_file
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 
 _HANDOVER_S = 15.0
 

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from tertulia.apps.global_flags import Given
 from tertulia.models.catalog import BASE_URL_VARIABLES, DEFAULT_MODELS, PROVIDERS, provider_from_wire
-from tertulia.session.settings import Loaded
+from tertulia.session.settings.settings import LoadedSettings
 
 _KEY = "CODEX_API_KEY"
 """Where the SDK puts its `apiKey`."""
 
 
-def load_for_sdk(given: Given) -> Loaded:
+def load_for_sdk(given: Given) -> LoadedSettings:
     """The settings, with what the SDK says of them. What is not known here is refused by its name."""
     said, given.overrides[:] = given.overrides[:], []
     base_url = None
@@ -39,7 +39,7 @@ def load_for_sdk(given: Given) -> Loaded:
     return _with_openai(given.load(), base_url)
 
 
-def _with_openai(loaded: Loaded, base_url: str | None) -> Loaded:
+def _with_openai(loaded: LoadedSettings, base_url: str | None) -> LoadedSettings:
     """The provider that the SDK thinks of, at the address and with the key that it brings."""
     variables, settings = loaded.environment.variables, loaded.settings
     has_key = bool(variables.get(_KEY, "").strip())

@@ -23,11 +23,11 @@ from tertulia.apps.terminal import Terminal
 from tertulia.conversation.user_message import to_user_message
 from tertulia.protocol.inputs import TextInput
 from tertulia.protocol.tool_names import CONV_TOOLS
-from tertulia.session.conv_calls import call_conv_tool
+from tertulia.session.conversation_directory import call_conv_tool
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.session import Session
-from tertulia.session.settings import Loaded
+from tertulia.session.settings.settings import LoadedSettings
 
 T = TypeVar("T")
 
@@ -250,7 +250,7 @@ def _check(name: str, arguments: str) -> None:
 
 
 def _run(
-    given: Given, loaded: Loaded, wanted: tuple[str | None, bool], act: Callable[[Host, Session], Awaitable[T]]
+    given: Given, loaded: LoadedSettings, wanted: tuple[str | None, bool], act: Callable[[Host, Session], Awaitable[T]]
 ) -> T:
     comeback = _comeback(given, loaded, wanted)
 
@@ -264,14 +264,16 @@ def _run(
     return asyncio.run(run())
 
 
-def _talk(given: Given, loaded: Loaded, wanted: tuple[str | None, bool], errand: Errand, *, as_json: bool) -> int:
+def _talk(
+    given: Given, loaded: LoadedSettings, wanted: tuple[str | None, bool], errand: Errand, *, as_json: bool
+) -> int:
     # What cannot be sent is refused while nothing has been touched.
     to_user_message(None, errand.items, cwd="/")
     entering = _comeback(given, loaded, wanted).session()
     return asyncio.run(run_errand(entering, errand, view_for(loaded, as_json=as_json))).exit_code
 
 
-def _comeback(given: Given, loaded: Loaded, wanted: tuple[str | None, bool]) -> Comeback:
+def _comeback(given: Given, loaded: LoadedSettings, wanted: tuple[str | None, bool]) -> Comeback:
     which, last = wanted
     return Comeback.of(given, loaded, find_stored(loaded.environment.home, which, last=last))
 
@@ -280,5 +282,5 @@ def _said(words: Sequence[str]) -> tuple[TextInput, ...]:
     return (TextInput(read_prompt(words)),)
 
 
-def _out(loaded: Loaded) -> Terminal:
+def _out(loaded: LoadedSettings) -> Terminal:
     return Terminal(sys.stdout, loaded.environment.variables)

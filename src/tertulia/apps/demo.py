@@ -22,9 +22,9 @@ from tertulia.models.wire import AnswerItem, AnswerPiece, ModelRequest, TextDelt
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import ToolCall
 from tertulia.session.handle import Conversation
-from tertulia.session.members import Models
+from tertulia.session.members import ModelCatalogue
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tertulia.version import __version__
 
 _MORE = """
@@ -55,7 +55,9 @@ def command(given: Given) -> int:
     """
     loaded = given.load()
     out = Terminal(sys.stdout, loaded.environment.variables)
-    script = Models(loaded.settings, loaded.environment).find(f"scripted/{Path(__file__).with_name('demo.json')}")
+    script = ModelCatalogue(loaded.settings, loaded.environment).find(
+        f"scripted/{Path(__file__).with_name('demo.json')}"
+    )
     weights = first_usable_weights(loaded.environment.home)
     model = Wiretap(script, _PACE_S if out.live else 0, None if weights is None else weights.model)
     # It is about talking: nobody here has anything to run.

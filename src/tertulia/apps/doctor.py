@@ -23,10 +23,10 @@ from tertulia.sandbox.launcher.unconfined_tier import MAY_REMAIN, may_remain
 from tertulia.sandbox.masks.guarded_paths import GuardedPaths
 from tertulia.sandbox.runner import TierChoice, TierReport
 from tertulia.sandbox.sandbox import Sandbox
-from tertulia.session.guarded_home import check_workspace, guarded_of
-from tertulia.session.project_file import find_project_files
-from tertulia.session.server_list import ServerList
-from tertulia.session.settings import Loaded, Settings
+from tertulia.session.mcp.configured_servers import ConfiguredServers
+from tertulia.session.settings.project_file import find_project_files
+from tertulia.session.settings.settings import LoadedSettings, Settings
+from tertulia.session.settings.workspace import check_workspace, guarded_paths_of
 from tertulia.version import __version__
 
 _MORE = """
@@ -51,7 +51,7 @@ def command(given: Given) -> int:
     out.line(("Tertulia", "bold"), f" {__version__} · Python {platform.python_version()} · {platform.platform()}")
     _section("Places", _places(loaded), out)
     _sandbox(loaded, out)
-    guarded = guarded_of(loaded.settings, loaded.environment)
+    guarded = guarded_paths_of(loaded.settings, loaded.environment)
     _section("Masked: commands see these as empty", _masks(guarded), out)
     _section("Protected: commands can read these and not change them", _protected(guarded), out)
     servers = known_servers(loaded)
@@ -62,7 +62,7 @@ def command(given: Given) -> int:
     return 0
 
 
-def _workspace_trouble(loaded: Loaded) -> list[str]:
+def _workspace_trouble(loaded: LoadedSettings) -> list[str]:
     """Why no session would begin here, if none would."""
     try:
         check_workspace(loaded.settings, loaded.environment)
@@ -78,7 +78,7 @@ def _section(title: str, rows: Iterator[tuple[str, str, str]], out: Terminal) ->
         out.line(f"  {name:32} {value:24} ", (source, "dim" if source == "default" else "cyan"))
 
 
-def _sandbox(loaded: Loaded, out: Terminal) -> None:
+def _sandbox(loaded: LoadedSettings, out: Terminal) -> None:
     """The tier, and what came of trying to get out of it."""
     out.line()
     out.line(("Sandbox", "bold"))
@@ -120,7 +120,7 @@ async def _try_out(tier: TierChoice, note: Callable[[str], object]) -> tuple[Tie
         await sandbox.close()
 
 
-def _places(loaded: Loaded) -> Iterator[tuple[str, str, str]]:
+def _places(loaded: LoadedSettings) -> Iterator[tuple[str, str, str]]:
     environment = loaded.environment
     yield "data", _presence(environment.home), str(environment.home)
     yield "user's file", _presence(environment.config_file), str(environment.config_file)
@@ -146,7 +146,7 @@ def _presence(path: Path) -> str:
     return "found" if path.exists() else "not there"
 
 
-def _settings(loaded: Loaded) -> Iterator[tuple[str, str, str]]:
+def _settings(loaded: LoadedSettings) -> Iterator[tuple[str, str, str]]:
     plain = _plain_values(loaded.settings)
     for name, source in loaded.provenance.items():
         yield name, plain.get(name, ""), source
@@ -165,7 +165,7 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, str | bool | int | float)
 
 
-def _servers(loaded: Loaded, servers: ServerList) -> Iterator[tuple[str, str, str]]:
+def _servers(loaded: LoadedSettings, servers: ConfiguredServers) -> Iterator[tuple[str, str, str]]:
     for each in servers.definitions:
         trusted = ", trusted" if each.origin == "project" else ""
         yield each.name, f"{prospect(each, loaded)[0]}{trusted}", where_from(each, loaded)
@@ -173,7 +173,7 @@ def _servers(loaded: Loaded, servers: ServerList) -> Iterator[tuple[str, str, st
         yield each.name, each.status, where_from(each, loaded)
 
 
-def _complaints(loaded: Loaded, servers: ServerList, out: Terminal) -> None:
+def _complaints(loaded: LoadedSettings, servers: ConfiguredServers, out: Terminal) -> None:
     out.line()
     warnings = [*loaded.warnings, *_workspace_trouble(loaded), *servers.warnings]
     for warning in warnings:

@@ -26,9 +26,9 @@ from tertulia.errors import NotFoundError, TertuliaError
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
 from tertulia.protocol.usage import NO_USAGE
 from tertulia.rollout.sqlite.session_index import remove_session
-from tertulia.session.past_turns import read_past_turns
+from tertulia.session.resume.past_turns import read_past_turns
 from tertulia.session.session import Session
-from tertulia.session.settings import Loaded
+from tertulia.session.settings.settings import LoadedSettings
 
 _FILE = click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path)
 
@@ -125,7 +125,7 @@ def command(
 
 
 @asynccontextmanager
-async def _begun(loaded: Loaded, backend: str | None) -> AsyncGenerator[Session]:
+async def _begun(loaded: LoadedSettings, backend: str | None) -> AsyncGenerator[Session]:
     """A new session, done by that backend. If it cannot be, nothing is left of the session either."""
     async with Session.start(loaded.settings) as session:
         try:
@@ -139,7 +139,9 @@ async def _begun(loaded: Loaded, backend: str | None) -> AsyncGenerator[Session]
         yield session
 
 
-def _split(given: Given, loaded: Loaded, words: Sequence[str], *, last: bool) -> tuple[Comeback | None, Sequence[str]]:
+def _split(
+    given: Given, loaded: LoadedSettings, words: Sequence[str], *, last: bool
+) -> tuple[Comeback | None, Sequence[str]]:
     """The stored session that is meant, if one is, and the prompt."""
     if not words or words[0] != "resume":
         if last:
@@ -150,14 +152,14 @@ def _split(given: Given, loaded: Loaded, words: Sequence[str], *, last: bool) ->
     return Comeback.of(given, loaded, session_id), rest
 
 
-def _look(comeback: Comeback, loaded: Loaded, *, as_json: bool) -> int:
+def _look(comeback: Comeback, loaded: LoadedSettings, *, as_json: bool) -> int:
     answer = asyncio.run(look_in(comeback.session(), view_for(loaded, as_json=as_json)))
     if answer is not None and not as_json:
         Terminal(sys.stdout, loaded.environment.variables).line(answer)
     return 0
 
 
-def view_for(loaded: Loaded, *, as_json: bool, comeback: Comeback | None = None) -> View:
+def view_for(loaded: LoadedSettings, *, as_json: bool, comeback: Comeback | None = None) -> View:
     """How an errand is shown. Of a session that goes on, lines of JSON count what it cost before."""
     if as_json:
         home = loaded.environment.home

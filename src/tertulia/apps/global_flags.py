@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tertulia.session.settings import Loaded, load_settings
+from tertulia.session.settings.settings import LoadedSettings, load_settings
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, resolve_path=True)
 
@@ -30,7 +30,7 @@ class Given:
         else:
             self.flags[name] = value
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedSettings:
         """The settings from all their places, these flags on top. InvalidParams says what is wrong, and where."""
         return load_settings(cwd=Path(self.flags.get("cwd", ".")), flags=self.flags, overrides=self.overrides)
 

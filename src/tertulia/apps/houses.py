@@ -10,11 +10,13 @@ from tertulia.apps.global_flags import Given
 from tertulia.policy.sandbox_mode import SANDBOX_MODES, SandboxMode, sandbox_to_wire
 from tertulia.server.house import House, Settled
 from tertulia.session.host import Host
-from tertulia.session.layers import DEFAULT
-from tertulia.session.settings import Loaded, load_settings
+from tertulia.session.settings.layers import DEFAULT
+from tertulia.session.settings.settings import LoadedSettings, load_settings
 
 
-def house_of(given: Given, loaded: Loaded, host: Host, mode: str | None = None, *, open_ended: bool = False) -> House:
+def house_of(
+    given: Given, loaded: LoadedSettings, host: Host, mode: str | None = None, *, open_ended: bool = False
+) -> House:
     """Flags hold in every directory. `mode`: what a new session begins in, if not in what it may have.
 
     `open_ended`: the person at the other end may choose any mode, see `most_of`.
@@ -32,7 +34,7 @@ def house_of(given: Given, loaded: Loaded, host: Host, mode: str | None = None, 
     return House(host, settle, loaded.environment, model=named)
 
 
-def most_of(loaded: Loaded) -> SandboxMode:
+def most_of(loaded: LoadedSettings) -> SandboxMode:
     """The widest mode that the user's own hand may choose: any, where no setting says how far it goes."""
     said = loaded.provenance["sandbox"] != DEFAULT
     return loaded.settings.rights().sandbox if said else SANDBOX_MODES[-1]

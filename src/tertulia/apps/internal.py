@@ -18,10 +18,10 @@ import msgspec
 from tertulia.apps.global_flags import global_flags
 from tertulia.apps.json_lines import json_line
 from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError
-from tertulia.session.environment import Environment
-from tertulia.session.internal_words import MAX_LINE, Asking, Knock, Told
-from tertulia.session.private_place import is_ours, short_path
-from tertulia.session.settings import current_environment
+from tertulia.session.agents.callback_protocol import MAX_LINE, CallbackCall, CallbackHello, CallbackReply
+from tertulia.session.agents.private_socket import is_same_user, short_path
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.settings import current_environment
 
 _CONNECT_S = 10.0
 _ANSWER_S = 330.0
@@ -60,7 +60,7 @@ def command(given: object, *, tool: str, arguments: str) -> int:
     if not token:
         raise InvalidParamsError("TERTULIA_TOKEN is not set: only programs that an agent has started have it")
     asked = _object(sys.stdin.read(MAX_LINE) if arguments == "-" else arguments)
-    sys.stdout.buffer.write(json_line(_call(environment, token, Asking(tool, asked))))
+    sys.stdout.buffer.write(json_line(_call(environment, token, CallbackCall(tool, asked))))
     return 0
 
 
@@ -71,14 +71,14 @@ def _object(text: str) -> dict[str, Any]:
         raise InvalidParamsError(f"ARGUMENTS must be one JSON object: {error}") from None
 
 
-def _call(environment: Environment, token: str, asking: Asking) -> Any:
+def _call(environment: Environment, token: str, asking: CallbackCall) -> Any:
     unknown: TertuliaError | None = None
     for place in _places(environment):
         with _connected(place) as connection:
             if connection is None:
                 continue
             try:
-                _exchange(connection, Knock(token), _CONNECT_S)
+                _exchange(connection, CallbackHello(token), _CONNECT_S)
             except TertuliaError as refused:
                 # It may be another session's token.
                 unknown = refused
@@ -108,14 +108,14 @@ class _connected:
         self._socket.settimeout(_CONNECT_S)
         with suppress(OSError), short_path(self._place) as address:
             self._socket.connect(address)
-            return self._socket if is_ours(self._socket) else None
+            return self._socket if is_same_user(self._socket) else None
         return None
 
     def __exit__(self, *exc: object) -> None:
         self._socket.close()
 
 
-def _exchange(connection: socket.socket, said: Knock | Asking, patience_s: float) -> Any:
+def _exchange(connection: socket.socket, said: CallbackHello | CallbackCall, patience_s: float) -> Any:
     heard = bytearray()
     connection.settimeout(patience_s)
     with suppress(OSError):
@@ -123,7 +123,7 @@ def _exchange(connection: socket.socket, said: Knock | Asking, patience_s: float
         while not heard.endswith(b"\n") and (chunk := connection.recv(_CHUNK)):
             heard += chunk
     try:
-        told = msgspec.json.decode(heard, type=Told)
+        told = msgspec.json.decode(heard, type=CallbackReply)
     except msgspec.DecodeError:
         raise TertuliaError("the session went away before it answered") from None
     if told.error is not None:

@@ -20,8 +20,8 @@ from tertulia.apps.mcp_tools import tools, try_out
 from tertulia.apps.mcp_trust import trust
 from tertulia.apps.terminal import Piece, Style, Terminal
 from tertulia.mcp.config.definition import ServerDefinition
-from tertulia.session.server_list import ServerList
-from tertulia.session.settings import Loaded
+from tertulia.session.mcp.configured_servers import ConfiguredServers
+from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
 \b
@@ -88,12 +88,12 @@ def ls(given: Given, *, start: bool, as_json: bool) -> int:
     return 0
 
 
-def _configured(loaded: Loaded, servers: ServerList) -> list[dict[str, Any]]:
+def _configured(loaded: LoadedSettings, servers: ConfiguredServers) -> list[dict[str, Any]]:
     rows = [_row(loaded, each, *prospect(each, loaded)) for each in servers.definitions]
     return _with_others(rows, loaded, servers)
 
 
-def _started(loaded: Loaded, servers: ServerList) -> list[dict[str, Any]]:
+def _started(loaded: LoadedSettings, servers: ConfiguredServers) -> list[dict[str, Any]]:
     notes = Terminal(sys.stderr, loaded.environment.variables)
     found = asyncio.run(reach(servers.definitions, loaded, redactor_of(loaded, servers), notes))
     rows = [
@@ -108,7 +108,7 @@ def _started(loaded: Loaded, servers: ServerList) -> list[dict[str, Any]]:
     return _with_others(rows, loaded, servers)
 
 
-def _row(loaded: Loaded, server: ServerDefinition, status: str, error: str | None) -> dict[str, Any]:
+def _row(loaded: LoadedSettings, server: ServerDefinition, status: str, error: str | None) -> dict[str, Any]:
     return {
         "name": server.name,
         "status": status,
@@ -119,7 +119,9 @@ def _row(loaded: Loaded, server: ServerDefinition, status: str, error: str | Non
     }
 
 
-def _with_others(rows: list[dict[str, Any]], loaded: Loaded, servers: ServerList) -> list[dict[str, Any]]:
+def _with_others(
+    rows: list[dict[str, Any]], loaded: LoadedSettings, servers: ConfiguredServers
+) -> list[dict[str, Any]]:
     for each in servers.unstarted:
         where = {
             "origin": each.origin,

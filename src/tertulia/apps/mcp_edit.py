@@ -13,7 +13,7 @@ from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.terminal import Terminal
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.mcp.config.server_table import server_from_wire
-from tertulia.session.config_file import read_override
+from tertulia.session.settings.config_file import read_override
 
 _FAMILY = "mcp_servers"
 

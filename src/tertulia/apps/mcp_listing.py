@@ -10,16 +10,16 @@ from tertulia.errors import McpError, NotFoundError
 from tertulia.mcp.config.definition import Http, ServerDefinition
 from tertulia.mcp.config.launch import resolve_launch
 from tertulia.policy.redaction import Redactor, secrets_of
-from tertulia.session.server_list import ServerList, Unstarted, servers_of
-from tertulia.session.settings import Loaded
+from tertulia.session.mcp.configured_servers import ConfiguredServers, InactiveServer, configured_servers
+from tertulia.session.settings.settings import LoadedSettings
 
 
-def known_servers(loaded: Loaded) -> ServerList:
+def known_servers(loaded: LoadedSettings) -> ConfiguredServers:
     """All of them, by their settings and by trust."""
-    return servers_of(loaded.settings, loaded.environment)
+    return configured_servers(loaded.settings, loaded.environment)
 
 
-def named(servers: ServerList, name: str) -> ServerDefinition | Unstarted:
+def named(servers: ConfiguredServers, name: str) -> ServerDefinition | InactiveServer:
     """The one of that name; NotFound says which may have been meant."""
     everyone = {each.name: each for each in (*servers.definitions, *servers.unstarted)}
     if name not in everyone:
@@ -29,7 +29,7 @@ def named(servers: ServerList, name: str) -> ServerDefinition | Unstarted:
     return everyone[name]
 
 
-def redactor_of(loaded: Loaded, servers: ServerList) -> Redactor:
+def redactor_of(loaded: LoadedSettings, servers: ConfiguredServers) -> Redactor:
     """Takes out what the servers are given in confidence."""
     return Redactor((*secrets_of(loaded.environment.variables), *servers.secrets))
 
@@ -43,7 +43,7 @@ def transport(definition: ServerDefinition | None) -> str:
     return f"stdio {os.path.basename(definition.transport.command)}"
 
 
-def prospect(definition: ServerDefinition, loaded: Loaded) -> tuple[str, str | None]:
+def prospect(definition: ServerDefinition, loaded: LoadedSettings) -> tuple[str, str | None]:
     """What would keep it from starting, as far as that can be seen from here."""
     try:
         resolve_launch(definition, loaded.environment.variables)
@@ -52,7 +52,7 @@ def prospect(definition: ServerDefinition, loaded: Loaded) -> tuple[str, str | N
     return "enabled", None
 
 
-def where_from(server: ServerDefinition | Unstarted, loaded: Loaded) -> str:
+def where_from(server: ServerDefinition | InactiveServer, loaded: LoadedSettings) -> str:
     """The place that defines it."""
     if server.source:
         return server.source

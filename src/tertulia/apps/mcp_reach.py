@@ -20,8 +20,8 @@ from tertulia.policy.redaction import Redactor
 from tertulia.sandbox.confine import GuardedRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
-from tertulia.session.guarded_home import guarded_of
-from tertulia.session.settings import Loaded
+from tertulia.session.settings.settings import LoadedSettings
+from tertulia.session.settings.workspace import guarded_paths_of
 
 _PATIENCE_S = 8.0
 
@@ -41,12 +41,12 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def reach(
-    definitions: Sequence[ServerDefinition], loaded: Loaded, redactor: Redactor, notes: Terminal
+    definitions: Sequence[ServerDefinition], loaded: LoadedSettings, redactor: Redactor, notes: Terminal
 ) -> list[Reached]:
     """Start them all at once, wait until each runs or has failed, and stop them again. Tells how it goes."""
     clock, nursery = SystemClock(), Nursery()
     tier = Sandbox(tier=loaded.settings.sandbox_tier, clock=clock)
-    sandbox = GuardedRunner(tier, guarded_of(loaded.settings, loaded.environment))
+    sandbox = GuardedRunner(tier, guarded_paths_of(loaded.settings, loaded.environment))
     # No catalogue: what is looked at is asked now.
     pool = ServerPool(spawn=nursery.start, clock=clock, runner=lambda: sandbox, home=None, connect=connect)
     progress = _Progress(notes, len(definitions))
@@ -64,7 +64,7 @@ async def reach(
         await sandbox.close()
 
 
-def _lease(pool: ServerPool, definition: ServerDefinition, loaded: Loaded) -> Lease | McpError:
+def _lease(pool: ServerPool, definition: ServerDefinition, loaded: LoadedSettings) -> Lease | McpError:
     try:
         # As a session would, here.
         launch = resolve_launch(definition, loaded.environment.variables, os.path.abspath(loaded.settings.cwd or "."))

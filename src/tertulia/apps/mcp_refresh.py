@@ -12,7 +12,7 @@ from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.stored import Comeback, find_stored, which_session
 from tertulia.apps.terminal import Terminal
 from tertulia.session.handle import Conversation
-from tertulia.session.settings import Loaded
+from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
 \b
@@ -43,7 +43,7 @@ def refresh(given: Given, *, which: str | None, last: bool) -> int:
     return asyncio.run(_refresh(Comeback.of(given, loaded, session_id), loaded))
 
 
-async def _refresh(comeback: Comeback, loaded: Loaded) -> int:
+async def _refresh(comeback: Comeback, loaded: LoadedSettings) -> int:
     out, notes = (Terminal(stream, loaded.environment.variables) for stream in (sys.stdout, sys.stderr))
     async with comeback.session() as session:
         await session.parts.servers.refresh()

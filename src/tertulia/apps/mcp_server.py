@@ -17,8 +17,8 @@ from tertulia.server.as_mcp import as_mcp
 from tertulia.server.idle_sessions import IdleSessions
 from tertulia.server.mcp_stdio import serve_standard_streams
 from tertulia.session.host import Host
-from tertulia.session.members import Models
-from tertulia.session.settings import Settings
+from tertulia.session.members import ModelCatalogue
+from tertulia.session.settings.settings import Settings
 
 _MORE = """
 \b
@@ -49,7 +49,7 @@ def command(given: Given) -> int:
     for warning in loaded.warnings:
         notes.line(("warning", "yellow"), f" {warning}")
     # A model that does not exist is told now, not to the first client.
-    models = Models(loaded.settings, loaded.environment)
+    models = ModelCatalogue(loaded.settings, loaded.environment)
     models.find(models.choose(loaded.settings.model)[0])
     load_sdk()
     return asyncio.run(_serve(loaded.settings))

@@ -22,8 +22,8 @@ from tertulia.mcp.pool.session_server import spec_of
 from tertulia.mcp.view import allows, parse_allowlist
 from tertulia.protocol.tool_names import fqn
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.session.server_list import ServerList
-from tertulia.session.settings import Loaded
+from tertulia.session.mcp.configured_servers import ConfiguredServers
+from tertulia.session.settings.settings import LoadedSettings
 
 _MORE_TEST = """
 \b
@@ -69,7 +69,7 @@ def try_out(given: Given, *, name: str, as_json: bool) -> int:
     return 0 if found.status == "ready" else 1
 
 
-def _startable(servers: ServerList, name: str) -> ServerDefinition:
+def _startable(servers: ConfiguredServers, name: str) -> ServerDefinition:
     found = named(servers, name)
     if isinstance(found, ServerDefinition):
         return found
@@ -79,7 +79,9 @@ def _startable(servers: ServerList, name: str) -> ServerDefinition:
     raise McpError(f"{name} is {found.status}: {found.error}")
 
 
-def _reach(loaded: Loaded, servers: ServerList, definitions: Sequence[ServerDefinition]) -> list[Reached]:
+def _reach(
+    loaded: LoadedSettings, servers: ConfiguredServers, definitions: Sequence[ServerDefinition]
+) -> list[Reached]:
     notes = Terminal(sys.stderr, loaded.environment.variables)
     return asyncio.run(reach(definitions, loaded, redactor_of(loaded, servers), notes))
 
@@ -147,7 +149,7 @@ def _specs(found: Reached) -> list[ToolSpec]:
 
 
 def _viewers(
-    loaded: Loaded, allowed: Sequence[str], specs: Sequence[ToolSpec], absent: Sequence[str], notes: Terminal
+    loaded: LoadedSettings, allowed: Sequence[str], specs: Sequence[ToolSpec], absent: Sequence[str], notes: Terminal
 ) -> Viewers:
     viewers: dict[str, frozenset[str] | None] = {"root": None}
     for view in cast("Mapping[str, NamedView]", loaded.settings.mcp_views).values():

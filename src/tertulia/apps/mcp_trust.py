@@ -15,7 +15,7 @@ from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.mcp.config.server_table import server_name_error
 from tertulia.mcp.config.trust_store import TrustStore
-from tertulia.session.settings import Loaded
+from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
 \b
@@ -67,7 +67,7 @@ def trust(given: Given, *, name: str, sure: bool, revoke: bool) -> int:
     return 0
 
 
-def _find(loaded: Loaded, name: str) -> ProjectServer:
+def _find(loaded: LoadedSettings, name: str) -> ProjectServer:
     servers: Sequence[ProjectServer] = loaded.settings.project_servers
     if name in loaded.settings.mcp_servers:
         raise NotFoundError(
@@ -102,7 +102,7 @@ def _is_answered(name: str, out: Terminal) -> bool:
     return click.confirm("Trust it?", default=False)
 
 
-def _complain(server: ProjectServer, loaded: Loaded, out: Terminal) -> None:
+def _complain(server: ProjectServer, loaded: LoadedSettings, out: Terminal) -> None:
     try:
         server.definition(loaded.environment.variables)
     except InvalidParamsError as error:

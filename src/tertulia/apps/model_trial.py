@@ -14,7 +14,7 @@ from tertulia.protocol.events import AgentMessageDelta, AgentReasoningDelta, Err
 from tertulia.protocol.usage import NO_USAGE, Usage
 from tertulia.session.handle import Conversation
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 
 _INSTRUCTIONS = "You are a helpful assistant. Be brief."
 _GREET = "Say hello in one short sentence."

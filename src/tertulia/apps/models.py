@@ -19,7 +19,7 @@ from tertulia.models.catalog import FACTS, PROVIDERS, ModelFacts, ModelProvider,
 from tertulia.models.choice import ModelChoice, choose_model
 from tertulia.models.local.pull import pull, remove
 from tertulia.models.local.weights import WEIGHTS, can_run, find_weights
-from tertulia.session.settings import Loaded
+from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
 \b
@@ -100,7 +100,7 @@ def ls(given: Given) -> int:
     return 0
 
 
-def _chosen(loaded: Loaded) -> Iterator[tuple[str, ...]]:
+def _chosen(loaded: LoadedSettings) -> Iterator[tuple[str, ...]]:
     try:
         choice = _choice(loaded)
     except InvalidParamsError as error:
@@ -109,14 +109,14 @@ def _chosen(loaded: Loaded) -> Iterator[tuple[str, ...]]:
         yield choice.model or "scripted/tour", choice.why
 
 
-def _embedded(loaded: Loaded) -> Iterator[tuple[str, ...]]:
+def _embedded(loaded: LoadedSettings) -> Iterator[tuple[str, ...]]:
     runs = "" if can_run() else "; needs the extra: pip install 'tertulia[local]'"
     for weights in WEIGHTS:
         there = "pulled" if weights.is_pulled(loaded.environment.home) else "not pulled"
         yield weights.model, there, f"{weights.size // _MEGABYTE} MB", f"{weights.about}{runs}"
 
 
-def _providers(loaded: Loaded) -> Iterator[tuple[str, ...]]:
+def _providers(loaded: LoadedSettings) -> Iterator[tuple[str, ...]]:
     configured, variables = _configured(loaded), loaded.environment.variables
     for name in (*PROVIDERS, *(configured.keys() - PROVIDERS.keys())):
         provider = locate_model(f"{name}/any", configured, variables).provider
@@ -262,13 +262,13 @@ def _told(trial: Trial) -> Iterator[str]:
 # ---- who answers
 
 
-def _choice(loaded: Loaded) -> ModelChoice:
+def _choice(loaded: LoadedSettings) -> ModelChoice:
     environment = loaded.environment
     # A file and a flag can only name a model.
     asked = cast("str | None", loaded.settings.model)
     return choose_model(asked, _configured(loaded), environment.variables, environment.home)
 
 
-def _configured(loaded: Loaded) -> Mapping[str, ModelProvider]:
+def _configured(loaded: LoadedSettings) -> Mapping[str, ModelProvider]:
     # Settings have parsed them when they were made.
     return cast("Mapping[str, ModelProvider]", loaded.settings.model_providers)

@@ -16,9 +16,9 @@ from tertulia.apps.json_lines import json_line
 from tertulia.apps.terminal import Piece, Terminal
 from tertulia.errors import InvalidParamsError
 from tertulia.events.journal import NoJournal
-from tertulia.session.prompt_parts import PromptPart, prompt_parts
+from tertulia.session.describe import PromptPart, prompt_parts
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 
 _MORE = """
 \b

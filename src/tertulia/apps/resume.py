@@ -17,7 +17,7 @@ from tertulia.apps.talk_tree import leaves, write_tree
 from tertulia.apps.terminal import Terminal, shortened
 from tertulia.apps.transcript import Transcript
 from tertulia.session.session import Session
-from tertulia.session.settings import Loaded
+from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
 \b
@@ -57,7 +57,7 @@ def command(given: Given, *, which: str | None, last: bool, follow: bool) -> int
     return asyncio.run(_go_on(Comeback.of(given, loaded, session_id), loaded))
 
 
-def _follow(loaded: Loaded, session_id: str) -> int:
+def _follow(loaded: LoadedSettings, session_id: str) -> int:
     out = Terminal(sys.stdout, loaded.environment.variables)
     Terminal(sys.stderr, loaded.environment.variables).line(
         ("watching", "dim"), f" {session_id}, until its owner is done or you press Ctrl-C"
@@ -68,7 +68,7 @@ def _follow(loaded: Loaded, session_id: str) -> int:
     return 0 if ended else INTERRUPTED
 
 
-async def _go_on(comeback: Comeback, loaded: Loaded) -> int:
+async def _go_on(comeback: Comeback, loaded: LoadedSettings) -> int:
     out, notes = (Terminal(stream, loaded.environment.variables) for stream in (sys.stdout, sys.stderr))
     view = TextView(out, notes, loaded.warnings)
     keyboard = Keyboard(sys.stdin.fileno()) if sys.stdin is not None and sys.stdin.isatty() else None

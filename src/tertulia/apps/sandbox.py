@@ -18,8 +18,8 @@ from tertulia.protocol.storage import Full
 from tertulia.sandbox.confine import confine
 from tertulia.sandbox.runner import Command, CommandResult, Watch
 from tertulia.sandbox.sandbox import Sandbox
-from tertulia.session.guarded_home import check_workspace, guarded_of
-from tertulia.session.settings import Loaded
+from tertulia.session.settings.settings import LoadedSettings
+from tertulia.session.settings.workspace import check_workspace, guarded_paths_of
 
 _MORE = """
 \b
@@ -57,20 +57,20 @@ def command(given: Given, *, argv: Sequence[str]) -> int:
     return asyncio.run(_run(_command(loaded, argv), loaded))
 
 
-def _command(loaded: Loaded, argv: Sequence[str]) -> Command:
+def _command(loaded: LoadedSettings, argv: Sequence[str]) -> Command:
     settings, environment = loaded.settings, loaded.environment
     workspace = str(settings.cwd)
     return Command(
         argv=tuple(argv),
         cwd=workspace,
-        confinement=confine(settings.rights(), workspace, guarded=guarded_of(settings, environment)),
+        confinement=confine(settings.rights(), workspace, guarded=guarded_paths_of(settings, environment)),
         environment=shell_environment_from_wire(settings.shell_environment).build(environment.variables),
         inherit_stdio=True,
         watch=Watch(str(environment.home / "changed-files") if settings.rights().storage_policy == Full() else None),
     )
 
 
-async def _run(command: Command, loaded: Loaded) -> int:
+async def _run(command: Command, loaded: LoadedSettings) -> int:
     tier = loaded.settings.sandbox_tier
     sandbox = Sandbox(tier=tier, clock=SystemClock(), on_lesser=_tell)
     stopped: list[bool] = []
@@ -88,7 +88,7 @@ async def _run(command: Command, loaded: Loaded) -> int:
     code = _exit_code(finished, command)
     if code and command.confinement.mode != "danger_full_access":
         # What it wrote went to the terminal: only its words are known here.
-        hint = guarded_of(loaded.settings, loaded.environment).hint(command.argv, "")
+        hint = guarded_paths_of(loaded.settings, loaded.environment).hint(command.argv, "")
         if hint is not None:
             _tell(hint)
     return code

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from tertulia.apps.global_flags import global_flags
-from tertulia.session.wire_schema import document
+from tertulia.session.api_schema import schema_document
 
 _MORE = """
 \b
@@ -33,4 +33,4 @@ def command(given: object) -> int:
 
 def as_text() -> str:
     """The same from run to run, and readable."""
-    return msgspec.json.format(msgspec.json.encode(document()), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(schema_document()), indent=2).decode() + "\n"

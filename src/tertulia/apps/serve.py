@@ -16,8 +16,8 @@ from tertulia.apps.terminal import Terminal
 from tertulia.server.guard import LOOPBACK, Hosts
 from tertulia.server.http_server import listen, url_of
 from tertulia.server.tokens import token_file
-from tertulia.session.members import Models
-from tertulia.session.settings import Loaded
+from tertulia.session.members import ModelCatalogue
+from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
 \b
@@ -50,7 +50,7 @@ def command(given: Given, *, port: int, name: str, allow_remote: bool) -> int:
     for warning in loaded.warnings:
         notes.line(("warning", "yellow"), f" {warning}")
     # A model that does not exist is told now, not to the first client.
-    models = Models(loaded.settings, loaded.environment)
+    models = ModelCatalogue(loaded.settings, loaded.environment)
     models.find(models.choose(loaded.settings.model)[0])
     with listen(port, name) as listening:
         return asyncio.run(_serve(loaded, listening, _hosts(name, allow_remote)))
@@ -62,7 +62,7 @@ def _hosts(name: str, remote: bool) -> Hosts:
     return Hosts(LOOPBACK | {name.lower(), socket.gethostname().lower()}, addresses=True)
 
 
-async def _serve(loaded: Loaded, listening: socket.socket, hosts: Hosts) -> int:
+async def _serve(loaded: LoadedSettings, listening: socket.socket, hosts: Hosts) -> int:
     from tertulia.server.serving import serve
 
     token_at = loaded.environment.home / "serve.token"

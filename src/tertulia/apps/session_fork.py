@@ -14,7 +14,7 @@ from tertulia.apps.terminal import Terminal
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.ids import ItemId
 from tertulia.session.conversations import ROOT
-from tertulia.session.forking import fork_session
+from tertulia.session.resume.fork import fork_session
 
 _MORE = """
 \b

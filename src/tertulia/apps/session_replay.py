@@ -30,8 +30,8 @@ from tertulia.rollout.sqlite.head import Proof
 from tertulia.rollout.sqlite.reader import SqliteReader
 from tertulia.rollout.sqlite.session_index import find_files
 from tertulia.session.conversations import ROOT
-from tertulia.session.forking import recollect
-from tertulia.session.replay import Verdict, verify
+from tertulia.session.resume.fork import read_recorded_state
+from tertulia.session.resume.replay_verification import RequestVerdict, verify_requests
 
 _MORE = """
 \b
@@ -93,7 +93,7 @@ def replay(
 
 def find_talk(home: Path, session_id: str, word: str) -> ConversationId:
     """The conversation of a stored session that somebody means."""
-    past = recollect(home, session_id)
+    past = read_recorded_state(home, session_id)
     if word == ROOT:
         return past.identity()[1]
     fitting = [id for id in past.talks if id.startswith(word)]
@@ -131,7 +131,7 @@ def _prove(file: Path, out: Terminal, *, as_json: bool) -> int:
     counts = {"same": 0, "different": 0, "unknown": 0}
     damage, at = list[int](), Timestamps(SystemClock()).at
     with closing(SqliteReader(file, SystemClock())) as rows:
-        for verdict in verify(_noting(damage, RowReader().lines(rows.rows()))):
+        for verdict in verify_requests(_noting(damage, RowReader().lines(rows.rows()))):
             counts[verdict.outcome] += 1
             if as_json:
                 sys.stdout.buffer.write(json_line({**asdict(verdict), "ts": at(verdict.ts)}))
@@ -165,7 +165,7 @@ def _noting(damage: list[int], lines: Iterable[RecordLine]) -> Iterator[RecordLi
         yield line
 
 
-def _write_verdict(out: Terminal, verdict: Verdict) -> None:
+def _write_verdict(out: Terminal, verdict: RequestVerdict) -> None:
     word, style = ("different", "red") if verdict.outcome == "different" else ("unknown", "yellow")
     place = f"  record {verdict.n}, conversation {verdict.conversation_id[:8]}, task {verdict.task_id[:8]}: "
     out.line((f"{word:9}", style), place, verdict.because)

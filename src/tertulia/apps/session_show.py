@@ -21,9 +21,9 @@ from tertulia.protocol.items import AssistantMessage, UserMessage
 from tertulia.protocol.storage import WireStorage, storage_to_wire
 from tertulia.rollout.sqlite.session_files import SessionFiles
 from tertulia.rollout.sqlite.summaries import SessionSummary, summary
-from tertulia.session.agreements import Agreement, read_agreement
-from tertulia.session.forking import recollect
-from tertulia.session.recollection import PastTalk, Recollection
+from tertulia.session.resume.fork import read_recorded_state
+from tertulia.session.resume.recorded_state import RecordedConversation, RecordedState
+from tertulia.session.resume.terms_codec import RecordedTerms, read_terms
 
 _MORE = """
 \b
@@ -49,7 +49,7 @@ def show(given: Given, *, which: str | None, last: bool, messages: int, as_json:
     loaded = given.load()
     home = loaded.environment.home
     found = summary(home, find_stored(home, which, last=last))
-    past = Recollection() if found.entry.trouble is not None else recollect(home, found.entry.id)
+    past = RecordedState() if found.entry.trouble is not None else read_recorded_state(home, found.entry.id)
     if as_json:
         said = {**described(found), "conversations": [_conversation(talk, past, messages) for talk in _known(past)]}
         sys.stdout.buffer.write(escaped(msgspec.json.format(msgspec.json.encode(said), indent=2)) + b"\n")
@@ -89,7 +89,7 @@ def described(found: SessionSummary) -> dict[str, Any]:
 # ---- for people
 
 
-def _write_about(out: Terminal, found: SessionSummary, past: Recollection, files: SessionFiles) -> None:
+def _write_about(out: Terminal, found: SessionSummary, past: RecordedState, files: SessionFiles) -> None:
     entry, now = found.entry, SystemClock().now()
     out.line((entry.id, "bold"), ("  in use by another process", "green") if found.held else "")
     at = Timestamps(SystemClock()).at
@@ -110,7 +110,7 @@ def _write_about(out: Terminal, found: SessionSummary, past: Recollection, files
         out.line((f"  {name:8}", "dim"), (value, "red" if name in ("trouble", "damaged") else "plain"))
 
 
-def _write_messages(out: Terminal, past: Recollection, count: int) -> None:
+def _write_messages(out: Terminal, past: RecordedState, count: int) -> None:
     root = None if past.root_id is None else past.talks.get(past.root_id)
     said = [] if root is None else _messages(root)
     if not count or not said:
@@ -122,7 +122,7 @@ def _write_messages(out: Terminal, past: Recollection, count: int) -> None:
         out.line((f"  {_role(item):10}", "cyan"), shortened(item.text, 400) if item.text else "(pictures)")
 
 
-def _write_gaps(out: Terminal, past: Recollection) -> None:
+def _write_gaps(out: Terminal, past: RecordedState) -> None:
     gaps = [(talk, gap) for talk in _known(past) if (gap := _gap(talk)) is not None]
     if gaps:
         out.line()
@@ -140,11 +140,11 @@ def told_shortly(trouble: str) -> str:
 # ---- what is known of a conversation
 
 
-def _known(past: Recollection) -> Iterator[PastTalk]:
+def _known(past: RecordedState) -> Iterator[RecordedConversation]:
     return (talk for talk in past.talks.values() if talk.agreed is not None)
 
 
-def _conversation(talk: PastTalk, past: Recollection, count: int) -> dict[str, Any]:
+def _conversation(talk: RecordedConversation, past: RecordedState, count: int) -> dict[str, Any]:
     agreement = _agreement(talk)
     said = _messages(talk)
     return {
@@ -162,35 +162,35 @@ def _conversation(talk: PastTalk, past: Recollection, count: int) -> dict[str, A
     }
 
 
-def _leaf(talk: PastTalk, past: Recollection) -> Leaf:
+def _leaf(talk: RecordedConversation, past: RecordedState) -> Leaf:
     policy = _policy(talk)
     note = "" if policy == "full" else spelled(policy)
     parent_id = _agreement(talk).parent_id
     return Leaf(talk.id, parent_id, _name(talk), _status(talk, past), len(_messages(talk)), note)
 
 
-def _name(talk: PastTalk) -> str:
+def _name(talk: RecordedConversation) -> str:
     agreement = _agreement(talk)
     return name_of(talk.id, agreement.title, agreement.parent_id)
 
 
-def _agreement(talk: PastTalk) -> Agreement:
+def _agreement(talk: RecordedConversation) -> RecordedTerms:
     assert talk.agreed is not None, "only those are shown"
-    return read_agreement(talk.agreed)
+    return read_terms(talk.agreed)
 
 
-def _policy(talk: PastTalk) -> WireStorage | None:
+def _policy(talk: RecordedConversation) -> WireStorage | None:
     return None if talk.agreed is None else storage_to_wire(talk.agreed.storage)
 
 
-def _status(talk: PastTalk, past: Recollection) -> str:
+def _status(talk: RecordedConversation, past: RecordedState) -> str:
     if talk.closed:
         return "closed"
     begun = any(task.scope.conversation_id == talk.id for task in past.unfinished.values())
     return "unfinished" if begun or talk.begun else "idle"
 
 
-def _messages(talk: PastTalk) -> list[UserMessage | AssistantMessage]:
+def _messages(talk: RecordedConversation) -> list[UserMessage | AssistantMessage]:
     return [item for item in talk.items if isinstance(item, UserMessage | AssistantMessage) and is_message(item)]
 
 
@@ -198,7 +198,7 @@ def _role(item: UserMessage | AssistantMessage) -> str:
     return "user" if isinstance(item, UserMessage) else "assistant"
 
 
-def _gap(talk: PastTalk) -> str | None:
+def _gap(talk: RecordedConversation) -> str | None:
     """What cannot be had back, and why."""
     missing = sum(len(piece.missing) for piece in talk.pieces)
     policy = _policy(talk)

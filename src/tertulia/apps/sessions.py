@@ -24,7 +24,7 @@ from tertulia.events.clock import SystemClock
 from tertulia.rollout.sqlite.session_index import SessionEntry, list_sessions, remove_session
 from tertulia.rollout.sqlite.summaries import SearchHit, SessionSummary, search, summary, summary_of
 from tertulia.rollout.sweep.retention import HomeSweepResult
-from tertulia.session.sweeping import preview_all, sweep_all
+from tertulia.session.resume.retention_sweep import preview_all, sweep_all
 
 _MORE = """
 \b

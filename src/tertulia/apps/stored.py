@@ -19,7 +19,7 @@ from tertulia.rollout.sqlite.session_index import find_files, latest_session, li
 from tertulia.session.conversations import ROOT
 from tertulia.session.host import Host
 from tertulia.session.session import Session
-from tertulia.session.settings import Loaded, Settings
+from tertulia.session.settings.settings import LoadedSettings, Settings
 
 MIN_PREFIX = 4
 _BEGINNING = re.compile(r"[0-9a-f-]+")
@@ -88,7 +88,7 @@ class Comeback(msgspec.Struct, frozen=True):
     """Where the root works from now on, if not where it did."""
 
     @classmethod
-    def of(cls, given: Given, loaded: Loaded, session_id: str) -> Comeback:
+    def of(cls, given: Given, loaded: LoadedSettings, session_id: str) -> Comeback:
         """Under these settings, but with its own model and directory unless the command line names others."""
         settings = loaded.settings
         if not loaded.provenance.get("model", "").startswith(("flag", "-c")):

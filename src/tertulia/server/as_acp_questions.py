@@ -24,7 +24,7 @@ from tertulia.server.as_acp_calls import Calls
 from tertulia.server.as_acp_titles import fenced
 from tertulia.server.as_acp_words import text_block
 from tertulia.server.peer import Peer
-from tertulia.session.approvals import answering_as
+from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.session import Session
 
 REJECT = "reject"

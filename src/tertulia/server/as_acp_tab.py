@@ -134,7 +134,7 @@ class Tab:
         self._stop = lambda: parts.scheduler.stop(chain)
         if is_first and (title := one_line(first_words(blocks))[:MAX_TITLE]):
             self._tell({"sessionUpdate": "session_info_update", "title": title})
-        reply = await submission.answer(parts.scheduler, chain)
+        reply = await submission.wait_for_reply(parts.scheduler, chain)
         await self._feed.sent(reply.last_seq)
         for update in self._calls.abandon():
             self._tell(update)

@@ -24,7 +24,7 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.server.as_codex_calls import Calls
 from tertulia.server.as_codex_turn import Moment, milliseconds
 from tertulia.server.peer import Peer
-from tertulia.session.approvals import answering_as
+from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.session import Session
 
 _COMMAND = "item/commandExecution/requestApproval"

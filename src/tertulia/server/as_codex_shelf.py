@@ -16,8 +16,8 @@ from tertulia.rollout.sqlite.summaries import SessionSummary, summary, summary_o
 from tertulia.server.as_codex_history import About, round_of, thread, turns_of
 from tertulia.server.as_codex_params import ListThreads
 from tertulia.server.paging import after, cursor_at
-from tertulia.session.forking import recollect
-from tertulia.session.past_turns import PastTurns, read_past_turns
+from tertulia.session.resume.fork import read_recorded_state
+from tertulia.session.resume.past_turns import PastTurns, read_past_turns
 
 PAGE = 25
 MAX_PAGE = 100
@@ -64,7 +64,7 @@ class Shelf:
 
     def items(self, id: str) -> list[Item]:
         """All that was said in one. NotFound, or StorageError."""
-        past = recollect(self._home, id)
+        past = read_recorded_state(self._home, id)
         _, root = past.identity()
         return [item for talk in past.talks.values() if talk.id == root for item in talk.items]
 

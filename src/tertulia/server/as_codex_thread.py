@@ -25,7 +25,7 @@ from tertulia.server.peer import Peer, bare, notification
 from tertulia.session import submission
 from tertulia.session.conversations import ROOT
 from tertulia.session.inputs import parse
-from tertulia.session.past_turns import PastTurns
+from tertulia.session.resume.past_turns import PastTurns
 from tertulia.session.session import Session
 
 

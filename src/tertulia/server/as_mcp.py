@@ -21,11 +21,11 @@ from tertulia.server.attended_message import attended_message
 from tertulia.server.codex_tools import CODEX_TOOLS, CodexTools
 from tertulia.server.shelf import Shelf
 from tertulia.session.answers import message_answer
+from tertulia.session.api_schema import params_schema, result_schema
 from tertulia.session.host import Host
-from tertulia.session.inputs import parse, snake
+from tertulia.session.inputs import parse, to_snake_case
 from tertulia.session.operations import call as operate
 from tertulia.session.session import Session
-from tertulia.session.wire_schema import params_schema, result_schema
 
 _INSTRUCTIONS = (
     "Agents to hand work to. `conversation_open` makes one with instructions, rights and tools of its own, "
@@ -110,7 +110,7 @@ class ConversationTools:
         if call.tool not in _TOOLS:
             raise MethodNotFoundError(f"there is no tool {call.tool[:64]!r}")
         name = _TOOLS[call.tool][0]
-        arguments = snake(call.arguments)
+        arguments = to_snake_case(call.arguments)
         session = await self.session()
         if name == "conversation/message" and not arguments.get("detach"):
             named = self._named(session, arguments)

@@ -9,9 +9,9 @@ from tertulia.protocol.events import Event
 from tertulia.protocol.inputs import Message
 from tertulia.scheduler.reply import Reply
 from tertulia.server.mcp_progress import Progress
-from tertulia.session.brokerage import Asking
+from tertulia.session.mcp.served_tools import ClientQuestions
 from tertulia.session.session import Session
-from tertulia.session.submission import accompany
+from tertulia.session.submission import submit_and_wait
 
 
 async def attended_message(session: Session, message: Message, call: ServedCall) -> Reply:
@@ -20,13 +20,13 @@ async def attended_message(session: Session, message: Message, call: ServedCall)
     talk = parts.conversations.find(message.conversation_id)
     progress = Progress(call.progress)
     # How far one of its tools has come is a step of ours at most: what a client is told must only ever grow.
-    with Asking(parts, talk, replace(call, progress=_unheard)) as asking:
+    with ClientQuestions(parts, talk, replace(call, progress=_unheard)) as asking:
 
         def hear(event: Event) -> None:
             asking.hear(event.data)
             progress.hear(event.data)
 
-        return await accompany(parts.scheduler, parts.bus, talk, message, hear)
+        return await submit_and_wait(parts.scheduler, parts.bus, talk, message, hear)
 
 
 def _unheard(done: float, total: float | None, message: str | None) -> None:

@@ -19,12 +19,12 @@ import msgspec
 
 from tertulia.errors import BusyError, StorageError
 from tertulia.mcp.config.definition import Http, ServerDefinition
-from tertulia.session.environment import Environment
-from tertulia.session.private_place import is_ours as is_ours
-from tertulia.session.private_place import private_directory as private_directory
-from tertulia.session.private_place import short_path as short_path
-from tertulia.session.server_list import servers_of
-from tertulia.session.settings import Settings
+from tertulia.session.agents.private_socket import is_same_user as is_same_user
+from tertulia.session.agents.private_socket import private_directory as private_directory
+from tertulia.session.agents.private_socket import short_path as short_path
+from tertulia.session.mcp.configured_servers import configured_servers
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.settings import Settings
 from tertulia.version import __version__
 
 _STEP_S = 0.05
@@ -51,7 +51,9 @@ def socket_path(settings: Settings, environment: Environment) -> Path:
     command: nobody calls with somebody else's keys.
     """
     reached = [
-        item for definition in servers_of(settings, environment).definitions for item in _taken(definition, environment)
+        item
+        for definition in configured_servers(settings, environment).definitions
+        for item in _taken(definition, environment)
     ]
     encoded = msgspec.json.encode([__version__, settings, reached], enc_hook=repr, order="deterministic")
     return environment.home / "broker" / f"{hashlib.sha256(encoded).hexdigest()[:16]}.sock"

@@ -10,7 +10,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.named_view import NamedView, view_from_wire
 from tertulia.policy.limits import Limits
 from tertulia.protocol.storage import HeadersOnly, strictest
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 
 
 def broker_settings(settings: Settings, user_home: Path) -> Settings:

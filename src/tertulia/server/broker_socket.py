@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import BusyError, InvalidParamsError, TertuliaError
-from tertulia.server.broker_place import Greeting, Welcome, is_ours, short_path
+from tertulia.server.broker_place import Greeting, Welcome, is_same_user, short_path
 from tertulia.server.broker_settings import find_view
 from tertulia.server.mcp_brokers import client_broker
 from tertulia.server.mcp_lines import serve_lines
@@ -76,7 +76,7 @@ class BrokerSocket:
             self._timer.cancel()
         self._clients.add(task)
         try:
-            if is_ours(writer.get_extra_info("socket")):
+            if is_same_user(writer.get_extra_info("socket")):
                 await self._serve_one(reader, writer)
         except OSError:
             _log.info("a client of the broker is gone")

@@ -16,10 +16,10 @@ from tertulia.mcp.server_connection import CallResult
 from tertulia.protocol.inputs import Message
 from tertulia.server.as_codex_thread import change
 from tertulia.server.attended_message import attended_message
+from tertulia.session.api_schema import schema_of
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.session import Session
-from tertulia.session.wire_schema import schema_of
 
 
 class Codex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):

@@ -11,7 +11,7 @@ from tertulia.events.subscription import Subscription
 from tertulia.protocol.inputs import Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.feed import Feed, Sink
-from tertulia.session.answers import Subscribed
+from tertulia.session.answers import SubscribeAnswer
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 
@@ -58,7 +58,7 @@ class Following:
             self.adopt(session)
         return session
 
-    def subscribe(self, session: Session, asked: Subscribe) -> Subscribed:
+    def subscribe(self, session: Session, asked: Subscribe) -> SubscribeAnswer:
         """Replaces what the client heard of the session. The answer goes out at once, a replay follows it."""
         bus, conversations = session.parts.bus, session.parts.conversations
         conversation = None if asked.conversation_id is None else conversations.find(asked.conversation_id).id
@@ -66,7 +66,7 @@ class Following:
             raise InvalidParamsError(f"after_seq must be between 0 and {bus.last_seq}, the last event so far")
         news = bus.subscribe(after=asked.after_seq, conversation=conversation)
         self._follow(session, news, conversation, attend=asked.attend)
-        return Subscribed(subscribed=True, last_seq=bus.last_seq)
+        return SubscribeAnswer(subscribed=True, last_seq=bus.last_seq)
 
     async def sent(self, session_id: str, seq: int) -> None:
         """Return when no event of the session numbered so or below is still to be sent."""

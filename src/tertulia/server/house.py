@@ -16,11 +16,11 @@ from tertulia.errors import InvalidParamsError
 from tertulia.events.clock import SystemClock
 from tertulia.models.catalog import PRICES, PROVIDERS
 from tertulia.models.local.weights import WEIGHTS, can_run
-from tertulia.session.environment import Environment
-from tertulia.session.forking import fork_session
 from tertulia.session.host import Host
+from tertulia.session.resume.fork import fork_session
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.settings import Settings
 
 if TYPE_CHECKING:
     from tertulia.server.as_acp_servers import Given

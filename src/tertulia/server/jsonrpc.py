@@ -34,12 +34,12 @@ from tertulia.server.feed import Sink
 from tertulia.server.following import Following
 from tertulia.server.gathering import Gathering
 from tertulia.server.long_json import decoded
-from tertulia.session.answers import Initialized, Observing, ServerInfo
-from tertulia.session.approvals import answering_as
+from tertulia.session.answers import InitializeAnswer, ObserveAnswer, ServerInfo
+from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.describe import PROTOCOL_VERSION, capabilities
 from tertulia.session.host import Host
-from tertulia.session.inputs import parse, snake
-from tertulia.session.operations import NO_OWN_SESSION, Done, call
+from tertulia.session.inputs import parse, to_snake_case
+from tertulia.session.operations import NO_OWN_SESSION, OperationResult, call
 from tertulia.session.session import Session
 from tertulia.version import __version__
 
@@ -203,22 +203,22 @@ class Connection:
         done = await self._perform(request, self._own)
         return None if request.id is None else answer(request.id, done.answer)
 
-    async def _perform(self, request: Request, own: Session | None) -> Done:
+    async def _perform(self, request: Request, own: Session | None) -> OperationResult:
         match request.method:
             case "initialize":
-                return Done(await self._initialize(request.params))
+                return OperationResult(await self._initialize(request.params))
             case "initialized":
-                return Done({})
+                return OperationResult({})
             case _ if not self.is_initialized:
                 raise NotInitializedError("say `initialize` first")
             case "events/subscribe":
                 session = self._session(own, request.params)
-                params = {name: value for name, value in snake(request.params).items() if name != "session_id"}
-                return Done(self._following.subscribe(session, parse(Subscribe, params)))
+                params = {name: value for name, value in to_snake_case(request.params).items() if name != "session_id"}
+                return OperationResult(self._following.subscribe(session, parse(Subscribe, params)))
             case _:
                 return await self._operate(own, request)
 
-    async def _initialize(self, params: dict[str, Any]) -> Initialized | Observing:
+    async def _initialize(self, params: dict[str, Any]) -> InitializeAnswer | ObserveAnswer:
         if self.is_initialized:
             raise InvalidRequestError("this connection is initialized already")
         asked = parse(Initialize, params)
@@ -231,7 +231,7 @@ class Connection:
                     "observe makes no session: name it with `events/subscribe` {session_id} instead"
                 )
             self._observing, self._following.attends = True, bool(asked.attend)
-            return Observing(
+            return ObserveAnswer(
                 protocol_version=PROTOCOL_VERSION, version=__version__, server=server, capabilities=capabilities()
             )
         self._following.attends = bool(asked.attend)
@@ -240,9 +240,9 @@ class Connection:
             self._following.adopt(session)
         else:
             self._own = session = await self._following.join(asked.session_id)
-        return Initialized(**asdict(session.info), server=server, capabilities=capabilities())
+        return InitializeAnswer(**asdict(session.info), server=server, capabilities=capabilities())
 
-    async def _operate(self, own: Session | None, request: Request) -> Done:
+    async def _operate(self, own: Session | None, request: Request) -> OperationResult:
         with answering_as(self._client):
             done = await call(self._host, own, request.method, request.params)
         if request.method in ("session/start", "session/resume"):

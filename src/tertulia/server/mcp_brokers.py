@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from tertulia.mcp.config.named_view import NamedView
 from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
 from tertulia.policy.limits import NO_LIMITS
-from tertulia.session.brokerage import Brokerage
+from tertulia.session.mcp.served_tools import ServedConversation
 from tertulia.session.session import Session
 
 _INSTRUCTIONS = (
@@ -36,7 +36,9 @@ async def client_broker(session: Session, view: NamedView, title: str) -> AsyncG
     talk = parts.conversations.find(conversation.id)
     if view.approval is not None:
         parts.servers.approvals[talk.id] = view.approval
-    broker = McpEndpoint(Brokerage(parts, talk), name="tertulia", spawn=parts.nursery.start, instructions=_INSTRUCTIONS)
+    broker = McpEndpoint(
+        ServedConversation(parts, talk), name="tertulia", spawn=parts.nursery.start, instructions=_INSTRUCTIONS
+    )
     try:
         yield broker
     finally:

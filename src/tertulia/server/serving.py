@@ -12,7 +12,7 @@ from tertulia.server.http_server import HttpServer
 from tertulia.server.idle_sessions import IdleSessions
 from tertulia.server.web import Web
 from tertulia.session.host import Host
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 
 _LAST_S = 2.0
 

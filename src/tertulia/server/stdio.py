@@ -13,7 +13,7 @@ from tertulia.server.pipes import abandoned, open_sink
 from tertulia.server.standard_streams import Hearer, hear, on_standard_streams
 from tertulia.session.host import Host
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 
 _PATIENCE_S = 5.0
 """With a client that has closed its end of the input and does not read; it may be a person with a pager."""

@@ -44,14 +44,14 @@ class ServerInfo(Answer, frozen=True):
     version: str
 
 
-class Initialized(SessionInfo, frozen=True, kw_only=True):
+class InitializeAnswer(SessionInfo, frozen=True, kw_only=True):
     """`initialize`: the connection's own session, who serves it, and what that can do."""
 
     server: ServerInfo
     capabilities: dict[str, bool]
 
 
-class Observing(Answer, frozen=True, kw_only=True):
+class ObserveAnswer(Answer, frozen=True, kw_only=True):
     """`initialize` with `observe`: who serves the connection, which has no session of its own."""
 
     session_id: None = None
@@ -61,7 +61,7 @@ class Observing(Answer, frozen=True, kw_only=True):
     capabilities: dict[str, bool]
 
 
-class Subscribed(Answer, frozen=True):
+class SubscribeAnswer(Answer, frozen=True):
     """`events/subscribe`. What it replays comes after this answer."""
 
     subscribed: bool
@@ -111,7 +111,7 @@ class ContextInfo(Answer, frozen=True):
     cache_key: str
 
 
-class Opened(Answer, frozen=True):
+class OpenAnswer(Answer, frozen=True):
     """`conversation/open` and `conversation/set_context`."""
 
     conversation_id: ConversationId
@@ -120,17 +120,17 @@ class Opened(Answer, frozen=True):
     warnings: list[str]
 
 
-class Forked(Answer, frozen=True):
+class ForkAnswer(Answer, frozen=True):
     """`conversation/fork`."""
 
     conversation_id: ConversationId
 
 
-class Steered(Answer, frozen=True):
+class SteerAnswer(Answer, frozen=True):
     """`conversation/steer`: nothing to say."""
 
 
-class Interrupted(Answer, frozen=True):
+class InterruptAnswer(Answer, frozen=True):
     """`conversation/interrupt`. True in Python when something was stopped."""
 
     interrupted: bool
@@ -139,7 +139,7 @@ class Interrupted(Answer, frozen=True):
         return self.interrupted
 
 
-class Resolved(Answer, frozen=True, omit_defaults=True):
+class ResolveAnswer(Answer, frozen=True, omit_defaults=True):
     """`approval/resolve`. True in Python when it was this answer that counted."""
 
     resolved: bool
@@ -187,7 +187,7 @@ class GrantList(Answer, frozen=True):
     grants: list[Grant]
 
 
-class Revoked(Answer, frozen=True):
+class RevokeAnswer(Answer, frozen=True):
     """`approval/revoke`. True in Python when there was something to take back."""
 
     revoked: bool
@@ -196,7 +196,7 @@ class Revoked(Answer, frozen=True):
         return self.revoked
 
 
-class Compacted(Answer, frozen=True):
+class CompactAnswer(Answer, frozen=True):
     """`conversation/compact`."""
 
     compacted: bool
@@ -205,7 +205,7 @@ class Compacted(Answer, frozen=True):
     reason: str | None = None
 
 
-class ClosedAnswer(Answer, frozen=True):
+class CloseAnswer(Answer, frozen=True):
     """`conversation/close` and `session/close`."""
 
     closed: bool
@@ -261,7 +261,7 @@ class TaskList(Answer, frozen=True):
     tasks: list[TaskInfo]
 
 
-class TaskCancelled(Answer, frozen=True):
+class CancelAnswer(Answer, frozen=True):
     """`task/cancel`."""
 
     cancelled: bool
@@ -339,7 +339,7 @@ class MessageAnswer(Answer, frozen=True, omit_defaults=True):
     error: Failure | None = None
 
 
-class Accepted(Answer, frozen=True):
+class DetachAnswer(Answer, frozen=True):
     """`conversation/message` with `detach`."""
 
     task_id: TaskId

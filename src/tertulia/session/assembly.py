@@ -23,55 +23,54 @@ from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_registry import TaskRegistry
 from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.session import describe
+from tertulia.session.command_services import CommandServices, open_command_services
+from tertulia.session.conversation_directory import ConversationDirectory
 from tertulia.session.conversations import Conversations
-from tertulia.session.directory import SessionDirectory
-from tertulia.session.environment import Environment
-from tertulia.session.members import Foundation, Models, agency_for, remote_tools, toolbox_for
-from tertulia.session.notary import Notary
-from tertulia.session.parts import Parts
-from tertulia.session.recollection import Recollection
-from tertulia.session.recording import keep_swept, new_record, redactor_of
-from tertulia.session.recovery import close_what_was_open
-from tertulia.session.restoring import Restorer
-from tertulia.session.server_list import ServerList, servers_of
-from tertulia.session.servers import Basement, candidates
-from tertulia.session.settings import Settings, current_environment
-from tertulia.session.views import Views
-from tertulia.session.wires import WireShelf
-from tertulia.session.workshop import Workshop, open_workshop
+from tertulia.session.mcp.configured_servers import ConfiguredServers, configured_servers
+from tertulia.session.mcp.host import McpHost, server_candidates
+from tertulia.session.members import ModelCatalogue, SessionFoundation, agent_registry_for, remote_tools, toolbox_for
+from tertulia.session.parts import SessionParts
+from tertulia.session.resume.close_open import close_open_work
+from tertulia.session.resume.rebuild import ConversationRestorer
+from tertulia.session.resume.recorded_state import RecordedState
+from tertulia.session.resume.store_choice import create_record, redactor_of, start_sweeper
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.settings import Settings, current_environment
+from tertulia.session.terms import TermsResolver, WireCache
+from tertulia.session.views import ViewUpdater
 from tertulia.version import __version__
 
 if TYPE_CHECKING:
-    from tertulia.session.backends import Backends
+    from tertulia.session.agents.backends import Backends
 
 
-def assemble(
+def assemble_session(
     settings: Settings,
     *,
     clock: Clock | None = None,
     journal: Journal | None = None,
     environment: Environment | None = None,
-    past: Recollection | None = None,
-    basement: Basement | None = None,
+    past: RecordedState | None = None,
+    basement: McpHost | None = None,
     redactor: Redactor | None = None,
-) -> Parts:
+) -> SessionParts:
     """All parts of a session, connected, with its conversations. Needs a running loop; waits for nothing.
 
     A new one, recorded in the user's data directory unless a journal is given; or one of the past, with its journal.
     """
     base = _foundation(settings, clock, journal, environment, past, redactor)
     bus, nursery, (wires, model, untold) = base.bus, base.nursery, _models(base, past)
-    directory, workshop = SessionDirectory(), open_workshop(settings, base.environment, base.clock, bus)
+    directory, workshop = ConversationDirectory(), open_command_services(settings, base.environment, base.clock, bus)
     # What may be refused comes first: nothing was started yet.
-    wire, below = wires.find(model), basement or Basement(settings, base.environment, base.clock, nursery)
+    wire, below = wires.find(model), basement or McpHost(settings, base.environment, base.clock, nursery)
     servers = SessionServers(below.pool, base.session_id, base.clock, bus.publish)
-    agency = agency_for(base, servers, workshop)
+    agency = agent_registry_for(base, servers, workshop)
     toolbox = toolbox_for(settings, directory, workshop, remote_tools(base, servers, agency, workshop, below.doors))
     backends = _backends(base, workshop)
-    notary = _notary(settings, wires, wire, toolbox, servers, backends)
-    views, registry = Views(servers, notary, bus, agency), TaskRegistry()
+    notary = _terms_resolver(settings, wires, wire, toolbox, servers, backends)
+    views, registry = ViewUpdater(servers, notary, bus, agency), TaskRegistry()
     conversations = Conversations(base.root_id, notary, bus=bus, clock=base.clock, journal=base.journal)
-    parts = Parts(
+    parts = SessionParts(
         session_id=base.session_id,
         settings=settings,
         clock=base.clock,
@@ -93,15 +92,15 @@ def assemble(
     )
     for served in (directory, backends.door):
         served.serve(parts)
-    _begin(base, parts, notary, past, untold)
+    _announce_session(base, parts, notary, past, untold)
     return parts
 
 
-def _models(base: Foundation, past: Recollection | None) -> tuple[WireShelf, object, str | None]:
+def _models(base: SessionFoundation, past: RecordedState | None) -> tuple[WireCache, object, str | None]:
     """The session's wires, which model it speaks with, and a sentence where nobody named one."""
-    models = Models(base.settings, base.environment)
+    models = ModelCatalogue(base.settings, base.environment)
     model, untold = models.choose(base.settings.model or (past.model if past else None) or None)
-    return WireShelf(models.find, base.nursery), model, untold
+    return WireCache(models.find, base.nursery), model, untold
 
 
 def _foundation(
@@ -109,27 +108,29 @@ def _foundation(
     clock: Clock | None,
     journal: Journal | None,
     environment: Environment | None,
-    past: Recollection | None,
+    past: RecordedState | None,
     redactor: Redactor | None,
-) -> Foundation:
+) -> SessionFoundation:
     clock = clock or SystemClock()
     environment = environment or current_environment()
     session_id, root_id = (new_session_id(), new_conversation_id()) if past is None else past.identity()
     redactor = redactor or redactor_of(settings, environment)
-    journal = journal or new_record(settings, session_id, clock, environment, redactor=redactor)
+    journal = journal or create_record(settings, session_id, clock, environment, redactor=redactor)
     epoch, last_seq = (0, 0) if past is None else (past.epoch + 1, past.last_seq)
     bus = EventBus(session_id, clock, journal, epoch=epoch, last_seq=last_seq)
-    return Foundation(session_id, root_id, settings, environment, clock, redactor, journal, bus, Nursery())
+    return SessionFoundation(session_id, root_id, settings, environment, clock, redactor, journal, bus, Nursery())
 
 
-def _listed(base: Foundation) -> ServerList:
-    listed = servers_of(base.settings, base.environment)
+def _configured_servers(base: SessionFoundation) -> ConfiguredServers:
+    listed = configured_servers(base.settings, base.environment)
     for warning in listed.warnings:
         base.bus.publish(WarningEvent(warning, "mcp_servers"))
     return listed
 
 
-def _begin(base: Foundation, parts: Parts, notary: Notary, past: Recollection | None, untold: str | None) -> None:
+def _announce_session(
+    base: SessionFoundation, parts: SessionParts, notary: TermsResolver, past: RecordedState | None, untold: str | None
+) -> None:
     """Say that the session is there, and who is in it. Whatever can be refused was refused before: it left no trace."""
     parts.bus.metrics.knows = parts.toolbox.knows
     parts.conversations.departed = parts.agency.dismiss
@@ -140,26 +141,26 @@ def _begin(base: Foundation, parts: Parts, notary: Notary, past: Recollection | 
     if past is None:
         parts.conversations.begin()
     else:
-        _bring_back(parts, past, notary)
+        _restore(parts, past, notary)
     _announce(parts, untold)
     parts.nursery.start(parts.workshop.desk.keep_clean(), "approvals")
     idle = IdleServers(parts.servers.members, parts.clock, parts.views.sees(parts.conversations))
     parts.nursery.start(idle.watch(), "idle servers")
-    keep_swept(parts)
-    parts.servers.begin(candidates(_listed(base), parts.settings, base.environment))
+    start_sweeper(parts)
+    parts.servers.begin(server_candidates(_configured_servers(base), parts.settings, base.environment))
 
 
-def _backends(base: Foundation, workshop: Workshop) -> Backends:
+def _backends(base: SessionFoundation, workshop: CommandServices) -> Backends:
     # Here, because every other agent that there is comes with it: whoever only imports us has no use for them.
-    from tertulia.session.backends import backends_for
+    from tertulia.session.agents.backends import backends_for
 
     return backends_for(base.settings, base.environment, workshop, base.nursery)
 
 
-def _notary(
-    settings: Settings, wires: WireShelf, wire: Wire, toolbox: Toolbox, servers: SessionServers, backends: Backends
-) -> Notary:
-    return Notary(
+def _terms_resolver(
+    settings: Settings, wires: WireCache, wire: Wire, toolbox: Toolbox, servers: SessionServers, backends: Backends
+) -> TermsResolver:
+    return TermsResolver(
         _default_terms(settings, wire),
         settings.rights(),
         wires=wires,
@@ -172,11 +173,11 @@ def _notary(
 
 
 def _scheduler(
-    base: Foundation,
+    base: SessionFoundation,
     conversations: Conversations,
     toolbox: Toolbox,
     registry: TaskRegistry,
-    views: Views,
+    views: ViewUpdater,
     backends: Backends,
 ) -> Scheduler:
     settings, bus, clock, nursery = base.settings, base.bus, base.clock, base.nursery
@@ -188,8 +189,8 @@ def _scheduler(
     return Scheduler(runner, interrupts, bus, clock, nursery, grace)
 
 
-def _bring_back(parts: Parts, past: Recollection, notary: Notary) -> None:
-    restored = list(Restorer(past, notary, parts.clock, parts.journal).talks())
+def _restore(parts: SessionParts, past: RecordedState, notary: TermsResolver) -> None:
+    restored = list(ConversationRestorer(past, notary, parts.clock, parts.journal).talks())
     for each in restored:
         parts.conversations.restore(each.talk, each.narrowed)
     for old in past.talks.values():
@@ -197,7 +198,7 @@ def _bring_back(parts: Parts, past: Recollection, notary: Notary) -> None:
             parts.agency.remember(old.drawn)
         if parts.conversations.peek(old.id) is None:
             parts.conversations.gone.add(old.id)
-    close_what_was_open(parts, past, restored)
+    close_open_work(parts, past, restored)
 
 
 def _default_terms(settings: Settings, wire: Wire) -> Terms:
@@ -207,7 +208,7 @@ def _default_terms(settings: Settings, wire: Wire) -> Terms:
     return Terms(context, rights, wire, "native", cwd, settings.shell_mode)
 
 
-def _announce(parts: Parts, untold: str | None) -> None:
+def _announce(parts: SessionParts, untold: str | None) -> None:
     root = parts.conversations.root
     if untold is not None:
         parts.bus.publish(WarningEvent(untold, "no_model"))

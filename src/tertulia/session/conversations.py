@@ -26,15 +26,36 @@ from tertulia.protocol.events import (
 from tertulia.protocol.ids import ConversationId, ItemId, new_conversation_id
 from tertulia.protocol.inputs import ContextFields, NewConversation, SetContext, check_text
 from tertulia.protocol.records import ForkRecord
-from tertulia.session.agreements import agreed
-from tertulia.session.notary import Arrival, Deed, Notary
-from tertulia.session.pins import pinned
-from tertulia.session.tombstones import Tombstones
+from tertulia.session.resume.pins import pins_record
+from tertulia.session.resume.terms_codec import terms_record
+from tertulia.session.terms import OpenTerms, PreparedAgent, TermsResolver
 from tertulia.tools.tool import Rounds
+
+_KEPT = 100_000
+
+
+class Tombstones:
+    """The last hundred thousand closed ids."""
+
+    __slots__ = ("_ids", "_kept")
+
+    def __init__(self, kept: int = _KEPT) -> None:
+        self._ids: dict[str, None] = {}
+        self._kept = kept
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._ids
+
+    def add(self, id: str) -> None:
+        """Remember one."""
+        self._ids[id] = None
+        if len(self._ids) > self._kept:
+            del self._ids[next(iter(self._ids))]
+
 
 _log = logging.getLogger(__name__)
 ROOT = "root"
-_NOBODY = EventScope("")
+_NO_SCOPE = EventScope("")
 MAX_TITLE = 200
 
 
@@ -44,7 +65,7 @@ class Conversations:
     def __init__(
         self,
         root_id: ConversationId,
-        notary: Notary,
+        notary: TermsResolver,
         *,
         bus: EventBus,
         clock: Clock,
@@ -110,7 +131,9 @@ class Conversations:
         """What the conversation asked for and did not get."""
         return self._narrowed.get(talk.id, ())
 
-    def open(self, spec: NewConversation, arrival: Arrival | None = None) -> tuple[ConversationState, ResolvedTerms]:
+    def open(
+        self, spec: NewConversation, arrival: PreparedAgent | None = None
+    ) -> tuple[ConversationState, ResolvedTerms]:
         """A conversation under root, narrowed to the session; or under another one, and narrowed to that.
 
         `arrival`: the agent that it is, prepared for it before it exists.
@@ -153,14 +176,14 @@ class Conversations:
             talk.title = title
             self.listed()
         # After what was said on account of it: a stricter policy takes that along.
-        self._agree(talk, _cuts(self.narrowed(talk), settled, asked))
+        self._agree(talk, _merge_narrowed(self.narrowed(talk), settled, asked))
         if asked.refresh_mcp_view and not talk.terms.context.mcp_view.pins:
             # What was pinned holds no longer, and nothing has taken its place.
-            talk.note(pinned(talk))
+            talk.note(pins_record(talk))
         changed = [name for name in ContextFields.__struct_fields__ if getattr(asked, name) is not UNSET]
         scope = EventScope("", talk.id)
         self._bus.publish(ConversationContextChanged(changed), scope)
-        _tell(self._bus, settled, scope)
+        _publish_narrowed(self._bus, settled, scope)
         return settled
 
     def fork(self, talk: ConversationState, at: ItemId | int | None) -> ConversationState:
@@ -206,22 +229,22 @@ class Conversations:
     # ── making one ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _add(
-        self, id: ConversationId, deed: Deed, spec: NewConversation, parent: ConversationState | None, *,
+        self, id: ConversationId, deed: OpenTerms, spec: NewConversation, parent: ConversationState | None, *,
         cause: EventScope | None = None, shared: Rounds = None,
     ) -> ConversationState:  # fmt: skip
         talk = ConversationState(id, deed.settled.terms, clock=self._clock, journal=self._journal)
         talk.default, talk.ceiling, talk.because = deed.default, deed.ceiling, deed.because
         talk.title = _title(spec, None)
         _put_below(talk, parent)
-        self._agree(talk, _cuts((), deed.settled, spec))
+        self._agree(talk, _merge_narrowed((), deed.settled, spec))
         if parent is None or shared is None:
             talk.seed()
         else:
             talk.inherit(parent, shared)
         # Under the ids of the task that asked for it, so that whoever follows that task hears of it.
-        scope = replace(cause or _NOBODY, conversation_id=talk.id)
+        scope = replace(cause or _NO_SCOPE, conversation_id=talk.id)
         self._admit(talk, scope)
-        _tell(self._bus, deed.settled, scope)
+        _publish_narrowed(self._bus, deed.settled, scope)
         return talk
 
     def _admit(self, talk: ConversationState, scope: EventScope) -> None:
@@ -234,10 +257,10 @@ class Conversations:
         self._narrowed.pop(talk.id, None)
         if narrowed:
             self._narrowed[talk.id] = narrowed
-        talk.note(agreed(talk, narrowed))
+        talk.note(terms_record(talk, narrowed))
         self.settled(talk)
         if talk.terms.context.mcp_view.pins:
-            talk.note(pinned(talk))
+            talk.note(pins_record(talk))
 
     def _check_room(self, promised: int = 0) -> None:
         _refuse_if(self.closed)
@@ -246,13 +269,15 @@ class Conversations:
             raise LimitError(f"the session holds {most:,} conversations besides root (max_conversations); close some")
 
 
-def _cuts(earlier: Iterable[Narrowing], settled: ResolvedTerms, asked: ContextFields) -> tuple[Narrowing, ...]:
+def _merge_narrowed(
+    earlier: Iterable[Narrowing], settled: ResolvedTerms, asked: ContextFields
+) -> tuple[Narrowing, ...]:
     """What was cut; of earlier cuts, those of fields that were not asked for anew."""
     stay = (cut for cut in earlier if getattr(asked, cut.field, UNSET) is UNSET)
     return (*stay, *settled.narrowed)
 
 
-def _tell(bus: EventBus, settled: ResolvedTerms, scope: EventScope) -> None:
+def _publish_narrowed(bus: EventBus, settled: ResolvedTerms, scope: EventScope) -> None:
     for warning in settled.warnings:
         _log.warning("conversation %s: %s", scope.conversation_id, warning)
     for cut in settled.narrowed:

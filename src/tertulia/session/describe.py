@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any, cast, get_args
+from typing import Any, Literal, cast, get_args
 
+import msgspec
 from msgspec.structs import asdict
 
+from tertulia.context.budget import count_tokens
 from tertulia.context.canvas import Canvas
 from tertulia.conversation.resolve_terms import ResolvedTerms
 from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import NATIVE
 from tertulia.errors import NotFoundError
 from tertulia.events.metrics import CallTotals, MetricsTotals
 from tertulia.policy.narrowing import Rights, to_wire
@@ -17,9 +22,10 @@ from tertulia.prompt.instructions import cache_key, full_instructions
 from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId, TaskId
-from tertulia.protocol.items import AssistantMessage, ImagePart, UserMessage
+from tertulia.protocol.items import AssistantMessage, ImagePart, Item, UserMessage
+from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.scheduler.plan import Chain
-from tertulia.session.agent_answers import CanvasInfo
+from tertulia.session.agents.answers import CanvasInfo
 from tertulia.session.answers import (
     CallCounts,
     ContextInfo,
@@ -28,16 +34,39 @@ from tertulia.session.answers import (
     Counts,
     HistoryEntry,
     MetricsAnswer,
-    Opened,
+    OpenAnswer,
     SessionInfo,
     TaskCounts,
     TaskInfo,
     ToolInfo,
 )
 from tertulia.session.conversations import ROOT
-from tertulia.session.not_held import not_held
-from tertulia.session.parts import Parts
+from tertulia.session.parts import SessionParts
 from tertulia.version import __version__
+
+
+def not_held(parts: SessionParts) -> list[str]:
+    """Of the tier that commands run in, and of every other program that works for an open conversation."""
+    rights = parts.settings.rights()
+    sentences = list(parts.workshop.sandbox.not_covered)
+    if rights.sandbox == "danger_full_access":
+        sentences.append("a conversation in danger-full-access is not confined: its commands may do what the user may")
+    for backend in sorted({talk.terms.backend for talk in parts.conversations} - {NATIVE}):
+        sentences += _not_held_by_backend(backend, parts)
+    return sentences
+
+
+def _not_held_by_backend(backend: str, parts: SessionParts) -> Iterator[str]:
+    yield (
+        f"{backend} runs in its own sandbox, with its own home and login: masks, protected names and startup files "
+        "hold for what it does through Tertulia, and not for what its own commands read and write"
+    )
+    if parts.settings.allow_home_workspace:
+        yield (
+            f"{backend} may write whatever lies in the workspace, which is allowed to be the user's home: startup "
+            "files, keys and Tertulia's own settings are not kept from it"
+        )
+
 
 PROTOCOL_VERSION = "1"
 
@@ -59,7 +88,7 @@ def policy(rights: Rights) -> dict[str, Any]:
     }
 
 
-def session(parts: Parts) -> SessionInfo:
+def session(parts: SessionParts) -> SessionInfo:
     """`session/info`."""
     root = parts.conversations.root
     return SessionInfo(
@@ -74,12 +103,12 @@ def session(parts: Parts) -> SessionInfo:
     )
 
 
-def servers(parts: Parts) -> list[dict[str, Any]]:
+def servers(parts: SessionParts) -> list[dict[str, Any]]:
     """The MCP servers, by name; what is not known of one is not said."""
     return [{k: v for k, v in asdict(report).items() if v is not None} for report in parts.servers.reports()]
 
 
-def conversation(parts: Parts, talk: ConversationState) -> ConversationInfo:
+def conversation(parts: SessionParts, talk: ConversationState) -> ConversationInfo:
     """One line of a list."""
     return ConversationInfo(
         id=talk.id,
@@ -96,10 +125,10 @@ def conversation(parts: Parts, talk: ConversationState) -> ConversationInfo:
 
 def history(talk: ConversationState, limit: int | None) -> list[HistoryEntry]:
     """Messages only: no tool calls, no reasoning, nothing that we put in ourselves."""
-    return [entry(item) for item in talk.history.messages(limit)]
+    return [history_entry(item) for item in talk.history.messages(limit)]
 
 
-def entry(item: UserMessage | AssistantMessage) -> HistoryEntry:
+def history_entry(item: UserMessage | AssistantMessage) -> HistoryEntry:
     """One message of a history."""
     pictures = [part.image_url for part in item.parts if isinstance(part, ImagePart)]
     return HistoryEntry(
@@ -109,7 +138,7 @@ def entry(item: UserMessage | AssistantMessage) -> HistoryEntry:
     )
 
 
-def tools(parts: Parts, talk: ConversationState) -> tuple[list[ToolInfo], str]:
+def tools(parts: SessionParts, talk: ConversationState) -> tuple[list[ToolInfo], str]:
     """The tools that are offered, and the cache key of a request made now."""
     parts.views.look(talk)
     offered = parts.toolbox.offered(talk.terms, talk.terms.rights)
@@ -117,7 +146,7 @@ def tools(parts: Parts, talk: ConversationState) -> tuple[list[ToolInfo], str]:
     return listed, _cache_key(talk, offered)
 
 
-def context(parts: Parts, talk: ConversationState) -> ContextInfo:
+def context(parts: SessionParts, talk: ConversationState) -> ContextInfo:
     """`conversation/context`."""
     parts.views.look(talk)
     terms, rights = talk.terms, talk.terms.rights
@@ -140,9 +169,9 @@ def context(parts: Parts, talk: ConversationState) -> ContextInfo:
     )
 
 
-def opened(parts: Parts, talk: ConversationState, settled: ResolvedTerms) -> Opened:
+def open_answer(parts: SessionParts, talk: ConversationState, settled: ResolvedTerms) -> OpenAnswer:
     """`conversation/open` and `conversation/set_context`."""
-    return Opened(talk.id, context(parts, talk), list(settled.narrowed), list(settled.warnings))
+    return OpenAnswer(talk.id, context(parts, talk), list(settled.narrowed), list(settled.warnings))
 
 
 def canvas(conversation: str, shown: Canvas) -> CanvasInfo:
@@ -151,7 +180,7 @@ def canvas(conversation: str, shown: Canvas) -> CanvasInfo:
     return CanvasInfo(ConversationId(conversation), shown.title, shown.updated_at, shown.revision, size)
 
 
-def tasks(parts: Parts) -> list[TaskInfo]:
+def tasks(parts: SessionParts) -> list[TaskInfo]:
     """What runs, then what waits, the next one first."""
     running = [
         TaskInfo(task.task_id, task.conversation_id, task.kind, "running", task.started_at, list(task.chain))
@@ -160,7 +189,7 @@ def tasks(parts: Parts) -> list[TaskInfo]:
     return running + [_queued(chain) for chain in parts.scheduler.queued()]
 
 
-def task(parts: Parts, task_id: str) -> TaskInfo:
+def task(parts: SessionParts, task_id: str) -> TaskInfo:
     """A task that runs, waits or has ended lately; NotFound."""
     for info in tasks(parts):
         if info.task_id == task_id:
@@ -176,7 +205,7 @@ def task(parts: Parts, task_id: str) -> TaskInfo:
     return TaskInfo(*ended, last_assistant_message=reply.text)
 
 
-def metrics(parts: Parts, conversation_id: str | None) -> MetricsAnswer:
+def metrics(parts: SessionParts, conversation_id: str | None) -> MetricsAnswer:
     """`metrics/get`. One that was closed can be asked for by its id as long as its numbers are kept."""
     metrics = parts.bus.metrics
     if conversation_id is None:
@@ -237,3 +266,55 @@ def _instructions(talk: ConversationState, offered: OfferedTools) -> str:
 
 def _cache_key(talk: ConversationState, offered: OfferedTools) -> str:
     return cache_key(_instructions(talk, offered), offered.digest, talk.terms.wire.family)
+
+
+PartKind = Literal["instructions", "message", "tool"]
+
+_TAG = re.compile(r"<([a-z_]+)>")
+_ADDITIONS = "context_additions"
+
+
+class PromptPart(msgspec.Struct, frozen=True):
+    """One part."""
+
+    kind: PartKind
+    name: str
+    source: str
+    """Who it comes from: built-in, the user, a provider, a tool's origin."""
+    tokens: int
+    """About how many it takes."""
+    text: str
+
+
+def prompt_parts(parts: SessionParts, talk: ConversationState) -> list[PromptPart]:
+    """Instructions, messages and tools, in the order of a request."""
+    parts.views.look(talk)
+    terms = talk.terms
+    offered = parts.toolbox.offered(terms, terms.rights)
+    override = terms.context.base_instructions
+    text = full_instructions(override, has_apply_patch="apply_patch" in offered.names, family=terms.wire.family)
+    first = PromptPart(
+        "instructions", "instructions", "built-in" if override is None else "override", count_tokens(text), text
+    )
+    messages = (part for item in talk.history.snapshot() for part in _message(talk, item))
+    return [first, *messages, *(_tool(talk, spec) for spec in offered.specs)]
+
+
+def _message(talk: ConversationState, item: Item) -> Iterator[PromptPart]:
+    text = getattr(item, "text", None) or msgspec.json.encode(item).decode()
+    found = _TAG.match(text) if getattr(item, "injected", False) else None
+    name = "message" if found is None else found[1]
+    if name == _ADDITIONS and talk.terms.agent is not None:
+        for each in talk.terms.agent.additions:
+            yield PromptPart("message", name, each.provider, each.tokens, each.text)
+        return
+    source = {"user_instructions": "user", "message": "history"}.get(name, "session")
+    yield PromptPart("message", name, source, count_tokens(text), text)
+
+
+def _tool(talk: ConversationState, spec: ToolSpec) -> PromptPart:
+    # What it costs depends on how this model's provider wants it; what it says does not.
+    tokens = count_tokens(talk.terms.wire.dialect.encode_tools((spec,)).decode())
+    source = spec.source if spec.server is None else f"{spec.source} {spec.server}"
+    text = f"{spec.description}\n\n{msgspec.json.format(spec.schema, indent=2)}"
+    return PromptPart("tool", spec.name, source, tokens, text)

@@ -20,21 +20,21 @@ from tertulia.scheduler.plan import TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.session import describe, submission
 from tertulia.session.answers import (
-    ClosedAnswer,
-    Compacted,
+    CloseAnswer,
+    CompactAnswer,
     ContextInfo,
     ConversationInfo,
     HistoryEntry,
-    Interrupted,
-    Opened,
+    InterruptAnswer,
+    OpenAnswer,
     ToolInfo,
 )
-from tertulia.session.changes import change_talk, fork_talk
 from tertulia.session.inputs import parse
-from tertulia.session.parts import Parts
+from tertulia.session.parts import SessionParts
 from tertulia.session.shutdown import close_conversation
+from tertulia.session.transactions import change_conversation, fork_conversation
 
-Content = str | Sequence[InputItem | dict[str, Any]]
+MessageContent = str | Sequence[InputItem | dict[str, Any]]
 
 
 class Conversation:
@@ -42,7 +42,7 @@ class Conversation:
 
     __slots__ = ("_parts", "id", "warnings")
 
-    def __init__(self, parts: Parts, id: ConversationId, warnings: Sequence[str] = ()) -> None:
+    def __init__(self, parts: SessionParts, id: ConversationId, warnings: Sequence[str] = ()) -> None:
         self._parts = parts
         self.id = id
         self.warnings = tuple(warnings)
@@ -64,7 +64,7 @@ class Conversation:
 
     async def message(
         self,
-        content: Content,
+        content: MessageContent,
         *,
         message_id: str | None = None,
         sender: str | None = None,
@@ -93,11 +93,11 @@ class Conversation:
         )
         scheduler = self._parts.scheduler
         chain = submission.submit(scheduler, self._parts.conversations.find(self.id), asked)
-        return self._parts.agency.cleaned(await submission.answer(scheduler, chain))
+        return self._parts.agency.cleaned(await submission.wait_for_reply(scheduler, chain))
 
     async def stream(
         self,
-        content: Content,
+        content: MessageContent,
         *,
         message_id: str | None = None,
         sender: str | None = None,
@@ -125,7 +125,7 @@ class Conversation:
         )
         parts = self._parts
         talk = parts.conversations.find(self.id)
-        following = aclosing(submission.follow(parts.scheduler, parts.bus, talk, asked))
+        following = aclosing(submission.submit_and_stream(parts.scheduler, parts.bus, talk, asked))
         attending = parts.workshop.desk.attended(talk.id) if approver else nullcontext()
         async with following as events:
             with attending:
@@ -140,12 +140,12 @@ class Conversation:
         talk.queue_input(to_user_message(text, None, cwd=talk.terms.cwd))
         await self._parts.journal.settle()
 
-    async def interrupt(self) -> Interrupted:
+    async def interrupt(self) -> InterruptAnswer:
         """Stop what runs here, and the whole chain it belongs to."""
         talk = self._parts.conversations.find(self.id)
-        return Interrupted(self._parts.scheduler.interrupt(talk.id))
+        return InterruptAnswer(self._parts.scheduler.interrupt(talk.id))
 
-    async def compact(self) -> Compacted:
+    async def compact(self) -> CompactAnswer:
         """Have the model replace the older part of the history by notes, as a task of its own."""
         talk = self._parts.conversations.find(self.id)
         results: list[Compaction] = []
@@ -155,20 +155,20 @@ class Conversation:
 
         scheduler = self._parts.scheduler
         chain = scheduler.submit(TaskPlan(talk.id, "user", work=work, sub_id=submission.new_sub_id()))
-        reply = await submission.answer(scheduler, chain)
+        reply = await submission.wait_for_reply(scheduler, chain)
         if results and reply.status == "completed":
             done = results[0]
-            return Compacted(done.compacted, done.before_tokens, done.after_tokens, done.reason)
+            return CompactAnswer(done.compacted, done.before_tokens, done.after_tokens, done.reason)
         tokens = talk.history.approx_tokens
         reason = reply.error.message if reply.error else reply.status
-        return Compacted(compacted=False, before_tokens=tokens, after_tokens=tokens, reason=reason)
+        return CompactAnswer(compacted=False, before_tokens=tokens, after_tokens=tokens, reason=reason)
 
-    async def set_context(self, **changes: Any) -> Opened:
+    async def set_context(self, **changes: Any) -> OpenAnswer:
         """Change instructions, tools, model, policies. What is absent stays, None goes back to the default."""
         asked = parse(SetContext, {**changes, "conversation_id": self.id})
         talk = self._parts.conversations.find(self.id)
-        settled = await change_talk(self._parts, talk, asked)
-        return describe.opened(self._parts, talk, settled)
+        settled = await change_conversation(self._parts, talk, asked)
+        return describe.open_answer(self._parts, talk, settled)
 
     async def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """What was said, oldest first; the newest `limit` messages."""
@@ -186,18 +186,18 @@ class Conversation:
         """A new conversation that shares this history up to an item, the end of a round, or now."""
         talk = self._parts.conversations.find(self.id)
         point = ItemId(at) if isinstance(at, str) else at
-        fork = await fork_talk(self._parts, talk, point)
+        fork = await fork_conversation(self._parts, talk, point)
         return Conversation(self._parts, fork.id)
 
     async def context(self) -> ContextInfo:
         """Everything that decides what the model sees and may do."""
         return describe.context(self._parts, self._parts.conversations.find(self.id))
 
-    async def close(self, timeout: float | None = None) -> ClosedAnswer:
+    async def close(self, timeout: float | None = None) -> CloseAnswer:
         """Stop what runs here, within the timeout, and let the conversation go. Twice does no harm."""
         return await close_conversation(self._parts, self.id, timeout)
 
-    def _asked(self, content: Content, **fields: Any) -> Message:
+    def _asked(self, content: MessageContent, **fields: Any) -> Message:
         given = {name: value for name, value in fields.items() if value is not None}
         try:
             said = {"text": content} if isinstance(content, str) else {"items": msgspec.to_builtins(list(content))}

@@ -9,11 +9,11 @@ from tertulia.events.clock import SystemClock
 from tertulia.rollout.sqlite.session_files import is_session_id
 from tertulia.sandbox.limits.open_files import check_free_files
 from tertulia.scheduler.nursery import Nursery
-from tertulia.session.servers import Basement
+from tertulia.session.conversations import Tombstones
+from tertulia.session.mcp.host import McpHost
+from tertulia.session.resume.retention_sweep import sweep_before_serving
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings, current_environment
-from tertulia.session.sweeping import sweep_before_serving
-from tertulia.session.tombstones import Tombstones
+from tertulia.session.settings.settings import Settings, current_environment
 
 MAX_SESSIONS = 10_000
 
@@ -30,7 +30,7 @@ class Host:
         self._gone = Tombstones()
         self._nursery = Nursery()
         self._swept: asyncio.Task[None] | None = None
-        self._basement: Basement | None = None
+        self._basement: McpHost | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -67,10 +67,10 @@ class Host:
             del self._coming[session_id]
             over.set()
 
-    def _below(self) -> Basement:
+    def _below(self) -> McpHost:
         """The processes of MCP servers belong to us: a session only leases them."""
         if self._basement is None:
-            self._basement = Basement(self.settings, current_environment(), SystemClock(), self._nursery)
+            self._basement = McpHost(self.settings, current_environment(), SystemClock(), self._nursery)
         return self._basement
 
     async def _sweep(self) -> None:

@@ -11,8 +11,8 @@ import msgspec
 from tertulia.errors import InvalidParamsError
 
 T = TypeVar("T")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_FREE = frozenset({"previous_result", "output_schema", "arguments", "model"})
+_CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_FREE_FORM_FIELDS = frozenset({"previous_result", "output_schema", "arguments", "model"})
 """Values that are the user's own and whose keys are left alone."""
 
 
@@ -20,7 +20,7 @@ def parse(kind: type[T], values: Mapping[str, Any]) -> T:
     """An input of that kind; InvalidParams names the field that is wrong, missing or unknown."""
     try:
         # From attributes too: from Python an agent may be described by an `AgentInstanceMeta`.
-        return msgspec.convert(snake(values), kind, from_attributes=True)
+        return msgspec.convert(to_snake_case(values), kind, from_attributes=True)
     except msgspec.ValidationError as error:
         raise InvalidParamsError(_plain(str(error))) from None
     except UnicodeEncodeError:
@@ -29,23 +29,23 @@ def parse(kind: type[T], values: Mapping[str, Any]) -> T:
         raise InvalidParamsError("the values are nested too deeply") from None
 
 
-def snake(values: Mapping[str, Any]) -> dict[str, Any]:
+def to_snake_case(values: Mapping[str, Any]) -> dict[str, Any]:
     """The same with snake_case keys; camelCase is accepted, both spellings of one field are not."""
     result: dict[str, Any] = {}
     for key, value in values.items():
-        name = _HUMP.sub("_", key).lower() if not key.islower() else key
+        name = _CAMEL_BOUNDARY.sub("_", key).lower() if not key.islower() else key
         if name in result:
             raise InvalidParamsError(f"`{name}` is given twice")
-        result[name] = value if name in _FREE else _inside(value)
+        result[name] = value if name in _FREE_FORM_FIELDS else _snake_nested(value)
     return result
 
 
-def _inside(value: Any) -> Any:
+def _snake_nested(value: Any) -> Any:
     match value:
         case dict() if all(isinstance(key, str) for key in value):  # pyright: ignore[reportUnknownVariableType]
-            return snake(value)  # pyright: ignore[reportUnknownArgumentType]
+            return to_snake_case(value)  # pyright: ignore[reportUnknownArgumentType]
         case list():
-            return [_inside(entry) for entry in value]  # pyright: ignore[reportUnknownVariableType]
+            return [_snake_nested(entry) for entry in value]  # pyright: ignore[reportUnknownVariableType]
         case _:
             return value
 

@@ -34,13 +34,13 @@ from tertulia.policy.redaction import Redactor
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.scheduler.nursery import Nursery
-from tertulia.session.agency import Agency
-from tertulia.session.asking_back import AskingBack
-from tertulia.session.directory import SessionDirectory
-from tertulia.session.environment import Environment
-from tertulia.session.internal_tool import InternalTool
-from tertulia.session.settings import Settings
-from tertulia.session.workshop import Workshop
+from tertulia.session.agents.internal_tool import InternalTool
+from tertulia.session.agents.registry import AgentRegistry
+from tertulia.session.approvals.server_requests import ServerRequests
+from tertulia.session.command_services import CommandServices
+from tertulia.session.conversation_directory import ConversationDirectory
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.settings import Settings
 from tertulia.tools.conv import conv_tools
 from tertulia.tools.editor import EditorView
 from tertulia.tools.function import FunctionTool
@@ -58,7 +58,7 @@ from tertulia.tools.web_search import WebSearch
 _WIRES: dict[WireName, type[HttpWire]] = {"responses": ResponsesWire, "chat": ChatWire, "messages": MessagesWire}
 
 
-class Models:
+class ModelCatalogue:
     """Knows which wire speaks to which model."""
 
     def __init__(self, settings: Settings, environment: Environment) -> None:
@@ -81,7 +81,7 @@ class Models:
         provider_name, _, name = model.partition("/")
         match provider_name:
             case "scripted" if name == "inline":
-                return _gone(model)
+                return _missing_model(model)
             case "scripted" if name:
                 return ScriptedModel.tour() if name == "tour" else ScriptedModel.from_file(name)
             case "local" if name:
@@ -97,13 +97,13 @@ class Models:
         return _WIRES[provider.wire](at.provider_name, at.model, provider, self._environment.variables.get)
 
 
-def _gone(model: str) -> Wire:
+def _missing_model(model: str) -> Wire:
     """Stands for a model that was an object of another program: all that a session has of it is its name."""
     why = f"{model} was an object of the program that began this session, and is gone with it; name another model"
     return ScriptedModel([fail(why)], name=model, repeat=True)
 
 
-class Foundation(msgspec.Struct, frozen=True, eq=False):
+class SessionFoundation(msgspec.Struct, frozen=True, eq=False):
     """What everything else of a session stands on."""
 
     session_id: SessionId
@@ -118,7 +118,7 @@ class Foundation(msgspec.Struct, frozen=True, eq=False):
 
 
 def remote_tools(
-    base: Foundation, servers: SessionServers, agency: Agency, workshop: Workshop, doors: InFlight
+    base: SessionFoundation, servers: SessionServers, agency: AgentRegistry, workshop: CommandServices, doors: InFlight
 ) -> Callable[[ToolSpec, ConversationId], Tool]:
     """Makes the tool behind a definition of an MCP server or of a context provider, for one conversation."""
     limits, timeout_s = base.settings.rights().limits, base.settings.tool_timeout_s
@@ -127,7 +127,7 @@ def remote_tools(
         # There it bounds each program: together they would have no more than one can use up.
         limits = msgspec.structs.replace(limits, mcp_concurrency=None)
     turnstile = FairLimiter(base.clock, ceiling=limits, waited=base.bus.metrics.waited, doors=doors, leaves_room=broker)
-    asker = AskingBack(workshop.desk, workshop.elicitations, has_workspace=not broker)
+    asker = ServerRequests(workshop.desk, workshop.elicitations, has_workspace=not broker)
 
     def tool(spec: ToolSpec, conversation: ConversationId) -> Tool:
         if spec.source == "injector":
@@ -139,8 +139,8 @@ def remote_tools(
 
 def toolbox_for(
     settings: Settings,
-    directory: SessionDirectory,
-    workshop: Workshop,
+    directory: ConversationDirectory,
+    workshop: CommandServices,
     remote: Callable[[ToolSpec, ConversationId], Tool],
 ) -> Toolbox:
     """All tools of a session: ours, then the application's."""
@@ -149,7 +149,7 @@ def toolbox_for(
     return Toolbox(ToolRegistry([*own, *map(_as_tool, settings.tools)]), {"default": PLAIN}, remote)
 
 
-def _command_tools(workshop: Workshop, editor: EditorView | None) -> tuple[Tool, ...]:
+def _command_tools(workshop: CommandServices, editor: EditorView | None) -> tuple[Tool, ...]:
     place, terminals = workshop.place, workshop.terminals
     patch = ApplyPatch(
         lambda argv, stdin, call: place.confined(argv, stdin, MAX_ANSWER_BYTES, call),
@@ -163,7 +163,7 @@ def _command_tools(workshop: Workshop, editor: EditorView | None) -> tuple[Tool,
     return (*commands, patch, ViewImage(place), *files)
 
 
-def agency_for(base: Foundation, servers: SessionServers, workshop: Workshop) -> Agency:
+def agent_registry_for(base: SessionFoundation, servers: SessionServers, workshop: CommandServices) -> AgentRegistry:
     """Who has something to say to agents: ours, the application's, and those of installed packages, in this order."""
     hidden = workshop.place.masked
     injector = SessionContextInjector(clock=base.clock)
@@ -173,7 +173,7 @@ def agency_for(base: Foundation, servers: SessionServers, workshop: Workshop) ->
     injector.register(SkillsContextProvider(hidden=hidden))
     for provider in base.settings.providers:
         injector.register(provider)
-    return Agency(
+    return AgentRegistry(
         injector,
         servers,
         base.bus,

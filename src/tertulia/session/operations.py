@@ -14,22 +14,21 @@ from tertulia.policy.narrowing import Narrowing, narrow
 from tertulia.protocol import inputs as i
 from tertulia.protocol.records import SubmissionRecord
 from tertulia.scheduler.reply import Reply
-from tertulia.session import agent_answers as g
 from tertulia.session import answers as a
 from tertulia.session import describe, submission
-from tertulia.session.changes import change_talk, open_talk
-from tertulia.session.guarded_home import workspace_of
+from tertulia.session.agents import answers as g
 from tertulia.session.host import Host
-from tertulia.session.inputs import parse, snake
+from tertulia.session.inputs import parse, to_snake_case
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
+from tertulia.session.settings.workspace import check_directory_exists, workspace_of
 from tertulia.session.shutdown import close_conversation
-from tertulia.session.working_directory import check_directory
+from tertulia.session.transactions import change_conversation, open_conversation
 
 _SESSION_RIGHTS = ("approval_policy", "sandbox", "network", "writable_roots", "storage_policy")
 
 
-class Done(msgspec.Struct, frozen=True):
+class OperationResult(msgspec.Struct, frozen=True):
     """What an operation answers, and after which event the answer belongs."""
 
     answer: Any
@@ -70,23 +69,25 @@ async def _session_info(host: Host, session: Session, asked: i.NoParams) -> a.Se
     return session.info
 
 
-async def _session_close(host: Host, session: Session, asked: i.CloseSession) -> Done:
+async def _session_close(host: Host, session: Session, asked: i.CloseSession) -> OperationResult:
     already = session.closed
     forced = await host.close_session(session, asked.timeout_s)
-    return Done(a.ClosedAnswer(closed=True, already_closed=already, forced=forced), session.parts.bus.last_seq)
+    return OperationResult(
+        a.CloseAnswer(closed=True, already_closed=already, forced=forced), session.parts.bus.last_seq
+    )
 
 
 async def _open(host: Host, session: Session, asked: i.NewConversation) -> Any:
     parts = session.parts
-    talk, settled = await open_talk(parts, asked)
-    return describe.opened(parts, talk, settled)
+    talk, settled = await open_conversation(parts, asked)
+    return describe.open_answer(parts, talk, settled)
 
 
 async def _set_context(host: Host, session: Session, asked: i.SetContext) -> Any:
     parts = session.parts
     talk = parts.conversations.find(asked.conversation_id)
-    settled = await change_talk(parts, talk, asked)
-    return describe.opened(parts, talk, settled)
+    settled = await change_conversation(parts, talk, asked)
+    return describe.open_answer(parts, talk, settled)
 
 
 async def _context(host: Host, session: Session, asked: i.ConversationParams) -> Any:
@@ -104,14 +105,14 @@ async def _message(host: Host, session: Session, asked: i.Message) -> Any:
         if not chain.answer.done():
             talk.note(SubmissionRecord(talk.id, chain.task_id, chain.trace_id, chain.message))
             await parts.journal.settle()
-        return a.Accepted(chain.task_id)
-    reply: Reply = await submission.answer(parts.scheduler, chain)
-    return Done(a.message_answer(reply), reply.last_seq)
+        return a.DetachAnswer(chain.task_id)
+    reply: Reply = await submission.wait_for_reply(parts.scheduler, chain)
+    return OperationResult(a.message_answer(reply), reply.last_seq)
 
 
 async def _steer(host: Host, session: Session, asked: i.Steer) -> Any:
     await session.conversation(asked.conversation_id).steer(asked.text)
-    return a.Steered()
+    return a.SteerAnswer()
 
 
 async def _interrupt(host: Host, session: Session, asked: i.ConversationParams) -> Any:
@@ -120,7 +121,7 @@ async def _interrupt(host: Host, session: Session, asked: i.ConversationParams) 
 
 async def _compact(host: Host, session: Session, asked: i.ConversationParams) -> Any:
     compacted = await session.conversation(asked.conversation_id).compact()
-    return Done(compacted, session.parts.bus.last_seq)
+    return OperationResult(compacted, session.parts.bus.last_seq)
 
 
 async def _list(host: Host, session: Session, asked: i.NoParams) -> Any:
@@ -141,7 +142,7 @@ async def _tools(host: Host, session: Session, asked: i.ConversationParams) -> A
 
 async def _fork(host: Host, session: Session, asked: i.ForkConversation) -> Any:
     fork = await session.conversation(asked.conversation_id).fork(asked.at)
-    return a.Forked(fork.id)
+    return a.ForkAnswer(fork.id)
 
 
 async def _close(host: Host, session: Session, asked: i.CloseConversation) -> Any:
@@ -158,7 +159,7 @@ async def _task_get(host: Host, session: Session, asked: i.TaskParams) -> Any:
 
 async def _task_cancel(host: Host, session: Session, asked: i.TaskParams) -> Any:
     describe.task(session.parts, asked.task_id)
-    return a.TaskCancelled(session.parts.scheduler.cancel(cast(Any, asked.task_id)))
+    return a.CancelAnswer(session.parts.scheduler.cancel(cast(Any, asked.task_id)))
 
 
 async def _approvals(host: Host, session: Session, asked: i.ListApprovals) -> Any:
@@ -195,7 +196,7 @@ async def _mcp_refresh(host: Host, session: Session, asked: i.RefreshServers) ->
 
 async def _canvas_get(host: Host, session: Session, asked: i.ConversationParams) -> Any:
     talk = session.parts.conversations.find(asked.conversation_id)
-    return g.CanvasShown(**asdict(session.parts.agency.canvases.get(talk.id)))
+    return g.CanvasAnswer(**asdict(session.parts.agency.canvases.get(talk.id)))
 
 
 async def _canvas_list(host: Host, session: Session, asked: i.NoParams) -> Any:
@@ -205,7 +206,7 @@ async def _canvas_list(host: Host, session: Session, asked: i.NoParams) -> Any:
 
 async def _canvas_clear(host: Host, session: Session, asked: i.ConversationParams) -> Any:
     talk = session.parts.conversations.find(asked.conversation_id)
-    return g.CanvasCleared(session.parts.agency.canvases.clear(talk.id))
+    return g.CanvasClearAnswer(session.parts.agency.canvases.clear(talk.id))
 
 
 async def _validate_token(host: Host, session: Session, asked: i.ValidateToken) -> Any:
@@ -215,7 +216,7 @@ async def _validate_token(host: Host, session: Session, asked: i.ValidateToken) 
 
 async def _internal_call(host: Host, session: Session, asked: i.InternalCall) -> Any:
     internal = session.parts.agency.internal
-    return g.InternalAnswer(await internal.call(asked.token, asked.tool, asked.arguments, source="rpc"))
+    return g.InternalCallAnswer(await internal.call(asked.token, asked.tool, asked.arguments, source="rpc"))
 
 
 async def _metrics(host: Host, session: Session, asked: i.GetMetrics) -> Any:
@@ -229,34 +230,34 @@ OPERATIONS: dict[str, Operation] = {
     "session/resume": Operation(i.ResumeSession, a.SessionInfo, _session_resume),
     "session/list": Operation(i.NoParams, a.SessionList, _session_list),
     "session/info": Operation(i.NoParams, a.SessionInfo, _session_info),
-    "session/close": Operation(i.CloseSession, a.ClosedAnswer, _session_close),
-    "conversation/open": Operation(i.NewConversation, a.Opened, _open),
-    "conversation/set_context": Operation(i.SetContext, a.Opened, _set_context),
+    "session/close": Operation(i.CloseSession, a.CloseAnswer, _session_close),
+    "conversation/open": Operation(i.NewConversation, a.OpenAnswer, _open),
+    "conversation/set_context": Operation(i.SetContext, a.OpenAnswer, _set_context),
     "conversation/context": Operation(i.ConversationParams, a.ContextInfo, _context),
-    "conversation/message": Operation(i.Message, a.MessageAnswer | a.Accepted, _message),
-    "conversation/steer": Operation(i.Steer, a.Steered, _steer),
-    "conversation/interrupt": Operation(i.ConversationParams, a.Interrupted, _interrupt),
-    "conversation/compact": Operation(i.ConversationParams, a.Compacted, _compact),
+    "conversation/message": Operation(i.Message, a.MessageAnswer | a.DetachAnswer, _message),
+    "conversation/steer": Operation(i.Steer, a.SteerAnswer, _steer),
+    "conversation/interrupt": Operation(i.ConversationParams, a.InterruptAnswer, _interrupt),
+    "conversation/compact": Operation(i.ConversationParams, a.CompactAnswer, _compact),
     "conversation/list": Operation(i.NoParams, a.ConversationList, _list),
     "conversation/history": Operation(i.GetHistory, a.HistoryAnswer, _history),
     "conversation/tools": Operation(i.ConversationParams, a.ToolList, _tools),
-    "conversation/fork": Operation(i.ForkConversation, a.Forked, _fork),
-    "conversation/close": Operation(i.CloseConversation, a.ClosedAnswer, _close),
+    "conversation/fork": Operation(i.ForkConversation, a.ForkAnswer, _fork),
+    "conversation/close": Operation(i.CloseConversation, a.CloseAnswer, _close),
     "task/list": Operation(i.NoParams, a.TaskList, _task_list),
     "task/get": Operation(i.TaskParams, a.TaskInfo, _task_get),
-    "task/cancel": Operation(i.TaskParams, a.TaskCancelled, _task_cancel),
+    "task/cancel": Operation(i.TaskParams, a.CancelAnswer, _task_cancel),
     "approval/list": Operation(i.ListApprovals, a.ApprovalList, _approvals),
     "approval/get": Operation(i.GetApproval, a.ApprovalText, _approval),
-    "approval/resolve": Operation(i.ResolveApproval, a.Resolved, _resolve),
+    "approval/resolve": Operation(i.ResolveApproval, a.ResolveAnswer, _resolve),
     "approval/grants": Operation(i.ListApprovals, a.GrantList, _grants),
-    "approval/revoke": Operation(i.RevokeGrant, a.Revoked, _revoke),
+    "approval/revoke": Operation(i.RevokeGrant, a.RevokeAnswer, _revoke),
     "mcp/status": Operation(i.NoParams, a.ServerList, _mcp_status),
     "mcp/refresh": Operation(i.RefreshServers, a.ServerList, _mcp_refresh),
-    "canvas/get": Operation(i.ConversationParams, g.CanvasShown, _canvas_get),
+    "canvas/get": Operation(i.ConversationParams, g.CanvasAnswer, _canvas_get),
     "canvas/list": Operation(i.NoParams, g.CanvasList, _canvas_list),
-    "canvas/clear": Operation(i.ConversationParams, g.CanvasCleared, _canvas_clear),
+    "canvas/clear": Operation(i.ConversationParams, g.CanvasClearAnswer, _canvas_clear),
     "internal/validate_token": Operation(i.ValidateToken, g.TokenOwner, _validate_token),
-    "internal/call": Operation(i.InternalCall, g.InternalAnswer, _internal_call),
+    "internal/call": Operation(i.InternalCall, g.InternalCallAnswer, _internal_call),
     "metrics/get": Operation(i.GetMetrics, a.MetricsAnswer, _metrics),
 }
 
@@ -266,25 +267,25 @@ _WITHOUT_SESSION = frozenset({"session/start", "session/resume", "session/list"}
 _EVEN_CLOSED = _WITHOUT_SESSION | {"session/close"}
 
 
-async def call(host: Host, own: Session | None, name: str, params: Mapping[str, Any]) -> Done:
+async def call(host: Host, own: Session | None, name: str, params: Mapping[str, Any]) -> OperationResult:
     """Run one operation, on the caller's own session, if it has one, unless `session_id` names another."""
     operation = OPERATIONS.get(name)
     if operation is None:
         raise MethodNotFoundError(f"there is no operation {name[:64]!r}")
-    fields = snake(params)
+    fields = to_snake_case(params)
     # What is to be resumed does not run yet: there it is a parameter like others.
     session_id = None if name == "session/resume" else fields.pop("session_id", None)
     if session_id is not None and not isinstance(session_id, str):
         raise InvalidParamsError("session_id must be a string")
     if name == "session/close" and session_id is not None and host.was_closed(session_id):
-        return Done(a.ClosedAnswer(closed=True, already_closed=True, forced=False))
+        return OperationResult(a.CloseAnswer(closed=True, already_closed=True, forced=False))
     session = own if session_id is None else host.find(session_id)
     if session is None and name not in _WITHOUT_SESSION:
         raise InvalidParamsError(NO_OWN_SESSION)
     if session is not None and session.closed and name not in _EVEN_CLOSED:
         raise ClosedError(f"session {session.id} is closed; name another one, or start one")
     answer = await _run(operation, host, cast(Session, session), parse(operation.kind, fields))
-    return answer if isinstance(answer, Done) else Done(answer)
+    return answer if isinstance(answer, OperationResult) else OperationResult(answer)
 
 
 async def _run(operation: Operation, host: Host, session: Session | None, asked: Any) -> Any:
@@ -298,12 +299,16 @@ async def _run(operation: Operation, host: Host, session: Session | None, asked:
         raise
     if agency is None:
         return answer
-    return replace(answer, answer=agency.cleaned(answer.answer)) if isinstance(answer, Done) else agency.cleaned(answer)
+    return (
+        replace(answer, answer=agency.cleaned(answer.answer))
+        if isinstance(answer, OperationResult)
+        else agency.cleaned(answer)
+    )
 
 
 def _narrowed_settings(base: Settings, asked: i.SessionFields) -> tuple[Settings, tuple[Narrowing, ...]]:
     """The server's settings, narrowed by what a client asked for; a client never widens them."""
-    check_directory(asked.cwd)
+    check_directory_exists(asked.cwd)
     ceiling = base.rights()
     if ceiling.writable_roots is None:
         # Unless the server's owner said so, no root above the workspace: "/" must not count as narrower than unsaid.

@@ -15,17 +15,17 @@ from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_registry import TaskRegistry
-from tertulia.session.agency import Agency
-from tertulia.session.answers import ClosedAnswer
+from tertulia.session.agents.registry import AgentRegistry
+from tertulia.session.answers import CloseAnswer
+from tertulia.session.command_services import CommandServices
 from tertulia.session.conversations import Conversations
-from tertulia.session.servers import Basement
-from tertulia.session.settings import Settings
-from tertulia.session.views import Views
-from tertulia.session.wires import WireShelf
-from tertulia.session.workshop import Workshop
+from tertulia.session.mcp.host import McpHost
+from tertulia.session.settings.settings import Settings
+from tertulia.session.terms import WireCache
+from tertulia.session.views import ViewUpdater
 
 
-class Parts(msgspec.Struct, frozen=True, eq=False):
+class SessionParts(msgspec.Struct, frozen=True, eq=False):
     """What the session, its handles and its operations share."""
 
     session_id: SessionId
@@ -39,14 +39,14 @@ class Parts(msgspec.Struct, frozen=True, eq=False):
     scheduler: Scheduler
     registry: TaskRegistry
     nursery: Nursery
-    wires: WireShelf
-    workshop: Workshop
-    agency: Agency
+    wires: WireCache
+    workshop: CommandServices
+    agency: AgentRegistry
     servers: SessionServers
-    views: Views
-    basement: Basement | None = None
+    views: ViewUpdater
+    basement: McpHost | None = None
     """Where the servers' processes live; None where that is the host's, and outlives this session."""
-    closing: dict[ConversationId, asyncio.Task[ClosedAnswer]] = {}
+    closing: dict[ConversationId, asyncio.Task[CloseAnswer]] = {}
     """Conversations that are being closed just now."""
     began_after: int = 0
     """The number of the last event before this life of the session; 0 in the first."""

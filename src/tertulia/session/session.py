@@ -16,21 +16,21 @@ from tertulia.protocol.ids import SessionId
 from tertulia.protocol.inputs import ConversationParams, GetMetrics, NewConversation, Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
-from tertulia.session.agreements import workspace_then
-from tertulia.session.answering import Handler, checked_handler
-from tertulia.session.answers import ClosedAnswer, MetricsAnswer, SessionInfo
-from tertulia.session.approvals import Approvals
-from tertulia.session.assembly import assemble
-from tertulia.session.changes import open_talk
-from tertulia.session.guarded_home import check_workspace
+from tertulia.session.answers import CloseAnswer, MetricsAnswer, SessionInfo
+from tertulia.session.approvals.approvals import Approvals
+from tertulia.session.approvals.callback import ApprovalHandler, check_handler
+from tertulia.session.assembly import assemble_session
 from tertulia.session.handle import Conversation
 from tertulia.session.inputs import parse
-from tertulia.session.parts import Parts
-from tertulia.session.recording import recall, redactor_of
-from tertulia.session.servers import Basement
-from tertulia.session.settings import Settings, current_environment
-from tertulia.session.shutdown import close_seconds, close_session, refuse_more
-from tertulia.session.sweeping import sweep_before_serving
+from tertulia.session.mcp.host import McpHost
+from tertulia.session.parts import SessionParts
+from tertulia.session.resume.retention_sweep import sweep_before_serving
+from tertulia.session.resume.store_choice import open_record, redactor_of
+from tertulia.session.resume.terms_codec import recorded_workspace
+from tertulia.session.settings.settings import Settings, current_environment
+from tertulia.session.settings.workspace import check_workspace
+from tertulia.session.shutdown import close_seconds, close_session, stop_accepting
+from tertulia.session.transactions import open_conversation
 
 
 class Session:
@@ -44,8 +44,8 @@ class Session:
         journal: Journal | None = None,
         resumed: str | None = None,
         swept: bool = False,
-        basement: Basement | None = None,
-        on_approval: Handler | None = None,
+        basement: McpHost | None = None,
+        on_approval: ApprovalHandler | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -57,7 +57,7 @@ class Session:
         self._basement = basement
         """Where MCP servers live that sessions share; None: in its own, closed with it."""
         self._on_approval = on_approval
-        self._parts: Parts | None = None
+        self._parts: SessionParts | None = None
         self._closer = Nursery()
         self._closed: asyncio.Task[bool] | None = None
 
@@ -68,13 +68,13 @@ class Session:
         *,
         clock: Clock | None = None,
         journal: Journal | None = None,
-        on_approval: Handler | None = None,
+        on_approval: ApprovalHandler | None = None,
     ) -> Session:
         """A session to be entered. Nothing runs before that.
 
         `on_approval` answers what has to be asked, as `Approvals.answer_with` does, from the first request on.
         """
-        return cls(settings or Settings(), clock=clock, journal=journal, on_approval=checked_handler(on_approval))
+        return cls(settings or Settings(), clock=clock, journal=journal, on_approval=check_handler(on_approval))
 
     @classmethod
     def resume(
@@ -83,7 +83,7 @@ class Session:
         settings: Settings | None = None,
         *,
         clock: Clock | None = None,
-        on_approval: Handler | None = None,
+        on_approval: ApprovalHandler | None = None,
     ) -> Session:
         """A session of the past, to be entered: all its conversations as they were, and nothing running.
 
@@ -91,7 +91,7 @@ class Session:
         within what the settings allow now; the model is that of then unless the settings name one. `on_approval` as
         in `start`.
         """
-        on_approval = checked_handler(on_approval)
+        on_approval = check_handler(on_approval)
         return cls(settings or Settings(), clock=clock, resumed=str(id), on_approval=on_approval)
 
     async def __aenter__(self) -> Session:
@@ -117,7 +117,7 @@ class Session:
             raise ClosedError("the session was closed while it started")
         return self
 
-    async def _assembled(self) -> Parts:
+    async def _assembled(self) -> SessionParts:
         clock, environment = self._clock or SystemClock(), current_environment()
         redactor, below = redactor_of(self._settings, environment), self._basement
         if self._resumed is None:
@@ -126,7 +126,7 @@ class Session:
         if self._journal is None and not self._swept:
             await sweep_before_serving(environment.home, self._settings, clock)
         if self._resumed is None:
-            return assemble(
+            return assemble_session(
                 self._settings,
                 clock=clock,
                 journal=self._journal,
@@ -134,13 +134,13 @@ class Session:
                 basement=below,
                 redactor=redactor,
             )
-        journal, past = await recall(self._resumed, self._settings, clock, environment, redactor)
+        journal, past = await open_record(self._resumed, self._settings, clock, environment, redactor)
         # Where it worked, not where this process happens to be.
-        cwd = self._settings.cwd or workspace_then(past.talks[past.identity()[1]].agreed)
+        cwd = self._settings.cwd or recorded_workspace(past.talks[past.identity()[1]].agreed)
         settings = replace(self._settings, cwd=cwd)
         try:
             check_workspace(settings, environment)
-            return assemble(
+            return assemble_session(
                 settings,
                 clock=clock,
                 journal=journal,
@@ -159,7 +159,7 @@ class Session:
         await self.close()
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> SessionParts:
         """The inside, for the operation set. Not part of the public contract."""
         if self._parts is None:
             raise ClosedError("the session is not running: enter it with `async with`")
@@ -187,7 +187,7 @@ class Session:
 
     async def open(self, **fields: Any) -> Conversation:
         """A new isolated conversation. Fields are those of `conversation/open`; none gives one like root."""
-        talk, settled = await open_talk(self.parts, parse(NewConversation, fields))
+        talk, settled = await open_conversation(self.parts, parse(NewConversation, fields))
         return Conversation(self.parts, talk.id, settled.warnings)
 
     def conversation(self, id: str) -> Conversation:
@@ -226,18 +226,18 @@ class Session:
         """
         return describe.metrics(self.parts, parse(GetMetrics, {"conversation_id": conversation}).conversation_id)
 
-    async def close(self, timeout: float | None = None) -> ClosedAnswer:
+    async def close(self, timeout: float | None = None) -> CloseAnswer:
         """Stop everything, in order, within the timeout; what will not stop is abandoned. Idempotent."""
         seconds = close_seconds(self._settings, timeout)
         already = self._closed is not None
         if self._closed is None:
             if self._parts is not None:
                 # Before anything is waited for: a message that came a moment later would be taken, and interrupted.
-                refuse_more(self._parts)
+                stop_accepting(self._parts)
             # A coroutine of its own: whoever gives up waiting, a tool of this session perhaps, does not stop it.
             self._closed = self._closer.start(self._shut(seconds), "close the session")
         forced = await asyncio.shield(self._closed)
-        return ClosedAnswer(closed=True, already_closed=already, forced=forced and not already)
+        return CloseAnswer(closed=True, already_closed=already, forced=forced and not already)
 
     async def _shut(self, seconds: float) -> bool:
         return self._parts is not None and await close_session(self._parts, seconds)

@@ -11,20 +11,20 @@ from tertulia.errors import InvalidParamsError, StorageError, TertuliaError
 from tertulia.models.wire import Wire
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import CloseSession
-from tertulia.session.answers import ClosedAnswer
+from tertulia.session.answers import CloseAnswer
 from tertulia.session.inputs import parse
-from tertulia.session.parts import Parts
-from tertulia.session.servers import SERVERS_GRACE_S
-from tertulia.session.setting_values import MAX_CLOSE_TIMEOUT_S
-from tertulia.session.settings import Settings
+from tertulia.session.mcp.host import SERVERS_GRACE_S
+from tertulia.session.parts import SessionParts
+from tertulia.session.settings.settings import Settings
+from tertulia.session.settings.values import MAX_CLOSE_TIMEOUT_S
 
 _log = logging.getLogger(__name__)
 _LAST_GRACE_S = 0.5
 """For background work that is left when everything else has stopped."""
-_ALREADY = ClosedAnswer(closed=True, already_closed=True, forced=False)
+_ALREADY = CloseAnswer(closed=True, already_closed=True, forced=False)
 
 
-async def close_conversation(parts: Parts, conversation_id: str, timeout: float | None) -> ClosedAnswer:
+async def close_conversation(parts: SessionParts, conversation_id: str, timeout: float | None) -> CloseAnswer:
     """Stop its task within the timeout, or abandon it and say so; then let the conversation go."""
     seconds = close_seconds(parts.settings, timeout)
     conversations = parts.conversations
@@ -37,12 +37,12 @@ async def close_conversation(parts: Parts, conversation_id: str, timeout: float 
     talk = conversations.find(conversation_id)
     if talk is conversations.root:
         raise InvalidParamsError("the root conversation cannot be closed alone; close the session")
-    closing = begin_to_close(parts, talk, seconds)
+    closing = start_closing(parts, talk, seconds)
     await asyncio.wait((closing,))
     return _ALREADY if closing.cancelled() else closing.result()
 
 
-def begin_to_close(parts: Parts, talk: ConversationState, seconds: float) -> asyncio.Task[ClosedAnswer]:
+def start_closing(parts: SessionParts, talk: ConversationState, seconds: float) -> asyncio.Task[CloseAnswer]:
     """From now on the conversation is closed for everybody, and what runs there is asked to stop.
 
     Its own task may ask for that; whoever else does waits for what comes back.
@@ -54,7 +54,7 @@ def begin_to_close(parts: Parts, talk: ConversationState, seconds: float) -> asy
     return closing
 
 
-async def _close(parts: Parts, talk: ConversationState, last: TaskHandle | None) -> ClosedAnswer:
+async def _close(parts: SessionParts, talk: ConversationState, last: TaskHandle | None) -> CloseAnswer:
     try:
         if last is not None:
             await last.ended.wait()
@@ -67,19 +67,19 @@ async def _close(parts: Parts, talk: ConversationState, last: TaskHandle | None)
         parts.conversations.forget(talk, forced=forced)
         del parts.closing[talk.id]
     await parts.bus.flush()
-    return ClosedAnswer(closed=True, already_closed=False, forced=forced)
+    return CloseAnswer(closed=True, already_closed=False, forced=forced)
 
 
-def refuse_more(parts: Parts) -> None:
+def stop_accepting(parts: SessionParts) -> None:
     """From now on the session is closed for everybody: nothing is taken that closing it would only interrupt."""
     parts.conversations.closed = True
     parts.scheduler.closing = True
 
 
-async def close_session(parts: Parts, seconds: float) -> bool:
+async def close_session(parts: SessionParts, seconds: float) -> bool:
     """Stop everything in order, within the timeout and a little; whether something had to be abandoned."""
     until = parts.clock.monotonic() + seconds
-    refuse_more(parts)
+    stop_accepting(parts)
     parts.workshop.desk.close()
     try:
         async with asyncio.timeout(seconds + _LAST_GRACE_S):
@@ -103,13 +103,15 @@ async def close_session(parts: Parts, seconds: float) -> bool:
     used = (talk.terms.wire for talk in parts.conversations)
     wires = {id(wire): wire for wire in (*used, *parts.wires.made())}.values()
     # As tasks, so that one that fails or hangs does not keep the others open.
-    await asyncio.wait([parts.nursery.start(_let_go(wire), "close a wire") for wire in wires], timeout=_LAST_GRACE_S)
+    await asyncio.wait(
+        [parts.nursery.start(_close_wire(wire), "close a wire") for wire in wires], timeout=_LAST_GRACE_S
+    )
     left = await parts.nursery.close(_LAST_GRACE_S)
     parts.bus.close()
     return forced or left > 0
 
 
-async def _close_journal(parts: Parts) -> bool:
+async def _close_journal(parts: SessionParts) -> bool:
     """Whether all that was acknowledged is where it was written (R1)."""
     try:
         await parts.journal.close()
@@ -119,7 +121,7 @@ async def _close_journal(parts: Parts) -> bool:
     return True
 
 
-async def _let_go(wire: Wire) -> None:
+async def _close_wire(wire: Wire) -> None:
     # Called in here, so that a wire that breaks its contract breaks nothing else.
     await wire.close()
 

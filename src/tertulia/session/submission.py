@@ -57,7 +57,7 @@ def new_sub_id() -> str:
     return f"sub/{new_item_id()}"
 
 
-async def answer(scheduler: Scheduler, chain: Chain) -> Reply:
+async def wait_for_reply(scheduler: Scheduler, chain: Chain) -> Reply:
     """Wait for the whole chain. The last one who gives up waiting stops it."""
     chain.waiters += 1
     try:
@@ -70,7 +70,7 @@ async def answer(scheduler: Scheduler, chain: Chain) -> Reply:
         chain.waiters -= 1
 
 
-async def accompany(
+async def submit_and_wait(
     scheduler: Scheduler, bus: EventBus, talk: ConversationState, message: Message, hear: Callable[[Event], None]
 ) -> Reply:
     """The answer to a message; `hear` is told every event of it first. The last one who gives up waiting stops it."""
@@ -86,10 +86,10 @@ async def accompany(
             chain.waiters -= 1
             if not chain.answer.done() and not chain.waiters:
                 scheduler.stop(chain)
-    return await answer(scheduler, chain)
+    return await wait_for_reply(scheduler, chain)
 
 
-async def follow(
+async def submit_and_stream(
     scheduler: Scheduler, bus: EventBus, talk: ConversationState, message: Message
 ) -> AsyncGenerator[Event, None]:
     """The events of a message and of everything it causes, up to its last one. Leaving early stops the chain."""

@@ -11,15 +11,15 @@ from tertulia.events.bus import EventBus, EventScope
 from tertulia.mcp.pool.session_servers import SessionServers
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.tool_events import McpToolsChanged
-from tertulia.session.agency import Agency
-from tertulia.session.notary import Notary
-from tertulia.session.pins import pinned
+from tertulia.session.agents.registry import AgentRegistry
+from tertulia.session.resume.pins import pins_record
+from tertulia.session.terms import TermsResolver
 
 
-class Views:
+class ViewUpdater:
     """A view follows its servers as far as its allowlist goes; a definition that changed is withheld."""
 
-    def __init__(self, servers: SessionServers, notary: Notary, bus: EventBus, agency: Agency) -> None:
+    def __init__(self, servers: SessionServers, notary: TermsResolver, bus: EventBus, agency: AgentRegistry) -> None:
         self._servers = servers
         self._agency = agency
         self._notary = notary
@@ -69,7 +69,7 @@ class Views:
         # Nothing that was agreed on is different: the allowlist is the same.
         before, talk.terms = talk.terms.context.mcp_view, terms
         if (now := terms.context.mcp_view) is not before and now.pins != before.pins:
-            talk.note(pinned(talk))
+            talk.note(pins_record(talk))
         if changed:
             publish(McpToolsChanged(list(changed.added), list(changed.removed), list(changed.withheld)))
         for conflict in conflicts:

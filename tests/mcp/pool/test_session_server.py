@@ -1,4 +1,4 @@
-"""One configured server of a session. With a whole session: tests/session/test_servers.py."""
+"""One configured server of a session. With a whole session: tests/session/mcp/test_host.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The servers of a session, over a twin in memory. With real ones: tests/session/test_servers.py."""
+"""The servers of a session, over a twin in memory. With real ones: tests/session/mcp/test_host.py."""
 
 from __future__ import annotations
 

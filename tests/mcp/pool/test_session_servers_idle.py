@@ -8,8 +8,8 @@ from pathlib import Path
 from tertulia.mcp.pool.session_servers import IdleServers
 from tests.mcp.connected import recorded, until
 from tests.mcp.fakes.number import lives
+from tests.session.mcp.test_host import pid_of
 from tests.session.mcp_stage import calls, names, outputs, served, server
-from tests.session.test_servers import pid_of
 
 
 def idle_of(session) -> IdleServers:

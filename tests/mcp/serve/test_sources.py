@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tertulia.mcp.serve.sources import ServedTool, ToolSource
 from tertulia.mcp.server_connection import ToolHints
-from tertulia.session.brokerage import Brokerage
+from tertulia.session.mcp.served_tools import ServedConversation
 
 
 def test_a_conversations_tools_can_be_served() -> None:
-    served: type[ToolSource] = Brokerage
+    served: type[ToolSource] = ServedConversation
     assert {"tools", "call", "watch"} <= set(dir(served))
 
 

@@ -21,7 +21,7 @@ from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerPiece, TextDelt
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import AssistantMessage, Item, UserMessage, text_parts
 from tertulia.session.session import Session
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tests.models.real_weights import HOME, WEIGHTS_FILE, needs_the_embedded_model
 from tests.models.wire_contract import a_request, check_answer
 

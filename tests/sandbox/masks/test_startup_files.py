@@ -9,7 +9,7 @@ from tertulia.sandbox.masks import startup_files
 from tertulia.sandbox.masks.guarded_paths import guarded_paths
 from tertulia.sandbox.masks.startup_files import BELOW_HOME, STARTUP_NAMES
 from tertulia.sandbox.sandbox import Sandbox
-from tertulia.session.settings import Settings
+from tertulia.session.settings.settings import Settings
 from tests.sandbox.confined import DEADLINE_S, Place
 
 

@@ -1,0 +1,47 @@
+"""An agent that is there: what it was given, and what it is told when that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tertulia.context.agent_meta import AgentInstanceMeta
+from tertulia.context.provider import SessionContext
+from tertulia.conversation.state import ConversationState
+from tertulia.prompt.seeds import additions_message
+from tertulia.protocol.items import UserMessage
+from tertulia.session.agents.active_agent import context_updates, withdrawal_text
+
+
+class ActiveAgent(msgspec.Struct, frozen=True, eq=False):
+    """Replaced whole when its providers have something new to say."""
+
+    meta: AgentInstanceMeta
+    context: SessionContext
+    silent: tuple[str, ...] = ()
+    """Providers that had something to say, and have not any more."""
+
+    @property
+    def said(self) -> list[str]:
+        """All that holds now."""
+        return [*self.context.system_context_additions, *map(withdrawal_text, self.silent)]
+
+    def followed_by(self, context: SessionContext) -> ActiveAgent:
+        """The same agent with what its providers say now. One that did not answer may have taken nothing back."""
+        speaking = {fragment.provider for fragment in context.fragments}
+        spoken = () if context.warnings else (fragment.provider for fragment in self.context.fragments)
+        silent = dict.fromkeys((*self.silent, *spoken))
+        return ActiveAgent(self.meta, context, tuple(name for name in silent if name not in speaking))
+
+
+def injected_texts(talk: ConversationState) -> list[str]:
+    """What was put into a history by nobody."""
+    return [item.text for item in talk.history.snapshot() if isinstance(item, UserMessage) and item.injected]
+
+
+def tell_changes(talk: ConversationState, before: Iterable[str], now: Sequence[str]) -> None:
+    """Say what holds now and did not before, if anything."""
+    first = next((text for text in injected_texts(talk) if text.startswith("<context_additions>")), "")
+    if news := context_updates(first, before, now):
+        talk.instruct([additions_message(news, "context_update")])

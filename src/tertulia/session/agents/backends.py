@@ -1,0 +1,153 @@
+"""Who else can do a conversation's tasks: the backends of a session, by name. Made when they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+
+from tertulia.conversation.backend import Backend
+from tertulia.conversation.executor_backend import ExecutorBackend, SystemPart, no_server
+from tertulia.conversation.executor_host import TaskExecutorHost
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import NATIVE
+from tertulia.errors import InvalidParamsError
+from tertulia.executors.acp.acp_executor import AcpExecutor
+from tertulia.executors.acp.definition import AcpDefinition
+from tertulia.executors.acp.presets import acp_agents_from_wire
+from tertulia.executors.command.claude_stream import ClaudeStream
+from tertulia.executors.command.codex_jsonl import CodexJsonl
+from tertulia.executors.command.command_executor import CommandExecutor, MakeParser
+from tertulia.executors.command.definition import RESERVED, ExecutorDefinition, OutputFormat
+from tertulia.executors.command.plain_text import PlainText
+from tertulia.executors.command.presets import executors_from_wire
+from tertulia.executors.prompt.history_settings import HistorySettings, parse_history_settings
+from tertulia.policy.sandbox_mode import SandboxMode
+from tertulia.policy.shell_environment import ShellEnvironment
+from tertulia.protocol.inputs import near_names
+from tertulia.scheduler.nursery import Nursery
+from tertulia.session.agents.conversation_socket import ConversationSocket
+from tertulia.session.agents.task_socket import TaskSocket
+from tertulia.session.command_services import CommandServices
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.settings import Settings
+
+
+class AcpBackendFactory:
+    """Makes them."""
+
+    def __init__(
+        self, workshop: CommandServices, nursery: Nursery, continuity: HistorySettings, door: TaskSocket
+    ) -> None:
+        self._workshop = workshop
+        self._nursery = nursery
+        self._continuity = continuity
+        self._door = door
+        self._standing = ConversationSocket(lambda: door.parts)
+        workshop.guests.add(self._standing)
+
+    def make(self, name: str, definition: AcpDefinition, environment: Mapping[str, str], system: SystemPart) -> Backend:
+        """One of them, for all conversations of the session. `environment`: all that its program gets."""
+        place = self._workshop.place
+        executor = AcpExecutor(name, definition, self._workshop.sandbox, environment, self._nursery.start)
+        self._workshop.guests.add(executor, name)
+        return ExecutorBackend(
+            executor,
+            self._continuity,
+            definition.program.resuming,
+            roots=lambda rights: place.confinement(rights).writable_roots,
+            system=system,
+            server=self._standing.open,
+            variables=self._door.variables,
+            host=lambda floor, run: TaskExecutorHost(floor, place, name, run),
+        )
+
+
+_PARSERS: Mapping[OutputFormat, MakeParser] = {
+    "text": lambda _: PlainText(),
+    "codex-jsonl": CodexJsonl,
+    "claude-stream-json": lambda _: ClaudeStream(),
+}
+
+MakeBackend = Callable[[], Backend]
+
+
+class Backends:
+    """All that a session has, and whether each can ask a person."""
+
+    def __init__(self) -> None:
+        self.door = TaskSocket()
+        """Where agents find the tools of the conversation that they work for."""
+        self.can_ask: dict[str, bool] = {NATIVE: True}
+        """By name; in the order in which they are listed."""
+        self.sandboxes: dict[str, Collection[SandboxMode]] = {}
+        """By name: the sandbox modes that its definition says how to hold it to."""
+        self._makers: dict[str, MakeBackend] = {}
+        self._made: dict[str, Backend] = {}
+
+    def add(self, name: str, make: MakeBackend, *, can_ask: bool, sandboxes: Collection[SandboxMode]) -> None:
+        """One more."""
+        self.can_ask[name] = can_ask
+        self.sandboxes[name] = sandboxes
+        self._makers[name] = make
+
+    def find(self, talk: ConversationState) -> Backend:
+        """Who does this conversation's tasks; InvalidParams where its backend is not there any more."""
+        name = talk.terms.backend
+        if name not in self._made:
+            if name not in self._makers:
+                near = near_names(name, self._makers, 1)
+                raise InvalidParamsError(
+                    f"backend {name!r:.80} is not there any more; " + (f"there is {near[0]}" if near else "set another")
+                )
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+
+def backends_for(settings: Settings, environment: Environment, workshop: CommandServices, nursery: Nursery) -> Backends:
+    """Those that the settings name, and those that need no settings."""
+    backends = Backends()
+    history = settings.executors.get(RESERVED, {})
+    continuity = parse_history_settings(history, environment.variables)
+
+    def agent(name: str, definition: ExecutorDefinition) -> Backend:
+        executor = CommandExecutor(
+            name,
+            definition,
+            workshop.sandbox,
+            _PARSERS[definition.output],
+            child_environment(definition, environment.variables),
+            nursery.start,
+        )
+        return ExecutorBackend(
+            executor,
+            continuity,
+            definition.resuming,
+            roots=lambda rights: workshop.place.confinement(rights).writable_roots,
+            system=_additions,
+            server=backends.door.open if definition.server else no_server,
+            variables=backends.door.variables,
+        )
+
+    for name, definition in executors_from_wire(settings.executors).items():
+        make = partial(agent, name, definition)
+        backends.add(name, make, can_ask=definition.can_ask, sandboxes=definition.sandbox)
+    acp = AcpBackendFactory(workshop, nursery, continuity, backends.door)
+
+    def guest(name: str, described: AcpDefinition) -> Backend:
+        return acp.make(name, described, child_environment(described.program, environment.variables), _additions)
+
+    for name, described in acp_agents_from_wire(settings.acp).items():
+        backends.add(name, partial(guest, name, described), can_ask=True, sandboxes=described.sandbox)
+    return backends
+
+
+def child_environment(definition: ExecutorDefinition, variables: Mapping[str, str]) -> dict[str, str]:
+    """What an agent gets of our variables: the harmless few that commands get, and those that it names."""
+    named = {name: variables[name] for name in definition.env_vars if name in variables}
+    return {**ShellEnvironment().build(variables), **named, **definition.env}
+
+
+def _additions(talk: ConversationState) -> tuple[str, ...]:
+    """What context providers gave the agent that this conversation is."""
+    agent = talk.terms.agent
+    return () if agent is None else tuple(addition.text for addition in agent.additions)

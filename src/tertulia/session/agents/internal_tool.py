@@ -1,0 +1,41 @@
+"""A tool of a context provider, as the model of a native conversation calls it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.session.mcp.external_calls import is_external
+from tertulia.tools.tool import CallContext, Result
+
+
+class InternalToolDispatcher(Protocol):
+    """Who answers for agents."""
+
+    async def call(self, call: CallContext, tool: str, arguments: Any, source: str) -> Any:
+        """In the name of the agent that the call's conversation is; the scope is checked now."""
+        ...
+
+
+class InternalTool:
+    """One dispatcher behind three doors: this is the one inside the house, and the broker's."""
+
+    parallel_safe = False
+    read_only = False
+
+    __slots__ = ("_agency", "spec")
+
+    def __init__(self, spec: ToolSpec, agency: InternalToolDispatcher) -> None:
+        self.spec = spec
+        self._agency = agency
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Nothing to refuse here: whose token it is, and what that may do, is looked up when it is called."""
+
+    async def run(self, arguments: Any, call: CallContext) -> Result:
+        """As the agent that this conversation is."""
+        source = "mcp" if is_external(call) else "native"
+        answer = await self._agency.call(call, self.spec.name, arguments, source)
+        return Result(answer if isinstance(answer, str) else msgspec.json.encode(answer).decode())

@@ -1,0 +1,65 @@
+"""Places that only this user may use: a directory, a socket in it, and who is at its other end.
+
+Imports as little as it can: programs that do hardly anything come through here.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tertulia.errors import StorageError
+
+_PEER = struct.Struct("3i")
+
+
+@contextmanager
+def short_path(path: Path) -> Generator[str]:
+    """The same path in few enough characters for a socket, whatever the directory is called."""
+    directory = os.open(path.parent, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
+
+
+def private_directory(directory: Path) -> None:
+    """Make it for this user alone; StorageError where it is somebody else's, or no directory."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = directory.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            raise StorageError(f"{directory} is not a directory of yours; remove it")
+        directory.chmod(0o700)
+    except OSError as error:
+        raise StorageError(f"{directory}: {error.strerror}") from None
+
+
+def listen_at(path: Path) -> socket.socket:
+    """A socket of that name, for this user alone."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # Before it has a name, and not by umask: that is the whole process's, which makes other files meanwhile.
+        os.fchmod(listening.fileno(), 0o600)
+        with short_path(path) as address:
+            listening.bind(address)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def peer(connection: socket.socket) -> tuple[int, int]:
+    """(process, user) at the other end."""
+    process, user, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return process, user
+
+
+def is_same_user(connection: socket.socket) -> bool:
+    """Whether the other side is the same user. The file's mode says so too; a directory may have been shared later."""
+    return peer(connection)[1] == os.getuid()

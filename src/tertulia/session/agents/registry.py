@@ -1,0 +1,321 @@
+"""The agents of a session: prepared before their conversations exist, kept up to date, and gone with them.
+
+An agent instance is a conversation. What it is told, which servers and tools it gets and the token it calls back with
+come from the context injector; here they are tied to the conversation's life, which ends in many ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.context.agent_meta import AgentInstanceMeta
+from tertulia.context.canvas import Canvas, CanvasStore
+from tertulia.context.definitions import Handler, InternalCaller, McpServer, McpServerStdio
+from tertulia.context.injector import SessionContextInjector
+from tertulia.context.internal_tools import AuditRecord, InternalTools
+from tertulia.context.provider import SessionContext
+from tertulia.context.tokens import SessionTokenStore
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import Agent, ContextAddition
+from tertulia.errors import McpError, StorageError, TertuliaError
+from tertulia.events.bus import EventBus, EventScope
+from tertulia.events.clock import Clock
+from tertulia.mcp.config.launch import resolve_launch, secrets_in_definition
+from tertulia.mcp.config.server_table import server_from_wire
+from tertulia.mcp.pool.session_server import ConfiguredServer
+from tertulia.mcp.pool.session_servers import SessionServers
+from tertulia.policy.redaction import Redactor
+from tertulia.protocol.events import BackgroundEvent, EventData, WarningEvent
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.inputs import AgentSpec
+from tertulia.protocol.records import CanvasRecord
+from tertulia.protocol.storage import StoragePolicy
+from tertulia.protocol.tool_events import CanvasUpdated
+from tertulia.scheduler.nursery import Nursery
+from tertulia.session.agents.active_agent import ActiveAgent, injected_texts, tell_changes
+from tertulia.session.agents.callback_socket import CallbackSocket
+from tertulia.session.terms import PreparedAgent
+from tertulia.tools.tool import CallContext
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+_KEPT_AUDITS = 1_000
+
+
+class _AgentEventSource(msgspec.Struct, frozen=True):
+    """On whose behalf something happens now."""
+
+    storage: StoragePolicy | None = None
+    """By which policy it is kept, where that may be stricter than the agent's own."""
+    publish: Callable[[EventData], object] | None = None
+    """Tells it as part of the call that caused it."""
+    conversation: ConversationId | None = None
+    """Which agent's, where it is being prepared or refreshed."""
+
+
+_NO_SOURCE = _AgentEventSource()
+_SOURCE: ContextVar[_AgentEventSource] = ContextVar("cause", default=_NO_SOURCE)
+
+
+class AgentRegistry:
+    """Prepares agents, and answers when they call back."""
+
+    def __init__(
+        self,
+        injector: SessionContextInjector,
+        servers: SessionServers,
+        bus: EventBus,
+        clock: Clock,
+        *,
+        nursery: Nursery,
+        redactor: Redactor,
+        door_at: Path,
+        variables: Mapping[str, str],
+        keep: Callable[[CanvasRecord], object],
+        discover: Callable[[], list[tuple[str, Callable[[], object]]]] = list,
+    ) -> None:
+        self._injector = injector
+        self._servers = servers
+        self._bus = bus
+        self._nursery = nursery
+        self._variables = variables
+        self._keep = keep
+        self._discover: Callable[[], list[tuple[str, Callable[[], object]]]] | None = discover
+        self._tokens = SessionTokenStore(clock, redactor=redactor)
+        self._clean_event = redactor.event_cleaner()
+        self.canvases = CanvasStore(self._drawn, clock, redactor.without_tokens)
+        drawing = {method: _with_commit(handler, bus) for method, handler in self.canvases.handlers().items()}
+        self.internal = InternalTools(self._tokens, self._note, drawing, clock=clock)
+        self.door = CallbackSocket(door_at, self.internal, nursery)
+        self.audit: deque[AuditRecord] = deque(maxlen=_KEPT_AUDITS)
+        """The last calls of internal tools, oldest first."""
+        self.starts_servers = True
+        """Whether agents get the MCP servers that providers describe."""
+        self._present: dict[ConversationId, ActiveAgent] = {}
+        self._former: dict[ConversationId, CanvasRecord] = {}
+        injector.set_token_store(self._tokens)
+        injector.set_event_bus(_AgentEventPublisher(bus))
+
+    async def prepare(
+        self, conversation: ConversationId, spec: AgentSpec, cwd: str, storage: StoragePolicy | None = None
+    ) -> PreparedAgent:
+        """All that this agent gets, before its conversation exists. If it never does, `dismiss` it.
+
+        `storage`: the policy that its conversation will have. What is told of it obeys that already.
+        """
+        await self._get_ready()
+        meta = AgentInstanceMeta.of({**msgspec.to_builtins(spec), "cwd": cwd})
+        with _acting_for(_AgentEventSource(storage, conversation=conversation)):
+            context = await self._injector.prepare(meta.name, meta, conversation, token_in_prompt=False)
+            try:
+                self._admit(conversation, ActiveAgent(meta, context))
+                await self._servers.settle()
+            except BaseException:
+                self.dismiss(conversation)
+                raise
+        return PreparedAgent(conversation, _to_agent(meta, context), context.warnings)
+
+    def remember(self, drawn: CanvasRecord) -> None:
+        """What a canvas showed in an earlier life of the session, for when its agent is back."""
+        self._former[drawn.conversation_id] = drawn
+
+    async def come_back(self, talks: Iterable[ConversationState]) -> None:
+        """Agents of an earlier life of the session: asked for anew, with new tokens; what they were told they know."""
+        # Side by side: a provider that hangs costs its time once.
+        await asyncio.gather(*(self._return(talk, talk.terms.agent) for talk in talks if talk.terms.agent is not None))
+        self._former.clear()
+
+    async def _return(self, talk: ConversationState, agent: Agent) -> None:
+        try:
+            spec = msgspec.convert(agent.meta, AgentSpec)
+            arrival = await self.prepare(talk.id, spec, talk.terms.cwd, talk.storage)
+        except (TertuliaError, msgspec.ValidationError) as error:
+            talk.terms = replace(talk.terms, agent=None)
+            told = WarningEvent(f"the agent of this conversation is not back: {error}", "agent")
+            self._bus.publish(told, EventScope("", talk.id))
+            return
+        talk.terms = replace(talk.terms, agent=arrival.agent)
+        tell_changes(talk, injected_texts(talk), [addition.text for addition in arrival.agent.additions])
+
+    async def refresh(self, talk: ConversationState) -> None:
+        """Between two tasks: what providers say differently now is told, and their tools are those of now."""
+        present = self._present.get(talk.id)
+        if present is None or talk.terms.agent is None:
+            return
+        if not self._tokens.renew(talk.id):
+            # It has expired, for those outside. The house knows its own.
+            token = self._tokens.generate(present.meta.name, talk.id)
+            present = self._present[talk.id] = replace(present, context=replace(present.context, token=token))
+        with _acting_for(_AgentEventSource(talk.storage, conversation=talk.id)):
+            context = await self._injector.refresh(
+                present.meta.name, present.meta, present.context, token_in_prompt=False
+            )
+            if context == present.context or self._present.get(talk.id) is not present:
+                return
+            now = self._admit(talk.id, present.followed_by(context))
+        talk.terms = replace(talk.terms, agent=_to_agent(now.meta, context))
+        tell_changes(talk, present.said, now.said)
+
+    def dismiss(self, conversation: ConversationId) -> None:
+        """The conversation is gone, or never came to be. Twice does no harm."""
+        self._present.pop(conversation, None)
+        if self._servers.has_private(conversation):
+            # Whoever closes a conversation has waited for their end; one that did not come to be has not.
+            self._nursery.start(self._servers.forget(conversation), "end an agent's servers")
+        self.internal.dismiss(conversation)
+        self.canvases.close(conversation)
+        self._tokens.revoke_session(conversation)
+
+    def close(self) -> None:
+        """The session is closed: no token is valid any more."""
+        self.door.close()
+        for conversation in list(self._present):
+            self.dismiss(conversation)
+
+    def context(self, conversation: ConversationId) -> SessionContext | None:
+        """All that this agent was given; None for a conversation that is none."""
+        present = self._present.get(conversation)
+        return None if present is None else present.context
+
+    def token(self, conversation: ConversationId) -> str | None:
+        """What a program needs that calls back in this agent's name. Not to be shown."""
+        present = self._present.get(conversation)
+        return None if present is None else present.context.token
+
+    def environment(self, conversation: ConversationId) -> dict[str, str]:
+        """Variables for a program that calls back in this agent's name. Not to be shown."""
+        token = self.token(conversation)
+        address = {"TERTULIA_SOCKET": str(self.door.path)} if self.door.is_open else {}
+        return {} if not token else {"TERTULIA_TOKEN": token, **address}
+
+    def cleaned(self, data: T) -> T:
+        """Data for others, without tokens; the same object where there are none."""
+        return data if self._bus.clean is None else self._tokens.redactor.without_tokens(data)
+
+    @property
+    def tokens(self) -> int:
+        """How many are valid."""
+        return self._tokens.size
+
+    async def call(self, call: CallContext, tool: str, arguments: Any, source: str) -> Any:
+        """An internal tool, called by the agent that the call's conversation is."""
+        with _acting_for(_AgentEventSource(call.rights.storage_policy, call.publish)):
+            return await self.internal.call(self.token(call.conversation_id), tool, arguments, source=source)
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _get_ready(self) -> None:
+        """With the first agent: other packages' providers, which cost more to find than a session; and the door."""
+        discover, self._discover = self._discover, None
+        for problem in () if discover is None else self._injector.register_each(discover()):
+            self._bus.publish(WarningEvent(problem, "provider"))
+        try:
+            await self.door.open()
+        except (OSError, StorageError) as error:
+            self._bus.publish(WarningEvent(f"`tertulia internal` cannot reach this session: {error}", "internal"))
+
+    def _admit(self, conversation: ConversationId, present: ActiveAgent) -> ActiveAgent:
+        meta, context = present.meta, present.context
+        if conversation not in self._present:
+            former = self._former.pop(conversation, None)
+            self.canvases.open(conversation, meta.archetype, *_canvas_of(former))
+        # Only from the first token on: most sessions have none, and every event would pay for it.
+        self._bus.clean = self._clean_event
+        self._present[conversation] = present
+        self.internal.admit(conversation, meta, context.tools)
+        if self.starts_servers:
+            self._servers.add_private(conversation, self._candidates(context.mcp_servers, meta.cwd))
+        return present
+
+    def _candidates(self, servers: Sequence[McpServer], cwd: str | None) -> Iterable[ConfiguredServer]:
+        for server in servers:
+            try:
+                definition = server_from_wire(server.name, _server_table(server), origin="provider")
+                for secret in secrets_in_definition(definition, self._variables):
+                    self._tokens.redactor.register(secret)
+                yield ConfiguredServer(server.name, definition, resolve_launch(definition, self._variables, cwd))
+            except (TertuliaError, McpError) as error:
+                yield ConfiguredServer(server.name, status="failed", error=error.message)
+
+    def _drawn(self, conversation: str, data: CanvasUpdated) -> None:
+        canvas, of = self.canvases.peek(conversation), ConversationId(conversation)
+        page = (None, None, None) if canvas is None else (canvas.html, canvas.title, canvas.updated_at)
+        self._keep(CanvasRecord(of, data.revision, *page, storage=_SOURCE.get().storage))
+        self._tell(conversation, data)
+
+    def _note(self, record: AuditRecord) -> None:
+        self.audit.append(record)
+        # Without the arguments: they are content, and a log is no place for it.
+        line = msgspec.json.encode(replace(record, params="")).decode()
+        _log.info("internal call %s", line)
+        said = f"internal tool {record.tool} called ({record.source}, {record.duration_ms} ms): {record.result}"
+        self._tell(record.session_id, BackgroundEvent(said))
+
+    def _tell(self, conversation: str | None, data: EventData) -> None:
+        cause = _SOURCE.get()
+        if cause.publish is not None:
+            cause.publish(data)
+            return
+        scope = None if conversation is None else EventScope("", ConversationId(conversation))
+        self._bus.publish(data, scope, cause.storage)
+
+
+class _AgentEventPublisher:
+    """The bus, for the injector: what is told of an agent names its conversation, and is kept by that one's policy."""
+
+    def __init__(self, bus: EventBus) -> None:
+        self._bus = bus
+
+    def publish(self, event: EventData, /) -> object:
+        cause = _SOURCE.get()
+        scope = None if cause.conversation is None else EventScope("", cause.conversation)
+        return self._bus.publish(event, scope, cause.storage)
+
+
+@contextmanager
+def _acting_for(cause: _AgentEventSource) -> Generator[None]:
+    former = _SOURCE.set(cause)
+    try:
+        yield
+    finally:
+        _SOURCE.reset(former)
+
+
+def _with_commit(handler: Handler, bus: EventBus) -> Handler:
+    """The same, answered when what it changed is written down: whoever draws faster than that waits."""
+
+    async def act(call: InternalCaller, arguments: dict[str, Any]) -> Any:
+        answer = await handler(call, arguments)
+        await bus.flush()
+        return answer
+
+    return act
+
+
+def _canvas_of(drawn: CanvasRecord | None) -> tuple[Canvas | None, int]:
+    if drawn is None or drawn.html is None:
+        return None, 0 if drawn is None else drawn.revision
+    return Canvas(drawn.html, drawn.title, drawn.updated_at or "", drawn.revision), drawn.revision
+
+
+def _server_table(server: McpServer) -> dict[str, Any]:
+    if isinstance(server, McpServerStdio):
+        return {"command": server.command, "args": list(server.args), "env": server.variables}
+    return {"url": server.url, "http_headers": dict(server.headers)}
+
+
+def _to_agent(meta: AgentInstanceMeta, context: SessionContext) -> Agent:
+    described = {name: getattr(meta, name) for name in AgentSpec.__struct_fields__}
+    additions = tuple(ContextAddition(each.provider, each.text, each.tokens) for each in context.fragments)
+    tools = tuple(tool.spec() for tool in context.tools)
+    return Agent(meta.name, meta.archetype, described, additions, tools)

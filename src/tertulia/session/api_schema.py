@@ -1,0 +1,81 @@
+"""JSON Schema of what goes over a wire: inputs, answers and events, made from the very types that are used there."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+
+from tertulia.protocol import inputs
+from tertulia.protocol.events import Event, EventData
+from tertulia.protocol.tool_events import EVENT_TYPES
+from tertulia.session import answers
+from tertulia.session.describe import PROTOCOL_VERSION
+from tertulia.session.operations import OPERATIONS, Operation
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_CONNECTION: dict[str, tuple[type[msgspec.Struct], tuple[type[msgspec.Struct], ...]]] = {
+    "initialize": (inputs.Initialize, (answers.InitializeAnswer, answers.ObserveAnswer)),
+    "events/subscribe": (inputs.Subscribe, (answers.SubscribeAnswer,)),
+}
+"""What a connection adds to the operation set."""
+
+_SESSION_ID = {
+    "anyOf": [{"type": "string"}, {"type": "null"}],
+    "default": None,
+    "description": "the session that is meant, where it is not the connection's own",
+}
+"""What every operation takes besides: it is read before any of the types is."""
+
+
+def schema_document() -> dict[str, Any]:
+    """Everything: `operations` with `params` and `result`, `events` with their `data`, and `$defs` for all of them."""
+    page = _CONNECTION | {name: (operation.kind, answer_types(operation)) for name, operation in OPERATIONS.items()}
+    kinds = [each for kind, results in page.values() for each in (kind, *results)]
+    every = list(dict.fromkeys([Event, *kinds, *event_types().values()]))
+    references, definitions = msgspec.json.schema_components(every, ref_template="#/$defs/{name}")
+    reference = dict(zip(every, references, strict=True))
+    for kind, _ in page.values():
+        definitions[kind.__name__]["properties"].setdefault("session_id", _SESSION_ID)
+    operations: dict[str, Any] = {}
+    for name, (kind, results) in page.items():
+        options = [reference[each] for each in results]
+        result = options[0] if len(options) == 1 else {"anyOf": options}
+        operations[name] = {"params": reference[kind], "result": result}
+    return {
+        "$schema": DIALECT,
+        "title": "Tertulia",
+        "protocol_version": PROTOCOL_VERSION,
+        "operations": operations,
+        "event": reference[Event],
+        "events": {name: {"data": reference[kind]} for name, kind in event_types().items()},
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def params_schema(name: str) -> dict[str, Any]:
+    """The schema of an operation's parameters, on its own feet."""
+    return schema_of(OPERATIONS[name].kind)
+
+
+def result_schema(name: str) -> dict[str, Any]:
+    """The schema of what an operation answers, when it is waited for."""
+    return schema_of(answer_types(OPERATIONS[name])[0])
+
+
+def schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """With the type itself at the top: many readers want to see an object there, not a reference to one."""
+    _, definitions = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    schema: dict[str, Any] = definitions.pop(kind.__name__)
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
+def answer_types(operation: Operation) -> tuple[type[msgspec.Struct], ...]:
+    """One, or those of a union, the usual one first."""
+    return get_args(operation.answers) or (operation.answers,)
+
+
+def event_types() -> dict[str, type[EventData]]:
+    """Every kind of news by its name."""
+    return dict(sorted(EVENT_TYPES.items()))

@@ -1,0 +1,122 @@
+"""The approvals of a session as its user holds them: what waits, what was allowed, and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from tertulia.errors import InvalidParamsError, NotFoundError
+from tertulia.policy.approvals.approval_request import MAX_PAGE
+from tertulia.policy.approvals.grants import Grant
+from tertulia.policy.display_text import sha256, visible
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.inputs import GetApproval, ListApprovals, ResolveApproval, RevokeGrant
+from tertulia.protocol.tool_events import ApprovalRequest, Decider, ElicitationRequest
+from tertulia.session.answers import ApprovalPart, ApprovalText, ResolveAnswer, RevokeAnswer
+from tertulia.session.approvals.callback import ApprovalCallback, ApprovalHandler, check_handler
+from tertulia.session.inputs import parse
+from tertulia.session.parts import SessionParts
+
+_MAX_NAME = 100
+_client: ContextVar[str] = ContextVar("tertulia_client", default="python")
+"""Who answers from here."""
+
+
+@contextmanager
+def answering_as(client: str) -> Generator[None]:
+    """What is resolved in this block is told as this client's answer."""
+    token = _client.set(visible(client[:_MAX_NAME]))
+    try:
+        yield
+    finally:
+        _client.reset(token)
+
+
+class Approvals:
+    """Light: keeps nothing itself. A request is an `approval_request` event; its answer is `resolve`."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: SessionParts) -> None:
+        self._parts = parts
+
+    def pending(self, conversation: str | None = None) -> list[ApprovalRequest]:
+        """What waits for an answer, oldest first: all, or what shows in one conversation."""
+        return self._parts.workshop.desk.pending(self._find(conversation))
+
+    def elicitations(self, conversation: str | None = None) -> list[ElicitationRequest]:
+        """What MCP servers ask a person, oldest first: all, or what shows in one conversation."""
+        return self._parts.workshop.elicitations.pending(self._find(conversation))
+
+    def get(self, approval_id: str, part: str | None = None, offset: int = 0) -> ApprovalText:
+        """A request that waits, and one of its texts whole, in pages; `part` None is `detail`, which has everything.
+
+        NotFound once it is settled: nothing of it is kept.
+        """
+        asked = parse(GetApproval, {"approval_id": approval_id, "part": part, "offset": offset})
+        request, texts = self._parts.workshop.desk.texts(asked.approval_id)
+        name = asked.part or "detail"
+        text = texts.get(name)
+        if text is None:
+            raise NotFoundError(f"this request has no part {name!r}; it has {', '.join(texts)}")
+        end = asked.offset + MAX_PAGE
+        return ApprovalText(
+            approval=request,
+            parts=[ApprovalPart(each, len(whole), sha256(whole)) for each, whole in texts.items()],
+            part=name,
+            offset=asked.offset,
+            text=text[asked.offset : end],
+            next_offset=end if end < len(text) else None,
+        )
+
+    async def resolve(self, approval_id: str, decision: str, **fields: Any) -> ResolveAnswer:
+        """Answer with "allow" or "deny". Fields are those of `approval/resolve`: scope, ttl_s, message, content.
+
+        An elicitation is answered in the same way, under its `elicitation_id`: allowed with the `content` that was
+        asked for, or denied. The first answer counts: a later one changes nothing, and is told so. A yes with a scope
+        that was not offered holds once, and `narrowed` says so. NotFound for what was never asked here.
+        """
+        asked = parse(ResolveApproval, {**fields, "approval_id": approval_id, "decision": decision})
+        workshop = self._parts.workshop
+        if workshop.elicitations.gave(asked.approval_id):
+            if asked.scope is not None or asked.ttl_s is not None:
+                raise InvalidParamsError("an elicitation is answered once; leave out scope and ttl_s")
+            answer = ResolveAnswer(workshop.elicitations.resolve(asked.approval_id, asked.decision, asked.content))
+        elif asked.content is not None:
+            raise InvalidParamsError("content answers an elicitation, and this is none")
+        else:
+            became = workshop.desk.resolve(
+                asked.approval_id,
+                asked.decision,
+                scope=asked.scope,
+                ttl_s=asked.ttl_s,
+                message=asked.message,
+                by=Decider("client", _client.get()),
+            )
+            answer = ResolveAnswer(became.resolved, became.scope, became.narrowed)
+        await self._parts.bus.flush()
+        return answer
+
+    def answer_with(self, handler: ApprovalHandler, conversation: str | None = None) -> ApprovalCallback:
+        """Have a function answer from now on, everything or what shows in one conversation; `close` what it returns.
+
+        It gets the request and returns "allow", "deny" or a mapping with the fields of `resolve`. It may be async; one
+        that is not runs in a thread. What it raises, and no answer within `approval_timeout_s`, is a no.
+        """
+        if check_handler(handler) is None:
+            raise InvalidParamsError("a handler must be a function, not None")
+        return ApprovalCallback(self._parts, handler, self._find(conversation))
+
+    def grants(self, conversation: str | None = None) -> list[Grant]:
+        """What was allowed for longer, oldest first: all, or what counts in one conversation."""
+        return self._parts.workshop.desk.grants(self._find(conversation))
+
+    async def revoke(self, grant_id: str) -> RevokeAnswer:
+        """Take a grant back. One that was over already is no mistake; NotFound if there never was one."""
+        return RevokeAnswer(self._parts.workshop.desk.revoke(parse(RevokeGrant, {"grant_id": grant_id}).grant_id))
+
+    def _find(self, conversation: str | None) -> ConversationId | None:
+        asked = parse(ListApprovals, {"conversation_id": conversation}).conversation_id
+        return None if asked is None else self._parts.conversations.find(asked).id

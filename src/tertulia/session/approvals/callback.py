@@ -1,0 +1,142 @@
+"""A function that answers approvals in a person's place, for as long as it is asked to."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Literal, cast
+
+from tertulia.errors import ClosedError, InvalidParamsError, TertuliaError
+from tertulia.events.subscription import Subscription
+from tertulia.protocol.events import WarningEvent
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.inputs import ResolveApproval
+from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Decider
+from tertulia.session.inputs import parse
+from tertulia.session.parts import SessionParts
+from tertulia.tools.threads import run_in_thread
+
+ApprovalDecision = Literal["allow", "deny"] | Mapping[str, Any]
+"""A word, or the fields of `approval/resolve`: decision, scope, ttl_s, message."""
+ApprovalHandler = Callable[[ApprovalRequest], ApprovalDecision | Awaitable[ApprovalDecision]]
+"""Gets the request, returns the decision. It may be async; one that is not runs in a thread."""
+
+
+def check_handler(handler: ApprovalHandler | None) -> ApprovalHandler | None:
+    """The same one. InvalidParams where it cannot be called: that must not come out at the first request."""
+    if handler is not None and not callable(handler):
+        raise InvalidParamsError(f"a handler must be a function, not {type(handler).__name__}")
+    return handler
+
+
+class ApprovalCallback:
+    """Asks the handler about what waits, and every request from now on. Closed, or with the session, it ends.
+
+    A handler is trusted with the answer and with nothing else: when it fails, takes too long or says something that is
+    no answer, that is a no, and a warning says so. Requests are answered side by side.
+    """
+
+    def __init__(self, parts: SessionParts, handler: ApprovalHandler, conversation: ConversationId | None) -> None:
+        self._parts = parts
+        self._handler = handler
+        self._decider = Decider("callback", getattr(handler, "__qualname__", type(handler).__name__))
+        self._asking: dict[str, asyncio.Task[object]] = {}
+        self._news = parts.bus.subscribe(conversation=conversation)
+        parts.workshop.attendance.add(self._news, conversation, elicitations=False)
+        for request in parts.workshop.desk.pending(conversation):
+            self._ask(request)
+        parts.nursery.start(self._serve(self._news), "answer approvals")
+
+    async def __aenter__(self) -> ApprovalCallback:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ask it no more; what it was asked it may still answer. Again is nothing."""
+        self._news.close()
+
+    async def _serve(self, news: Subscription) -> None:
+        async for event in news:
+            match event.data:
+                case ApprovalRequest() as request:
+                    self._ask(request)
+                case ApprovalResolved() as resolved:
+                    self._forget(resolved)
+                case _:
+                    pass
+
+    def _ask(self, request: ApprovalRequest) -> None:
+        # A task of its own: so it can be looked at whatever becomes of it.
+        asking = self._parts.nursery.start(_call_handler(self._handler, request), "an approval handler")
+        self._asking[request.approval_id] = asking
+        asking.add_done_callback(partial(self._answered, request))
+
+    def _forget(self, resolved: ApprovalResolved) -> None:
+        """Somebody else was quicker: a person, an interruption, or the clock."""
+        asking = self._asking.pop(resolved.approval_id, None)
+        if asking is not None:
+            asking.cancel()
+            if resolved.reason == "timeout":
+                self._warn(resolved.approval_id, "did not answer in time")
+
+    def _answered(self, request: ApprovalRequest, asking: asyncio.Task[object]) -> None:
+        if self._asking.pop(request.approval_id, None) is None:
+            return
+        if asking.cancelled():
+            self._refuse(request, "was cancelled")
+        elif (error := asking.exception()) is not None:
+            self._refuse(request, f"failed: {type(error).__name__}")
+        else:
+            self._resolve(request, asking.result())
+
+    def _resolve(self, request: ApprovalRequest, said: object) -> None:
+        try:
+            answer = parse(ResolveApproval, {**_decision_fields(said), "approval_id": request.approval_id})
+            became = self._parts.workshop.desk.resolve(
+                answer.approval_id,
+                answer.decision,
+                scope=answer.scope,
+                ttl_s=answer.ttl_s,
+                message=answer.message,
+                by=self._decider,
+            )
+            if became.narrowed is not None:
+                self._warn(request.approval_id, f"asked for more than could be allowed: {became.narrowed}")
+        except TertuliaError as error:
+            self._refuse(request, f"gave no answer that can be used: {error.message}")
+
+    def _refuse(self, request: ApprovalRequest, why: str) -> None:
+        message = f"the function that answers approvals {why}"
+        self._parts.workshop.desk.resolve(request.approval_id, "deny", message=message, by=self._decider)
+        self._warn(request.approval_id, why)
+
+    def _warn(self, approval_id: str, why: str) -> None:
+        try:
+            self._parts.bus.publish(
+                WarningEvent(f"the function that answers approvals {why} ({approval_id})", "on_approval")
+            )
+        except ClosedError:
+            # The session is over, and whoever would have read it is gone.
+            return
+
+
+async def _call_handler(handler: ApprovalHandler, request: ApprovalRequest) -> object:
+    if inspect.iscoroutinefunction(handler):
+        return await handler(request)
+    # It may ask a person at a terminal, and the loop must not wait for that.
+    said = await run_in_thread(handler, request)
+    return await said if inspect.isawaitable(said) else said
+
+
+def _decision_fields(said: object) -> dict[str, Any]:
+    match said:
+        case str():
+            return {"decision": said}
+        case Mapping():
+            return dict(cast("Mapping[str, Any]", said))
+        case _:
+            raise InvalidParamsError(f"it must be 'allow', 'deny' or a mapping, not {type(said).__name__}")

@@ -1,0 +1,207 @@
+"""The desk of elicitations: what MCP servers ask a person in the middle of a call waits here for its answer.
+
+It runs on the loop's thread, and nothing of it is written down but that something was asked and how that ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Literal, cast
+
+import msgspec
+
+from tertulia.errors import BusyError, ClosedError, InvalidParamsError, NotFoundError
+from tertulia.mcp.server_connection import Elicitation, ElicitationResult
+from tertulia.policy.approvals.grants import IdSequence
+from tertulia.policy.display_text import make_display_text, printable, visible
+from tertulia.protocol.events import EventData
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.tool_events import ElicitationRequest, ElicitationResolved
+from tertulia.schema.schema import Schema
+from tertulia.tools.tool import CallContext
+
+TIMEOUT_S = 300.0
+MAX_PENDING = 256
+MAX_PENDING_OF_ONE = 8
+"""Of one conversation: a server that asks for ever must not keep the others from being heard."""
+MAX_SCHEMA_BYTES = 64 * 1024
+MAX_CONTENT_BYTES = 64 * 1024
+MAX_URL = 2_048
+_FOR_PEOPLE = frozenset({"description", "enumNames", "title"})
+
+
+class _PendingElicitation(msgspec.Struct, frozen=True, eq=False):
+    event: ElicitationRequest
+    conversation_id: ConversationId
+    schema: Schema | None
+    """None: there is nothing to fill in."""
+    publish: Callable[[EventData], object]
+    answer: asyncio.Future[ElicitationResult]
+
+    def shows_in(self, conversation: ConversationId | None) -> bool:
+        return conversation is None or conversation in (self.conversation_id, *self.event.chain)
+
+
+class Elicitations:
+    """Asks and forgets.
+
+    Each `elicitation_request` is followed by one `elicitation_resolved`, in every ending. The first answer counts. No
+    answer in time, and an end of the call, the conversation or the session, is a cancellation.
+    """
+
+    def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
+        self._ids = IdSequence()
+        self._pending: dict[str, _PendingElicitation] = {}
+        self._closed = False
+
+    async def ask(self, asked: Elicitation, call: CallContext) -> ElicitationResult:
+        """What the person said. InvalidParams for what nobody could be asked, Busy where too much waits already."""
+        self._check_room(call.conversation_id)
+        schema = _compile_schema(asked)
+        elicitation_id, loop = self._ids.next(), asyncio.get_running_loop()
+        event = ElicitationRequest(
+            elicitation_id=elicitation_id,
+            server=asked.server,
+            message=make_display_text(asked.message, lines=True).text,
+            schema=_shown_schema(asked.schema),
+            url=_display_url(asked.url),
+            chain=call.chain.callers,
+        )
+        waiting = _PendingElicitation(event, call.conversation_id, schema, call.publish, loop.create_future())
+        self._pending[elicitation_id] = waiting
+        timer = loop.call_later(self._timeout_s, self._settle, elicitation_id, ElicitationResult("cancel"))
+        try:
+            call.publish(event)
+            return await waiting.answer
+        finally:
+            timer.cancel()
+            self._settle(elicitation_id, ElicitationResult("cancel"))
+
+    def gave(self, elicitation_id: str) -> bool:
+        """Whether something was ever asked here under this id."""
+        return self._ids.gave(elicitation_id)
+
+    def resolve(
+        self, elicitation_id: str, decision: Literal["allow", "deny"], content: dict[str, Any] | None = None
+    ) -> bool:
+        """Answer: allow with what was asked for, or deny. False: it was settled before, and nothing changes.
+
+        InvalidParams for a content that is not what was asked for; then it goes on waiting.
+        """
+        waiting = self._pending.get(elicitation_id)
+        if waiting is None or waiting.answer.done():
+            if not self.gave(elicitation_id):
+                raise NotFoundError(f"there is no elicitation {elicitation_id[:80]!r}")
+            return False
+        if decision == "deny":
+            if content is not None:
+                raise InvalidParamsError("content goes with the decision allow")
+            return self._settle(elicitation_id, ElicitationResult("decline"))
+        return self._settle(elicitation_id, ElicitationResult("accept", _check_content(waiting.schema, content)))
+
+    def pending(self, conversation: ConversationId | None = None) -> list[ElicitationRequest]:
+        """What waits, oldest first: all, or what shows in one conversation."""
+        waiting = [one for one in self._pending.values() if not one.answer.done()]
+        return [one.event for one in waiting if one.shows_in(conversation)]
+
+    def forget(self, conversation: ConversationId) -> None:
+        """The conversation is closed."""
+        for elicitation_id, waiting in list(self._pending.items()):
+            if waiting.conversation_id == conversation:
+                self._settle(elicitation_id, ElicitationResult("cancel"))
+
+    def close(self) -> None:
+        """Cancel everything; from now on nothing is asked."""
+        self._closed = True
+        for elicitation_id in list(self._pending):
+            self._settle(elicitation_id, ElicitationResult("cancel"))
+
+    def _check_room(self, conversation: ConversationId) -> None:
+        if self._closed:
+            raise ClosedError("the session is closing; nobody is asked any more")
+        own = sum(waiting.conversation_id == conversation for waiting in self._pending.values())
+        if own >= MAX_PENDING_OF_ONE or len(self._pending) >= MAX_PENDING:
+            raise BusyError(f"{max(own, MAX_PENDING_OF_ONE)} elicitations wait for an answer already", retry_after_s=1)
+
+    def _settle(self, elicitation_id: str, answer: ElicitationResult) -> bool:
+        waiting = self._pending.pop(elicitation_id, None)
+        if waiting is None:
+            return False
+        if not waiting.answer.done():
+            waiting.answer.set_result(answer)
+        resolved = ElicitationResolved(elicitation_id, answer.action, chain=waiting.event.chain)
+        # A task that is over has nothing to say any more.
+        with suppress(asyncio.CancelledError):
+            waiting.publish(resolved)
+        return True
+
+
+def _compile_schema(asked: Elicitation) -> Schema | None:
+    if asked.url is not None:
+        return None
+    try:
+        text = msgspec.json.encode(asked.schema).decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidParamsError(f"the schema of the answer cannot be written as JSON: {error}") from None
+    if len(text) > MAX_SCHEMA_BYTES:
+        raise InvalidParamsError(f"the schema of the answer is longer than {MAX_SCHEMA_BYTES:,} bytes")
+    return Schema.compile(text)
+
+
+def _shown_schema(value: Any) -> Any:
+    """With the texts that are for people fit to be shown. InvalidParams where a name, or a value to be chosen, is not:
+    an answer has to repeat it as it is."""
+    match value:
+        case dict():
+            members = cast("dict[str, Any]", value)
+            return {
+                _seen(name): _fit_text(each) if name in _FOR_PEOPLE else _shown_schema(each)
+                for name, each in members.items()
+            }
+        case list():
+            return [_shown_schema(each) for each in cast("list[Any]", value)]
+        case str():
+            return _seen(value)
+        case _:
+            return value
+
+
+def _seen(text: str) -> str:
+    if printable(text) != text:
+        raise InvalidParamsError("the server asks for names or values with characters in them that nobody would see")
+    return text
+
+
+def _fit_text(value: Any) -> Any:
+    """A text; also a property may be called like one, and then it is a schema."""
+    if isinstance(value, list):
+        return [_fit_text(each) for each in cast("list[Any]", value)]
+    return visible(value, lines=True) if isinstance(value, str) else _shown_schema(value)
+
+
+def _display_url(url: str | None) -> str | None:
+    """As a person may read it before going there: a place on the web, and nothing in it that hides another."""
+    if url is None:
+        return None
+    plain = make_display_text(url, max_characters=MAX_URL)
+    if plain.text != url or not url.lower().startswith(("https://", "http://")):
+        raise InvalidParamsError("the server named a page that nobody should be sent to")
+    return url
+
+
+def _check_content(schema: Schema | None, content: dict[str, Any] | None) -> dict[str, Any] | None:
+    if schema is None:
+        if content is not None:
+            raise InvalidParamsError("this elicitation names a page to visit; leave out content")
+        return None
+    given = content or {}
+    if len(msgspec.json.encode(given)) > MAX_CONTENT_BYTES:
+        raise InvalidParamsError(f"content is longer than {MAX_CONTENT_BYTES:,} bytes")
+    try:
+        schema.validate(given)
+    except InvalidParamsError as error:
+        raise InvalidParamsError(f"content is not what was asked for: {error.message}") from None
+    return given

@@ -1,0 +1,147 @@
+"""What the commands of one session need, made together and closed together: sandbox, approval desk, terminals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+import msgspec
+
+from tertulia.errors import ClosedError
+from tertulia.events.bus import EventBus, EventScope
+from tertulia.events.clock import Clock
+from tertulia.policy.approvals.approval_queue import ApprovalQueue
+from tertulia.policy.shell_environment import shell_environment_from_wire
+from tertulia.protocol.events import EventData, WarningEvent
+from tertulia.protocol.ids import ConversationId
+from tertulia.sandbox.mounts.stubs import sweep_stub_paths, sweep_stubs
+from tertulia.sandbox.runner import PROTECTED_NAMES, CommandRunner
+from tertulia.sandbox.sandbox import Sandbox
+from tertulia.session.approvals.elicitations import Elicitations
+from tertulia.session.approvals.presence import ApproverPresence
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.settings import Settings
+from tertulia.session.settings.workspace import guarded_paths_of, workspace_of
+from tertulia.tools.command_environment import CommandEnvironment, describe_environment_policy
+from tertulia.tools.shell.live_command import Terminals
+
+
+class ConversationResource(Protocol):
+    """Keeps something for conversations."""
+
+    async def forget(self, conversation: Any, /) -> None:
+        """What was kept for this one is gone. Again is nothing."""
+        ...
+
+    async def close(self) -> None:
+        """All of it is."""
+        ...
+
+
+class ConversationResources:
+    """All of a session."""
+
+    def __init__(self) -> None:
+        self._all: list[ConversationResource] = []
+        self._agents: dict[str, ConversationResource] = {}
+
+    def add(self, guest: ConversationResource, backend: str | None = None) -> None:
+        """One more. `backend`: the agent that it is, if it is one."""
+        self._all.append(guest)
+        if backend is not None:
+            self._agents[backend] = guest
+
+    async def forget(self, conversation: str) -> None:
+        """The conversation is closed."""
+        await asyncio.gather(*(guest.forget(conversation) for guest in self._all))
+
+    async def take_leave(self, conversation: str, backend: str) -> None:
+        """The conversation has another agent now."""
+        if backend in self._agents:
+            await self._agents[backend].forget(conversation)
+
+    async def close(self) -> None:
+        """The session is."""
+        await asyncio.gather(*(guest.close() for guest in self._all))
+
+
+class CommandServices(msgspec.Struct, frozen=True, eq=False):
+    """Belongs to the session; no conversation has one of its own."""
+
+    sandbox: CommandRunner
+    desk: ApprovalQueue
+    elicitations: Elicitations
+    attendance: ApproverPresence
+    terminals: Terminals
+    place: CommandEnvironment
+    guests: ConversationResources
+
+    async def forget(self, conversation: ConversationId) -> None:
+        """A conversation is closed: nothing of it waits, runs, or is allowed any more."""
+        self.desk.forget(conversation)
+        self.elicitations.forget(conversation)
+        await self.guests.forget(conversation)
+        await self.terminals.forget(conversation)
+
+    async def close(self) -> None:
+        """The session is closed: nothing runs any more."""
+        self.desk.close()
+        self.elicitations.close()
+        try:
+            await self.guests.close()
+            await self.terminals.close()
+        finally:
+            await self.sandbox.close()
+
+
+def open_command_services(settings: Settings, environment: Environment, clock: Clock, bus: EventBus) -> CommandServices:
+    """Ready, and nothing tried yet: the sandbox tests itself when the first command comes."""
+    attendance = ApproverPresence()
+    desk = ApprovalQueue(
+        clock,
+        timeout_s=settings.approval_timeout_s,
+        default_ttl_s=settings.approval_ttl_s,
+        is_seen=attendance.sees,
+    )
+    sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock, on_lesser=_warning_publisher(bus))
+    policy = shell_environment_from_wire(settings.shell_environment)
+    root, guarded = workspace_of(settings), guarded_paths_of(settings, environment)
+    for writable in (root, *(settings.writable_roots or ())):
+        # What a process that was killed could not take away itself.
+        sweep_stubs(writable, PROTECTED_NAMES)
+        sweep_stub_paths(writable, (*guarded.masked_paths(), *guarded.protected_paths([writable])))
+    place = CommandEnvironment(
+        runner=sandbox,
+        desk=desk,
+        root=root,
+        guarded=guarded,
+        environment=policy.build(environment.variables),
+        environment_policy=describe_environment_policy(policy),
+        timeout_s=settings.tool_timeout_s,
+        copies=str(environment.home / "changed-files"),
+    )
+    elicitations = Elicitations(timeout_s=settings.approval_timeout_s)
+    return CommandServices(
+        sandbox, desk, elicitations, attendance, Terminals(_event_publisher(bus)), place, ConversationResources()
+    )
+
+
+def _warning_publisher(bus: EventBus) -> Callable[[str], None]:
+    def warn(message: str) -> None:
+        with suppress(ClosedError):
+            bus.publish(WarningEvent(message, "sandbox_tier"))
+
+    return warn
+
+
+def _event_publisher(bus: EventBus) -> Callable[[ConversationId, EventData], None]:
+    def tell(conversation: ConversationId, data: EventData) -> None:
+        try:
+            bus.publish(data, EventScope("", conversation))
+        except ClosedError:
+            # Nobody is left who could hear it.
+            return
+
+    return tell

@@ -1,0 +1,220 @@
+"""What the conversation tools may see and do: the session's conversations, from where a caller stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import NATIVE
+from tertulia.conversation.user_message import to_user_message
+from tertulia.errors import (
+    AwaitingResultError,
+    ClosedError,
+    InvalidParamsError,
+    NotFoundError,
+    TertuliaError,
+    UnsupportedByBackendError,
+)
+from tertulia.protocol.ids import CallId, new_item_id, new_task_id
+from tertulia.protocol.inputs import NewConversation
+from tertulia.protocol.items import ToolCall
+from tertulia.protocol.storage import StoragePolicy, strictest
+from tertulia.protocol.tool_names import CONV_TOOLS, canonical_name
+from tertulia.scheduler.plan import TaskPlan
+from tertulia.scheduler.reply import Reply
+from tertulia.session import describe, submission
+from tertulia.session.parts import SessionParts
+from tertulia.session.shutdown import close_conversation, start_closing
+from tertulia.tools.dispatch import Dispatch, check_calls, refusal, render_result
+from tertulia.tools.tool import CallContext, ConversationEntries, Handoff, Result, TargetResult
+
+_NOT_FOUND = "conversation not found"
+_SCRIPTED = "scripted/"
+
+
+class ConversationDirectory:
+    """Knows the session once it is put together; the tools are made before that."""
+
+    def __init__(self) -> None:
+        self._parts: SessionParts | None = None
+
+    def serve(self, parts: SessionParts) -> None:
+        """From now on there is something to see."""
+        self._parts = parts
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """What commands are not shown either."""
+        return self._ready.workshop.place.masked
+
+    def list(self, call: CallContext) -> ConversationEntries:
+        """Every conversation in sight, root first, then by creation."""
+        parts, caller = self._ready, self._caller(call)
+        seen = [talk for talk in parts.conversations if _is_visible(call, caller, talk)]
+        ids = {talk.id for talk in seen}
+
+        def entry(index: int) -> dict[str, Any]:
+            info = describe.conversation(parts, seen[index])
+            if info.parent_id not in ids:
+                info = msgspec.structs.replace(info, parent_id=None)
+            return msgspec.to_builtins(info)
+
+        titled = (talk.terms.rights.storage_policy for talk in seen if talk.title is not None)
+        return ConversationEntries(len(seen), entry, _stricter(caller, titled))
+
+    def history(self, call: CallContext, conversation_id: str, limit: int | None) -> ConversationEntries:
+        """The newest messages of a conversation."""
+        talk = self._find(call, conversation_id)
+        messages = talk.history.messages(limit)
+        marks = (talk.history.kept_by, *(message.storage for message in messages))
+        policies = (policy for policy in marks if policy is not None)
+        storage = _stricter(self._caller(call), (talk.terms.rights.storage_policy, *policies))
+        return ConversationEntries(
+            len(messages), lambda index: msgspec.to_builtins(describe.history_entry(messages[index])), storage
+        )
+
+    def check_create(self, call: CallContext, spec: NewConversation) -> None:
+        """Refuse a conversation that could not be opened."""
+        caller = self._delegating(call)
+        # A script is a file: a model that is no script itself could have any file read by naming it.
+        if isinstance(spec.model, str) and spec.model.startswith(_SCRIPTED) and not _is_scripted(caller):
+            raise InvalidParamsError("model: only a scripted conversation may open one with a script")
+        self._ready.conversations.check_child(spec, caller)
+
+    def check_send(self, call: CallContext, conversation_id: str) -> None:
+        """Refuse a target that does not exist, or that could not answer."""
+        caller, talk = self._delegating(call), self._find(call, conversation_id)
+        if talk is caller or talk.awaiting:
+            raise AwaitingResultError("conversation is awaiting a tool result")
+
+    def check_destroy(self, call: CallContext, conversation_id: str) -> None:
+        """Refuse the root, what does not exist, and what waits for an answer."""
+        self._destructible(call, conversation_id)
+
+    async def destroy(self, call: CallContext, conversation_id: str) -> bool:
+        """Close it; whether it was the caller, whose task then ends with the call."""
+        talk = self._destructible(call, conversation_id)
+        if talk.id == call.conversation_id:
+            # Not waited for: it is over when this very task is.
+            start_closing(self._ready, talk, self._ready.settings.close_timeout_s)
+            return True
+        await close_conversation(self._ready, talk.id, None)
+        return False
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _ready(self) -> SessionParts:
+        assert self._parts is not None, "a tool was called before the session stood"
+        return self._parts
+
+    def _caller(self, call: CallContext) -> ConversationState:
+        return self._ready.conversations.find(call.conversation_id)
+
+    def _delegating(self, call: CallContext) -> ConversationState:
+        caller = self._caller(call)
+        if caller.terms.backend != NATIVE:
+            raise UnsupportedByBackendError(f"the backend {caller.terms.backend} cannot wait for another conversation")
+        return caller
+
+    def _find(self, call: CallContext, conversation_id: str) -> ConversationState:
+        try:
+            talk = self._ready.conversations.find(conversation_id)
+        except NotFoundError:
+            raise NotFoundError(_NOT_FOUND) from None
+        except ClosedError:
+            if call.rights.visibility == "subtree":
+                # Nobody knows any more whether it was in sight.
+                raise NotFoundError(_NOT_FOUND) from None
+            raise ClosedError("conversation is closed") from None
+        if not _is_visible(call, self._caller(call), talk):
+            raise NotFoundError(_NOT_FOUND)
+        return talk
+
+    def _destructible(self, call: CallContext, conversation_id: str) -> ConversationState:
+        try:
+            talk = self._find(call, conversation_id)
+        except ClosedError:
+            raise NotFoundError(_NOT_FOUND) from None
+        if talk is self._ready.conversations.root:
+            raise InvalidParamsError("the root conversation cannot be destroyed")
+        if talk.awaiting:
+            raise AwaitingResultError("conversation is awaiting a tool result")
+        return talk
+
+
+def _is_visible(call: CallContext, caller: ConversationState, talk: ConversationState) -> bool:
+    """Rights are the chain's: what any of its members is kept from seeing is not seen on its behalf."""
+    return call.rights.visibility == "session" or talk.is_in_subtree_of(caller.id)
+
+
+def _is_scripted(talk: ConversationState) -> bool:
+    return talk.terms.wire.name.startswith(_SCRIPTED)
+
+
+def _stricter(caller: ConversationState, sources: Iterable[StoragePolicy]) -> StoragePolicy | None:
+    """The strictest policy of the sources, where it is stricter than the caller's own."""
+    own = caller.terms.rights.storage_policy
+    strict = strictest(own, *sources)
+    return None if strict == own else strict
+
+
+async def call_conv_tool(parts: SessionParts, name: str, arguments: str) -> Result:
+    """What the tool answers. A refusal is an answer; InvalidParams only for what is no conversation tool."""
+    if canonical_name(name) not in CONV_TOOLS:
+        raise InvalidParamsError(f"there is no conversation tool {name[:64]!r}, only {', '.join(CONV_TOOLS)}")
+    root, limit = parts.conversations.root, parts.conversations.root.terms.rights.limits.max_output_bytes
+    call = ToolCall(new_item_id(), CallId(f"cli-{new_item_id()}"), name, arguments)
+    offered = parts.toolbox.offered(root.terms, root.terms.rights)
+    checked, _ = check_calls([call], parts.toolbox.registry, offered.names, lambda call: _context(parts, root, call))
+    dispatch = Dispatch(
+        checked,
+        lambda call: _context(parts, root, call),
+        began=lambda call: None,
+        ended=lambda ended: None,
+        timeout_s=parts.settings.tool_timeout_s,
+    )
+    await dispatch.run()
+    if dispatch.outputs:
+        return dispatch.outputs[0].result
+    (_, handoff), *_ = dispatch.handoffs
+    try:
+        result = await _hand_over(parts, root, handoff)
+    except TertuliaError as error:
+        return refusal(error)
+    return render_result(handoff.render, result, limit)[0]
+
+
+def _context(parts: SessionParts, root: ConversationState, call: ToolCall) -> CallContext:
+    return CallContext(
+        conversation_id=root.id,
+        task_id=new_task_id(),
+        call_id=call.call_id,
+        cwd=root.terms.cwd,
+        rights=root.terms.rights,
+        publish=lambda data: None,
+        clock=parts.clock,
+    )
+
+
+async def _hand_over(parts: SessionParts, root: ConversationState, handoff: Handoff) -> TargetResult:
+    said = to_user_message(None, handoff.input, cwd=root.terms.cwd)
+    if isinstance(handoff.target, NewConversation):
+        target = parts.conversations.open_child(handoff.target, root, None, handoff.fork_history)
+    else:
+        target = parts.conversations.find(handoff.target)
+    plan = TaskPlan(target.id, "user", (said,), sub_id=submission.new_sub_id())
+    reply = await submission.wait_for_reply(parts.scheduler, parts.scheduler.submit(plan))
+    return _target_result(target, reply)
+
+
+def _target_result(target: ConversationState, reply: Reply) -> TargetResult:
+    limit = target.terms.rights.limits.max_output_bytes
+    if reply.status == "completed":
+        return TargetResult(target.id, "completed", reply.text, room=limit)
+    if reply.error is not None:
+        return TargetResult(target.id, "failed", reply.text, reply.error.code, reply.error.message, room=limit)
+    return TargetResult(target.id, "cancelled", reply.text, "cancelled", "the task was stopped", room=limit)

@@ -1,0 +1,94 @@
+"""Tools of a conversation called from outside, by a program and not by its model: the same checks, the same events.
+
+Nothing is added to the conversation's history, and no task runs: there is nobody who would read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from tertulia.conversation.state import ConversationState
+from tertulia.events.bus import EventScope
+from tertulia.policy.narrowing import Rights
+from tertulia.protocol.events import EventData
+from tertulia.protocol.ids import CallId, new_item_id, new_span_id, new_task_id, new_trace_id
+from tertulia.protocol.items import ToolCall, readable_arguments
+from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
+from tertulia.session.parts import SessionParts
+from tertulia.tools.dispatch import CheckedCall, CompletedCall, Dispatch, check_calls
+from tertulia.tools.tool import CallContext, Result
+
+_EXTERNAL = "outside-"
+
+
+def is_external(call: CallContext) -> bool:
+    """Whether a program made this call."""
+    return call.call_id.startswith(_EXTERNAL)
+
+
+async def call_externally(
+    parts: SessionParts,
+    talk: ConversationState,
+    name: str,
+    arguments: str,
+    sources: Collection[str],
+    heard: Callable[[EventData], None],
+    *,
+    rights: Rights | None = None,
+    program: str = "",
+) -> Result:
+    """What the tool answers; a refusal is an answer. A tool that comes from none of these sources is not there.
+
+    `heard` is told of everything that the call publishes. `rights` may be fewer than the conversation's own.
+    `program`: see `CallContext`.
+    """
+    rights = rights or talk.terms.rights
+    call = ToolCall(new_item_id(), CallId(f"{_EXTERNAL}{new_item_id()}"), name, arguments)
+    task = new_task_id()
+    scope = EventScope(f"outside/{task}", talk.id, task, new_trace_id(), new_span_id())
+
+    def publish(data: EventData) -> None:
+        parts.bus.publish(data, scope, rights.storage_policy)
+        heard(data)
+
+    def context(call: ToolCall) -> CallContext:
+        return CallContext(
+            conversation_id=talk.id,
+            task_id=task,
+            call_id=call.call_id,
+            cwd=talk.terms.cwd,
+            rights=rights,
+            publish=publish,
+            clock=parts.clock,
+            program=program,
+        )
+
+    dispatch = Dispatch(
+        _check_call(parts, talk, call, sources, context),
+        context,
+        began=lambda call: publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call))),
+        ended=lambda end: publish(_end_of(call, end)),
+        committed=parts.bus.flush,
+        timeout_s=parts.settings.tool_timeout_s,
+    )
+    await dispatch.run()
+    await parts.bus.flush()
+    return dispatch.outputs[0].result
+
+
+def _end_of(call: ToolCall, end: CompletedCall) -> ToolCallEnd:
+    said = end.result
+    return ToolCallEnd(call.call_id, call.name, said.success, said.text, end.truncated, end.duration_ms)
+
+
+def _check_call(
+    parts: SessionParts,
+    talk: ConversationState,
+    call: ToolCall,
+    sources: Collection[str],
+    context: Callable[[ToolCall], CallContext],
+) -> list[CheckedCall]:
+    offered = parts.toolbox.offered(talk.terms, context(call).rights, delegating=False)
+    reachable = {spec.name for spec in offered.specs if spec.source in sources}
+    reach = parts.toolbox.reach(offered, talk.id, talk.terms.context.mcp_view)
+    return check_calls([call], reach, reachable, context)[0]

@@ -1,0 +1,57 @@
+"""The MCP servers of a session, from its settings to its tools: found, started or not and why, and called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tertulia.errors import McpError
+from tertulia.events.clock import Clock
+from tertulia.mcp.client.connection import connect
+from tertulia.mcp.config.launch import resolve_launch
+from tertulia.mcp.limiter import InFlight
+from tertulia.mcp.pool.server_pool import ServerPool
+from tertulia.mcp.pool.session_server import ConfiguredServer
+from tertulia.sandbox.confine import GuardedRunner
+from tertulia.sandbox.sandbox import Sandbox
+from tertulia.scheduler.nursery import Nursery
+from tertulia.session.mcp.configured_servers import ConfiguredServers
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.settings import Settings
+from tertulia.session.settings.workspace import guarded_paths_of, workspace_of
+
+SERVERS_GRACE_S = 8.0
+
+
+class McpHost:
+    """Where the processes of MCP servers live: their pool, and what starts and ends them. Nothing runs at first."""
+
+    def __init__(self, settings: Settings, environment: Environment, clock: Clock, nursery: Nursery) -> None:
+        sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock)
+        self._runner = GuardedRunner(sandbox, guarded_paths_of(settings, environment))
+        self.doors = InFlight()
+        self.pool = ServerPool(
+            spawn=nursery.start, clock=clock, runner=lambda: self._runner, home=environment.home, connect=connect
+        )
+
+    async def close(self, timeout_s: float = SERVERS_GRACE_S) -> None:
+        """All end by themselves within this time, or are killed. Twice does no harm."""
+        try:
+            await self.pool.close(timeout_s)
+        finally:
+            await self._runner.close()
+
+
+def server_candidates(
+    listed: ConfiguredServers, settings: Settings, environment: Environment
+) -> Iterator[ConfiguredServer]:
+    """Every configured server: how it is started, or why it is not."""
+    workspace = None if settings.is_broker else workspace_of(settings)
+    for unstarted in listed.unstarted:
+        yield ConfiguredServer(unstarted.name, unstarted.definition, status=unstarted.status, error=unstarted.error)
+    for definition in listed.definitions:
+        try:
+            launch = resolve_launch(definition, environment.variables, workspace)
+        except McpError as error:
+            yield ConfiguredServer(definition.name, definition, status="failed", error=error.message)
+        else:
+            yield ConfiguredServer(definition.name, definition, launch)

@@ -1,0 +1,217 @@
+"""Putting a session back as its record says. It runs nothing: what was under way is closed, and said.
+
+Every open call gets its one output, the innermost conversation first; every task without an end gets one; the
+conversations wait for their next message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from tertulia.conversation.state import ConversationState
+from tertulia.errors import TaskCancelledError
+from tertulia.events.bus import EventScope
+from tertulia.protocol.events import AbortReason, ErrorEvent, TaskComplete, TurnAborted, WarningEvent
+from tertulia.protocol.ids import CallId, ConversationId, new_item_id
+from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, readable_arguments
+from tertulia.protocol.records import ItemsRecord, RewriteRecord
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl, strictest
+from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
+from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING, canonical_name
+from tertulia.scheduler.plan import recorded_chain
+from tertulia.scheduler.reply import Failure, Reply, ReplyStatus, without_text
+from tertulia.session.parts import SessionParts
+from tertulia.session.resume.rebuild import RestoredConversation, UnstoredHistory
+from tertulia.session.resume.recorded_state import RecordedChain, RecordedConversation, RecordedState, StartedCall
+from tertulia.tools.dispatch import refusal
+
+INTERRUPTED = "interrupted: the process died before this call was handled"
+UNKNOWN = (
+    "outcome unknown: the process died after this tool was started and before its result was written down; "
+    "it may or may not have had its effect"
+)
+_TARGET_LOST = "interrupted: the process died before the other conversation had answered"
+
+
+def close_open_work(parts: SessionParts, past: RecordedState, restored: Sequence[RestoredConversation]) -> None:
+    """Give every open call its output and every task its end, and say what could not be restored."""
+    talks = {each.talk.id: each for each in restored}
+    for old in sorted(past.talks.values(), key=partial(_innermost, past), reverse=True):
+        back = talks.get(old.id)
+        if back is not None:
+            _close_calls(parts, old, back, past.without_end(old))
+        _end_tasks(parts, past, old.id)
+    for each in restored:
+        _publish_missing(parts, past.talks[each.talk.id], each)
+    if past.damaged:
+        message = f"{past.damaged} damaged records of this session could not be read and were left out"
+        parts.bus.publish(WarningEvent(message, "record_damaged"))
+    if past.missing_records:
+        parts.bus.publish(WarningEvent(_missing_text(past.missing_records), "records_missing"))
+    for chain in past.chains.values():
+        if (reply := _reply(chain)) is not None and chain.conversation_id in talks:
+            parts.scheduler.ledger.note(recorded_chain(chain.conversation_id, chain.message, reply))
+
+
+def _missing_text(missing: int) -> str:
+    if missing < 0:
+        what = "the head of this session's record was removed, or is an older one: what is missing is not known"
+    else:
+        records = "1 record of this session is" if missing == 1 else f"{missing:,} records of this session are"
+        what = f"{records} missing"
+    return f"{what}; it goes on with what is left, and `tertulia sessions replay --verify` says where the hole is"
+
+
+# ── open calls ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _innermost(past: RecordedState, talk: RecordedConversation) -> int:
+    """The inner conversations of a chain are those in which a task or a call began last."""
+    tasks = (task.n for task in past.unfinished.values() if task.scope.conversation_id == talk.id)
+    return max(*tasks, *(begun.n for begun in talk.begun.values()), 0, 0)
+
+
+def _close_calls(
+    parts: SessionParts, old: RecordedConversation, back: RestoredConversation, endless: Mapping[CallId, StartedCall]
+) -> None:
+    talk, forgotten = back.talk, back.forgotten
+    calls = talk.history.open_call_items() if forgotten is None else forgotten.open_calls
+    outputs = [_output(call, old, talk.storage, parts.clock.now()) for call in calls]
+    if forgotten is None:
+        talk.say(outputs)
+    else:
+        _restart_history(talk, forgotten, outputs)
+    for call, output in zip(calls, outputs, strict=True):
+        begun = old.begun.get(call.call_id)
+        if begun is None and call.call_id in old.ended:
+            continue
+        scope = EventScope("", talk.id) if begun is None else begun.scope
+        if begun is None:
+            parts.bus.publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call)), scope, call.storage)
+        end = ToolCallEnd(call.call_id, call.name, output.success, output.text, False, 0)
+        parts.bus.publish(end, scope, output.storage)
+    lost = {id: begun for id, begun in endless.items() if id not in {call.call_id for call in calls}}
+    _end_unknown_calls(parts, lost, talk)
+    if any(canonical_name(each.name) in INTERRUPTING for each in (*calls, *lost.values())):
+        message = f"the chain in which conversation {talk.id} waited was dropped: the process died"
+        parts.bus.publish(WarningEvent(message, "chain_dropped"), EventScope("", talk.id))
+
+
+def _restart_history(talk: ConversationState, forgotten: UnstoredHistory, outputs: Sequence[ToolOutput]) -> None:
+    """Write down what the history does not know: the outputs of its last calls, and that it begins anew.
+
+    Whoever reads the record later, to resume or to fork, must count the same items as this life does.
+    """
+    segments = forgotten.segments
+    if outputs:
+        talk.note(ItemsRecord(talk.id, tuple(outputs)))
+        segments += 1
+    if segments > len(forgotten.seeds):
+        talk.note(RewriteRecord(talk.id, forgotten.seeds, segments, len(forgotten.seeds), None, segments))
+    if forgotten.said:
+        talk.note(ItemsRecord(talk.id, forgotten.said))
+
+
+def _end_unknown_calls(parts: SessionParts, lost: Mapping[CallId, StartedCall], talk: ConversationState) -> None:
+    """Calls without an end that are not open in the history.
+
+    Their output was written and their end was not (on a full disk, say); or the call itself was not stored.
+    """
+    outputs = {item.call_id: item for item in talk.history.snapshot() if isinstance(item, ToolOutput)}
+    for call_id, begun in lost.items():
+        output = outputs.get(call_id) or ToolOutput(new_item_id(), call_id, _outcome_text(begun.name, UNKNOWN), False)
+        end = ToolCallEnd(call_id, begun.name, output.success, output.text, False, 0)
+        parts.bus.publish(end, begun.scope, output.storage)
+
+
+def _output(call: ToolCall, old: RecordedConversation, storage: StoragePolicy, now: float) -> ToolOutput:
+    """What was written down already, to go when it would have gone; or what can honestly be said."""
+    if (known := old.ended.get(call.call_id)) is not None:
+        own = storage if known.storage is None else strictest(storage, known.storage)
+        left = _remaining_policy(own, now - old.ended_at[call.call_id])
+        return known if left == own else replace(known, storage=left or HeadersOnly())
+    text = UNKNOWN if call.call_id in old.begun and not old.asks else INTERRUPTED
+    return ToolOutput(new_item_id(), call.call_id, _outcome_text(call.name, text), False, call.kind)
+
+
+def _outcome_text(tool: str, text: str) -> tuple[TextPart]:
+    if (name := canonical_name(tool)) in CONV_TOOLS:
+        # Whoever reads the answer of a conversation tool reads JSON, in every ending.
+        text = refusal(TaskCancelledError(_TARGET_LOST if name in INTERRUPTING else text)).text
+    return (TextPart(text),)
+
+
+def _end_tasks(parts: SessionParts, past: RecordedState, conversation_id: ConversationId) -> None:
+    for task in sorted(past.unfinished.values(), key=lambda task: task.n, reverse=True):
+        if task.scope.conversation_id == conversation_id:
+            scope = task.scope if task.scope.sub_id else replace(task.scope, sub_id=f"conv/{task.scope.task_id}")
+            parts.bus.publish(TurnAborted("crash"), scope)
+
+
+def _publish_missing(parts: SessionParts, old: RecordedConversation, restored: RestoredConversation) -> None:
+    talk, scope = restored.talk, EventScope("", restored.talk.id)
+    if (
+        old.plan is not None
+        and (policy := _remaining_policy(talk.storage, parts.clock.now() - old.plan_at)) is not None
+    ):
+        parts.bus.publish(old.plan, scope, policy)
+    for warning in restored.warnings:
+        parts.bus.publish(WarningEvent(warning, "not_restored"), scope)
+    if restored.missing:
+        message = f"conversation {talk.id} comes back without {_what_is_missing(talk.storage, restored.missing)}"
+        parts.bus.publish(WarningEvent(message, "not_stored"), scope)
+
+
+def _what_is_missing(policy: StoragePolicy, count: int) -> str:
+    texts = "1 text" if count == 1 else f"{count} texts"
+    match policy:
+        case NoStorage():
+            return "everything that was said in it: its storage policy is none"
+        case HeadersOnly():
+            return f"{texts}: they were not stored, its storage policy is headers_only"
+        case Ttl(seconds):
+            return f"{texts}: they have expired or were not stored, its storage policy is ttl:{seconds:g}"
+        case Full():
+            return f"{texts}: they were not stored, by the policy of another conversation, or were removed since"
+
+
+def _remaining_policy(policy: StoragePolicy, age: float) -> StoragePolicy | None:
+    """The policy for what is told again at that age, so that it goes when it would have gone; None where it is due."""
+    if not isinstance(policy, Ttl):
+        return policy
+    return Ttl(min(policy.seconds - age, policy.seconds)) if age < policy.seconds else None
+
+
+# ── answers that were given ──────────────────────────────────────────────────────────────────────────────────
+
+_STATUS: dict[AbortReason, ReplyStatus] = {"timeout": "failed", "limit": "failed"}
+
+
+def _reply(chain: RecordedChain) -> Reply | None:
+    """The answer that the message got; None where it got none, and may be sent again."""
+    match chain.end:
+        case TaskComplete(status=status, last_assistant_message=text):
+            error = _failure(chain.error) if status == "failed" and chain.error else None
+        case TurnAborted(reason=reason) if reason != "crash":
+            status, text = _STATUS.get(reason, "interrupted"), None
+            error = Failure(reason, f"the task was ended ({reason})") if status == "failed" else None
+        case _:
+            return None
+    reply = Reply(
+        text="" if chain.text_is_missing else text,
+        status=status,
+        usage=chain.usage,
+        tool_calls=chain.tool_calls,
+        duration=max(0.0, chain.ended - chain.started),
+        task_id=chain.task_id,
+        trace_id=chain.trace_id,
+        error=error,
+    )
+    return without_text(reply) if chain.text_is_missing else reply
+
+
+def _failure(error: ErrorEvent) -> Failure:
+    return Failure(error.code, error.message or f"the task failed ({error.code}); what it said is not stored")

@@ -1,0 +1,162 @@
+"""A new session out of a stored one: a conversation's history up to a point becomes its root. Nothing is run.
+
+It is written by the usual rules, record by record, each with the time that it had: what expires does so when it would
+have, and what is not stored there is not stored here either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from tertulia.errors import InternalError, NotFoundError, StorageError
+from tertulia.events.bus import EventBus, EventScope
+from tertulia.events.clock import Clock, SystemClock
+from tertulia.history.store import HistoryLimits, HistoryStore
+from tertulia.protocol.events import ConversationOpened, SessionConfigured
+from tertulia.protocol.ids import ItemId, SessionId, new_conversation_id, new_session_id
+from tertulia.protocol.records import MCP_PINS, ItemsRecord, NoteRecord, TermsRecord
+from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_index import find_files
+from tertulia.session import describe
+from tertulia.session.conversations import ROOT
+from tertulia.session.resume.rebuild import mend_segments
+from tertulia.session.resume.recorded_state import RecordedConversation, RecordedSegment, RecordedState, first_items
+from tertulia.session.resume.store_choice import create_record
+from tertulia.session.resume.terms_codec import RecordedTerms, read_terms
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.settings import Settings
+from tertulia.version import __version__
+
+
+async def fork_session(
+    environment: Environment,
+    settings: Settings,
+    clock: Clock,
+    session_id: str,
+    *,
+    conversation_id: str = ROOT,
+    at: ItemId | int | None = None,
+) -> SessionId:
+    """The id of the new session. NotFound for what is not there, StorageError for what cannot be read.
+
+    `at` is an item, the end of a round (the first is 1), or now. It ends before a call that is open there.
+    """
+    past = await asyncio.to_thread(read_recorded_state, environment.home, session_id, clock)
+    talk = _find(past, session_id, conversation_id)
+    assert talk.agreed is not None, "it was found by that"
+    pieces = _pieces_up_to(talk, at)
+    fork = _SessionFork(talk.agreed, talk.agreed_at, talk.notes.get(MCP_PINS), clock)
+    # An hour ago is when it was said, also in the copy: nothing lives longer for having been copied.
+    await fork.write(pieces, talk if at is None else None, environment, settings)
+    return fork.session_id
+
+
+def read_recorded_state(home: Path, session_id: str, clock: Clock | None = None) -> RecordedState:
+    """All that is known of a stored session, read without owning it, and without what has expired. Blocks."""
+    with closing(SqliteReader(find_files(home, session_id).db, clock or SystemClock())) as reader:
+        return RecordedState().read(RowReader().lines(reader.rows()))
+
+
+def _find(past: RecordedState, session_id: str, conversation_id: str) -> RecordedConversation:
+    _, root_id = past.identity()
+    wanted = root_id if conversation_id == ROOT else conversation_id
+    for talk in past.talks.values():
+        if talk.id == wanted and talk.agreed is not None:
+            return talk
+    raise NotFoundError(f"there is no conversation {conversation_id[:64]!r} in session {session_id}")
+
+
+def _pieces_up_to(talk: RecordedConversation, at: ItemId | int | None) -> list[RecordedSegment]:
+    pieces = talk.pieces
+    try:
+        store = _history_of(pieces)
+    except InternalError:
+        if not talk.may_expire:
+            raise StorageError(
+                f"records of conversation {talk.id} are lost; resume the session, which mends it, and fork it then"
+            ) from None
+        # They have expired whole: what is left is made whole, as it is when the session is resumed.
+        pieces = mend_segments(pieces)
+        store = _history_of(pieces)
+    return first_items(store.fork(at).item_count, pieces)
+
+
+def _history_of(pieces: Iterable[RecordedSegment]) -> HistoryStore:
+    store = HistoryStore(HistoryLimits())
+    for piece in pieces:
+        store.append(piece.items, pinned=piece.pinned)
+    return store
+
+
+class _RecordedClock:
+    """A clock that shows when something was said."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.moment: float | None = None
+
+    def now(self) -> float:
+        return self._clock.now() if self.moment is None else self.moment
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+
+class _SessionFork:
+    """The session that is being made."""
+
+    def __init__(self, agreed: TermsRecord, agreed_at: float, pins: NoteRecord | None, clock: Clock) -> None:
+        self.session_id = new_session_id()
+        self._root_id = new_conversation_id()
+        self._agreed = agreed
+        self._agreed_at = agreed_at
+        self._pins = pins
+        self._terms: RecordedTerms = read_terms(agreed)
+        self._clock = _RecordedClock(clock)
+
+    async def write(
+        self,
+        pieces: list[RecordedSegment],
+        talk: RecordedConversation | None,
+        environment: Environment,
+        settings: Settings,
+    ) -> None:
+        """All of it, or nothing that anybody would find. `talk` has a plan that goes along."""
+        own = replace(settings, storage_policy=self._agreed.storage)
+        journal = create_record(own, self.session_id, self._clock, environment, now=SystemClock())
+        bus = EventBus(self.session_id, self._clock, journal)
+        try:
+            bus.publish(self._configured(own))
+            self._clock.moment = self._agreed_at
+            journal.keep(self._agreement())
+            if self._pins is not None:
+                journal.keep(replace(self._pins, conversation_id=self._root_id))
+            for piece in pieces:
+                self._clock.moment = piece.ts
+                journal.keep(ItemsRecord(self._root_id, piece.items, piece.pinned, piece.seed))
+            scope = EventScope("", self._root_id)
+            self._clock.moment = self._agreed_at
+            bus.publish(ConversationOpened(None, self._terms.title, self._terms.model, self._terms.backend), scope)
+            if talk is not None and talk.plan is not None:
+                self._clock.moment = talk.plan_at
+                bus.publish(talk.plan, scope)
+            self._clock.moment = None
+            await bus.flush()
+        finally:
+            bus.close()
+            await journal.close()
+
+    def _configured(self, settings: Settings) -> SessionConfigured:
+        policy = describe.policy(settings.rights())
+        # Not the session's model but the conversation's: it is the root now.
+        return SessionConfigured(self._root_id, describe.PROTOCOL_VERSION, __version__, self._terms.model, policy)
+
+    def _agreement(self) -> TermsRecord:
+        place = {**self._agreed.place, "parent_id": None, "depth": 0, "because": "session"}
+        return replace(self._agreed, conversation_id=self._root_id, place=place)

@@ -1,0 +1,191 @@
+"""From the past of a conversation to a conversation: its terms within what is allowed now, its history as it was.
+
+Makes talks and nothing else: who finds them, and what is said about them, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from tertulia.conversation.native_session import NATIVE_SESSION, STALE, NativeSession, native_session_from
+from tertulia.conversation.state import ConversationState, Lineage, history_limits
+from tertulia.conversation.terms import Agent, ConversationContext, Terms, tool_preferences
+from tertulia.errors import InternalError, TertuliaError
+from tertulia.events.clock import Clock
+from tertulia.events.journal import Journal
+from tertulia.history.sanitiser import mend, turns
+from tertulia.history.segment import is_message
+from tertulia.history.store import HistoryStore
+from tertulia.models.wire import Wire
+from tertulia.policy.narrowing import Narrowing, meet
+from tertulia.prompt.seeds import not_stored_message, seeds
+from tertulia.protocol.ids import CallId, ConversationId
+from tertulia.protocol.items import Item, ToolCall, ToolOutput
+from tertulia.protocol.records import MCP_PINS
+from tertulia.protocol.storage import Full
+from tertulia.session.resume.pins import RecordedPins
+from tertulia.session.resume.recorded_state import RecordedConversation, RecordedSegment, RecordedState
+from tertulia.session.resume.terms_codec import RecordedTerms, keep_recorded_rights, read_terms, terms_record
+from tertulia.session.terms import TermsResolver
+
+_DAMAGED = "the record of this call's result is damaged"
+
+
+class UnstoredHistory(msgspec.Struct, frozen=True):
+    """What a record holds of a history of which no text was stored, and which begins anew (R3)."""
+
+    open_calls: tuple[ToolCall, ...]
+    """Calls of the record without an output: each gets one there, though no model will see it."""
+    seeds: tuple[int, ...]
+    """The places of the segments that are said again."""
+    segments: int
+    """How many there are."""
+    said: tuple[Item, ...]
+    """What stands for all of it."""
+
+
+class RestoredConversation(msgspec.Struct, frozen=True):
+    """A conversation that is back, and what has to be said about it."""
+
+    talk: ConversationState
+    narrowed: tuple[Narrowing, ...] = ()
+    missing: int = 0
+    """How many of its texts are not there."""
+    forgotten: UnstoredHistory | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class ConversationRestorer:
+    """Brings back the conversations of one session."""
+
+    def __init__(self, past: RecordedState, notary: TermsResolver, clock: Clock, journal: Journal) -> None:
+        self._past = past
+        self._notary = notary
+        self._clock = clock
+        self._journal = journal
+        self._places: dict[ConversationId, Lineage] = {}
+        self._pins = RecordedPins()
+
+    def talks(self) -> Iterator[RestoredConversation]:
+        """Every conversation that was open, the root first, then by creation. StorageError for terms of nonsense."""
+        for old in self._past.talks.values():
+            agreement = None if old.agreed is None else read_terms(old.agreed)
+            above = None if agreement is None else self._places.get(agreement.parent_id or old.id)
+            self._places[old.id] = Lineage(old.id, above)
+            if agreement is not None and not old.closed and (old.told or self._past.damaged):
+                yield self._restore(old, agreement)
+
+    def _restore(self, old: RecordedConversation, agreement: RecordedTerms) -> RestoredConversation:
+        terms, warnings = self._terms(old, agreement)
+        talk = ConversationState(old.id, terms, clock=self._clock, journal=self._journal)
+        talk.default, talk.because = self._notary.default, agreement.because
+        talk.ceiling = meet(agreement.ceiling, self._notary.ceiling)
+        talk.parent_id, talk.depth, talk.place = agreement.parent_id, agreement.depth, self._places[old.id]
+        talk.title = agreement.title
+        talk.last_active = old.active
+        talk.history, missing, forgotten = _history(old, terms)
+        talk.history.kept_by = old.kept_by
+        talk.put_back(old.queued.values())
+        now = terms_record(talk, agreement.narrowed)
+        if now == old.agreed:
+            whole = not (missing or old.bond_is_stale or self._past.damaged)
+            talk.bond = _native_session(old, talk.history.revision if whole else STALE)
+        elif (lasting := keep_recorded_rights(old.agreed, now)) != old.agreed:
+            # Less is stored than before, or another model answers. What else this life may not do, the next one may.
+            talk.note(lasting)
+        return RestoredConversation(talk, agreement.narrowed, missing, forgotten, warnings)
+
+    def _terms(self, old: RecordedConversation, agreement: RecordedTerms) -> tuple[Terms, tuple[str, ...]]:
+        default = self._notary.default
+        rights = meet(agreement.rights, self._notary.ceiling)
+        wire, warnings = self._wire(old, agreement)
+        context = ConversationContext(
+            agreement.base_instructions,
+            agreement.user_instructions,
+            self._pins.view(old.notes.get(MCP_PINS)).with_allowlist(rights.mcp_tool_allowlist),
+            tool_preferences(rights, agreement.shell_mode, wire.family),
+        )
+        cwd = agreement.cwd or default.cwd
+        agent = _agent(agreement)
+        return Terms(context, rights, wire, agreement.backend, cwd, agreement.shell_mode, agent), warnings
+
+    def _wire(self, old: RecordedConversation, agreement: RecordedTerms) -> tuple[Wire, tuple[str, ...]]:
+        """The model it spoke with; the session's, where that is what it was or where it cannot be had any more."""
+        default, is_root = self._notary.default, old.id == self._past.root_id
+        # Without a name: it was that of a script's file, and a text that is not stored.
+        if is_root or agreement.model in ("", self._past.model, default.wire.name):
+            return (default if is_root else self._notary.copied(default)).wire, ()
+        try:
+            return self._notary.find_wire(agreement.model), ()
+        except TertuliaError as error:
+            told = f"conversation {old.id} spoke with {agreement.model}, which cannot be had: {error.message}"
+            return self._notary.copied(default).wire, (told,)
+
+
+def _agent(agreement: RecordedTerms) -> Agent | None:
+    """By name only: its providers are asked again before anybody speaks to it."""
+    meta = agreement.agent
+    return None if meta is None else Agent(str(meta.get("name")), str(meta.get("archetype")), meta)
+
+
+def _native_session(old: RecordedConversation, revision: int) -> NativeSession | None:
+    noted = old.notes.get(NATIVE_SESSION)
+    return None if noted is None else native_session_from(noted.value, revision)
+
+
+def _history(old: RecordedConversation, terms: Terms) -> tuple[HistoryStore, int, UnstoredHistory | None]:
+    """What was said, how much of it is not there, and what is known where none of it is."""
+    limits = history_limits(terms.rights)
+    missing = sum(len(piece.missing) for piece in old.pieces)
+    fresh = seeds(terms.context.user_instructions, terms.cwd, terms.rights)
+    if not _has_stored_text(old):
+        store = HistoryStore(limits, fresh)
+        said = (not_stored_message(),) if old.tasks else ()
+        store.append(said)
+        return store, missing or old.tasks, _unstored_history(old, said)
+    begun = [piece.items for piece in old.pieces if piece.seed and not piece.missing]
+    rest = [piece for piece in old.pieces if not piece.seed]
+    first = begun[0] if begun else fresh
+    store = HistoryStore(limits, first)
+    try:
+        for piece in rest:
+            store.append(piece.items, pinned=piece.pinned)
+    except InternalError:
+        # Records are missing: what is left is made whole, in the order in which it was said.
+        store = HistoryStore(limits, first)
+        for piece in mend_segments(rest):
+            store.append(piece.items)
+    return store, missing, None
+
+
+def _unstored_history(old: RecordedConversation, said: tuple[Item, ...]) -> UnstoredHistory:
+    open_calls: dict[CallId, ToolCall] = {}
+    for item in old.items:
+        if isinstance(item, ToolCall):
+            open_calls[item.call_id] = item
+        elif isinstance(item, ToolOutput):
+            open_calls.pop(item.call_id, None)
+    again = tuple(at for at, piece in enumerate(old.pieces) if piece.seed)
+    return UnstoredHistory(tuple(open_calls.values()), again, len(old.pieces), said)
+
+
+def mend_segments(pieces: Sequence[RecordedSegment]) -> list[RecordedSegment]:
+    """The same, each call with one output; every turn as old as the oldest that is in it."""
+    said = {item.id: (piece.ts, at in piece.missing) for piece in pieces for at, item in enumerate(piece.items)}
+    whole: list[RecordedSegment] = []
+    for turn in turns(mend([item for piece in pieces for item in piece.items], _DAMAGED)):
+        known = [said.get(item.id, (math.inf, False)) for item in turn]
+        missing = tuple(at for at, (_, is_missing) in enumerate(known) if is_missing)
+        whole.append(RecordedSegment(tuple(turn), missing=missing, ts=min(ts for ts, _ in known)))
+    return whole
+
+
+def _has_stored_text(old: RecordedConversation) -> bool:
+    """Whether any message of a user or the model is there, or there never was one to be stored."""
+    said = [at not in piece.missing for piece in old.pieces for at, item in enumerate(piece.items) if is_message(item)]
+    # A task in which nothing was said: under a policy that forgets nothing it was a compaction, or failed at once.
+    forgets = old.kept_by is not None or (old.agreed is not None and not isinstance(old.agreed.storage, Full))
+    return any(said) or not (said or (old.tasks and forgets))

@@ -1,0 +1,347 @@
+"""What a session's record says about it: read line by line, nothing done.
+
+A fold over events and records. It knows no file, makes no conversation and publishes nothing; `recovery` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tertulia.conversation.native_session import NATIVE_SESSION
+from tertulia.errors import StorageError
+from tertulia.events.bus import EventScope
+from tertulia.protocol import events as e
+from tertulia.protocol.events import Event
+from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
+from tertulia.protocol.items import Item, ToolOutput, UserMessage
+from tertulia.protocol.records import (
+    CanvasRecord,
+    ForkRecord,
+    ItemsRecord,
+    NoteRecord,
+    QueuedInputRecord,
+    Record,
+    RewriteRecord,
+    SubmissionRecord,
+    TermsRecord,
+    ToolOutputRecord,
+)
+from tertulia.protocol.storage import StoragePolicy, Ttl, binding_policy
+from tertulia.protocol.tool_events import (
+    ApprovalRequest,
+    ApprovalResolved,
+    ExecCommandBegin,
+    McpToolCallBegin,
+    PatchApplyBegin,
+    PlanUpdate,
+    ToolCallBegin,
+    ToolCallEnd,
+)
+from tertulia.protocol.usage import NO_USAGE, Usage
+from tertulia.rollout.format.row_reader import RecordLine
+
+
+class RecordedSegment(msgspec.Struct, frozen=True):
+    """One segment of a history, as it was said."""
+
+    items: tuple[Item, ...]
+    pinned: bool = False
+    seed: bool = False
+    missing: tuple[int, ...] = ()
+    """Positions of items whose text was not stored: something stands in for them."""
+    ts: float = 0.0
+    """When it was said."""
+
+
+class StartedCall(msgspec.Struct, frozen=True):
+    """A call that a task had begun to handle."""
+
+    name: str
+    scope: EventScope
+    n: int
+
+
+class RecordedConversation:
+    """One conversation as it was when the record ends."""
+
+    def __init__(self, id: ConversationId) -> None:
+        self.id = id
+        self.agreed: TermsRecord | None = None
+        self.agreed_at = 0.0
+        self.kept_by: StoragePolicy | None = None
+        """The strictest policy that it had, where a looser one was agreed since."""
+        self.pieces: list[RecordedSegment] = []
+        self.queued: dict[ItemId, UserMessage] = {}
+        """Accepted, and not yet seen by the model."""
+        self.ended: dict[CallId, ToolOutput] = {}
+        """Answered, and not yet said."""
+        self.ended_at: dict[CallId, float] = {}
+        self.begun: dict[CallId, StartedCall] = {}
+        """Calls that were handled and have no end."""
+        self.answered: dict[CallId, StartedCall] = {}
+        """Calls whose output, its text not kept, was said in the last task before their end was told."""
+        self.ran = False
+        """Whether the call that was begun last has started something."""
+        self.asks = False
+        """Whether the one call that was begun waits for a person's answer, and nothing of it has started."""
+        self.plan: PlanUpdate | None = None
+        self.plan_at = 0.0
+        """When it was first told; telling it again makes it no younger."""
+        self.drawn: CanvasRecord | None = None
+        """The last of its canvas."""
+        self.notes: dict[str, NoteRecord] = {}
+        """The last under each name."""
+        self.bond_is_stale = False
+        """Whether the history was rewritten since that of its bond."""
+        self.closed = False
+        self.told = False
+        """Whether anybody heard of it: what the journal refused was never there."""
+        self.tasks = 0
+        self.active = 0.0
+
+    @property
+    def may_expire(self) -> bool:
+        """Whether records of it may have gone whole, because their time was over."""
+        policies = (self.kept_by, None if self.agreed is None else self.agreed.storage)
+        return any(isinstance(policy, Ttl) for policy in policies)
+
+    @property
+    def items(self) -> list[Item]:
+        """Everything that was said and is still part of the history."""
+        return [item for piece in self.pieces for item in piece.items]
+
+
+class UnfinishedTask(msgspec.Struct, frozen=True):
+    """A task that was begun, or accepted, and has no end."""
+
+    scope: EventScope
+    n: int
+
+
+class RecordedChain:
+    """What one message caused, for whoever asks again under the same message id."""
+
+    def __init__(self, submitted: SubmissionRecord, started: float) -> None:
+        self.conversation_id = submitted.conversation_id
+        self.task_id = submitted.task_id
+        self.trace_id = submitted.trace_id
+        self.message = submitted.message
+        self.started = self.ended = started
+        self.usage: Usage = NO_USAGE
+        self.tool_calls = 0
+        self.error: e.ErrorEvent | None = None
+        self.end: e.TaskComplete | e.TurnAborted | None = None
+        """Of the last task of the conversation that the message went to; None while it goes on."""
+        self.text_is_missing = False
+        """Whether that end had a text that was not stored, or is not there any more."""
+
+
+class RecordedState:
+    """All that is known of a session after reading its record."""
+
+    def __init__(self) -> None:
+        self.session_id: SessionId | None = None
+        self.epoch = 0
+        self.last_seq = 0
+        self.root_id: ConversationId | None = None
+        self.model: str | None = None
+        self.talks: dict[ConversationId, RecordedConversation] = {}
+        """By creation, closed ones too."""
+        self.unfinished: dict[TaskId, UnfinishedTask] = {}
+        self._ended: set[TaskId] = set()
+        """Tasks with a terminal event: a client that repeats its message may be noted after it."""
+        self.chains: dict[str, RecordedChain] = {}
+        """By trace; of messages that had an id."""
+        self.damaged = 0
+        self.missing_records = 0
+        """How many records were deleted that should be there, as the head of the file says; -1: it cannot be known."""
+
+    def identity(self) -> tuple[SessionId, ConversationId]:
+        """The ids of the session and of its root; StorageError where the record does not even say that."""
+        root = None if self.root_id is None else self.talks.get(self.root_id)
+        if self.session_id is None or self.root_id is None or root is None or root.agreed is None:
+            raise StorageError("the record does not say how the session began; what is left can be exported")
+        return self.session_id, self.root_id
+
+    def without_end(self, talk: RecordedConversation) -> dict[CallId, StartedCall]:
+        """The calls of a conversation whose end nobody was told, as far as can be known.
+
+        Where no task is unfinished, the end of a call that was answered has been told: some policies do not keep it.
+        """
+        unfinished = any(task.scope.conversation_id == talk.id for task in self.unfinished.values())
+        return {**talk.begun, **talk.answered} if unfinished else talk.begun
+
+    def read(self, lines: Iterable[RecordLine]) -> RecordedState:
+        """Take in all lines; itself."""
+        for line in lines:
+            self.damaged += len(line.damaged)
+            if isinstance(line.what, Event):
+                self._hear(line.what, line)
+            elif line.what is not None:
+                self._take(line.what, line)
+        return self
+
+    # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take(self, record: Record, line: RecordLine) -> None:
+        talk = self._talk(record.conversation_id)
+        talk.active = line.ts
+        match record:
+            case TermsRecord():
+                _apply_terms(talk, record, line)
+            case ForkRecord(source=source, items=count):
+                origin = self._talk(source)
+                talk.pieces, talk.kept_by = first_items(count, origin.pieces), origin.kept_by
+            case ItemsRecord():
+                self._say(talk, record, line)
+            case ToolOutputRecord(output=output):
+                talk.ended[output.call_id], talk.ended_at[output.call_id] = output, line.ts
+            case QueuedInputRecord(message=message):
+                talk.queued[message.id] = message
+            case RewriteRecord():
+                talk.bond_is_stale = True
+                _apply_rewrite(talk, record, line)
+            case SubmissionRecord():
+                self._submit(record, line)
+            case CanvasRecord():
+                talk.drawn = record
+            case NoteRecord(name=name):
+                talk.notes[name] = record
+                talk.bond_is_stale = talk.bond_is_stale and name != NATIVE_SESSION
+            case _:
+                pass
+
+    def _say(self, talk: RecordedConversation, said: ItemsRecord, line: RecordLine) -> None:
+        talk.pieces.append(RecordedSegment(said.items, said.pinned, said.seed, line.absent, line.ts))
+        for at, item in enumerate(said.items):
+            if isinstance(item, UserMessage):
+                talk.queued.pop(item.id, None)
+            elif isinstance(item, ToolOutput):
+                talk.ended.pop(item.call_id, None)
+                # Where the output's text is kept so is its end: what is not there was never told.
+                if at in line.absent and (begun := talk.begun.pop(item.call_id, None)) is not None:
+                    talk.answered[item.call_id] = begun
+
+    def _submit(self, submitted: SubmissionRecord, line: RecordLine) -> None:
+        scope = EventScope("", submitted.conversation_id, submitted.task_id, submitted.trace_id)
+        if submitted.task_id not in self._ended:
+            self.unfinished.setdefault(submitted.task_id, UnfinishedTask(scope, line.n))
+        if submitted.message is not None:
+            self.chains.setdefault(submitted.trace_id, RecordedChain(submitted, line.ts))
+
+    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _hear(self, event: Event, line: RecordLine) -> None:
+        self.epoch = max(self.epoch, event.epoch)
+        self.last_seq = max(self.last_seq, event.seq or 0)
+        if isinstance(event.data, e.SessionConfigured):
+            self.session_id = event.session_id
+            self.root_id, self.model = event.data.root_conversation_id, event.data.model
+        if event.conversation_id is not None:
+            self._hear_of(self._talk(event.conversation_id), event, line)
+        if event.trace_id is not None and (chain := self.chains.get(event.trace_id)):
+            _apply_chain_event(chain, event, line)
+
+    def _hear_of(self, talk: RecordedConversation, event: Event, line: RecordLine) -> None:
+        scope = EventScope(event.sub_id, event.conversation_id, event.task_id, event.trace_id, event.span_id)
+        match event.data:
+            case e.TaskStarted() if event.task_id is not None:
+                self.unfinished[event.task_id] = UnfinishedTask(scope, line.n)
+                talk.tasks += 1
+                talk.answered.clear()
+            case e.TaskComplete() | e.TurnAborted() if event.task_id is not None:
+                self.unfinished.pop(event.task_id, None)
+                self._ended.add(event.task_id)
+            case e.ConversationOpened():
+                talk.told = True
+            case e.ConversationClosed():
+                talk.closed = True
+            case PlanUpdate() if event.data != talk.plan:
+                talk.plan, talk.plan_at = event.data, line.ts
+            case _:
+                _apply_call_event(talk, event, scope, line)
+        talk.active = line.ts
+
+    def _talk(self, id: ConversationId) -> RecordedConversation:
+        talk = self.talks.get(id)
+        if talk is None:
+            talk = self.talks[id] = RecordedConversation(id)
+        return talk
+
+
+def _apply_terms(talk: RecordedConversation, agreed: TermsRecord, line: RecordLine) -> None:
+    if talk.agreed is not None:
+        talk.kept_by = binding_policy(talk.kept_by, talk.agreed.storage, agreed.storage)
+    talk.agreed, talk.agreed_at = agreed, line.ts
+    talk.notes.pop(NATIVE_SESSION, None)
+
+
+def _apply_call_event(talk: RecordedConversation, event: Event, scope: EventScope, line: RecordLine) -> None:
+    match event.data:
+        case ToolCallBegin(call_id=call_id, name=name):
+            talk.begun[call_id] = StartedCall(name, scope, line.n)
+            talk.ran = talk.asks = False
+        case ToolCallEnd():
+            ended = _call_of_end(talk, event, event.data, line)
+            talk.begun.pop(ended, None)
+            talk.answered.pop(ended, None)
+        case ExecCommandBegin() | McpToolCallBegin() | PatchApplyBegin():
+            talk.ran = True
+        case ApprovalRequest() | ApprovalResolved():
+            talk.asks = isinstance(event.data, ApprovalRequest) and not talk.ran and len(talk.begun) == 1
+        case _:
+            pass
+
+
+def _call_of_end(talk: RecordedConversation, event: Event, end: ToolCallEnd, line: RecordLine) -> CallId:
+    """The call that an end is of. One told by a later task or process, its text not stored, has lost the call's id."""
+    if end.call_id in talk.begun or not line.missing:
+        return end.call_id
+    answered = (id for id, begun in talk.answered.items() if begun.name == end.name)
+    alike = (id for id, begun in talk.begun.items() if (begun.name, begun.scope.task_id) == (end.name, event.task_id))
+    return next(answered, next(alike, end.call_id))
+
+
+def _apply_chain_event(chain: RecordedChain, event: Event, line: RecordLine) -> None:
+    match event.data:
+        case e.TaskStarted():
+            chain.end = None
+        case e.TaskComplete():
+            chain.usage += event.data.usage
+        case e.ErrorEvent():
+            chain.error = event.data
+        case ToolCallBegin():
+            chain.tool_calls += 1
+        case _:
+            pass
+    own = event.conversation_id == chain.conversation_id
+    if own and isinstance(event.data, e.TaskComplete | e.TurnAborted):
+        replaced = isinstance(event.data, e.TurnAborted) and event.data.reason == "replaced"
+        chain.end, chain.ended = None if replaced else event.data, line.ts
+        chain.text_is_missing = isinstance(event.data, e.TaskComplete) and bool(line.missing)
+
+
+def first_items(count: int, pieces: Iterable[RecordedSegment]) -> list[RecordedSegment]:
+    """The pieces that hold the first items; the last one may be cut."""
+    taken: list[RecordedSegment] = []
+    for piece in pieces:
+        if count <= 0:
+            break
+        missing = tuple(at for at in piece.missing if at < count)
+        taken.append(RecordedSegment(piece.items[:count], piece.pinned, piece.seed, missing, piece.ts))
+        count -= len(piece.items)
+    return taken
+
+
+def _apply_rewrite(talk: RecordedConversation, done: RewriteRecord, line: RecordLine) -> None:
+    """Lay the pieces as the rewrite did. A record that lost lines may name places that are not there."""
+    # Those that have expired were the oldest.
+    gone = max(0, done.total - len(talk.pieces))
+    places = [at - gone for at in done.kept]
+    kept = [talk.pieces[at] for at in places if 0 <= at < len(talk.pieces)]
+    place = max(0, done.place - (len(places) - len(kept)))
+    missing = (0,) if line.missing else ()
+    summary = [] if done.summary is None else [RecordedSegment((done.summary,), missing=missing, ts=line.ts)]
+    talk.pieces = [*kept[:place], *summary, *kept[place:], *talk.pieces[max(done.end - gone, 0) :]]

@@ -1,0 +1,153 @@
+"""Prompts, rebuilt from the record and compared with what was sent: the proof that the record is complete (S002-15).
+
+Every request to a model left the digests of its parts (`ModelRequestRecord`). Here the same parts are made again from what was
+written down before it, by the same code, and hashed. Nothing is run and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from tertulia.conversation.compaction import history_to_summarise
+from tertulia.errors import TertuliaError
+from tertulia.history.segment import seal
+from tertulia.history.view import NO_SEGMENTS, HistoryView, SegmentTotals
+from tertulia.models.catalog import model_family
+from tertulia.prompt.fingerprint import fingerprint_request
+from tertulia.prompt.instructions import full_instructions
+from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.protocol.records import ModelRequestRecord
+from tertulia.rollout.format.record_lines import RecordLine
+from tertulia.session.resume.recorded_state import RecordedConversation, RecordedSegment, RecordedState
+from tertulia.session.resume.terms_codec import read_terms
+
+_REDACTED = b"[redacted:"
+_PATCHES = b'"apply_patch"'
+"""As the name of a tool stands in a list, whatever the dialect."""
+
+
+class RequestVerdict(msgspec.Struct, frozen=True):
+    """What came of one request."""
+
+    n: int
+    """The record's number."""
+    ts: float
+    conversation_id: ConversationId
+    task_id: TaskId
+    outcome: Literal["same", "different", "unknown"]
+    """`unknown`: not all of it is stored any more, or as it was."""
+    because: str = ""
+    """Which parts differ, or what is missing."""
+
+
+def verify_requests(lines: Iterable[RecordLine]) -> Iterator[RequestVerdict]:
+    """One verdict for each request, oldest first."""
+    past = RecordedState()
+    rebuilt: dict[ConversationId, _RebuiltHistory] = {}
+    for line in lines:
+        asked = line.what
+        if isinstance(asked, ModelRequestRecord):
+            talk = past.talks.get(asked.conversation_id) or RecordedConversation(asked.conversation_id)
+            history = rebuilt.setdefault(talk.id, _RebuiltHistory())
+            yield _verify_request(line, asked, talk, history, past.damaged)
+        past.read((line,))
+
+
+class _RebuiltHistory:
+    """The history of one conversation, sealed as far as it was read: what is added costs what is added."""
+
+    def __init__(self) -> None:
+        self._pieces: list[RecordedSegment] | None = None
+        self._sealed = 0
+        self._tally: SegmentTotals = NO_SEGMENTS
+
+    def view(self, pieces: list[RecordedSegment]) -> HistoryView:
+        """As it was when these were its pieces. Raises an AgentError for what cannot have been a history."""
+        if pieces is not self._pieces:
+            self._pieces, self._sealed, self._tally = pieces, 0, NO_SEGMENTS
+        for piece in pieces[self._sealed :]:
+            if piece.items:
+                self._tally = self._tally.plus(seal(piece.items, pinned=piece.pinned))
+            self._sealed += 1
+        return HistoryView([], 0, self._tally, (), 0)
+
+
+def _verify_request(
+    line: RecordLine, asked: ModelRequestRecord, talk: RecordedConversation, history: _RebuiltHistory, damaged: int
+) -> RequestVerdict:
+    verdict = RequestVerdict(line.n, line.ts, asked.conversation_id, asked.task_id, "same")
+    try:
+        again = _rebuild_request(asked, talk, history)
+    except TertuliaError as error:
+        return msgspec.structs.replace(verdict, outcome="unknown", because=error.message)
+    differing = _differences(asked, again)
+    if not differing:
+        return verdict
+    gaps = _gaps(line, asked, talk, damaged)
+    outcome = "unknown" if gaps else "different"
+    return msgspec.structs.replace(verdict, outcome=outcome, because=", ".join(gaps or differing))
+
+
+def _rebuild_request(
+    asked: ModelRequestRecord, talk: RecordedConversation, history: _RebuiltHistory
+) -> ModelRequestRecord:
+    base, model = asked.override, ""
+    if talk.agreed is not None:
+        agreement = read_terms(talk.agreed)
+        base = agreement.base_instructions if base is None else base
+        model = agreement.model
+    provider, _, name = model.partition("/")
+    return fingerprint_request(
+        (asked.conversation_id, asked.task_id),
+        full_instructions(base, has_apply_patch=_PATCHES in asked.tools_json, family=model_family(name) or provider),
+        asked.tools_json,
+        _view(asked, talk, history),
+        override=asked.override,
+        output_schema=asked.output_schema,
+    )
+
+
+def _view(asked: ModelRequestRecord, talk: RecordedConversation, history: _RebuiltHistory) -> HistoryView:
+    if not asked.summarises:
+        return history.view(talk.pieces)
+    items = [item for piece in talk.pieces for item in piece.items]
+    return history_to_summarise([item for begin, end in asked.summarises for item in items[begin:end]]).snapshot()
+
+
+def _differences(asked: ModelRequestRecord, again: ModelRequestRecord) -> list[str]:
+    """The parts that are not what they were; the prompt itself, where each of them is."""
+    parts = [name for name in ("instructions", "tools", "history") if getattr(asked, name) != getattr(again, name)]
+    return parts or ([] if asked.prompt == again.prompt else ["the form of the answer"])
+
+
+def _gaps(line: RecordLine, asked: ModelRequestRecord, talk: RecordedConversation, damaged: int) -> list[str]:
+    """Why it could not have come out the same."""
+    missing = sum(len(piece.missing) for piece in talk.pieces)
+    expired = _expired(asked, talk)
+    gaps = {
+        "the instructions are not stored": talk.agreed is None or not talk.agreed.terms,
+        "the list of tools is not stored": bool(line.missing),
+        f"{missing} texts are not stored": missing > 0,
+        f"{expired} items have expired": expired > 0,
+        "secrets were redacted": _is_redacted(talk.pieces) or _is_redacted_beside(asked, talk),
+        f"{damaged + len(line.damaged)} records are damaged": damaged + len(line.damaged) > 0,
+    }
+    return [reason for reason, holds in gaps.items() if holds]
+
+
+def _expired(asked: ModelRequestRecord, talk: RecordedConversation) -> int:
+    """How many items of the request are gone whole, where its policy lets them go (`ttl_action = "delete"`)."""
+    return max(0, asked.items - len(talk.items)) if talk.may_expire else 0
+
+
+def _is_redacted_beside(asked: ModelRequestRecord, talk: RecordedConversation) -> bool:
+    """In what a request says besides its history."""
+    own = None if talk.agreed is None else talk.agreed.terms.get("base_instructions")
+    return any(_REDACTED in part for part in (asked.tools_json, msgspec.json.encode((asked.override, own))))
+
+
+def _is_redacted(pieces: Sequence[RecordedSegment]) -> bool:
+    return any(_REDACTED in msgspec.json.encode(piece.items) for piece in pieces)

@@ -1,0 +1,146 @@
+"""Where a session is written down: which store, by which rules. With `assembly` the only place that names one."""
+
+from __future__ import annotations
+
+import asyncio
+import os.path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from tertulia.errors import NotFoundError, TertuliaError
+from tertulia.events.clock import Clock
+from tertulia.events.journal import Journal
+from tertulia.mcp.config.definition import ServerDefinition, Stdio
+from tertulia.mcp.config.launch import secrets_in_definition
+from tertulia.policy.redaction import Redactor, secrets_of
+from tertulia.rollout.format.record_state import RecordState
+from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.recorder import Recorder
+from tertulia.rollout.sqlite.session_files import is_session_id
+from tertulia.rollout.store import RolloutStore
+from tertulia.session.mcp.configured_servers import configured_servers
+from tertulia.session.parts import SessionParts
+from tertulia.session.resume.recorded_state import RecordedState
+from tertulia.session.resume.retention_sweep import RetentionSweeper, retention_of
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.settings import Settings
+
+
+def create_record(
+    settings: Settings,
+    session_id: str,
+    clock: Clock,
+    environment: Environment,
+    *,
+    now: Clock | None = None,
+    redactor: Redactor | None = None,
+) -> Journal:
+    """The record of a session that is yet to be: whatever is told to it is written by the usual rules.
+
+    `clock` says when it happened, `now` what has expired, where that is not the same.
+    """
+    redactor = redactor or redactor_of(settings, environment)
+    return _record_in(_store(settings, session_id, now or clock, environment), settings, clock, redactor)
+
+
+async def open_record(
+    session_id: str, settings: Settings, clock: Clock, environment: Environment, redactor: Redactor | None = None
+) -> tuple[Journal, RecordedState]:
+    """Own the record of a session, sweep it, and read it. Busy, NotFound or StorageError, and nothing is owned."""
+    if not is_session_id(session_id):
+        raise NotFoundError(f"there is no session {session_id[:64]!r}: a session id is a UUID in small letters")
+    store = _store(settings, session_id, clock, environment)
+    if not _exists(store.place):
+        raise NotFoundError(f"there is no session {session_id} ({store.place})")
+    try:
+        await _wait_for(store.claim)
+        await _wait_for(partial(store.sweep, clock.now(), retention_of(settings).ttl_action))
+        reader, past = RowReader(), RecordedState()
+        await asyncio.to_thread(_read, Path(store.place), reader, past)
+        past.identity()
+    except BaseException:
+        await _wait_for(store.close)
+        raise
+    return _record_in(store, settings, clock, redactor or redactor_of(settings, environment), reader.known), past
+
+
+def _exists(place: str) -> bool:
+    return os.path.lexists(place)
+
+
+def _read(file: Path, reader: RowReader, past: RecordedState) -> None:
+    from tertulia.rollout.sqlite.reader import SqliteReader
+
+    rows = SqliteReader(file)
+    try:
+        past.read(reader.lines(rows.rows(brief=True)))
+        # What was left out has numbers too, and none of them may be given out again.
+        n, seq = rows.ends()
+        reader.known.last_n = max(reader.known.last_n, n)
+        past.last_seq = max(past.last_seq, seq)
+        past.missing_records = rows.missing()
+        finished = rows.finished()
+        for conversation, known in reader.known.talks.items():
+            if (talk := past.talks.get(conversation)) is not None:
+                talk.tasks = max(talk.tasks, finished.get(known.n, 0))
+    finally:
+        rows.close()
+
+
+async def _wait_for(act: Callable[[Callable[[Any], None]], object]) -> Any:
+    """Wait for something that a store does; raises what it says went wrong."""
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    act(lambda said: None if answer.done() else answer.set_result(said))
+    said = await answer
+    if isinstance(said, TertuliaError):
+        raise said
+    return said
+
+
+def _store(settings: Settings, session_id: str, clock: Clock, environment: Environment) -> RolloutStore:
+    # Here and below: with its database, which nobody needs who only imports us.
+    from tertulia.rollout.sqlite.sqlite_store import SqliteStore
+
+    return SqliteStore(environment.home, session_id, clock, settings.durability)
+
+
+def redactor_of(settings: Settings, environment: Environment) -> Redactor:
+    """Knows the keys of the environment and of the configuration; tokens are told to it as they are made."""
+    servers = configured_servers(settings, environment).secrets
+    return Redactor((*secrets_of(environment.variables), *servers, *_executor_secrets(settings)))
+
+
+def _executor_secrets(settings: Settings) -> Iterator[str]:
+    """Keys in the tables of other agents: the same kinds of values as for servers. What is no table has none."""
+    for table in (*settings.executors.values(), *settings.acp.values()):
+        said = _members(table)
+        words, variables = said.get("args"), _members(said.get("env"))
+        given = Stdio(
+            command="",
+            args=tuple(map(str, cast("Sequence[object]", words) if isinstance(words, list | tuple) else ())),
+            env={name: str(value) for name, value in variables.items()},
+        )
+        yield from secrets_in_definition(ServerDefinition(name="", transport=given), {})
+
+
+def _members(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+def _record_in(
+    store: RolloutStore, settings: Settings, clock: Clock, redactor: Redactor, known: RecordState | None = None
+) -> Recorder:
+    return Recorder(store, clock, redactor.json, storage=settings.rights().storage_policy, known=known)
+
+
+def start_sweeper(parts: SessionParts) -> None:
+    """Take away what expires while the session runs."""
+    if isinstance(parts.journal, Recorder):
+        retention, conversations = retention_of(parts.settings), parts.conversations
+        sweeper = RetentionSweeper(
+            parts.journal.store, retention, parts.clock, lambda: [t.storage for t in conversations]
+        )
+        conversations.settled = lambda talk: sweeper.hear(talk.storage)
+        parts.nursery.start(sweeper.run(), "sweeper")

@@ -1,0 +1,118 @@
+"""The terms of a conversation as they are written down, and read back.
+
+What people wrote (instructions, titles, directories) is kept apart from what only says what is allowed: the first
+goes by the storage policy, the second is always kept, so that nobody who comes back has more rights than he had.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import ShellMode
+from tertulia.errors import StorageError
+from tertulia.policy.narrowing import Narrowing, Rights
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.records import TermsRecord, names_a_file
+
+
+class RecordedTerms(msgspec.Struct, frozen=True):
+    """What a conversation was, as far as it was written down."""
+
+    parent_id: ConversationId | None
+    depth: int
+    model: str
+    backend: str
+    because: str
+    rights: Rights
+    ceiling: Rights
+    shell_mode: ShellMode | None = None
+    cwd: str | None = None
+    """None where it was not stored."""
+    title: str | None = None
+    base_instructions: str | None = None
+    user_instructions: str | None = None
+    narrowed: tuple[Narrowing, ...] = ()
+    agent: dict[str, Any] | None = None
+    """What was said of the agent that it is, if it is one."""
+
+
+def terms_record(talk: ConversationState, narrowed: Sequence[Narrowing]) -> TermsRecord:
+    """The record of a conversation's terms as they are now."""
+    terms, context = talk.terms, talk.terms.context
+    return TermsRecord(
+        conversation_id=talk.id,
+        storage=talk.storage,
+        rights={"rights": _rights_without_roots(terms.rights), "ceiling": _rights_without_roots(talk.ceiling)},
+        place={
+            "parent_id": talk.parent_id,
+            "depth": talk.depth,
+            "model": "" if names_a_file(terms.wire.name) else terms.wire.name,
+            "backend": terms.backend,
+            "because": talk.because,
+            "shell_mode": terms.shell_mode,
+        },
+        terms={
+            **({"model": terms.wire.name} if names_a_file(terms.wire.name) else {}),
+            "cwd": terms.cwd,
+            "title": talk.title,
+            "base_instructions": context.base_instructions,
+            "user_instructions": context.user_instructions,
+            "narrowed": msgspec.to_builtins(list(narrowed)),
+            **({} if terms.agent is None else {"agent": terms.agent.meta}),
+            "roots": [terms.rights.writable_roots, talk.ceiling.writable_roots],
+            # Of the root, which may work elsewhere: what commands may write where nobody named a directory.
+            **({} if talk.parent_id is not None else {"workspace": talk.default.cwd}),
+        },
+    )
+
+
+def keep_recorded_rights(then: TermsRecord | None, now: TermsRecord) -> TermsRecord:
+    """The terms of now, but with the rights that were agreed then; what is stored stays as strict as it has become."""
+    if then is None:
+        return now
+    storage = {name: {"storage_policy": told["storage_policy"]} for name, told in now.rights.items()}
+    return replace(
+        now,
+        rights={name: {**told, **storage.get(name, {})} for name, told in then.rights.items()},
+        terms={**now.terms, **{name: then.terms[name] for name in ("roots", "workspace") if name in then.terms}},
+    )
+
+
+def recorded_workspace(record: TermsRecord | None) -> str | None:
+    """The directory of the session whose root this is; None where it was not stored."""
+    place = None if record is None else record.terms.get("workspace")
+    return place if isinstance(place, str) and os.path.isabs(place) else None
+
+
+def read_terms(record: TermsRecord) -> RecordedTerms:
+    """The same, read back. Directories that were not stored may not be written. StorageError for nonsense."""
+    told = dict(record.terms)
+    roots = told.pop("roots", ((), ()))
+    try:
+        written = msgspec.convert({**record.place, **told, **record.rights}, RecordedTerms)
+        now, most = msgspec.convert(roots, tuple[tuple[str, ...] | None, tuple[str, ...] | None])
+    except (msgspec.ValidationError, TypeError) as error:
+        raise StorageError(f"the terms of conversation {record.conversation_id} cannot be read: {error}") from None
+    return replace(
+        written,
+        rights=_with_roots(written.rights, now),
+        ceiling=_with_roots(written.ceiling, most),
+    )
+
+
+def _rights_without_roots(rights: Rights) -> dict[str, Any]:
+    """Without directories: they are names that people gave. Only whether there were any is left."""
+    plain = cast("dict[str, Any]", msgspec.to_builtins(rights))
+    if rights.writable_roots is not None:
+        plain["writable_roots"] = []
+    return plain
+
+
+def _with_roots(rights: Rights, roots: tuple[str, ...] | None) -> Rights:
+    return rights if rights.writable_roots is None else replace(rights, writable_roots=roots or ())

@@ -1,0 +1,72 @@
+"""Settings laid over one another, later ones over earlier ones, each remembering where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from tertulia.errors import InvalidParamsError
+from tertulia.policy.limits import Limits
+from tertulia.session.settings.values import parse_setting
+
+DEFAULT = "default"
+
+_MERGED = frozenset(
+    {
+        "model_providers",
+        "mcp_servers",
+        "mcp_views",
+        "limits",
+        "masks",
+        "shell_environment",
+        "retention",
+        "executors",
+        "acp",
+    }
+)
+"""Tables of which a layer may give a part. Every other setting is replaced whole."""
+
+
+class SettingLayers:
+    """The sum of all layers so far. A refused layer leaves nothing of the setting that was wrong."""
+
+    __slots__ = ("_sources", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        """By name, in the spelling in which they came."""
+        self._sources: dict[str, str] = {}
+
+    def add(self, name: str, value: object, source: str) -> None:
+        """Lay one setting on top; a refusal names the source."""
+        merged = merge(self.values.get(name), value) if name in _MERGED else value
+        try:
+            parse_setting(name, merged)
+        except InvalidParamsError as error:
+            raise InvalidParamsError(f"{source}: {error.message}") from None
+        self.values[name] = merged
+        self._sources.update(dict.fromkeys(_leaves(name, value) if name in _MERGED else [name], source))
+
+    def provenance(self, names: tuple[str, ...]) -> dict[str, str]:
+        """Where each setting, and each entry of a table, comes from. Never what it is."""
+        known = dict.fromkeys((f"limits.{name}" for name in Limits.__struct_fields__), DEFAULT) | self._sources
+        given = {name.partition(".")[0] for name in known}
+        return dict(sorted((dict.fromkeys(set(names) - given, DEFAULT) | known).items()))
+
+
+def merge(below: object, above: object) -> object:
+    """One table over another, entry by entry; whatever is no table is replaced. Neither is changed."""
+    if not isinstance(below, dict) or not isinstance(above, Mapping):
+        return above
+    merged = cast("dict[str, Any]", below).copy()
+    for key, value in cast("Mapping[str, Any]", above).items():
+        merged[key] = merge(merged.get(key), value)
+    return merged
+
+
+def _leaves(name: str, value: object) -> Iterator[str]:
+    if not isinstance(value, Mapping) or not value:
+        yield name
+        return
+    for key, entry in cast("Mapping[str, Any]", value).items():
+        yield from _leaves(f"{name}.{key}", entry)

@@ -1,0 +1,163 @@
+"""A project's own settings, `.tertulia/config.toml`: written by strangers, so they may narrow and do nothing else."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import asdict
+
+from tertulia.errors import InvalidParamsError
+from tertulia.mcp.config.dot_mcp_json import FILE_NAME as DOT_MCP
+from tertulia.mcp.config.dot_mcp_json import read_dot_mcp
+from tertulia.mcp.config.project_server import ProjectServer
+from tertulia.policy.narrowing import Narrowing, Rights, narrow
+from tertulia.sandbox.masks.guarded_paths import is_inside
+from tertulia.sandbox.mounts.nested_protected import protected_part
+from tertulia.sandbox.mounts.stubs import is_stub
+from tertulia.session.settings.values import check_name, parse_limits, parse_setting
+
+
+class ProjectFile(msgspec.Struct, frozen=True):
+    """What a project's file changes."""
+
+    changes: dict[str, Any]
+    """Settings, each stricter than it was."""
+    warnings: list[str]
+    """What it asked for in vain, with file and key."""
+    servers: list[ProjectServer]
+    """MCP servers that it defines. None of them is started before somebody trusts it."""
+
+
+def read_project_servers(folder: Path) -> list[ProjectServer]:
+    """What the project's `.mcp.json` in that folder defines."""
+    path = folder / DOT_MCP
+    return [
+        ProjectServer(name=name, entry=entry, source=str(path), folder=str(folder), form="json")
+        for name, entry in read_dot_mcp(path).items()
+    ]
+
+
+def find_project_files(cwd: Path, user_home: Path) -> list[Path]:
+    """Where such files may lie: from the repository's root down to `cwd`, or `cwd` alone outside a repository.
+
+    The user's home is never a project, nor is anything above it.
+    """
+    user_home = user_home.resolve()
+    folders: list[Path] = []
+    for folder in (cwd, *cwd.parents):
+        if folder == user_home:
+            break
+        folders.append(folder)
+        if (folder / ".git").exists() and not is_stub(folder / ".git"):
+            break
+    else:
+        # Not in a repository and not at home: what lies above may be anybody's, /tmp for one.
+        folders = [cwd]
+    return [folder / ".tertulia" / "config.toml" for folder in reversed(folders)]
+
+
+def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -> ProjectFile:
+    """Meet what the file says with what is allowed without it."""
+    asked: dict[str, Any] = {}
+    warnings: list[str] = []
+    for name, value in config.items():
+        check_name(name, str(path))
+        try:
+            right = _right_of_setting(name, value, ceiling)
+        except InvalidParamsError as error:
+            raise InvalidParamsError(f"{path}: {error.message}") from None
+        asked |= right
+        if not right and name != "mcp_servers":
+            warnings.append(f"{path}: {name} is ignored, a project's file may only narrow")
+    folder = str(path.parent.parent)
+    servers = [
+        ProjectServer(name=name, entry=entry, source=str(path), folder=folder, form="toml")
+        for name, entry in config.get("mcp_servers", {}).items()
+    ]
+    for root in [root for root in asked.get("writable_roots") or () if _is_protected(root, ceiling)]:
+        asked["writable_roots"] = [other for other in asked["writable_roots"] if other != root]
+        warnings.append(f"{path}: writable_roots: {root} is ignored, it lies in a protected directory")
+    given, refused = narrow(asked, ceiling, ceiling, "session")
+    warnings.extend(_refusal(path, entry) for entry in refused)
+    before, after = asdict(ceiling), asdict(given)
+    # A sandbox also where it is what there is anyway: it says how far the person at an editor may go.
+    same = [name for name in asked if name == "sandbox" and asked[name] == before[name]]
+    changes = {name: after[name] for name in asked if after[name] != before[name] or name in same}
+    return ProjectFile(_as_settings(changes, before), warnings, servers)
+
+
+def _right_of_setting(name: str, value: object, ceiling: Rights) -> dict[str, Any]:
+    """The right that a setting speaks of, if it does."""
+    parsed = parse_setting(name, value)
+    if name == "shell_mode":
+        return {"shell": False} if parsed == "none" else {}
+    if name == "limits":
+        return {name: parse_limits(value, ceiling.limits)}
+    return {name: parsed} if name in Rights.__struct_fields__ else {}
+
+
+def _is_protected(root: str, ceiling: Rights) -> bool:
+    """Smaller than what is allowed, and yet more: in a root that is `.git` itself nothing is protected."""
+    inside = [os.path.relpath(root, above) for above in ceiling.writable_roots or ()]
+    inside = [path for path in inside if path.split("/")[0] != ".."]
+    return bool(inside) and all(protected_part(path) is not None for path in inside)
+
+
+def _refusal(path: Path, entry: Narrowing) -> str:
+    return f"{path}: {entry.field} = {entry.asked!r} is more than allowed, {entry.given!r} is used"
+
+
+def _as_settings(changes: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    settings = {name: value for name, value in changes.items() if name not in ("shell", "limits")}
+    if "shell" in changes:
+        settings["shell_mode"] = "none"
+    if "limits" in changes:
+        old, new = asdict(before["limits"]), asdict(changes["limits"])
+        settings["limits"] = {name: value for name, value in new.items() if value != old[name]}
+    return settings
+
+
+class ProjectMasks(msgspec.Struct, frozen=True):
+    """What becomes of the setting `masks`."""
+
+    masks: dict[str, Any]
+    """The user's own, and what the project adds."""
+    warnings: list[str]
+    """What it asked for in vain, with file and key."""
+
+
+def merge_project_masks(path: Path, written: object, users: Mapping[str, Any]) -> ProjectMasks:
+    """Lay a project's masks over the user's. `path` is its file; relative paths count from the project.
+
+    A path outside of the project is ignored: a stranger's file could hide from commands what they need to run.
+    """
+    folder = str(path.parent.parent)
+    try:
+        asked = parse_setting("masks", _anchor_masks(written, folder))
+    except InvalidParamsError as error:
+        raise InvalidParamsError(f"{path}: {error.message}") from None
+    inside = [name for name in asked.get("add", ()) if is_inside(os.path.normpath(name), f"{folder}/")]
+    outside = [name for name in asked.get("add", ()) if name not in inside]
+    warnings = [f"{path}: masks.add: {name} is ignored, it lies outside of the project" for name in outside]
+    if asked.get("unmask"):
+        warnings.append(f"{path}: masks.unmask is ignored, a project's file may only add masks")
+    return ProjectMasks({**users, "add": [*users.get("add", ()), *inside]}, warnings)
+
+
+def _anchor_masks(written: object, folder: str) -> object:
+    if not isinstance(written, dict):
+        return written
+    table = cast("dict[str, Any]", written)
+    added = table.get("add")
+    if not isinstance(added, list):
+        return table
+    paths = cast("list[Any]", added)
+    return {**table, "add": [_absolute(name, folder) for name in paths]}
+
+
+def _absolute(name: Any, folder: str) -> Any:
+    return os.path.join(folder, name) if isinstance(name, str) and not name.startswith("~/") else name

@@ -1,0 +1,267 @@
+"""What a session is started with, and where each of it came from. The only module that reads the environment.
+
+Later wins: defaults, the user's file, the environment, `-c`, flags. A project's file comes after the user's file and
+can only take away from it; what the user says on the command line holds against both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import msgspec
+from msgspec.structs import asdict, force_setattr, replace
+
+from tertulia.conversation.terms import ShellMode
+from tertulia.errors import InvalidParamsError
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.config.named_view import NamedView
+from tertulia.mcp.config.project_server import ProjectServer
+from tertulia.models.catalog import ModelProvider
+from tertulia.models.wire import Wire
+from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy, approval_from_wire
+from tertulia.policy.limits import Limits
+from tertulia.policy.narrowing import Rights, Visibility
+from tertulia.policy.sandbox_mode import SANDBOX_ORDER, sandbox_from_wire
+from tertulia.protocol.storage import Full, StoragePolicy, storage_from_wire
+from tertulia.session.settings.config_file import anchor, anchor_servers, read_config, read_override
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.layers import SettingLayers, merge
+from tertulia.session.settings.project_file import (
+    apply_project_file,
+    find_project_files,
+    merge_project_masks,
+    read_project_servers,
+)
+from tertulia.session.settings.values import check_name, parse_limits, parse_setting, rename_old_settings
+
+if TYPE_CHECKING:
+    from tertulia.tools.editor import Buffers
+
+Table = Mapping[str, Any]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a session can be told, named as in config.toml. Instructions are not: they belong to conversations.
+
+    Values may be given as objects or as clients spell them; they are checked and parsed when the settings are
+    made. Rights are read through `rights()` and `defaults()`.
+    """
+
+    model: str | Wire | None = None
+    """`provider/model`, or a wire."""
+    model_providers: Mapping[str, ModelProvider | Table] = {}
+    approval_policy: ApprovalPolicy | Table | str = ON_REQUEST
+    sandbox: str = "workspace_write"
+    begins_in: str | None = None
+    """The sandbox that conversations begin in, where it is less than `sandbox`, which they may be set to."""
+    network: bool = False
+    """Whether commands in the sandbox reach the network."""
+    writable_roots: Sequence[str] | None = None
+    """Absolute directories; None: wherever the sandbox mode allows. Links in them are followed once, now."""
+    storage_policy: StoragePolicy | Table | str = Full()
+    mcp_servers: Mapping[str, ServerDefinition | Table] = {}
+    """Those of the user; see `mcp/config/server_table.py`."""
+    mcp_views: Mapping[str, NamedView | Table] = {}
+    """What others may see of them, by name."""
+    project_servers: Sequence[ProjectServer] = ()
+    """Those that a project's files define, as they are written; see `session/mcp/configured_servers.py` for which may start."""
+    limits: Limits | Table = Limits()
+    """What a session allows at most, and what a conversation gets that asks for nothing else."""
+    shell_environment: Table = {}
+    """Which variables commands get; see `policy/shell_environment.py`."""
+    masks: Table = {}
+    """`add`: more files and directories that commands see as empty; `unmask`: usual ones that they may see."""
+    allow_home_workspace: bool = False
+    """Whether commands may write a workspace that is the user's home, or has it inside."""
+    sandbox_tier: Literal["auto", "bubblewrap", "landlock"] = "auto"
+    """What confines commands; `auto` is bubblewrap, or landlock where that does not work, and a warning says so."""
+    retention: Table = {}
+    """How long sessions are kept; see `rollout/sweep/retention.py`."""
+    durability: Literal["normal", "full"] = "normal"
+    """What a record survives once it is acknowledged: the death of the process, or of the machine as well."""
+    notify: Sequence[str] = ()
+    """A program and its arguments."""
+    executors: Mapping[str, Any] = {}
+    acp: Mapping[str, Any] = {}
+    providers: Sequence[Any] = ()
+    """Context providers."""
+    tools: Sequence[Any] = ()
+    """Functions made tools by `@tertulia.tool`."""
+    buffers: Buffers | None = None
+    """What the user's editor has of files, where there is one; see `tools/editor.py`."""
+    include_plan_tool: bool | None = None
+    """False takes it from every conversation; True gives it to each that does not decline; None is the usual."""
+    include_apply_patch_tool: bool | None = None
+    include_conv_tools: bool | None = None
+    tools_web_search_request: bool | None = None
+    shell_mode: ShellMode | None = None
+    """The form of shell that conversations get; `none` takes the shell from all of them."""
+    visibility: Visibility = "session"
+    on_tool_conflict: Literal["error", "skip"] = "error"
+    close_timeout_s: float = 10.0
+    approval_timeout_s: float = 300.0
+    approval_ttl_s: float | None = None
+    """How long a grant holds whose answer does not say; None: as long as its scope."""
+    tool_timeout_s: float = 300.0
+    cwd: str | None = None
+    """Where conversations work; None: where the process was started."""
+    is_broker: bool = False
+    """Each conversation is a program that shares the MCP servers with others: it has a share, and no workspace."""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            force_setattr(self, name, parse_setting(name, value))
+
+    def rights(self) -> Rights:
+        """The ceiling: no conversation of the session gets more."""
+        return Rights(
+            approval_policy=approval_from_wire(self.approval_policy),
+            sandbox=sandbox_from_wire(self.sandbox),
+            network=self.network,
+            writable_roots=None if self.writable_roots is None else tuple(self.writable_roots),
+            storage_policy=storage_from_wire(self.storage_policy),
+            mcp_tool_allowlist=None,
+            include_plan_tool=self.include_plan_tool is not False,
+            include_apply_patch_tool=self.include_apply_patch_tool is not False,
+            include_conv_tools=self.include_conv_tools is not False,
+            tools_web_search_request=self.tools_web_search_request is not False,
+            shell=self.shell_mode != "none",
+            visibility=self.visibility,
+            limits=parse_limits(self.limits, Limits()),
+        )
+
+    def defaults(self) -> Rights:
+        """What a conversation gets that asks for nothing: the ceiling, but web search only where it was set."""
+        rights = replace(self.rights(), tools_web_search_request=self.tools_web_search_request is True)
+        if self.begins_in is None:
+            return rights
+        return replace(rights, sandbox=SANDBOX_ORDER.meet(rights.sandbox, sandbox_from_wire(self.begins_in)))
+
+    def __repr__(self) -> str:
+        parts = (f"{name}={_short_repr(value)}" for name, value in asdict(self).items() if value not in ({}, (), None))
+        return f"Settings({', '.join(parts)})"
+
+
+def _short_repr(value: Any) -> str:
+    # Tables and lists may hold secrets (the environment of an MCP server): what they hold is not shown.
+    match value:
+        case dict():
+            return f"<{', '.join(cast('dict[str, Any]', value))}>"
+        case tuple():
+            return f"<{len(cast('tuple[Any, ...]', value))}>"
+        case _:
+            return repr(value)
+
+
+class LoadedSettings(msgspec.Struct, frozen=True):
+    """Settings read from all their places."""
+
+    settings: Settings
+    provenance: dict[str, str]
+    """By dotted name: `default`, a file, `environment NAME`, `-c`, or `flag --name`."""
+    warnings: list[str]
+    environment: Environment
+
+
+_FLAGS = {
+    "approval_policy": "--ask-for-approval",
+    "cwd": "--cd",
+    "storage_policy": "--storage",
+    "writable_roots": "--add-dir",
+}
+"""Flags that are not called after their setting."""
+
+
+def current_environment() -> Environment:
+    """The surroundings of this process, now."""
+    return Environment.read(os.environ)
+
+
+def load_settings(
+    *,
+    cwd: Path,
+    flags: Mapping[str, Any] | None = None,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> LoadedSettings:
+    """Read every place once. Flags go by the names of settings; one that is None was not given.
+
+    Raises InvalidParams with the file, the key and what was expected. Creates nothing.
+    """
+    environment = Environment.read(os.environ if environ is None else environ)
+    cwd = Path(os.path.realpath(cwd))
+    if not cwd.is_dir():
+        raise InvalidParamsError(f"{cwd} is not a directory")
+    layers = SettingLayers()
+    _add_file(layers, read_config(environment.config_file) or {}, str(environment.config_file), cwd, environment)
+    warnings, servers = _add_projects(layers, cwd, environment)
+    if servers:
+        layers.add("project_servers", servers, ", ".join(dict.fromkeys(server.source for server in servers)))
+    if model := environment.variables.get("TERTULIA_MODEL"):
+        layers.add("model", model, "environment TERTULIA_MODEL")
+    for override in _merge_overrides(overrides):
+        _add_file(layers, override, "-c", cwd, environment)
+    _add_flags(layers, flags or {}, cwd, environment)
+    layers.values.setdefault("cwd", str(cwd))
+    return LoadedSettings(
+        Settings(**layers.values), layers.provenance(Settings.__struct_fields__), warnings, environment
+    )
+
+
+def _merge_overrides(overrides: Sequence[str]) -> list[dict[str, Any]]:
+    """Each for itself, but for MCP servers: a server is checked when all of it is said, in whatever order."""
+    read = list(map(read_override, overrides))
+    parts = [override.pop("mcp_servers") for override in read if "mcp_servers" in override]
+    return [*read, {"mcp_servers": reduce(merge, parts)}] if parts else read
+
+
+def _add_file(layers: SettingLayers, config: Table, source: str, cwd: Path, environment: Environment) -> None:
+    below = storage_from_wire(layers.values.get("storage_policy", Full()))
+    for name, value in rename_old_settings(config, below, source).items():
+        check_name(name, source)
+        if name == "writable_roots":
+            value = anchor(value, cwd, environment.user_home)
+        elif name == "mcp_servers":
+            value = anchor_servers(value, cwd if source == "-c" else environment.config_file.parent)
+        layers.add(name, value, source)
+
+
+def _add_flags(layers: SettingLayers, flags: Table, cwd: Path, environment: Environment) -> None:
+    for name, value in flags.items():
+        if value is None:
+            continue
+        if name == "writable_roots":
+            # The flag adds directories; the workspace stays writable.
+            value = [*layers.values.get(name, [str(cwd)]), *anchor(list(value), cwd, environment.user_home)]
+        layers.add(name, value, f"flag {_FLAGS.get(name, '--' + name.replace('_', '-'))}")
+
+
+def _add_projects(layers: SettingLayers, cwd: Path, environment: Environment) -> tuple[list[str], list[ProjectServer]]:
+    warnings: list[str] = []
+    servers: list[ProjectServer] = []
+    for path in find_project_files(cwd, environment.user_home):
+        servers.extend(read_project_servers(path.parent.parent))
+        config = read_config(path)
+        if config is None:
+            continue
+        if "writable_roots" in config:
+            config["writable_roots"] = anchor(config["writable_roots"], path.parent.parent, environment.user_home)
+        if "masks" in config:
+            added = merge_project_masks(path, config.pop("masks"), layers.values.get("masks", {}))
+            layers.add("masks", added.masks, str(path))
+            warnings.extend(added.warnings)
+        ceiling = Settings(**layers.values).rights()
+        if ceiling.writable_roots is None:
+            # Unless the user said so, no root above the workspace: "/" must not count as narrower than unsaid.
+            ceiling = replace(ceiling, writable_roots=(str(cwd),))
+        config = rename_old_settings(config, ceiling.storage_policy, str(path))
+        project = apply_project_file(path, config, ceiling)
+        for name, value in project.changes.items():
+            layers.add(name, value, str(path))
+        warnings.extend(project.warnings)
+        servers.extend(project.servers)
+    return warnings, servers

@@ -1,0 +1,269 @@
+"""How each setting is read: in wire spelling or as an object, into the one form that the rest relies on.
+
+Every refusal is an InvalidParams that names the setting. Values of tables are not repeated in it: they may hold
+secrets.
+"""
+
+from __future__ import annotations
+
+import os.path
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import Any, cast, get_args
+
+from tertulia.conversation.terms import ShellMode
+from tertulia.errors import InvalidParamsError
+from tertulia.executors.command.definition import RESERVED
+from tertulia.executors.command.presets import executors_from_wire
+from tertulia.executors.prompt.history_settings import parse_history_settings
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.config.named_view import NamedView, view_from_wire
+from tertulia.mcp.config.project_server import ProjectServer
+from tertulia.mcp.config.server_table import read_table
+from tertulia.models.catalog import ModelProvider, provider_from_wire
+from tertulia.policy.approval_policy import approval_from_wire
+from tertulia.policy.limits import Limits, limits_from_wire
+from tertulia.policy.narrowing import Visibility
+from tertulia.policy.orders import normal_roots
+from tertulia.policy.sandbox_mode import sandbox_from_wire
+from tertulia.policy.shell_environment import shell_environment_from_wire
+from tertulia.protocol.inputs import check_text, near_names
+from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_wire, strictest
+from tertulia.rollout.sweep.retention import retention_from_wire
+from tertulia.sandbox.runner import TierChoice
+
+PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "is_broker", "project_servers", "providers", "tools"})
+"""Settings that no file can hold."""
+
+OLD_STORAGE_SWITCH = "disable_response_storage"
+
+MAX_CLOSE_TIMEOUT_S = 86_400
+
+
+def parse_setting(name: str, value: object) -> Any:
+    """The value of a known setting in its parsed form. A parsed value is its own parsed form."""
+    return _PARSERS[name](name, value)
+
+
+def rename_old_settings(config: Mapping[str, Any], storage: StoragePolicy, source: str) -> dict[str, Any]:
+    """The settings of a file with `disable_response_storage`, a switch of old, as the storage policy that it means.
+
+    True is headers_only, and never more than the file itself or what lies below it (`storage`) allows; False asks for
+    nothing.
+    """
+    current = dict(config)
+    disabled = current.pop(OLD_STORAGE_SWITCH, False)
+    try:
+        if _switch(OLD_STORAGE_SWITCH, disabled):
+            asked = storage_from_wire(current.get("storage_policy", storage))
+            current["storage_policy"] = strictest(asked, HeadersOnly())
+    except InvalidParamsError as error:
+        raise InvalidParamsError(f"{source}: {error.message}") from None
+    return current
+
+
+def check_name(name: str, source: str) -> None:
+    """Refuse what is not a setting that a file can hold, and say which one may have been meant."""
+    known = _PARSERS.keys() - PYTHON_ONLY
+    if name not in known:
+        near = near_names(name, sorted(known), 1)
+        raise InvalidParamsError(
+            f"{source}: there is no setting {name!r:.80}" + (f"; did you mean {near[0]}?" if near else "")
+        )
+
+
+def _model(name: str, value: object) -> object:
+    if value is None or (isinstance(value, str) and value) or hasattr(value, "stream"):
+        return value
+    raise InvalidParamsError(f"{name} must be 'provider/model' or a model wire, not {value!r}")
+
+
+def _buffers(name: str, value: object) -> object:
+    if not (hasattr(value, "text") and hasattr(value, "write")):
+        raise InvalidParamsError(f"{name} must be an editor's Buffers, not {type(value).__name__}")
+    return value
+
+
+def _switch(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidParamsError(f"{name} must be true or false, not {value!r}")
+    return value
+
+
+def _optional(parser: Callable[[str, object], object]) -> Callable[[str, object], object]:
+    return lambda name, value: None if value is None else parser(name, value)
+
+
+def _one_of(*words: str) -> Callable[[str, object], str]:
+    def parser(name: str, value: object) -> str:
+        word = value.replace("-", "_") if isinstance(value, str) else None
+        if word not in words:
+            raise InvalidParamsError(f"{name} must be one of {', '.join(words)}, not {value!r}")
+        return word
+
+    return parser
+
+
+def _seconds(name: str, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max:
+        return float(value)
+    raise InvalidParamsError(f"{name} must be a positive number of seconds, not {value!r}")
+
+
+def _close_timeout(name: str, value: object) -> float:
+    seconds = _seconds(name, value)
+    if seconds > MAX_CLOSE_TIMEOUT_S:
+        raise InvalidParamsError(f"{name} must be at most {MAX_CLOSE_TIMEOUT_S:,} seconds, not {value!r}")
+    return seconds
+
+
+def _sequence(name: str, value: object) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise InvalidParamsError(f"{name} must be a list")
+    return tuple(cast("list[Any]", value))
+
+
+def _strings(name: str, value: object) -> tuple[str, ...]:
+    items = _sequence(name, value)
+    if not all(isinstance(item, str) for item in items):
+        raise InvalidParamsError(f"{name} must be a list of strings")
+    return items
+
+
+def _roots(name: str, value: object) -> tuple[str, ...]:
+    # Links are followed once, here: what is compared as a name below a root must also lie there.
+    return normal_roots(map(os.path.realpath, normal_roots(_strings(name, value))))
+
+
+def _directory(name: str, value: object) -> str:
+    path = str(value) if isinstance(value, str | PurePath) else ""
+    if not os.path.isabs(path) or "\0" in path:
+        raise InvalidParamsError(f"{name} must be an absolute path, not {value!r}")
+    # The model and every client are told of it.
+    return check_text(path, name)
+
+
+def _table(name: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidParamsError(f"{name} must be a table")
+    table = dict(cast("Mapping[Any, Any]", value))
+    if not all(isinstance(key, str) for key in table):
+        raise InvalidParamsError(f"{name} must be a table with names for keys")
+    return table
+
+
+def _tables(name: str, value: object) -> dict[str, Any]:
+    table = _table(name, value)
+    return {key: _table(f"{name}.{key}", entry) for key, entry in table.items()}
+
+
+def _servers(name: str, value: object) -> dict[str, Any]:
+    # Checked here and kept as it was said: a later layer may add to a table. What a server is called is checked when it
+    # is started, because a bad name concerns nobody but that server (S000-31).
+    servers = _table(name, value)
+    for key, entry in servers.items():
+        if not isinstance(entry, ServerDefinition):
+            read_table(f"{name}.{key[:64]}", entry)
+    return servers
+
+
+def _project_servers(name: str, value: object) -> tuple[ProjectServer, ...]:
+    servers = _sequence(name, value)
+    if not all(isinstance(server, ProjectServer) for server in servers):
+        raise InvalidParamsError(f"{name} must be a list of servers that were read from a project's files")
+    return servers
+
+
+def _views(name: str, value: object) -> dict[str, NamedView]:
+    table = _table(name, value).items()
+    return {key: entry if isinstance(entry, NamedView) else view_from_wire(key, entry) for key, entry in table}
+
+
+def _executors(name: str, value: object) -> dict[str, Any]:
+    # Checked here and kept as it was said: a later layer may add to a table.
+    tables = _tables(name, value)
+    executors_from_wire(tables)
+    parse_history_settings(tables.get(RESERVED, {}), {})
+    return tables
+
+
+def _shell_environment(name: str, value: object) -> dict[str, Any]:
+    # Checked here and kept as it was said: a context shows the table.
+    table = _table(name, value)
+    shell_environment_from_wire(table)
+    return table
+
+
+def _masks(name: str, value: object) -> dict[str, tuple[str, ...]]:
+    table = _table(name, value)
+    unknown = sorted(table.keys() - {"add", "unmask"})
+    if unknown:
+        raise InvalidParamsError(f"{name}: there is no setting {unknown[0][:64]!r}, only add, unmask")
+    lists = {key: _strings(f"{name}.{key}", value) for key, value in table.items()}
+    return {key: tuple(_mask_path(f"{name}.{key}", path) for path in paths) for key, paths in lists.items()}
+
+
+def _mask_path(name: str, path: str) -> str:
+    check_text(path, name)
+    if not (path.startswith(("/", "~/"))) or "\0" in path:
+        raise InvalidParamsError(f"{name}: {path!r:.200} must begin with / or ~/")
+    if os.path.normpath(path) in ("/", "//", "~"):
+        raise InvalidParamsError(f"{name}: {path!r:.200} is more than a mask can cover; name what lies in it")
+    return path
+
+
+def _retention(name: str, value: object) -> dict[str, Any]:
+    table = _table(name, value)
+    retention_from_wire(table)
+    return table
+
+
+def _providers(name: str, value: object) -> dict[str, ModelProvider]:
+    return {key: provider_from_wire(key, entry) for key, entry in _table(name, value).items()}
+
+
+def parse_limits(value: object, below: Limits) -> Limits:
+    """Those limits that are named, and the rest from `below`."""
+    return value if isinstance(value, Limits) else limits_from_wire(_table("limits", value), below)
+
+
+_PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "model": _model,
+    "model_providers": _providers,
+    "approval_policy": lambda _, value: approval_from_wire(value),
+    "sandbox": lambda _, value: sandbox_from_wire(value),
+    "begins_in": _optional(lambda _, value: sandbox_from_wire(value)),
+    "network": _switch,
+    "writable_roots": _optional(_roots),
+    "storage_policy": lambda _, value: storage_from_wire(value),
+    "mcp_servers": _servers,
+    "mcp_views": _views,
+    "project_servers": _project_servers,
+    "limits": lambda _, value: parse_limits(value, Limits()),
+    "shell_environment": _shell_environment,
+    "masks": _masks,
+    "allow_home_workspace": _switch,
+    "sandbox_tier": _one_of(*get_args(TierChoice)),
+    "retention": _retention,
+    "durability": _one_of("normal", "full"),
+    "notify": _strings,
+    "executors": _executors,
+    "acp": _tables,
+    "providers": _sequence,
+    "tools": _sequence,
+    "buffers": _optional(_buffers),
+    "include_plan_tool": _optional(_switch),
+    "include_apply_patch_tool": _optional(_switch),
+    "include_conv_tools": _optional(_switch),
+    "tools_web_search_request": _optional(_switch),
+    "shell_mode": _optional(_one_of(*get_args(ShellMode))),
+    "visibility": _one_of(*get_args(Visibility)),
+    "on_tool_conflict": _one_of("error", "skip"),
+    "close_timeout_s": _close_timeout,
+    "approval_timeout_s": _seconds,
+    "approval_ttl_s": _optional(_seconds),
+    "tool_timeout_s": _seconds,
+    "cwd": _optional(_directory),
+    "is_broker": _switch,
+}

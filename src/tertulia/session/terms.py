@@ -1,0 +1,221 @@
+"""Draws up the terms of conversations: what each one inherits, what it may have at most, and which wire is its own.
+
+Decides and makes; it knows no conversation by id, and changes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from tertulia.conversation.resolve_terms import ResolvedTerms, TermsBase, resolve_terms
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import Agent, Terms
+from tertulia.conversation.toolbox import Toolbox
+from tertulia.mcp.view import McpManager, McpView, ViewChanges
+from tertulia.models.wire import Wire
+from tertulia.policy.narrowing import Rights
+from tertulia.policy.sandbox_mode import SandboxMode
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.inputs import NewConversation, SetContext
+from tertulia.scheduler.nursery import Nursery
+
+
+class WireCache:
+    """Makes wires from names and remembers them. A wire that somebody else made is theirs, and is never closed here."""
+
+    def __init__(self, make: Callable[[object], Wire], nursery: Nursery) -> None:
+        """`make`: from `provider/model`; it gives back a Wire as it is. In the nursery wires are closed."""
+        self._make = make
+        self._nursery = nursery
+        self._made: dict[int, tuple[Wire, str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def find(self, model: object) -> Wire:
+        """The wire for what people write as a model."""
+        wire = self._make(model)
+        # A script is played to all conversations of a session; whoever wants one of its own names it.
+        if isinstance(model, str) and not wire.name.startswith("scripted/"):
+            self._made[id(wire)] = (wire, wire.name)
+        return wire
+
+    def another(self, wire: Wire) -> Wire:
+        """A wire of one's own that reaches the same model; the same wire if it was not made here."""
+        made = self._made.get(id(wire))
+        return wire if made is None else self.find(made[1])
+
+    def let_go(self, wire: Wire) -> None:
+        """Nobody uses it any more: close it, if it was made here."""
+        if self._made.pop(id(wire), None) is not None:
+            self._nursery.start(wire.close(), f"close {wire.name}")
+
+    def made(self) -> list[Wire]:
+        """All that were made and not let go of."""
+        return [wire for wire, _ in self._made.values()]
+
+
+_KEPT_STEPS = 16
+
+
+class PreparedAgent(msgspec.Struct, frozen=True):
+    """An agent that a conversation is going to be."""
+
+    id: ConversationId
+    agent: Agent
+    warnings: tuple[str, ...] = ()
+    """What went wrong on the way, and what was cut."""
+
+
+class OpenTerms(msgspec.Struct, frozen=True):
+    """The terms of a conversation that is to be, and the ground they stand on for its whole life."""
+
+    settled: ResolvedTerms
+    default: Terms
+    """What null goes back to."""
+    ceiling: Rights
+    because: str
+
+
+class TermsResolver:
+    """Terms by the session's rules. A refusal leaves nothing behind."""
+
+    def __init__(
+        self,
+        default: Terms,
+        ceiling: Rights,
+        *,
+        wires: WireCache,
+        toolbox: Toolbox,
+        mcp: McpManager,
+        skip_conflicts: bool,
+        backends: Mapping[str, bool],
+        sandboxes: Mapping[str, Collection[SandboxMode]],
+    ) -> None:
+        self._default = default
+        self.ceiling = ceiling
+        self._wires = wires
+        self._toolbox = toolbox
+        self._mcp = mcp
+        self._skip_conflicts = skip_conflicts
+        self._backends = backends
+        self._sandboxes = sandboxes
+        self._steps: dict[tuple[int, int, int], tuple[McpView, McpView]] = {}
+        """Both views are held, so that no id in a key becomes another's."""
+
+    @property
+    def default(self) -> Terms:
+        """The session's own terms, with the tools that the servers offer now."""
+        view = self._default.context.mcp_view
+        if view.seen is not (tools := self._mcp.list_tools()):
+            self._default = _with_view(self._default, McpView.of(tools).with_allowlist(view.allowlist))
+        return self._default
+
+    def for_root(self) -> OpenTerms:
+        """The session's own terms. Two tools under one name are told elsewhere: the root exists all the same."""
+        return OpenTerms(ResolvedTerms(self.default, (), ()), self.default, self.ceiling, "session")
+
+    def under_session(self, spec: NewConversation, arrival: PreparedAgent | None = None) -> OpenTerms:
+        """For a conversation that a client opens; `arrival`: as that agent."""
+        if arrival is None:
+            return self._draw(spec, self.default, self._ground(self.default, self.ceiling, "session"))
+        ground = replace(self._ground(self.default, self.ceiling, "session"), conversation=arrival.id)
+        return self._draw(spec, self._arrived(self.default, arrival), ground)
+
+    def under_parent(
+        self, spec: NewConversation, parent: ConversationState, arrival: PreparedAgent | None = None
+    ) -> OpenTerms:
+        """For one that a client opens below another: it gets its rights and place of work, not what it was told."""
+        blank = replace(parent.terms.context, base_instructions=None, user_instructions=None)
+        inherited, ground = replace(parent.terms, context=blank, agent=None), self._below(parent)
+        if arrival is not None:
+            inherited, ground = self._arrived(inherited, arrival), replace(ground, conversation=arrival.id)
+        return self._draw(spec, inherited, ground)
+
+    def under_caller(self, spec: NewConversation, caller: ConversationState) -> OpenTerms:
+        """For one that a model opens: it inherits from its caller and can only be narrower."""
+        return self._draw(spec, replace(caller.terms, agent=None), self._below(caller))
+
+    def rehearse(self, spec: NewConversation, caller: ConversationState) -> Rights:
+        """Raise what `under_caller` would raise, and keep nothing. The rights that it would have."""
+        settled = self._check_tools(resolve_terms(spec, caller.terms, self._below(caller)))
+        if spec.model not in (UNSET, None):
+            self.release(settled.terms)
+        return settled.terms.rights
+
+    def changed(self, talk: ConversationState, asked: SetContext) -> ResolvedTerms:
+        """For one that exists already."""
+        ground = self._ground(talk.default, talk.ceiling, talk.because)
+        current = self._refreshed(talk) if asked.refresh_mcp_view else talk.terms
+        return self._check_tools(resolve_terms(asked, current, ground))
+
+    def copied(self, terms: Terms) -> Terms:
+        """The same terms for another conversation: all but the wire."""
+        own = self._wires.another(terms.wire)
+        return terms if own is terms.wire else replace(terms, wire=own)
+
+    def find_wire(self, model: object) -> Wire:
+        """A wire to that model; InvalidParams where there is none."""
+        return self._wires.find(model)
+
+    def release(self, terms: Terms) -> None:
+        """Nobody runs under these terms any more."""
+        if terms.wire is not self._default.wire:
+            self._wires.let_go(terms.wire)
+
+    def _below(self, caller: ConversationState) -> TermsBase:
+        # What is inherited is a snapshot of the caller; what null goes back to is the session's, under that ceiling.
+        return self._ground(self.default, caller.terms.rights, f"ancestor:{caller.id}")
+
+    def _draw(self, spec: NewConversation, inherited: Terms, ground: TermsBase) -> OpenTerms:
+        settled = self._check_tools(resolve_terms(spec, inherited, ground))
+        if spec.model in (UNSET, None):
+            settled = replace(settled, terms=self.copied(settled.terms))
+        return OpenTerms(settled, ground.default, ground.ceiling, ground.because)
+
+    def caught_up(self, talk: ConversationState) -> tuple[Terms, ViewChanges, tuple[str, ...]]:
+        """Its terms with the tools of now, for its next task; what changed; and which names two tools claim since."""
+        terms, old = talk.terms, talk.terms.context.mcp_view
+        view, changed = old.refreshed(self._mcp.list_tools(talk.id))
+        if view is old:
+            return terms, changed, ()
+        # What many conversations come to from the same place they share.
+        step = (id(old.tools), id(old.pins), id(view.seen))
+        _, twin = self._steps.setdefault(step, (old, view))
+        if len(self._steps) > _KEPT_STEPS:
+            del self._steps[next(iter(self._steps))]
+        new = _with_view(terms, twin.with_allowlist(old.allowlist))
+        before = self._toolbox.offered(terms, terms.rights).conflicts
+        now = self._toolbox.offered(new, new.rights).conflicts
+        return new, changed, tuple(conflict for conflict in now if conflict not in before)
+
+    def _refreshed(self, talk: ConversationState) -> Terms:
+        view = talk.terms.context.mcp_view
+        new = McpView.new_from_manager(self._mcp, talk.id).with_allowlist(view.allowlist)
+        # Of a server that is not there now nothing was looked at: its tools have to be the same when it comes back.
+        return _with_view(talk.terms, replace(new, pins={**view.pins, **new.pins}))
+
+    def _arrived(self, terms: Terms, arrival: PreparedAgent) -> Terms:
+        """The same for an agent, with the tools of servers that only it has."""
+        view, tools = terms.context.mcp_view, self._mcp.list_tools(arrival.id)
+        seen = view if tools is view.seen else view.refreshed(tools)[0]
+        return replace(_with_view(terms, seen), agent=arrival.agent)
+
+    def _ground(self, default: Terms, ceiling: Rights, because: str) -> TermsBase:
+        return TermsBase(default, ceiling, because, self._wires.find, self._backends, self._sandboxes, self._mcp)
+
+    def _check_tools(self, settled: ResolvedTerms) -> ResolvedTerms:
+        """Two tools under one name are an error, or, where so configured, a warning."""
+        tools = self._toolbox.offered(settled.terms, settled.terms.rights)
+        if self._skip_conflicts:
+            return replace(settled, warnings=settled.warnings + tools.conflicts)
+        tools.require()
+        return settled
+
+
+def _with_view(terms: Terms, view: McpView) -> Terms:
+    return replace(terms, context=replace(terms.context, mcp_view=view))

@@ -1,0 +1,88 @@
+"""Changes that are committed before anybody is told of them, and taken back where they cannot be."""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from tertulia.conversation.resolve_terms import ResolvedTerms
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import NATIVE
+from tertulia.errors import TertuliaError
+from tertulia.protocol.ids import ItemId, new_conversation_id
+from tertulia.protocol.inputs import AgentSpec, NewConversation, SetContext
+from tertulia.session.parts import SessionParts
+from tertulia.session.settings.workspace import check_directory_exists
+
+
+async def open_conversation(parts: SessionParts, spec: NewConversation) -> tuple[ConversationState, ResolvedTerms]:
+    """A new conversation. What the journal refuses has not happened."""
+    check_directory_exists(spec.cwd)
+    # Whoever names tools means those that are about to be there.
+    await parts.servers.settle()
+    if spec.agent is UNSET or spec.agent is None:
+        talk, settled = parts.conversations.open(spec)
+        await _commit_new(parts, talk)
+        return talk, settled
+    return await _open_agent(parts, spec, spec.agent)
+
+
+async def _open_agent(
+    parts: SessionParts, spec: NewConversation, agent: AgentSpec
+) -> tuple[ConversationState, ResolvedTerms]:
+    """What can be refused is refused before a provider is asked. An agent that does not come to be leaves no token."""
+    conversations = parts.conversations
+    above = conversations.root if spec.parent_id in (UNSET, None) else conversations.find(str(spec.parent_id))
+    # Of its own servers nothing is known yet: their names are looked at when it is opened.
+    rights = conversations.check_child(replace(spec, agent=UNSET, mcp_tool_allowlist=UNSET), above)
+    conversation = new_conversation_id()
+    cwd = spec.cwd if isinstance(spec.cwd, str) else above.terms.cwd
+    if isinstance(spec.backend, str) and agent.backend_type == NATIVE:
+        agent = replace(agent, backend_type=spec.backend)
+    arrival = await parts.agency.prepare(conversation, agent, cwd, rights.storage_policy)
+    try:
+        talk, settled = conversations.open(spec, arrival)
+    except BaseException:
+        parts.agency.dismiss(conversation)
+        raise
+    await _commit_new(parts, talk)
+    return talk, replace(settled, warnings=settled.warnings + arrival.warnings)
+
+
+async def fork_conversation(
+    parts: SessionParts, source: ConversationState, at: ItemId | int | None
+) -> ConversationState:
+    """A conversation that begins with another's history. What the journal refuses has not happened."""
+    talk = parts.conversations.fork(source, at)
+    await _commit_new(parts, talk)
+    return talk
+
+
+async def _commit_new(parts: SessionParts, talk: ConversationState) -> None:
+    try:
+        await parts.bus.flush()
+    except TertuliaError:
+        if parts.conversations.peek(talk.id) is talk:
+            parts.conversations.forget(talk, forced=None)
+        raise
+
+
+async def change_conversation(parts: SessionParts, talk: ConversationState, asked: SetContext) -> ResolvedTerms:
+    """New terms. Where the journal refuses them the former ones hold again; what was said about them stays said."""
+    check_directory_exists(asked.cwd)
+    await parts.servers.settle()
+    conversations = parts.conversations
+    former, title, cuts = talk.terms, talk.title, conversations.narrowed(talk)
+    settled = conversations.change(talk, asked)
+    try:
+        await parts.bus.flush()
+    except TertuliaError:
+        conversations.take_back(talk, former, title, cuts)
+        raise
+    if former.wire is not settled.terms.wire and talk.task is None:
+        # One that a running task may still be reading from goes with the session.
+        conversations.release(former)
+    if former.backend != settled.terms.backend and talk.task is None:
+        # One that still works for it is told when its task is over.
+        await parts.workshop.guests.take_leave(talk.id, former.backend)
+    return settled

@@ -1,0 +1,177 @@
+"""The one MCP server that another agent gets, as that agent sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tertulia.errors import McpError
+from tertulia.session.agents import task_socket
+from tests.executors.agents import table, until
+from tests.session.mcp_stage import server
+from tests.session.staging import Stage, stage
+
+CALLER = table("caller", server=["--server", "{command}", "{args}"])
+
+
+@asynccontextmanager
+async def visited(**fields: Any) -> AsyncIterator[Stage]:
+    """A session with an agent that calls the tools that its prompt names, and a server with two tools."""
+    given = {"mcp_servers": {"fs": server("pid", "env")}, "executors": {"caller": CALLER}, **fields}
+    async with stage(*given.pop("replies", ()), **given) as acting:
+        yield acting
+
+
+async def asked(conversation: Any, *names: str) -> dict[str, Any]:
+    reply = await conversation.message(json.dumps([{"name": name, "arguments": {}} for name in names]))
+    assert reply.status == "completed", reply.error
+    return json.loads(reply.text)
+
+
+async def test_it_has_the_view_of_its_conversation_and_can_look_around() -> None:
+    """DESIGN: exactly one MCP server, ours; conv_create and conv_send are not there, conv_list works."""
+    async with visited() as acting:
+        conversation = await acting.session.open(backend="command:caller", mcp_tool_allowlist=["fs__pid"])
+        answer = await asked(conversation, "fs__pid", "conv_list", "fs__env", "conv_create", "conv_destroy")
+        assert answer["tools"] == ["conv_list", "conv_history", "fs__pid"]
+        read, listed, *refused = answer["results"]
+        assert read
+        assert json.loads(listed)["ok"] is True
+        codes = [json.loads(text)["code"] for text in refused]
+        assert codes[1:] == ["unsupported_by_backend", "unsupported_by_backend"]
+        assert codes[0] != "unsupported_by_backend"
+        assert answer["code"] == 0
+        assert acting.outputs(conversation) == []
+
+
+async def test_the_strictest_of_the_chain_holds_for_it() -> None:
+    """No confused deputy: who asks it through a conversation that may less gets no more from it."""
+    brief = {"user_instruction": json.dumps([{"name": "fs__env", "arguments": {}}]), "backend": "command:caller"}
+    call = {"name": "conv_create", "arguments": brief}
+    async with visited(replies=[{"tool_calls": [call]}, "done"]) as acting:
+        narrow = await acting.session.open(mcp_tool_allowlist=["fs__pid"])
+        await narrow.message("have it written")
+        (output,) = acting.outputs(narrow)
+        told = json.loads(json.loads(output.text)["last_assistant_message"])
+        assert "fs__env" not in told["tools"]
+        assert json.loads(told["results"][0])["ok"] is False
+
+
+@pytest.mark.parametrize("decision", ["allow", "deny"])
+async def test_what_has_to_be_asked_is_asked_of_the_sessions_people(decision: str) -> None:
+    """Issue 11: an approval answered yes and no."""
+    servers = {"fs": server("pid", approval="prompt")}
+    async with visited(mcp_servers=servers) as acting:
+        conversation = await acting.session.open(backend="command:caller")
+        titles: list[str] = []
+
+        async def decide(request: Any) -> str:
+            titles.append(request.title)
+            return decision
+
+        async with acting.session.approvals.answer_with(decide):
+            answer = await asked(conversation, "fs__pid")
+        assert len(titles) == 1
+        assert ('"ok":false' in answer["results"][0]) == (decision == "deny")
+
+
+async def test_it_has_its_server_also_where_the_session_has_no_other_tools() -> None:
+    """Issue 17, item 15; DESIGN: foreign agents get exactly one MCP server, ours, and always."""
+    async with visited(mcp_servers={}) as acting:
+        conversation = await acting.session.open(backend="command:caller")
+        answer = await asked(conversation, "conv_list")
+        assert answer["tools"] == ["conv_list", "conv_history"]
+        assert json.loads(answer["results"][0])["ok"] is True
+
+
+async def test_where_mcp_is_not_installed_it_works_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session without that extra has no servers to serve, and its agents no reason to fail."""
+
+    def missing() -> None:
+        raise McpError("the broker needs the `mcp` extra")
+
+    monkeypatch.setattr(task_socket, "load_sdk", missing)
+    async with visited(mcp_servers={}) as acting:
+        conversation = await acting.session.open(backend="command:caller")
+        assert await asked(conversation) == {"tools": None}
+
+
+async def test_the_door_goes_with_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    async with visited() as acting:
+        conversation = await acting.session.open(backend="command:caller")
+        await asked(conversation)
+        assert list(tmp_path.glob("tertulia-door-*")) == []
+
+
+INFO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INFO}
+
+
+NONSENSE = (b"\0\xff\n" * 100, b"x" * 200_000, b"[" * 50_000 + b"\n", b'{"jsonrpc": "2.0", "id"', b"{}\n" * 99)
+
+
+async def _connected(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_unix_connection(path, limit=1 << 24)
+
+
+async def _greeted(path: str) -> bool:
+    """Whether somebody new is served."""
+    reader, writer = await _connected(path)
+    try:
+        writer.write(json.dumps(HELLO).encode() + b"\n")
+        return b"serverInfo" in await reader.readline()
+    except OSError:
+        return False
+    finally:
+        writer.close()
+
+
+async def test_whoever_misbehaves_there_harms_nobody_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Issue 11, bad input: nonsense, lines without end, half a request, calls before a greeting, a crowd."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(task_socket, "MAX_LINE", 100_000)
+    told = table("door", server=["--server", "{command}", "{args}"])
+    async with visited(executors={"told": told}) as acting:
+        conversation = await acting.session.open(backend="command:told")
+        task = acting.begin(conversation.message("hello"))
+        await until(lambda: (tmp_path / "door").exists() and (tmp_path / "door").read_text())
+        path = (tmp_path / "door").read_text()
+        call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "fs__pid", "arguments": {}}}
+        for said in (
+            b"\0\xff\n" * 100,
+            b"x" * 200_000,
+            b"[" * 50_000 + b"\n",
+            b'{"jsonrpc": "2.0", "id"',
+            b"{}\n" * 99,
+        ):
+            _, writer = await _connected(path)
+            with suppress(OSError):
+                writer.write(said)
+                await writer.drain()
+            writer.close()
+            assert await _greeted(path)
+        reader, writer = await _connected(path)
+        writer.write(json.dumps(call).encode() + b"\n")
+        assert b"error" in await reader.readline()
+        writer.close()
+        crowd = [await _connected(path) for _ in range(task_socket.MAX_CLIENTS + 5)]
+        for reader, writer in crowd[task_socket.MAX_CLIENTS :]:
+            assert await reader.read() == b""
+            writer.close()
+        for _, writer in crowd:
+            writer.close()
+        for _ in range(1_000):
+            if await _greeted(path):
+                break
+        else:
+            pytest.fail("those who left still count")
+        await asyncio.to_thread((tmp_path / "gate").write_text, "done")
+        assert (await task).text == "done"
+        assert not Path(path).exists()

@@ -1,0 +1,81 @@
+"""Reading a record: a fold that does nothing and believes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tertulia.errors import StorageError
+from tertulia.protocol.events import Event, TaskComplete
+from tertulia.protocol.ids import ConversationId, ItemId, SessionId, TaskId
+from tertulia.protocol.items import Summary
+from tertulia.protocol.records import ForkRecord, ItemsRecord, Record, RewriteRecord, SubmissionRecord
+from tertulia.protocol.usage import NO_USAGE
+from tertulia.rollout.format.row_reader import RecordLine
+from tertulia.session.resume.recorded_state import RecordedState
+from tests.history.saying import user
+
+A, B = ConversationId("a"), ConversationId("b")
+
+
+def read(*records: Record) -> RecordedState:
+    return RecordedState().read(RecordLine(n, float(n), record) for n, record in enumerate(records, start=1))
+
+
+def said(*texts: str, **fields: Any) -> ItemsRecord:
+    return ItemsRecord(A, tuple(map(user, texts)), **fields)
+
+
+def words(past: RecordedState, id: ConversationId = A) -> list[str]:
+    return [item.text for item in past.talks[id].items]
+
+
+def test_a_rewrite_lays_the_pieces_as_the_history_did() -> None:
+    summary = Summary(ItemId("s"), "so far", 2)
+    rewritten = RewriteRecord(A, kept=(0, 2), end=4, place=1, summary=summary)
+    past = read(said("seed", seed=True, pinned=True), said("1"), said("2"), said("3"), said("4"), rewritten, said("5"))
+    assert words(past) == ["seed", "so far", "2", "4", "5"]
+
+
+def test_a_rewrite_whose_pieces_are_lost_does_what_it_can() -> None:
+    """F4: places that are not there are left out."""
+    past = read(said("1"), RewriteRecord(A, kept=(0, 7), end=9, place=3, summary=None), said("2"))
+    assert words(past) == ["1", "2"]
+
+
+def test_a_rewrite_finds_its_places_although_the_oldest_pieces_have_expired() -> None:
+    """E4: what a sweep has deleted were the oldest."""
+    summary = Summary(ItemId("s"), "so far", 2)
+    rewritten = RewriteRecord(A, kept=(0, 2), end=4, place=1, summary=summary, total=6)
+    past = read(said("2"), said("3"), said("4"), said("5"), rewritten)
+    assert words(past) == ["so far", "2", "4", "5"]
+
+
+def test_a_fork_begins_with_the_first_items_also_in_the_middle_of_a_piece() -> None:
+    past = read(said("seed"), said("1", "2", "3"), said("4"), ForkRecord(B, A, 3), said("5"))
+    assert words(past, B) == ["seed", "1", "2"]
+    assert words(past) == ["seed", "1", "2", "3", "4", "5"]
+
+
+def test_a_record_that_does_not_say_how_the_session_began_is_refused() -> None:
+    with pytest.raises(StorageError, match="how the session began"):
+        read(said("1")).identity()
+
+
+def test_damaged_lines_are_counted_and_left_out() -> None:
+    lines = [RecordLine(1, 1.0, None, damaged=(1, 2)), RecordLine(3, 1.0, said("1"))]
+    past = RecordedState().read(lines)
+    assert (past.damaged, words(past)) == (2, ["1"])
+
+
+def test_a_message_that_was_noted_again_after_its_end_is_not_open_again() -> None:
+    """R3: the next life would close its task a second time, as crashed, and then run the message once more."""
+    submitted = SubmissionRecord(A, TaskId("t"), "trace", "key")
+    end = TaskComplete("completed", "done", NO_USAGE)
+    told = Event(1, 1, "", end.type, SessionId("s"), "", A, TaskId("t"), "trace", None, end)
+    past = RecordedState().read(
+        RecordLine(n, 1.0, record) for n, record in enumerate((submitted, told, submitted), start=1)
+    )
+    assert past.unfinished == {}
+    assert past.chains["trace"].end == end
