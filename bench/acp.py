@@ -20,8 +20,8 @@ import acp
 from msgspec.structs import replace
 
 from tertulia.models.scripted.scripted_model import ScriptedModel
-from tertulia.server.as_acp import Agent
-from tertulia.server.house import House, Settled
+from tertulia.server.acp.agent import AcpAgent
+from tertulia.server.session_factory import DirectorySettings, SessionFactory
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings, current_environment
 
@@ -85,8 +85,10 @@ async def _turns() -> float:
 
 async def _prompts() -> float:
     settings, sink = _settings(), _Drop()
-    house = House(Host(settings), lambda cwd: Settled(replace(settings, cwd=str(cwd))), current_environment())
-    agent = Agent(house, sink)
+    house = SessionFactory(
+        Host(settings), lambda cwd: DirectorySettings(replace(settings, cwd=str(cwd))), current_environment()
+    )
+    agent = AcpAgent(house, sink)
 
     async def ask(method: str, params: dict[str, Any]) -> Any:
         sink.answered.clear()

@@ -15,8 +15,8 @@ from statistics import median
 from typing import Any
 
 from tertulia.models.scripted.scripted_model import ScriptedModel
-from tertulia.server.framing import Lines
-from tertulia.server.jsonrpc import Connection
+from tertulia.server.jsonrpc.connection import RpcConnection
+from tertulia.server.jsonrpc.line_framing import LineSplitter
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
 
@@ -80,9 +80,9 @@ async def _turns() -> float:
     return spent / MESSAGES * 1e6
 
 
-async def _connect() -> tuple[Host, Connection, _Drop]:
+async def _connect() -> tuple[Host, RpcConnection, _Drop]:
     host, sink = _host(), _Drop()
-    connection = Connection(host, sink)
+    connection = RpcConnection(host, sink)
     await connection.receive(_line("initialize", 0))
     return host, connection, sink
 
@@ -94,7 +94,7 @@ def _line(method: str, id: int, **params: str) -> bytes:
 async def _messages() -> float:
     host, connection, sink = await _connect()
     lines = [_line("conversation/message", id, conversation_id="root", text="hello") for id in range(MESSAGES)]
-    framing = Lines()
+    framing = LineSplitter()
     begin = time.process_time()
     sink.answered.clear()
     for line in lines:
@@ -128,7 +128,7 @@ async def _requests() -> float:
 async def _large_line() -> float:
     host, connection, _ = await _connect()
     data = _line("conversation/message", 1, conversation_id="nobody", text="word " * (LARGE // 5)) + b"\n"
-    framing = Lines()
+    framing = LineSplitter()
     begin = time.process_time()
     for start in range(0, len(data), 65_536):
         for whole in framing.feed(data[start : start + 65_536]):

@@ -20,9 +20,9 @@ from typing import Any
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.protocol.events import BackgroundEvent
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.http_server import HttpServer, listen
-from tertulia.server.pipes import chunks
-from tertulia.server.web import Web
+from tertulia.server.http.server import HttpServer, listen
+from tertulia.server.jsonrpc.pipes import read_chunks
+from tertulia.server.web_app import WebApp
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
@@ -265,12 +265,12 @@ class _Server:
 async def _serve() -> None:
     host, nursery = Host(Settings(model=ScriptedModel([REPLY], repeat=True))), Nursery()
     session = await host.start()
-    web = Web(host, json.loads(sys.stdin.buffer.raw.readline())[0])
+    web = WebApp(host, json.loads(sys.stdin.buffer.raw.readline())[0])
     server = HttpServer(web.app)
     with listen(0) as listening:
         serving = nursery.start(server.serve(listening), "http")
         print(json.dumps({"port": listening.getsockname()[1], "session_id": session.id}), flush=True)
-        async for chunk in chunks(0):
+        async for chunk in read_chunks(0):
             for line in chunk.splitlines():
                 print(json.dumps(await _done(session, *json.loads(line))), flush=True)
         await host.close()

@@ -16,7 +16,7 @@ import pytest
 from tertulia.apps import broker_relay
 from tertulia.apps.broker_relay import relay
 from tertulia.errors import McpError, StorageError
-from tertulia.server.broker_place import private_directory, short_path
+from tertulia.server.mcp.broker_address import private_directory, short_path
 
 HEAVY = {"mcp", "mcp_types", "starlette", "uvicorn", "aiohttp", "pydantic", "anyio", "asyncio", "httpx2", "sqlite3"}
 

@@ -19,11 +19,11 @@ from tertulia.mcp.serve.sources import ServedCall, ServedResource, ServedTool
 from tertulia.mcp.server_connection import CallResult, Elicitation
 from tertulia.protocol.items import ImagePart
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.bodies import MAX_BODY_BYTES
-from tertulia.server.guard import Guard
-from tertulia.server.http_server import HttpServer, listen, url_of
-from tertulia.server.mcp_messages import only_messages
-from tertulia.server.pipes import chunks
+from tertulia.server.http.guard import RequestGuard
+from tertulia.server.http.request_body import MAX_BODY_BYTES
+from tertulia.server.http.server import HttpServer, listen, url_of
+from tertulia.server.jsonrpc.pipes import read_chunks
+from tertulia.server.mcp.message_check import refuse_non_messages
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 PIXEL = (
@@ -195,13 +195,13 @@ async def main() -> None:
     fixtures, nursery = Fixtures(), Nursery()
     broker = McpEndpoint(fixtures, name="conformance", spawn=nursery.start, library=fixtures)
     app = broker.server.streamable_http_app(max_request_body_size=MAX_BODY_BYTES)
-    server = HttpServer(with_token(Guard(only_messages(app), TOKEN)))
+    server = HttpServer(with_token(RequestGuard(refuse_non_messages(app), TOKEN)))
     with listen(0) as listening:
         async with broker.server.session_manager.run():
             serving = nursery.start(server.serve(listening), "http")
             sys.stdout.write(f"{url_of(listening)}/mcp\n")
             sys.stdout.flush()
-            async for _ in chunks(0):
+            async for _ in read_chunks(0):
                 pass
             server.stop()
             await serving

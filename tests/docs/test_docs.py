@@ -34,7 +34,7 @@ from tertulia.protocol.inputs import ContextFields, NewConversation
 from tertulia.protocol.storage import storage_to_wire
 from tertulia.protocol.tool_events import EVENT_TYPES, ApprovalRequest
 from tertulia.scheduler.reply import Reply
-from tertulia.server import envelopes
+from tertulia.server.jsonrpc import messages
 from tertulia.session import operations
 from tertulia.session.settings.values import PYTHON_ONLY
 from tertulia.testing import RecordedEvents, ScriptedModel, say
@@ -409,7 +409,7 @@ async def test_every_operation_answers_with_the_fields_shown() -> None:
 def test_every_error_is_listed_with_its_number() -> None:
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.TertuliaError)]
     expected = {
-        kind.code: json.loads(envelopes.refusal(1, kind("")))["error"]["code"]
+        kind.code: json.loads(messages.encode_error(1, kind("")))["error"]["code"]
         for kind in kinds
         if kind is not errors.TertuliaError
     }

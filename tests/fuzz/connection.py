@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from tertulia.server.jsonrpc import Connection
+from tertulia.server.jsonrpc.connection import RpcConnection
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
 from tests.server.client import MemorySink, model
@@ -51,7 +51,7 @@ async def _talk(lines: list[bytes]) -> None:
     sink = MemorySink()
     async with asyncio.timeout(_DEADLINE_S):
         host = Host(Settings(model=model()))
-        connection = Connection(host, sink)
+        connection = RpcConnection(host, sink)
         for line in lines:
             await connection.receive(line)
         await connection.idle()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tertulia.errors import ParseError
-from tertulia.server.envelopes import Refused, answer, read_request, refusal
-from tertulia.server.framing import Lines, Oversized
-from tertulia.server.strict_json import decode
+from tertulia.server.jsonrpc.line_framing import LineSplitter, OversizedLine
+from tertulia.server.jsonrpc.messages import RequestRefusal, encode_error, encode_result, read_request
+from tertulia.server.jsonrpc.strict_json import decode
 from tests.fuzz.targets import cuts, pieces
 
 _LIMIT = 1_000
@@ -30,12 +30,12 @@ def fuzz(data: bytes) -> None:
     # Where a line that is too long was cut decides when that is told, and not what.
     assert lines == _lines([whole])
     for line in lines:
-        if not isinstance(line, Oversized):
+        if not isinstance(line, OversizedLine):
             _read(line)
 
 
-def _lines(chunks: list[bytes]) -> list[bytes | Oversized]:
-    framing = Lines(_LIMIT)
+def _lines(chunks: list[bytes]) -> list[bytes | OversizedLine]:
+    framing = LineSplitter(_LIMIT)
     found = [line for chunk in chunks for line in framing.feed(chunk)]
     return [*found, *framing.end()]
 
@@ -44,7 +44,7 @@ def _read(line: bytes) -> None:
     try:
         value = decode(line)
     except ParseError as error:
-        decode(refusal(None, error))
+        decode(encode_error(None, error))
         return
     for entry in value if isinstance(value, list) else [value]:
         _take(entry)
@@ -53,10 +53,10 @@ def _read(line: bytes) -> None:
 def _take(entry: Any) -> None:
     try:
         request = read_request(entry)
-    except Refused as refused:
+    except RequestRefusal as refused:
         line = refused.line
     else:
-        line = None if request.id is None else answer(request.id, request.params)
+        line = None if request.id is None else encode_result(request.id, request.params)
     # Whoever sent JSON that can be read in one way gets such JSON back.
     if line is not None:
         assert decode(line)["jsonrpc"] == "2.0"

@@ -23,7 +23,11 @@ WATCHED: dict[str, tuple[str, ...]] = {
         "tertulia.policy.known_",
     ),
     "connection": ("tertulia.server.", "tertulia.session.inputs", "tertulia.protocol.inputs"),
-    "json_rpc": ("tertulia.server.strict_json", "tertulia.server.framing", "tertulia.server.envelopes"),
+    "json_rpc": (
+        "tertulia.server.jsonrpc.strict_json",
+        "tertulia.server.jsonrpc.line_framing",
+        "tertulia.server.jsonrpc.messages",
+    ),
     "mcp_lines": ("tertulia.mcp.client.jsonrpc_lines",),
     "patch": ("tertulia.tools.patch_",),
     "rollout_file": ("tertulia.rollout",),

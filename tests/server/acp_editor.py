@@ -20,8 +20,8 @@ from acp.connection import StreamDirection, StreamEvent
 from msgspec.structs import replace
 
 from tertulia.models.scripted.scripted_model import ReplyLike, ScriptedModel
-from tertulia.server.as_acp_stdio import serve
-from tertulia.server.house import House, Settled
+from tertulia.server.acp.agent import serve_acp_client
+from tertulia.server.session_factory import DirectorySettings, SessionFactory
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings, current_environment
@@ -186,14 +186,14 @@ def scripted(*replies: ReplyLike, **settings: Any) -> Settings:
 async def desk(settings: Settings, cwd: Path, *, mode: str | None = None, hello: bool = True) -> AsyncIterator[Desk]:
     """An editor that has said `initialize`. In the end nothing of it is left."""
 
-    def settle(where: Path) -> Settled:
-        return Settled(replace(settings, cwd=str(where), begins_in=mode))
+    def settle(where: Path) -> DirectorySettings:
+        return DirectorySettings(replace(settings, cwd=str(where), begins_in=mode))
 
     host = Host(settings)
-    house = House(host, settle, current_environment(), model=True)
+    house = SessionFactory(host, settle, current_environment(), model=True)
     source, client_out = os.pipe()
     client_in, target = os.pipe()
-    serving = asyncio.create_task(serve(house, source, target, asyncio.Event()))
+    serving = asyncio.create_task(serve_acp_client(house, source, target, asyncio.Event()))
     editor = Editor()
     reader, writer = await _streams(client_in, client_out)
     conn = acp.connect_to_agent(editor, writer, reader, use_unstable_protocol=True, observers=[editor.observe])

@@ -20,8 +20,8 @@ from mcp.shared.message import SessionMessage
 from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines
 from tertulia.mcp.config.named_view import NamedView
 from tertulia.mcp.serve.endpoint import McpEndpoint
-from tertulia.server.broker_place import Greeting, short_path
-from tertulia.server.mcp_brokers import client_broker
+from tertulia.server.mcp.broker_address import BrokerGreeting, short_path
+from tertulia.server.mcp.broker_server import open_client_broker
 from tertulia.session.session import Session
 from tests.mcp.fakes import bare
 from tests.mcp.fakes.number import lives
@@ -86,7 +86,7 @@ async def over_socket(path: Path, view: str | None = None) -> AsyncIterator[Any]
     """A transport to the shared broker, as a relay reaches it."""
     with short_path(path) as address:
         reader, writer = await asyncio.open_unix_connection(address, limit=1 << 26)
-    writer.write(msgspec.json.encode(Greeting(view, "test")) + b"\n")
+    writer.write(msgspec.json.encode(BrokerGreeting(view, "test")) + b"\n")
     assert msgspec.json.decode(await reader.readline()) == {"ok": True}
     lines = JsonRpcLines("the broker")
     to_it, going = anyio.create_memory_object_stream[SessionMessage](0)
@@ -137,7 +137,7 @@ async def client(transport: Any, era: str, **options: Any) -> AsyncIterator[Clie
 async def served_to(session: Session, era: str, view: NamedView | None = None, **options: Any) -> AsyncIterator[Client]:
     """A client of one session's servers, over streams."""
     async with (
-        client_broker(session, view or NamedView(name="all"), "test") as broker,
+        open_client_broker(session, view or NamedView(name="all"), "test") as broker,
         client(over_streams(broker), era, **options) as connected,
     ):
         yield connected

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from tertulia.models.scripted.scripted_model import ReplyLike, ScriptedModel
-from tertulia.server.jsonrpc import Connection
+from tertulia.server.jsonrpc.connection import RpcConnection
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
@@ -67,7 +67,7 @@ class Client:
 
     def __init__(self, host: Host, ready: Session | None = None) -> None:
         self.sink = MemorySink()
-        self.connection = Connection(host, self.sink, ready)
+        self.connection = RpcConnection(host, self.sink, ready)
         self.session_id = ""
         self._ids = count(1)
 

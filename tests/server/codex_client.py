@@ -17,10 +17,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from tertulia.models.scripted.scripted_model import ReplyLike, ScriptedModel
-from tertulia.server.as_codex import CodexServer
-from tertulia.server.feed import Sink
-from tertulia.server.house import House, Settled
-from tertulia.server.stdio import Client, serve
+from tertulia.server.codex.server import CodexServer
+from tertulia.server.jsonrpc.event_sender import Sink
+from tertulia.server.jsonrpc.stdio import ClientHandler, serve_descriptors
+from tertulia.server.session_factory import DirectorySettings, SessionFactory
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings, current_environment
@@ -143,19 +143,19 @@ async def desk(settings: Settings, cwd: Path, *, hello: bool = True, mute: Itera
     hosts: list[Host] = []
     connected = asyncio.Event()
 
-    def connect(host: Host, sink: Sink, ready: Session | None) -> Client:
+    def connect(host: Host, sink: Sink, ready: Session | None) -> ClientHandler:
         hosts.append(host)
         connected.set()
 
-        def settle(where: Path) -> Settled:
-            return Settled(replace(settings, cwd=str(where)))
+        def settle(where: Path) -> DirectorySettings:
+            return DirectorySettings(replace(settings, cwd=str(where)))
 
-        return CodexServer(House(host, settle, current_environment(), model=True), sink)
+        return CodexServer(SessionFactory(host, settle, current_environment(), model=True), sink)
 
     source, client_out = os.pipe()
     client_in, target = os.pipe()
     serving = asyncio.create_task(
-        serve(replace(settings, cwd=str(cwd)), source, target, asyncio.Event(), connect=connect)
+        serve_descriptors(replace(settings, cwd=str(cwd)), source, target, asyncio.Event(), connect=connect)
     )
     reader, writer = await _streams(client_in, client_out)
     client = CodexClient(reader, writer.write)

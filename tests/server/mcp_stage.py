@@ -10,7 +10,7 @@ from mcp import Client
 
 from tertulia.mcp.serve.endpoint import load_sdk
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.as_mcp import as_mcp
+from tertulia.server.mcp.conversation_server import build_conversation_server
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
 from tests.server.client import model
@@ -55,7 +55,7 @@ async def mcp_stage(
     """`answer` says what the client's person says when asked. `news`: is told what the client did not ask for."""
     load_sdk()
     host, nursery = Host(Settings(model=model(replies), **settings)), Nursery()
-    broker = as_mcp(host, nursery.start)
+    broker = build_conversation_server(host, nursery.start)
     asked: list[Any] = []
 
     async def elicit(context: Any, params: Any) -> Any:

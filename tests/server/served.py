@@ -12,9 +12,9 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.guard import Hosts
-from tertulia.server.http_server import HttpServer, listen
-from tertulia.server.web import Web
+from tertulia.server.http.guard import AllowedHosts
+from tertulia.server.http.server import HttpServer, listen
+from tertulia.server.web_app import WebApp
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
 from tests.server.client import model
@@ -26,7 +26,7 @@ DEADLINE_S = 30.0
 class Place:
     """Where it is served, and the host behind."""
 
-    def __init__(self, port: int, host: Host, web: Web) -> None:
+    def __init__(self, port: int, host: Host, web: WebApp) -> None:
         self.port = port
         self.host = host
         self.web = web
@@ -121,10 +121,10 @@ class Talker:
 
 
 @asynccontextmanager
-async def served(settings: Settings | None = None, hosts: Hosts | None = None) -> AsyncIterator[Place]:
+async def served(settings: Settings | None = None, hosts: AllowedHosts | None = None) -> AsyncIterator[Place]:
     """A server for the block. In the end everything of it is gone."""
     host, nursery = Host(settings or Settings(model=model())), Nursery()
-    web = Web(host, TOKEN, hosts)
+    web = WebApp(host, TOKEN, hosts)
     server = HttpServer(web.app)
     with listen(0) as listening:
         serving = nursery.start(server.serve(listening), "http")

@@ -9,7 +9,7 @@ import pytest
 
 from tertulia.models.scripted.script import say
 from tertulia.server import idle_sessions
-from tertulia.server.idle_sessions import IdleSessions
+from tertulia.server.idle_sessions import IdleSessionCloser
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
 from tertulia.testing import FakeClock
@@ -27,7 +27,7 @@ async def host() -> AsyncIterator[Host]:
 async def test_one_that_nobody_follows_is_closed_after_a_while_and_can_be_resumed(host: Host) -> None:
     clock = FakeClock()
     session = await host.start()
-    idle = IdleSessions(host, clock, idle_s=100)
+    idle = IdleSessionCloser(host, clock, idle_s=100)
     await idle.look()
     clock.advance(99)
     await idle.look()
@@ -43,7 +43,7 @@ async def test_one_whose_words_would_be_lost_stays_a_day() -> None:
     clock = FakeClock()
     host = Host(Settings(model=model(), storage_policy="headers_only"))
     session = await host.start()
-    idle = IdleSessions(host, clock, idle_s=100)
+    idle = IdleSessionCloser(host, clock, idle_s=100)
     await idle.look()
     clock.advance(2_399)
     await idle.look()
@@ -57,7 +57,7 @@ async def test_one_whose_words_would_be_lost_stays_a_day() -> None:
 async def test_whatever_happens_in_it_begins_the_wait_again(host: Host) -> None:
     clock = FakeClock()
     session = await host.start()
-    idle = IdleSessions(host, clock, idle_s=100)
+    idle = IdleSessionCloser(host, clock, idle_s=100)
     for _ in range(5):
         await idle.look()
         clock.advance(60)
@@ -72,7 +72,7 @@ async def test_one_that_somebody_follows_stays(host: Host) -> None:
     """X-70: as long as a client is connected."""
     clock = FakeClock()
     session = await host.start()
-    idle = IdleSessions(host, clock, idle_s=100)
+    idle = IdleSessionCloser(host, clock, idle_s=100)
     async with session.events():
         for _ in range(3):
             await idle.look()
@@ -92,7 +92,7 @@ async def test_one_in_which_something_runs_stays() -> None:
     session = await host.start()
     running = asyncio.ensure_future(session.root.message("hi"))
     await until(lambda: session.root.info.status == "running")
-    idle = IdleSessions(host, clock, idle_s=100)
+    idle = IdleSessionCloser(host, clock, idle_s=100)
     for _ in range(3):
         await idle.look()
         clock.advance(1_000)
@@ -105,6 +105,6 @@ async def test_one_in_which_something_runs_stays() -> None:
 async def test_it_looks_now_and_then(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_sessions, "LOOK_EVERY_S", 0)
     await host.start()
-    looking = asyncio.ensure_future(IdleSessions(host, FakeClock(), idle_s=0).keep_looking())
+    looking = asyncio.ensure_future(IdleSessionCloser(host, FakeClock(), idle_s=0).keep_looking())
     await until(lambda: not host.sessions())
     looking.cancel()

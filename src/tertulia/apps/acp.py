@@ -56,7 +56,7 @@ def command(given: Given, *, mode: str | None) -> int:
     models.find(models.choose(loaded.settings.model)[0])
     begin_in = None if mode is None else _mode(mode, loaded)
 
-    from tertulia.server.as_acp_stdio import serve_acp
+    from tertulia.server.acp.agent import serve_acp
 
     return asyncio.run(serve_acp(lambda: house_of(given, loaded, Host(loaded.settings), begin_in, open_ended=True)))
 

@@ -10,8 +10,8 @@ import click
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.stored import Comeback, find_stored
 from tertulia.apps.terminal import Terminal
-from tertulia.server.jsonrpc import Connection
-from tertulia.server.stdio import Connect, serve_stdio
+from tertulia.server.jsonrpc.connection import RpcConnection
+from tertulia.server.jsonrpc.stdio import ClientHandlerFactory, serve_stdio
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.settings.settings import LoadedSettings
 
@@ -48,12 +48,12 @@ def command(given: Given, *, which: str | None, codex: bool) -> int:
     # A model that does not exist is told now, not to the first client.
     models = ModelCatalogue(loaded.settings, loaded.environment)
     models.find(models.choose(loaded.settings.model)[0])
-    return asyncio.run(serve_stdio(loaded.settings, connect=_codex(given, loaded) if codex else Connection))
+    return asyncio.run(serve_stdio(loaded.settings, connect=_codex(given, loaded) if codex else RpcConnection))
 
 
-def _codex(given: Given, loaded: LoadedSettings) -> Connect:
+def _codex(given: Given, loaded: LoadedSettings) -> ClientHandlerFactory:
     # Only who asks for it pays for it.
     from tertulia.apps.houses import house_of
-    from tertulia.server.as_codex import CodexServer
+    from tertulia.server.codex.server import CodexServer
 
     return lambda host, sink, _: CodexServer(house_of(given, loaded, host), sink)

@@ -18,10 +18,10 @@ import msgspec
 
 from tertulia.errors import McpError
 from tertulia.sandbox.limits.open_files import restore_child_limit
-from tertulia.server.broker_place import (
-    Greeting,
-    Welcome,
-    held,
+from tertulia.server.mcp.broker_address import (
+    BrokerGreeting,
+    BrokerWelcome,
+    hold_lock,
     is_same_user,
     private_directory,
     private_file,
@@ -72,7 +72,7 @@ def _welcomed(place: Path, view: str | None, start: Sequence[str], told: bytes) 
 
 def _start(place: Path, start: Sequence[str], told: bytes) -> socket.socket:
     """Only one of those who come at the same time starts a broker; the others wait until it listens."""
-    with held(place.with_suffix(".start"), START_S):
+    with hold_lock(place.with_suffix(".start"), START_S):
         if (connection := _try(place)) is not None:
             return connection
         log = private_file(place.with_suffix(".log"), os.O_RDWR | os.O_APPEND)
@@ -121,12 +121,12 @@ def _try(place: Path) -> socket.socket | None:
     raise McpError(f"{place} is somebody else's; remove it")
 
 
-def _greet(connection: socket.socket, view: str | None) -> Welcome | None:
+def _greet(connection: socket.socket, view: str | None) -> BrokerWelcome | None:
     """What the broker says; None: nothing, and it is gone."""
     heard = b""
     connection.settimeout(START_S)
     try:
-        connection.sendall(msgspec.json.encode(Greeting(view, _parent())) + b"\n")
+        connection.sendall(msgspec.json.encode(BrokerGreeting(view, _parent())) + b"\n")
         while b"\n" not in heard and len(heard) < _MAX_WELCOME and (byte := connection.recv(1)):
             heard += byte
     except TimeoutError:
@@ -135,7 +135,7 @@ def _greet(connection: socket.socket, view: str | None) -> Welcome | None:
         return None
     connection.settimeout(None)
     try:
-        return msgspec.json.decode(heard, type=Welcome)
+        return msgspec.json.decode(heard, type=BrokerWelcome)
     except msgspec.DecodeError:
         return None
 

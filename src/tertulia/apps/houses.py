@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tertulia.apps.global_flags import Given
 from tertulia.policy.sandbox_mode import SANDBOX_MODES, SandboxMode, sandbox_to_wire
-from tertulia.server.house import House, Settled
+from tertulia.server.session_factory import DirectorySettings, SessionFactory
 from tertulia.session.host import Host
 from tertulia.session.settings.layers import DEFAULT
 from tertulia.session.settings.settings import LoadedSettings, load_settings
@@ -16,22 +16,22 @@ from tertulia.session.settings.settings import LoadedSettings, load_settings
 
 def house_of(
     given: Given, loaded: LoadedSettings, host: Host, mode: str | None = None, *, open_ended: bool = False
-) -> House:
+) -> SessionFactory:
     """Flags hold in every directory. `mode`: what a new session begins in, if not in what it may have.
 
     `open_ended`: the person at the other end may choose any mode, see `most_of`.
     """
 
-    def settle(cwd: Path) -> Settled:
+    def settle(cwd: Path) -> DirectorySettings:
         there = load_settings(cwd=cwd, flags={**given.flags, "cwd": str(cwd)}, overrides=given.overrides)
         settings = replace(there.settings, begins_in=mode)
         if open_ended:
             usual = sandbox_to_wire(there.settings.rights().sandbox)
             settings = replace(settings, sandbox=sandbox_to_wire(most_of(there)), begins_in=mode or usual)
-        return Settled(settings, there.warnings)
+        return DirectorySettings(settings, there.warnings)
 
     named = loaded.provenance.get("model", "").startswith(("flag", "-c"))
-    return House(host, settle, loaded.environment, model=named)
+    return SessionFactory(host, settle, loaded.environment, model=named)
 
 
 def most_of(loaded: LoadedSettings) -> SandboxMode:

@@ -9,8 +9,8 @@ import click
 
 from tertulia.apps.broker_relay import relay
 from tertulia.apps.global_flags import Given, global_flags
-from tertulia.server.broker_place import socket_path
-from tertulia.server.broker_settings import broker_settings, find_view
+from tertulia.server.mcp.broker_address import socket_path
+from tertulia.server.mcp.broker_settings import broker_settings, find_view
 
 _MORE = """
 \b

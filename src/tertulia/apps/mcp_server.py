@@ -13,9 +13,9 @@ from tertulia.apps.terminal import Terminal
 from tertulia.events.clock import SystemClock
 from tertulia.mcp.serve.endpoint import load_sdk
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.as_mcp import as_mcp
-from tertulia.server.idle_sessions import IdleSessions
-from tertulia.server.mcp_stdio import serve_standard_streams
+from tertulia.server.idle_sessions import IdleSessionCloser
+from tertulia.server.mcp.conversation_server import build_conversation_server
+from tertulia.server.mcp.line_transport import serve_mcp_stdio
 from tertulia.session.host import Host
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.settings.settings import Settings
@@ -57,11 +57,11 @@ def command(given: Given) -> int:
 
 async def _serve(settings: Settings) -> int:
     host, nursery, stop = Host(settings), Nursery(), asyncio.Event()
-    broker = as_mcp(host, nursery.start)
-    nursery.start(IdleSessions(host, SystemClock()).keep_looking(), "idle sessions")
+    broker = build_conversation_server(host, nursery.start)
+    nursery.start(IdleSessionCloser(host, SystemClock()).keep_looking(), "idle sessions")
     try:
         with on_stop_signal(stop.set):
-            await serve_standard_streams(broker, stop)
+            await serve_mcp_stdio(broker, stop)
     finally:
         broker.close()
         await host.close()

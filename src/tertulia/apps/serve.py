@@ -13,9 +13,9 @@ import click
 from tertulia.apps.global_flags import Given, global_flags
 from tertulia.apps.stop_signals import on_stop_signal
 from tertulia.apps.terminal import Terminal
-from tertulia.server.guard import LOOPBACK, Hosts
-from tertulia.server.http_server import listen, url_of
-from tertulia.server.tokens import token_file
+from tertulia.server.http.bearer_token import load_or_create_token
+from tertulia.server.http.guard import LOOPBACK, AllowedHosts
+from tertulia.server.http.server import listen, url_of
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.settings.settings import LoadedSettings
 
@@ -56,22 +56,22 @@ def command(given: Given, *, port: int, name: str, allow_remote: bool) -> int:
         return asyncio.run(_serve(loaded, listening, _hosts(name, allow_remote)))
 
 
-def _hosts(name: str, remote: bool) -> Hosts:
+def _hosts(name: str, remote: bool) -> AllowedHosts:
     if not remote:
-        return Hosts()
-    return Hosts(LOOPBACK | {name.lower(), socket.gethostname().lower()}, addresses=True)
+        return AllowedHosts()
+    return AllowedHosts(LOOPBACK | {name.lower(), socket.gethostname().lower()}, addresses=True)
 
 
-async def _serve(loaded: LoadedSettings, listening: socket.socket, hosts: Hosts) -> int:
-    from tertulia.server.serving import serve
+async def _serve(loaded: LoadedSettings, listening: socket.socket, hosts: AllowedHosts) -> int:
+    from tertulia.server.web_app import serve_web_app
 
     token_at = loaded.environment.home / "serve.token"
-    token = token_file(token_at)
+    token = load_or_create_token(token_at)
     stop = asyncio.Event()
     with on_stop_signal(stop.set):
         # Not before: whoever has read this line may stop the server, and it is to end in good order.
         print(json.dumps({"url": url_of(listening), "token_file": str(token_at)}), flush=True)
-        await serve(loaded.settings, listening, token, stop, hosts)
+        await serve_web_app(loaded.settings, listening, token, stop, hosts)
     return 0
 
 

@@ -10,12 +10,12 @@ from tertulia.session.host import Host
 from tertulia.session.session import Session
 
 IDLE_S = 3_600.0
-_LONGER = 24
+_UNSTORED_FACTOR = 24
 """So many times as long where not everything is stored: what was said there is lost with the session."""
 LOOK_EVERY_S = 60.0
 
 
-class IdleSessions:
+class IdleSessionCloser:
     """Closes what nobody follows, where nothing runs and nothing has happened for so long."""
 
     def __init__(self, host: Host, clock: Clock, idle_s: float = IDLE_S) -> None:
@@ -41,7 +41,7 @@ class IdleSessions:
             last = session.parts.bus.last_seq
             seq, since = before.get(session.id, (last, now))
             self._still[session.id] = (last, since if seq == last else now)
-            if now - self._still[session.id][1] >= self._idle_s * (1 if _is_stored(session) else _LONGER):
+            if now - self._still[session.id][1] >= self._idle_s * (1 if _is_stored(session) else _UNSTORED_FACTOR):
                 await self._host.close_session(session)
 
 

@@ -1,0 +1,306 @@
+"""Tertulia as an ACP agent, for one client: ACP's methods, and the sessions that it opened.
+
+Thin: what a method does is done by the Host, a Session and its root conversation. The SDK reads the requests; updates
+are written by hand, because they are many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import msgspec
+from acp import schema as s
+from acp.meta import AGENT_METHODS
+from pydantic import BaseModel, ValidationError
+
+from tertulia.errors import (
+    InvalidParamsError,
+    InvalidRequestError,
+    MethodNotFoundError,
+    NotFoundError,
+    NotInitializedError,
+)
+from tertulia.scheduler.nursery import Nursery
+from tertulia.server.acp.editor import (
+    STEERING_METHOD,
+    EditorBuffers,
+    EditorCapabilities,
+    initialize_result,
+    read_editor_capabilities,
+)
+from tertulia.server.acp.session import AcpSession
+from tertulia.server.acp.session_options import choose_mode, choose_model
+from tertulia.server.acp.stored_sessions import delete_session, list_page
+from tertulia.server.jsonrpc.event_sender import Sink
+from tertulia.server.jsonrpc.peer import MethodResult, Peer
+from tertulia.server.jsonrpc.pipes import PATIENCE_S, open_sink, wait_until_abandoned, wait_until_stuck
+from tertulia.server.jsonrpc.standard_streams import receive_lines, run_on_standard_streams
+from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest
+
+M = TypeVar("M", bound=BaseModel)
+OpenSessionRequest = s.NewSessionRequest | s.LoadSessionRequest | s.ResumeSessionRequest | s.ForkSessionRequest
+CANCEL_REQUEST = "$/cancel_request"
+CANCEL_METHODS = (AGENT_METHODS["session_cancel"], CANCEL_REQUEST)
+_LENIENT_LISTS = {"mcp_servers": "mcpServers", "additional_directories": "additionalDirectories"}
+_GRACE_S = 1.0
+
+
+class AcpAgent:
+    """One client, from its `initialize` to its end."""
+
+    def __init__(self, house: SessionFactory, sink: Sink) -> None:
+        self._house = house
+        self._sink = sink
+        self.peer = Peer(sink, self._serve, withdraw=CANCEL_REQUEST, cancels=CANCEL_METHODS)
+        self._editor: EditorCapabilities | None = None
+        self._tabs: dict[str, AcpSession] = {}
+
+    def leave(self) -> None:
+        """Nothing more comes from the client: prompts are cancelled, and questions count as answered with no."""
+        self.peer.forsake()
+        for tab in self._tabs.values():
+            tab.cancel()
+
+    async def close(self, timeout_s: float) -> None:
+        """Close the sessions that were opened here; what still runs is answered, at most so long later."""
+        self.leave()
+        async with asyncio.TaskGroup() as group:
+            for tab in list(self._tabs.values()):
+                group.create_task(self._let_go(tab))
+        await self.peer.close(timeout_s)
+
+    async def _serve(self, method: str, params: dict[str, Any]) -> MethodResult:
+        if method == AGENT_METHODS["initialize"]:
+            return self._initialize(_read(s.InitializeRequest, params))
+        if self._editor is None:
+            raise NotInitializedError("say `initialize` first")
+        entry = _METHODS.get(method)
+        if entry is None:
+            raise MethodNotFoundError(f"there is no method {method[:64]!r}")
+        asked = _read(entry.reads, params)
+        answered = await entry.run(self, asked)
+        for field in _find_skipped_lists(asked, params):
+            # Not an error: a newer protocol may know more of them. Not silence either.
+            tab = self._tab(answered.result.get("sessionId", params.get("sessionId")))
+            tab.remark(f"{field}: what cannot be read of it is left out")
+        return answered
+
+    def _initialize(self, asked: s.InitializeRequest) -> MethodResult:
+        if self._editor is not None:
+            raise InvalidRequestError("this connection is initialized already")
+        self._editor = read_editor_capabilities(asked)
+        return MethodResult(initialize_result())
+
+    # ── sessions ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def new(self, asked: s.NewSessionRequest) -> MethodResult:
+        """`session/new`."""
+        tab = await self._open(asked, self._house.begin)
+        return MethodResult({"sessionId": tab.session.id, **tab.state()}, tab.begin)
+
+    async def load(self, asked: s.LoadSessionRequest) -> MethodResult:
+        """`session/load`: all that was said is told again, then the answer comes."""
+        tab = await self._open(asked, partial(self._house.bring_back, asked.session_id))
+        await tab.retell()
+        return MethodResult(tab.state(), tab.begin)
+
+    async def resume(self, asked: s.ResumeSessionRequest) -> MethodResult:
+        """`session/resume`: the same, and nothing is told again."""
+        tab = await self._open(asked, partial(self._house.bring_back, asked.session_id))
+        return MethodResult(tab.state(), tab.begin)
+
+    async def fork(self, asked: s.ForkSessionRequest) -> MethodResult:
+        """`session/fork`."""
+        tab = await self._open(asked, partial(self._house.fork, asked.session_id))
+        return MethodResult({"sessionId": tab.session.id, **tab.state()}, tab.begin)
+
+    async def list(self, asked: s.ListSessionsRequest) -> MethodResult:
+        """`session/list`."""
+        home = self._house.environment.home
+        return MethodResult(await asyncio.to_thread(list_page, home, asked.cwd, asked.cursor))
+
+    async def close_session(self, asked: s.CloseSessionRequest) -> MethodResult:
+        """`session/close`: what runs in it is stopped, and answered as cancelled."""
+        await self._let_go(self._tab(asked.session_id))
+        return MethodResult()
+
+    async def delete(self, asked: s.DeleteSessionRequest) -> MethodResult:
+        """`session/delete`: nothing of it is left."""
+        tab = self._tabs.get(asked.session_id)
+        if tab is not None:
+            await self._let_go(tab)
+        await asyncio.to_thread(delete_session, self._house.environment.home, asked.session_id)
+        return MethodResult()
+
+    # ── one session ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def prompt(self, asked: s.PromptRequest) -> MethodResult:
+        """`session/prompt`."""
+        return MethodResult(await self._tab(asked.session_id).prompt(asked.prompt))
+
+    async def steer(self, asked: s.PromptRequest) -> MethodResult:
+        """`_session/steering`, which is not of the protocol: other agents have it, and their clients use it."""
+        if await self._tab(asked.session_id).steer(asked.prompt):
+            return MethodResult({"outcome": "injected"})
+        # No task is begun that no prompt would be answered by: the client may send one.
+        steering = (asked.field_meta or {}).get("steering")
+        if isinstance(steering, dict) and cast("dict[str, Any]", steering).get("idleBehavior") == "promptRequired":
+            return MethodResult({"outcome": "promptRequired", "reason": "noRunningTurn"})
+        return MethodResult({"outcome": "failed"})
+
+    async def cancel(self, asked: s.CancelNotification) -> MethodResult:
+        """`session/cancel`."""
+        self._tab(asked.session_id).cancel()
+        return MethodResult()
+
+    async def set_mode(self, asked: s.SetSessionModeRequest) -> MethodResult:
+        """`session/set_mode`."""
+        await choose_mode(self._tab(asked.session_id).session, asked.mode_id)
+        return MethodResult()
+
+    async def set_option(self, asked: s.SetSessionConfigOptionSelectRequest) -> MethodResult:
+        """`session/set_config_option`: the mode or the model."""
+        tab = self._tab(asked.session_id)
+        match asked.config_id:
+            case "mode":
+                await choose_mode(tab.session, asked.value)
+            case "model":
+                await choose_model(tab.session, asked.value)
+            case other:
+                raise InvalidParamsError(f"configId must be mode or model, not {other[:64]!r}")
+        return MethodResult({"configOptions": tab.options()})
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _open(
+        self, asked: OpenSessionRequest, opening: Callable[[SessionRequest], Awaitable[OpenedSession]]
+    ) -> AcpSession:
+        editor = self._editor or EditorCapabilities()
+        buffers = EditorBuffers(self.peer, can_write=editor.writes) if editor.reads else None
+        opened = await opening(
+            SessionRequest(asked.cwd, asked.additional_directories or (), asked.mcp_servers or (), buffers)
+        )
+        if buffers is not None:
+            buffers.session_id = opened.session.id
+        if (tab := self._tabs.get(opened.session.id)) is not None:
+            return tab
+        tab = self._tabs[opened.session.id] = AcpSession(
+            opened.session,
+            self.peer,
+            self._sink,
+            editor=editor,
+            models=self._house.models,
+            remarks=opened.remarks,
+        )
+        return tab
+
+    def _tab(self, session_id: str) -> AcpSession:
+        tab = self._tabs.get(session_id)
+        if tab is None:
+            raise NotFoundError(f"session {session_id[:64]!r} is not open here; load or resume it first")
+        return tab
+
+    async def _let_go(self, tab: AcpSession) -> None:
+        # Not for the next prompt to find while it closes.
+        self._tabs.pop(tab.session.id, None)
+        await self._house.host.close_session(tab.session)
+        await tab.close(_GRACE_S)
+
+
+async def _authenticate(agent: AcpAgent, asked: s.AuthenticateRequest) -> MethodResult:
+    raise InvalidParamsError("there is nothing to log in to: set your provider's key where the agent is started")
+
+
+async def _cancel_request(agent: AcpAgent, asked: s.CancelRequestNotification) -> MethodResult:
+    """`$/cancel_request`: also of requests that have no word of their own for it."""
+    request = None if asked.request_id is None else agent.peer.under_way(asked.request_id)
+    if request is None or request.id is None:
+        # Answered meanwhile, or never asked.
+        return MethodResult()
+    if request.method == AGENT_METHODS["session_prompt"]:
+        # It ends as a prompt does: with all that it caused, and an answer.
+        return await agent.cancel(_read(s.CancelNotification, request.params))
+    agent.peer.cancel(request.id)
+    return MethodResult()
+
+
+class _Method(msgspec.Struct, frozen=True):
+    reads: type[BaseModel]
+    run: Callable[[AcpAgent, Any], Awaitable[MethodResult]]
+
+
+_METHODS: dict[str, _Method] = {
+    AGENT_METHODS["authenticate"]: _Method(s.AuthenticateRequest, _authenticate),
+    AGENT_METHODS["session_new"]: _Method(s.NewSessionRequest, AcpAgent.new),
+    AGENT_METHODS["session_load"]: _Method(s.LoadSessionRequest, AcpAgent.load),
+    AGENT_METHODS["session_resume"]: _Method(s.ResumeSessionRequest, AcpAgent.resume),
+    AGENT_METHODS["session_fork"]: _Method(s.ForkSessionRequest, AcpAgent.fork),
+    AGENT_METHODS["session_list"]: _Method(s.ListSessionsRequest, AcpAgent.list),
+    AGENT_METHODS["session_close"]: _Method(s.CloseSessionRequest, AcpAgent.close_session),
+    AGENT_METHODS["session_delete"]: _Method(s.DeleteSessionRequest, AcpAgent.delete),
+    AGENT_METHODS["session_prompt"]: _Method(s.PromptRequest, AcpAgent.prompt),
+    STEERING_METHOD: _Method(s.PromptRequest, AcpAgent.steer),
+    AGENT_METHODS["session_cancel"]: _Method(s.CancelNotification, AcpAgent.cancel),
+    CANCEL_REQUEST: _Method(s.CancelRequestNotification, _cancel_request),
+    AGENT_METHODS["session_set_mode"]: _Method(s.SetSessionModeRequest, AcpAgent.set_mode),
+    AGENT_METHODS["session_set_config_option"]: _Method(s.SetSessionConfigOptionSelectRequest, AcpAgent.set_option),
+}
+"""All that are answered, but for `initialize`."""
+
+
+def _read(kind: type[M], params: dict[str, Any]) -> M:
+    try:
+        return kind.model_validate(params)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, wrong["loc"])) or "params"
+        # No value is repeated: it may be a secret.
+        raise InvalidParamsError(f"{where[:200]}: {wrong['msg'][:200]}") from None
+
+
+def _find_skipped_lists(asked: BaseModel, params: dict[str, Any]) -> list[str]:
+    """The lists of which the SDK has left something out, as the protocol wants it to; of what opens a session only."""
+    if not isinstance(asked, OpenSessionRequest):
+        return []
+    given = {field: params.get(name) for field, name in _LENIENT_LISTS.items()}
+    return [
+        _LENIENT_LISTS[field]
+        for field, value in given.items()
+        if isinstance(value, list) and len(cast("list[Any]", value)) > len(getattr(asked, field) or ())
+    ]
+
+
+async def serve_acp(house: Callable[[], SessionFactory]) -> int:
+    """Serve until the input ends, the client is gone, or a SIGTERM or SIGINT comes. The exit code, which is 0."""
+    return await run_on_standard_streams(lambda source, target, stop: serve_acp_client(house(), source, target, stop))
+
+
+async def serve_acp_client(house: SessionFactory, source: int, target: int, stop: asyncio.Event) -> None:
+    """Serve one client on a pair of descriptors, which stay open, until its input ends or `stop` is set.
+
+    When the input ends every prompt is cancelled, since nobody could do that any more, and what was asked has the
+    settings' close timeout to be answered, unless the client reads no answers. In the end every session is closed, and
+    every server that was started.
+    """
+    grace_s = house.host.settings.close_timeout_s
+    sink = await open_sink(target, stop.set)
+    agent, nursery = AcpAgent(house, sink), Nursery()
+    reading = nursery.start(receive_lines(source, agent.peer), "reader")
+    stopping = nursery.start(stop.wait(), "stop")
+    left = nursery.start(wait_until_abandoned(source, sink, PATIENCE_S), "a client that is gone")
+    done, _ = await asyncio.wait((reading, stopping, left), return_when=asyncio.FIRST_COMPLETED)
+    agent.leave()
+    deaf = nursery.start(wait_until_stuck(sink, PATIENCE_S), "a client that does not read")
+    if not (stop.is_set() or left.done()):
+        answered = nursery.start(agent.peer.idle(), "last answers")
+        await asyncio.wait((answered, stopping, deaf), timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+    patience_s = 0 if deaf.done() or left.done() else min(grace_s, PATIENCE_S)
+    await nursery.close(grace_s)
+    await agent.close(grace_s)
+    await house.host.close()
+    await sink.close(patience_s)
+    if reading in done:
+        reading.result()

@@ -1,0 +1,127 @@
+"""What each side can do: the editor as it said so, and we as it is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from acp import schema as s
+
+from tertulia.events.clock import Clock, SystemClock
+from tertulia.server.jsonrpc.peer import Peer
+from tertulia.tools.editor import MAX_TEXT_BYTES
+from tertulia.version import __version__
+
+PROTOCOL_VERSION = 1
+"""The only one we speak; whoever speaks another is told so by this number."""
+STEERING_METHOD = "_session/steering"
+"""Puts a word into a prompt that runs."""
+
+
+_UNNAMED = "ACP editor"
+
+
+class EditorCapabilities(msgspec.Struct, frozen=True):
+    """What the client can do that we would use."""
+
+    terminal_output: bool = False
+    """Shows a command's output as it comes, as Zed does: an extension, said under `_meta`."""
+    forms: bool = False
+    """Has a person fill in what an MCP server asks for."""
+    pages: bool = False
+    """Sends a person to a page that an MCP server names."""
+    reads: bool = False
+    """Says what it has of a file, saved or not."""
+    writes: bool = False
+    """Changes a file that somebody has open, and saves it."""
+    name: str = _UNNAMED
+    """What it calls itself, with its version."""
+
+
+def read_editor_capabilities(asked: s.InitializeRequest) -> EditorCapabilities:
+    """From its `initialize`. That it offers terminals of its own is no matter: see docs/acp.md."""
+    able, client = asked.client_capabilities, asked.client_info
+    name = _UNNAMED if client is None else f"{client.name} {client.version}"
+    if able is None:
+        return EditorCapabilities(name=name)
+    asks, files = able.elicitation, able.fs
+    return EditorCapabilities(
+        terminal_output=(able.field_meta or {}).get("terminal_output") is True,
+        forms=asks is not None and asks.form is not None,
+        pages=asks is not None and asks.url is not None,
+        reads=files is not None and files.read_text_file is True,
+        writes=files is not None and files.write_text_file is True,
+        name=name,
+    )
+
+
+def initialize_result() -> dict[str, Any]:
+    """Our answer to `initialize`."""
+    return {
+        "protocolVersion": PROTOCOL_VERSION,
+        "agentInfo": {"name": "tertulia", "title": "Tertulia", "version": __version__},
+        "agentCapabilities": {
+            "loadSession": True,
+            "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+            "mcpCapabilities": {"http": True, "sse": False},
+            "sessionCapabilities": {
+                "list": {},
+                "delete": {},
+                "additionalDirectories": {},
+                "fork": {},
+                "resume": {},
+                "close": {},
+            },
+        },
+        "authMethods": [],
+        # How clients find the extension.
+        "_meta": {"steering": {"supported": True}},
+    }
+
+
+BUFFER_TIMEOUT_S = 2.0
+MAX_TIMEOUTS = 3
+"""After so many silences in a row the editor is left alone for a while."""
+PAUSE_S = 30.0
+
+
+class EditorBuffers:
+    """Of one session. Whether a path may be asked about is decided by whoever asks."""
+
+    def __init__(
+        self, peer: Peer, *, can_write: bool, answer_s: float = BUFFER_TIMEOUT_S, clock: Clock | None = None
+    ) -> None:
+        self._peer = peer
+        self._answer_s = answer_s
+        self._clock = clock or SystemClock()
+        self._silent = 0
+        self._rests_until = 0.0
+        self.can_write = can_write
+        self.session_id: str | None = None
+        """What the editor calls the session, as soon as it has heard of it."""
+
+    async def text(self, path: str) -> str | None:
+        """See `Buffers`."""
+        content = (await self._ask("fs/read_text_file", {"path": path}) or {}).get("content")
+        return content if isinstance(content, str) and len(content) <= MAX_TEXT_BYTES else None
+
+    async def write(self, path: str, text: str) -> None:
+        """See `Buffers`."""
+        await self._ask("fs/write_text_file", {"path": path, "content": text})
+
+    async def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+        if self.session_id is None or (self._silent >= MAX_TIMEOUTS and self._clock.monotonic() < self._rests_until):
+            return None
+        before = self._silent
+        try:
+            async with asyncio.timeout(self._answer_s):
+                said = await self._peer.ask(method, {"sessionId": self.session_id, **params})
+        except TimeoutError:
+            # Questions that waited together met with one silence, however many they were.
+            if self._silent == before:
+                self._silent += 1
+                self._rests_until = self._clock.monotonic() + PAUSE_S
+            return None
+        self._silent = 0
+        return said

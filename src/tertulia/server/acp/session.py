@@ -1,0 +1,219 @@
+"""One ACP session: a Session of its own, so that no tab waits for another. Its root answers the prompts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tertulia.errors import BusyError, NotRunningError, TertuliaError
+from tertulia.protocol.events import ConversationContextChanged, Event
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.inputs import Message
+from tertulia.protocol.usage import Usage
+from tertulia.scheduler.nursery import Nursery
+from tertulia.scheduler.reply import Failure
+from tertulia.server.acp.approval_requests import AcpApprovalRequests
+from tertulia.server.acp.editor import EditorCapabilities
+from tertulia.server.acp.prompt import PromptBlock, first_text, message_items, prompt_text
+from tertulia.server.acp.session_options import config_options, current_mode, mode_state
+from tertulia.server.acp.slash_commands import SlashCommand, available_commands, find_slash_command
+from tertulia.server.acp.text_stream import Update, chunk_update, remark_update, text_block
+from tertulia.server.acp.tool_call_view import one_line
+from tertulia.server.acp.tool_calls import AcpToolCalls
+from tertulia.server.acp.updates import SessionUpdates, updates_from_history
+from tertulia.server.jsonrpc.event_sender import EventSender, Sink
+from tertulia.server.jsonrpc.peer import Peer, encode_notification
+from tertulia.session import submission
+from tertulia.session.conversations import ROOT
+from tertulia.session.inputs import parse
+from tertulia.session.session import Session
+
+MAX_TITLE = 80
+
+
+class AcpSession:
+    """Follows its session for the client, and takes its prompts, one at a time."""
+
+    def __init__(
+        self,
+        session: Session,
+        peer: Peer,
+        sink: Sink,
+        *,
+        editor: EditorCapabilities,
+        models: Sequence[str] = (),
+        remarks: Iterable[str] = (),
+    ) -> None:
+        """`models`: to choose from. `remarks`: what has to be said once, when the client knows the session."""
+        self.session = session
+        self._peer = peer
+        self._sink = sink
+        self._models = models
+        self._remarks = list(remarks)
+        self._nursery = Nursery()
+        self._calls = AcpToolCalls(self._cwd, self._label, terminal=editor.terminal_output)
+        self._updates = SessionUpdates(session.parts.conversations.root.id, self._calls)
+        self._questions = AcpApprovalRequests(session, peer, editor, self._calls, self._nursery)
+        # The client is asked by requests of its own protocol, whatever it shows of the events.
+        self._feed = EventSender(session.events(session.parts.began_after, attend=True), sink, self._messages)
+        self._stop: Callable[[], object] | None = None
+        """Ends the prompt that runs."""
+        self._chosen = self._choices()
+        self._begun = False
+
+    # ── its life ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self) -> None:
+        """The client has been told of the session: from now on it hears of it."""
+        self._tell({"sessionUpdate": "available_commands_update", "availableCommands": available_commands()})
+        for remark in self._remarks:
+            self._tell(remark_update(remark))
+        self._remarks.clear()
+        if not self._begun:
+            self._begun = True
+            self._nursery.start(self._feed.run(), "the news of an ACP session")
+
+    def remark(self, text: str) -> None:
+        """Something that has to be said once, when the client knows the session."""
+        self._remarks.append(text)
+
+    async def retell(self) -> None:
+        """All that was said so far, once more, as fast as the client takes it."""
+        root = self.session.parts.conversations.root
+        for update in updates_from_history(root.history.snapshot(), root.id, self._calls):
+            self._tell(update)
+            await self._sink.drain()
+
+    def state(self) -> dict[str, Any]:
+        """What can be chosen and what is, as answers that open a session have it."""
+        return {"modes": mode_state(self.session), "configOptions": self.options()}
+
+    def options(self) -> list[dict[str, Any]]:
+        """In the newer form alone."""
+        return config_options(self.session, self._models)
+
+    async def close(self, timeout_s: float) -> None:
+        """Follow it no more. The session itself is closed by whoever holds it."""
+        self._feed.close()
+        await self._nursery.close(timeout_s)
+
+    # ── prompts ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def prompt(self, blocks: Sequence[PromptBlock]) -> dict[str, Any]:
+        """Carry it out; the answer comes after everything that it caused was shown. Busy while another one runs."""
+        if self._stop is not None:
+            raise BusyError("this session is still answering; cancel that, or open another session", retry_after_s=1)
+        command = find_slash_command(first_text(blocks)) if len(blocks) == 1 else None
+        try:
+            return await (self._ask(blocks) if command is None else self._obey(*command))
+        finally:
+            self._stop = None
+
+    async def steer(self, blocks: Sequence[PromptBlock]) -> bool:
+        """Put in a word while a prompt is answered; False where none is, and then nothing was said."""
+        words = prompt_text(blocks)
+        try:
+            await self.session.root.steer(words)
+        except NotRunningError:
+            return False
+        return True
+
+    def cancel(self) -> None:
+        """Stop the prompt that runs; it is answered as cancelled. Where none runs there is nothing to do."""
+        if self._stop is not None:
+            self._stop()
+
+    async def _ask(self, blocks: Sequence[PromptBlock]) -> dict[str, Any]:
+        parts = self.session.parts
+        message = parse(Message, {"conversation_id": ROOT, "items": message_items(blocks)})
+        talk = parts.conversations.root
+        is_first = not talk.history.message_count
+        chain = submission.submit(parts.scheduler, talk, message)
+        self._stop = lambda: parts.scheduler.stop(chain)
+        if is_first and (title := one_line(first_text(blocks))[:MAX_TITLE]):
+            self._tell({"sessionUpdate": "session_info_update", "title": title})
+        reply = await submission.wait_for_reply(parts.scheduler, chain)
+        await self._feed.sent(reply.last_seq)
+        for update in self._calls.abandon():
+            self._tell(update)
+        if reply.status == "failed":
+            raise _task_error(reply.error)
+        reason = "end_turn" if reply.status == "completed" else "cancelled"
+        return {"stopReason": reason, "usage": _usage(reply.usage)}
+
+    async def _obey(self, command: SlashCommand, rest: str) -> dict[str, Any]:
+        job = self._nursery.start(self._words_of(command, rest), "a slash command")
+        self._stop = job.cancel
+        await asyncio.wait((job,))
+        if job.cancelled():
+            return {"stopReason": "cancelled"}
+        text, bus = job.result(), self.session.parts.bus
+        await bus.flush()
+        await self._feed.sent(bus.last_seq)
+        self._tell(chunk_update("agent_message_chunk", text_block(text)))
+        return {"stopReason": "end_turn"}
+
+    async def _words_of(self, command: SlashCommand, rest: str) -> str:
+        try:
+            return await command.run(self.session, rest, self._models)
+        except TertuliaError as error:
+            return error.message
+
+    # ── news ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _messages(self, event: Event) -> list[bytes]:
+        self._questions.hear(event)
+        updates = self._updates.of(event)
+        if isinstance(event.data, ConversationContextChanged):
+            updates = [*updates, *self._changed()]
+        return [self._message(update) for update in updates]
+
+    def _changed(self) -> list[Update]:
+        """What was chosen in another way than by the client's own request has to be told."""
+        now = self._choices()
+        if now == self._chosen:
+            return []
+        self._chosen = now
+        return [
+            {"sessionUpdate": "current_mode_update", "currentModeId": now[0]},
+            {"sessionUpdate": "config_option_update", "configOptions": self.options()},
+        ]
+
+    def _choices(self) -> tuple[str, str]:
+        return current_mode(self.session), self.session.parts.conversations.root.terms.wire.name
+
+    def _tell(self, update: Update) -> None:
+        self._peer.notify("session/update", {"sessionId": self.session.id, "update": update})
+
+    def _message(self, update: Update) -> bytes:
+        return encode_notification("session/update", {"sessionId": self.session.id, "update": update})
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _cwd(self, talk: ConversationId) -> str:
+        conversations = self.session.parts.conversations
+        return (conversations.peek(talk) or conversations.root).terms.cwd
+
+    def _label(self, talk: ConversationId) -> str:
+        conversations = self.session.parts.conversations
+        if talk == conversations.root_id:
+            return ""
+        other = conversations.peek(talk)
+        return f"[{one_line((other and other.title) or talk[:8])}] "
+
+
+def _task_error(error: Failure | None) -> TertuliaError:
+    failed = TertuliaError("the task failed" if error is None else error.message)
+    failed.code = "internal" if error is None else error.code
+    return failed
+
+
+def _usage(usage: Usage) -> dict[str, int]:
+    return {
+        "totalTokens": usage.total_tokens,
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "thoughtTokens": usage.reasoning_output_tokens,
+        "cachedReadTokens": usage.cached_input_tokens,
+    }

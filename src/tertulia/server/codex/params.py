@@ -1,0 +1,193 @@
+"""What Codex clients send, read once: the parameters of each method, as far as they mean something here.
+
+Fields that are not listed are not refused: Codex does not refuse them either, and clients send many.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from tertulia.errors import InvalidParamsError
+
+P = TypeVar("P", bound=msgspec.Struct)
+
+
+class CodexClientInfo(msgspec.Struct, frozen=True):
+    """Who it is."""
+
+    name: str
+    version: str
+
+
+class CodexCapabilities(msgspec.Struct, frozen=True, rename="camel"):
+    """What it can do, and does not want to hear."""
+
+    opt_out_notification_methods: list[str] | None = None
+
+
+class CodexInitialize(msgspec.Struct, frozen=True, rename="camel"):
+    """`initialize`."""
+
+    client_info: CodexClientInfo
+    capabilities: CodexCapabilities | None = None
+
+
+class ThreadOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What can be said of a thread when it is begun, and when it is gone on with."""
+
+    model: str | None = None
+    model_provider: str | None = None
+    cwd: str | None = None
+    approval_policy: Literal["untrusted", "on-request", "on-failure", "never"] | None = None
+    sandbox: Literal["read-only", "workspace-write", "danger-full-access"] | None = None
+    base_instructions: str | None = None
+    developer_instructions: str | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """The same as fields of `conversation/set_context`, but for the directory."""
+        asked = {
+            "model": _full_model_name(self.model, self.model_provider),
+            "approval_policy": self.approval_policy,
+            "sandbox": self.sandbox,
+            "base_instructions": self.base_instructions,
+            "user_instructions": self.developer_instructions,
+        }
+        return {name: value for name, value in asked.items() if value is not None}
+
+
+class StartThread(ThreadOptions, frozen=True, kw_only=True, rename="camel"):
+    """`thread/start`."""
+
+    ephemeral: bool | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """An ephemeral thread leaves nothing on the disk."""
+        return {**ThreadOptions.changes(self), **({"storage_policy": "none"} if self.ephemeral else {})}
+
+
+class ResumeThread(ThreadOptions, frozen=True, kw_only=True, rename="camel"):
+    """`thread/resume`."""
+
+    thread_id: str
+    exclude_turns: bool = False
+
+
+class ForkThread(ResumeThread, frozen=True, kw_only=True, rename="camel"):
+    """`thread/fork`."""
+
+    last_turn_id: str | None = None
+
+
+class ListThreads(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`thread/list`."""
+
+    archived: bool | None = None
+    cursor: str | None = None
+    cwd: str | list[str] | None = None
+    limit: int | None = None
+
+
+class ReadThread(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`thread/read`."""
+
+    thread_id: str
+    include_turns: bool = False
+
+
+class ThreadParams(msgspec.Struct, frozen=True, rename="camel"):
+    """Methods that need no more than a thread."""
+
+    thread_id: str
+
+
+class TurnSandboxPolicy(msgspec.Struct, frozen=True):
+    """A sandbox as turns have it; the rest of it is decided by the settings."""
+
+    type: Literal["readOnly", "workspaceWrite", "dangerFullAccess"]
+
+
+class StartTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`turn/start`. What it changes holds for later turns too."""
+
+    thread_id: str
+    input: list[dict[str, Any]]
+    model: str | None = None
+    cwd: str | None = None
+    approval_policy: Literal["untrusted", "on-request", "on-failure", "never"] | None = None
+    sandbox_policy: TurnSandboxPolicy | None = None
+    output_schema: dict[str, Any] | None = None
+    client_user_message_id: str | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """As fields of `conversation/set_context`."""
+        sandbox = None if self.sandbox_policy is None else _SANDBOXES[self.sandbox_policy.type]
+        asked = {"model": self.model, "cwd": self.cwd, "approval_policy": self.approval_policy, "sandbox": sandbox}
+        return {name: value for name, value in asked.items() if value is not None}
+
+
+class SteerTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`turn/steer`."""
+
+    thread_id: str
+    expected_turn_id: str
+    input: list[dict[str, Any]]
+    client_user_message_id: str | None = None
+
+
+class InterruptTurn(msgspec.Struct, frozen=True, rename="camel"):
+    """`turn/interrupt`."""
+
+    thread_id: str
+    turn_id: str
+
+
+class CodexNoParams(msgspec.Struct, frozen=True):
+    """Methods that need nothing."""
+
+
+_SANDBOXES = {
+    "readOnly": "read-only",
+    "workspaceWrite": "workspace-write",
+    "dangerFullAccess": "danger-full-access",
+}
+
+
+def read_params(kind: type[P], params: dict[str, Any]) -> P:
+    """Parameters of that kind; InvalidParams names the one that is wrong or missing, and repeats no value."""
+    try:
+        return msgspec.convert(params, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidParamsError(str(error).replace("`$.", "`")[:300]) from None
+
+
+def input_items(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A turn's input as items of a message. InvalidParams for what cannot be sent to a model here."""
+    return [_item(entry) for entry in given]
+
+
+def input_text(given: list[dict[str, Any]]) -> str:
+    """A turn's input where only text is taken."""
+    items = input_items(given)
+    if any(item["type"] != "text" for item in items):
+        raise InvalidParamsError("input: a turn that runs is steered with text alone; start another turn for pictures")
+    return "\n".join(item["text"] for item in items)
+
+
+def _item(entry: dict[str, Any]) -> dict[str, Any]:
+    match entry:
+        case {"type": "text", "text": str(text)}:
+            return {"type": "text", "text": text}
+        case {"type": "image", "url": str(url)}:
+            return {"type": "image", "image_url": url}
+        case {"type": "localImage", "path": str(path)}:
+            return {"type": "local_image", "path": path}
+        case {"type": "mention" | "skill", "name": str(name), "path": str(path)}:
+            return {"type": "text", "text": f"{name}: {path}"}
+        case _:
+            raise InvalidParamsError("input: an entry is text, image (with a url), localImage, mention or skill")
+
+
+def _full_model_name(model: str | None, provider: str | None) -> str | None:
+    return f"{provider}/{model}" if model is not None and provider is not None and "/" not in model else model

@@ -1,0 +1,168 @@
+"""Tertulia in the place of `codex app-server`, for one client: Codex's methods, and the threads that it opened.
+
+Experimental, and the part of Codex that clients use: what is not in the table below is answered by its name. Thin: what
+a method does is done by the Host, a Session and its root conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from tertulia.errors import (
+    BusyError,
+    ClosedError,
+    InvalidParamsError,
+    InvalidRequestError,
+    MethodNotFoundError,
+    NotFoundError,
+    NotInitializedError,
+    NotRunningError,
+    ParseError,
+    TertuliaError,
+)
+from tertulia.server.codex import params as p
+from tertulia.server.codex.threads import CodexThreads
+from tertulia.server.jsonrpc.event_sender import Sink
+from tertulia.server.jsonrpc.peer import MethodResult, Peer
+from tertulia.server.jsonrpc.pipes import PATIENCE_S
+from tertulia.server.session_factory import SessionFactory
+from tertulia.version import __version__
+
+CODEX_VERSION = "0.166.0"
+"""The version of Codex whose protocol this is. Clients look for it where Codex has its own, and refuse older ones."""
+
+_NUMBERS: dict[type[TertuliaError], int] = {
+    ParseError: -32700,
+    MethodNotFoundError: -32601,
+    BusyError: -32001,
+    **dict.fromkeys(
+        (InvalidRequestError, InvalidParamsError, NotInitializedError, NotFoundError, ClosedError, NotRunningError),
+        -32600,
+    ),
+}
+"""As Codex counts: whatever the client did wrong is an invalid request."""
+
+
+class CodexServer:
+    """One client, from its `initialize` to its end."""
+
+    def __init__(self, house: SessionFactory, sink: Sink) -> None:
+        self._house = house
+        self._sink = sink
+        self._peer = Peer(sink, self._serve, _NUMBERS, bare=True, cancels=("turn/interrupt",))
+        self.threads = CodexThreads(house, self._peer, sink)
+        self._is_initialized = False
+        self.receive = self._peer.receive
+        self.refuse = self._peer.refuse
+        self.idle = self._peer.idle
+
+    async def close(self, timeout_s: float) -> bool:
+        """Close the threads that were opened here; what still runs is answered, at most so long later.
+
+        Whether the client takes what it is sent.
+        """
+        self._peer.forsake()
+        await self.threads.close()
+        await self._peer.close(timeout_s)
+        try:
+            async with asyncio.timeout(min(timeout_s, PATIENCE_S)):
+                await self._sink.drain()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _serve(self, method: str, params: dict[str, Any]) -> MethodResult:
+        if method == "initialize":
+            return self._initialize(p.read_params(p.CodexInitialize, params))
+        if not self._is_initialized:
+            raise NotInitializedError("Not initialized")
+        if method == "initialized":
+            return MethodResult()
+        entry = METHODS.get(method)
+        if entry is None:
+            raise MethodNotFoundError(f"`{method[:64]}` is not supported here")
+        return await entry.run(self, p.read_params(entry.reads, params))
+
+    def _initialize(self, asked: p.CodexInitialize) -> MethodResult:
+        if self._is_initialized:
+            raise InvalidRequestError("Already initialized")
+        able, client = asked.capabilities or p.CodexCapabilities(), asked.client_info
+        self._is_initialized = True
+        self.threads.muted = frozenset(able.opt_out_notification_methods or ())
+        return MethodResult(
+            {
+                "userAgent": f"tertulia/{CODEX_VERSION} (tertulia {__version__}) unknown ({client.name}; {client.version})",
+                "codexHome": str(self._house.environment.home),
+                "platformFamily": "unix",
+                "platformOs": "macos" if sys.platform == "darwin" else sys.platform,
+            }
+        )
+
+    # ── turns ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def compact(self, asked: p.ThreadParams) -> MethodResult:
+        """`thread/compact/start`: answered at once, and told as a turn."""
+        thread = self.threads.find(asked.thread_id)
+        return MethodResult({}, thread.compact)
+
+    async def start_turn(self, asked: p.StartTurn) -> MethodResult:
+        """`turn/start`."""
+        return MethodResult(await self.threads.find(asked.thread_id).start(asked))
+
+    async def steer_turn(self, asked: p.SteerTurn) -> MethodResult:
+        """`turn/steer`."""
+        return MethodResult(await self.threads.find(asked.thread_id).steer(asked))
+
+    async def interrupt_turn(self, asked: p.InterruptTurn) -> MethodResult:
+        """`turn/interrupt`."""
+        self.threads.find(asked.thread_id).interrupt(asked.turn_id)
+        return MethodResult({})
+
+    async def models(self, asked: p.CodexNoParams) -> MethodResult:
+        """`model/list`: those that could answer without anything being set up, the settings' own first."""
+        own = self._house.host.settings.model
+        named = [own] if isinstance(own, str) else []
+        models = [_model(name, first=not at) for at, name in enumerate(dict.fromkeys([*named, *self._house.models]))]
+        return MethodResult({"data": models, "nextCursor": None})
+
+
+class _Method(msgspec.Struct, frozen=True):
+    reads: type[msgspec.Struct]
+    run: Callable[[CodexServer, Any], Awaitable[MethodResult]]
+
+
+METHODS: dict[str, _Method] = {
+    "thread/start": _Method(p.StartThread, lambda server, asked: server.threads.start(asked)),
+    "thread/resume": _Method(p.ResumeThread, lambda server, asked: server.threads.resume(asked)),
+    "thread/fork": _Method(p.ForkThread, lambda server, asked: server.threads.fork(asked)),
+    "thread/list": _Method(p.ListThreads, lambda server, asked: server.threads.list(asked)),
+    "thread/loaded/list": _Method(p.CodexNoParams, lambda server, asked: server.threads.loaded(asked)),
+    "thread/read": _Method(p.ReadThread, lambda server, asked: server.threads.read(asked)),
+    "thread/archive": _Method(p.ThreadParams, lambda server, asked: server.threads.archive(asked)),
+    "thread/unarchive": _Method(p.ThreadParams, lambda server, asked: server.threads.unarchive(asked)),
+    "thread/compact/start": _Method(p.ThreadParams, CodexServer.compact),
+    "turn/start": _Method(p.StartTurn, CodexServer.start_turn),
+    "turn/steer": _Method(p.SteerTurn, CodexServer.steer_turn),
+    "turn/interrupt": _Method(p.InterruptTurn, CodexServer.interrupt_turn),
+    "model/list": _Method(p.CodexNoParams, CodexServer.models),
+}
+"""All that are answered, but for `initialize` and `initialized`."""
+
+
+def _model(name: str, *, first: bool) -> dict[str, Any]:
+    return {
+        "id": name,
+        "model": name,
+        "displayName": name,
+        "description": "",
+        "hidden": False,
+        "isDefault": first,
+        "supportedReasoningEfforts": [],
+        "defaultReasoningEffort": "medium",
+        "inputModalities": ["text", "image"],
+    }

@@ -1,0 +1,215 @@
+"""One thread of a Codex client: a Session of its own, so that no thread waits for another. Its root has the turns."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from tertulia.conversation.user_message import to_user_message
+from tertulia.errors import InvalidRequestError, NotRunningError, TertuliaError
+from tertulia.protocol.events import Event
+from tertulia.protocol.ids import ConversationId, TaskId, new_item_id
+from tertulia.protocol.inputs import Message
+from tertulia.protocol.items import UserMessage, text_parts
+from tertulia.protocol.storage import NoStorage
+from tertulia.scheduler.nursery import Nursery
+from tertulia.server.codex.active_turn import ActiveTurn, CodexNotification, turn_object
+from tertulia.server.codex.approval_requests import CodexApprovalRequests
+from tertulia.server.codex.history import (
+    ThreadSummary,
+    model_provider,
+    rights_fields,
+    round_number,
+    thread_object,
+    thread_preview,
+    turn_objects,
+)
+from tertulia.server.codex.items import CodexItem, user_message
+from tertulia.server.codex.notifications import ThreadNotifications
+from tertulia.server.codex.params import StartTurn, SteerTurn, input_items, input_text
+from tertulia.server.codex.tool_calls import CodexToolCalls
+from tertulia.server.jsonrpc.event_sender import EventSender, Sink
+from tertulia.server.jsonrpc.peer import Peer, encode_notification, strip_jsonrpc_member
+from tertulia.session import submission
+from tertulia.session.conversations import ROOT
+from tertulia.session.inputs import parse
+from tertulia.session.resume.past_turns import PastTurns
+from tertulia.session.session import Session
+
+
+class CodexThread:
+    """Follows its session for the client, and takes its turns."""
+
+    def __init__(
+        self,
+        session: Session,
+        peer: Peer,
+        sink: Sink,
+        *,
+        muted: frozenset[str],
+        past: PastTurns,
+        created: float,
+        origin: str | None,
+    ) -> None:
+        """`muted`: methods that the client does not want to hear. `origin`: the thread that it is a fork of."""
+        self.session = session
+        self._peer = peer
+        self._muted = muted
+        self._created = created
+        self._origin = origin
+        self._nursery = Nursery()
+        root = session.parts.conversations.root_id
+        self._moment = ActiveTurn(session.id)
+        calls = CodexToolCalls(self._moment, root, self._cwd)
+        self._said: dict[TaskId, CodexItem] = {}
+        """What was said in turns that have not begun."""
+        self._turn_ids: dict[str, str] = {begun: begun for begun in past.endings}
+        """By the message that a turn began with."""
+        self._endings: dict[str, dict[str, Any]] = {begun: {"status": end} for begun, end in past.endings.items()}
+        """By turn: whatever the client was told of it, but for its items."""
+        self._news = ThreadNotifications(self._moment, calls, root, lambda task: self._said.pop(task, None), past.usage)
+        self._questions = CodexApprovalRequests(session, peer, self._moment, calls, self._nursery)
+        # The client is asked by requests of its own protocol, whatever it shows of the events.
+        self._feed = EventSender(session.events(session.parts.began_after, attend=True), sink, self._messages)
+        self._begun = False
+
+    # ── its life ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, *, new: bool) -> None:
+        """The client has been told of the thread: from now on it hears of it."""
+        if new:
+            self._tell("thread/started", {"thread": self.shown(turns=False)})
+        if not self._begun:
+            self._begun = True
+            self._nursery.start(self._feed.run(), "the news of a Codex thread")
+
+    async def close(self, timeout_s: float) -> None:
+        """Follow it no more. The session itself is closed by whoever holds it."""
+        self._feed.close()
+        await self._nursery.close(timeout_s)
+
+    def state(self) -> dict[str, Any]:
+        """What it does now."""
+        return self._moment.state()
+
+    def opened(self, *, turns: bool) -> dict[str, Any]:
+        """The answer to whatever opens it."""
+        terms = self.session.parts.conversations.root.terms
+        return {
+            "thread": self.shown(turns=turns),
+            "model": terms.wire.name,
+            "modelProvider": model_provider(terms.wire.name),
+            "cwd": terms.cwd,
+            "reasoningEffort": None,
+            **rights_fields(terms.rights),
+        }
+
+    def shown(self, *, turns: bool) -> dict[str, Any]:
+        """The thread as it is now."""
+        root = self.session.parts.conversations.root
+        items = list(root.history.snapshot())
+        about = ThreadSummary(
+            id=self.session.id,
+            model=root.terms.wire.name,
+            cwd=root.terms.cwd,
+            created=self._created,
+            updated=root.last_active,
+            preview=thread_preview(items),
+            name=root.title,
+            forked_from=self._origin,
+            ephemeral=isinstance(root.storage, NoStorage),
+            status=self.state(),
+        )
+        return thread_object(
+            about, map(self._as_it_is, turn_objects(items, root.terms.cwd, self._turn_ids)) if turns else ()
+        )
+
+    def _as_it_is(self, past: dict[str, Any]) -> dict[str, Any]:
+        """A turn of the history, with how it stands or ended: a history does not know."""
+        if past["id"] == self._moment.turn_id:
+            return {**past, "status": "inProgress"}
+        return {**past, **self._endings.get(past["id"], {})}
+
+    def round_of(self, turn_id: str) -> int:
+        """Which round of its history a turn is. NotFound."""
+        return round_number(self.session.parts.conversations.root.history.snapshot(), turn_id, self._turn_ids)
+
+    # ── turns ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def start(self, asked: StartTurn) -> dict[str, Any]:
+        """A turn. It waits for the one that runs; what it changes holds from then on too."""
+        items, parts = input_items(asked.input), self.session.parts
+        message = parse(Message, {"conversation_id": ROOT, "items": items, "output_schema": asked.output_schema})
+        # A turn that is refused changes nothing.
+        to_user_message(None, message.items, cwd=asked.cwd or parts.conversations.root.terms.cwd)
+        await change_terms(self.session, asked.changes())
+        chain = submission.submit(parts.scheduler, parts.conversations.root, message)
+        said = chain.frames[0].plan.input[0]
+        self._said[chain.task_id] = user_message(said, asked.client_user_message_id)
+        self._turn_ids[said.id] = chain.task_id
+        # Whoever asks for a turn waits for it: nobody else's giving up may stop it.
+        chain.waiters += 1
+        return {"turn": turn_object(chain.task_id)}
+
+    async def steer(self, asked: SteerTurn) -> dict[str, Any]:
+        """Put a word into the turn that runs. InvalidRequest where another one does, NotRunning where none does."""
+        chain = self.session.parts.scheduler.current
+        if chain is None or chain.answer.done():
+            raise NotRunningError("no active turn to steer")
+        if chain.task_id != asked.expected_turn_id:
+            expected = asked.expected_turn_id[:64]
+            raise InvalidRequestError(f"expected active turn id `{expected}` but found `{chain.task_id}`")
+        text = input_text(asked.input)
+        await self.session.root.steer(text)
+        now_ms = int(self.session.parts.clock.now() * 1000)
+        item = user_message(UserMessage(new_item_id(), text_parts(text)), asked.client_user_message_id)
+        place = {"threadId": self.session.id, "turnId": chain.task_id, "item": item}
+        self._tell("item/started", {**place, "startedAtMs": now_ms})
+        self._tell("item/completed", {**place, "completedAtMs": now_ms})
+        return {"turnId": chain.task_id}
+
+    def interrupt(self, turn_id: str) -> None:
+        """Stop a turn, whether it runs or still waits. NotRunning where it does neither."""
+        if not self.session.parts.scheduler.cancel(TaskId(turn_id)):
+            raise NotRunningError(f"there is no running turn {turn_id[:64]!r} to interrupt")
+
+    def compact(self) -> None:
+        """Have the older part of the history replaced by notes, as a turn of its own."""
+        self._nursery.start(self._compact(), "a compaction")
+
+    async def _compact(self) -> None:
+        with suppress(TertuliaError):
+            await self.session.root.compact()
+
+    # ── news ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _messages(self, event: Event) -> list[bytes]:
+        notes = self._news.of(event)
+        for method, told in notes:
+            if method == "turn/completed":
+                ended = told["turn"]
+                self._endings[ended["id"]] = {key: ended[key] for key in ended.keys() - {"items", "itemsView"}}
+        self._questions.hear(event)
+        return [_message(note) for note in notes if note[0] not in self._muted]
+
+    def _tell(self, method: str, params: dict[str, Any]) -> None:
+        if method not in self._muted:
+            self._peer.notify(method, params)
+
+    def _cwd(self, talk: ConversationId) -> str:
+        conversations = self.session.parts.conversations
+        return (conversations.peek(talk) or conversations.root).terms.cwd
+
+
+async def change_terms(session: Session, changes: dict[str, Any]) -> None:
+    """New terms for a thread. A model without a provider is one of the provider that it has."""
+    model = changes.get("model")
+    if model is not None and "/" not in model:
+        provider = model_provider(session.parts.conversations.root.terms.wire.name)
+        changes = {**changes, "model": f"{provider}/{model}"}
+    if changes:
+        await session.root.set_context(**changes)
+
+
+def _message(note: CodexNotification) -> bytes:
+    return strip_jsonrpc_member(encode_notification(*note))

@@ -1,0 +1,160 @@
+"""What `tertulia serve` serves over HTTP, as OpenAPI says it: for tools that make clients, proxies and tests of it.
+
+Only the outside: what is spoken on `/ws` is in `session/api_schema.py`, and what is spoken on `/mcp` is MCP.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tertulia.version import __version__
+
+Json = dict[str, Any]
+
+_TEXT: Json = {"type": "string"}
+_COUNT: Json = {"type": "integer", "minimum": 0}
+_JSON, _EVENTS, _PLAIN = "application/json", "text/event-stream", "text/plain"
+_HEADERS = ("Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name")
+
+
+def openapi_document() -> Json:
+    """The document. Its parts are shared: copy it before you change anything."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Tertulia",
+            "version": __version__,
+            "description": "Every request brings the bearer token, and calls the server by a name that it knows.",
+        },
+        "security": [{"bearer": []}],
+        "paths": {
+            "/health": {"get": _operation("health", "What runs.", {"200": _answer("It runs.", _JSON, "Health")})},
+            "/openapi.json": {"get": _operation("openapi", "This.", {"200": _answer("OpenAPI 3.1.", _JSON, "Any")})},
+            "/ws": {"get": _operation("connect", "JSON-RPC 2.0 over a WebSocket.", _UPGRADED)},
+            "/mcp": {
+                "parameters": [_header(name) for name in _HEADERS],
+                "post": _post(),
+                "get": _operation("follow", "Notifications of an MCP session.", _FOLLOWED),
+                "delete": _operation("end", "End an MCP session.", _ENDED),
+            },
+        },
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "schemas": _SCHEMAS,
+        },
+    }
+
+
+def _operation(name: str, summary: str, answers: Json) -> Json:
+    return {"operationId": name, "summary": summary, "responses": {**_REFUSED, **answers}}
+
+
+def _post() -> Json:
+    body: Json = {"required": True, "content": {_JSON: {"schema": _reference("Message")}}}
+    return {**_operation("mcp", "One message of MCP.", _POSTED), "requestBody": body}
+
+
+def _answer(description: str, kind: str, schema: str) -> Json:
+    return {"description": description, "content": {kind: {"schema": _reference(schema)}}}
+
+
+def _header(name: str) -> Json:
+    return {"name": name, "in": "header", "required": False, "schema": _TEXT}
+
+
+def _reference(name: str) -> Json:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+_REFUSED: Json = {
+    "400": _answer("A request that can be read in two ways, or not at all.", _JSON, "Refusal"),
+    "401": _answer("No token, or a wrong one.", _JSON, "Refusal"),
+    "403": _answer("A page of another place.", _JSON, "Refusal"),
+    "421": _answer("The server is not called so.", _JSON, "Refusal"),
+}
+_UPGRADED: Json = {
+    "101": {"description": "From here on it is a WebSocket."},
+    "404": _answer("It was not asked for a WebSocket.", _PLAIN, "Text"),
+    "503": _answer("Too many clients are there.", _JSON, "Refusal"),
+}
+_STALE: Json = {
+    "400": _answer("No session is named, or the request is refused.", _JSON, "Error"),
+    "404": _answer("There is no such session.", _JSON, "Error"),
+    "501": _answer("MCP is not installed.", _JSON, "Refusal"),
+    "503": _answer("Too many clients are there, or the server ends.", _JSON, "Error"),
+}
+_SESSIONLESS: Json = {"405": {"description": "That version of MCP has no sessions."}}
+_ENDED: Json = {"200": {"description": "It has ended."}, **_STALE, **_SESSIONLESS}
+_FOLLOWED: Json = {
+    "200": _answer("Messages, as long as the session lasts.", _EVENTS, "Event"),
+    **_STALE,
+    **_SESSIONLESS,
+    "406": _answer("Events are not accepted.", _JSON, "Error"),
+    "409": _answer("Somebody follows the session already.", _JSON, "Error"),
+}
+_POSTED: Json = {
+    "200": {
+        "description": "The answer, alone or after what is said on the way.",
+        "content": {_JSON: {"schema": _reference("Message")}, _EVENTS: {"schema": _reference("Event")}},
+    },
+    "202": {"description": "It needs no answer."},
+    **_STALE,
+    "406": _answer("Both JSON and events must be accepted.", _JSON, "Error"),
+    "408": _answer("The body did not come in time.", _JSON, "Refusal"),
+    "413": _answer("The body is too large.", _JSON, "Refusal"),
+    "415": _answer("The body is not said to be plain JSON.", _JSON, "Refusal"),
+}
+
+_ID: Json = {"type": ["string", "integer"]}
+_RPC: Json = {"const": "2.0"}
+_FAULT: Json = {
+    "type": "object",
+    "required": ["code", "message"],
+    "properties": {"code": {"type": "integer"}, "message": _TEXT, "data": {}},
+}
+_SCHEMAS: Json = {
+    "Any": {"type": "object"},
+    "Text": _TEXT,
+    "Event": {
+        "type": "object",
+        "description": "Each of the stream. Its data is a message.",
+        "properties": {"event": _TEXT, "id": _TEXT, "data": {**_TEXT, "contentMediaType": _JSON}},
+    },
+    "Health": {
+        "type": "object",
+        "required": ["status", "version", "sessions", "clients"],
+        "properties": {"status": {"const": "ok"}, "version": _TEXT, "sessions": _COUNT, "clients": _COUNT},
+    },
+    "Refusal": {
+        "type": "object",
+        "required": ["error"],
+        "properties": {
+            "error": {"type": "object", "required": ["code", "message"], "properties": {"message": _TEXT}},
+        },
+    },
+    "Error": {"anyOf": [_reference("Failure"), _reference("Refusal")]},
+    "Message": {"oneOf": [_reference(name) for name in ("Request", "Notification", "Result", "Failure")]},
+    "Request": {
+        "type": "object",
+        "required": ["jsonrpc", "id", "method"],
+        "properties": {"jsonrpc": _RPC, "id": _ID, "method": _TEXT, "params": {"type": "object"}},
+    },
+    "Notification": {
+        "type": "object",
+        "required": ["jsonrpc", "method"],
+        "properties": {"jsonrpc": _RPC, "method": _TEXT, "params": {"type": "object"}},
+        "not": {"required": ["id"]},
+    },
+    "Result": {
+        "type": "object",
+        "required": ["jsonrpc", "id", "result"],
+        "properties": {"jsonrpc": _RPC, "id": _ID, "result": {"type": "object"}},
+        "not": {"required": ["method"]},
+    },
+    "Failure": {
+        "type": "object",
+        "required": ["jsonrpc", "id", "error"],
+        "properties": {"jsonrpc": _RPC, "id": {"type": ["string", "integer", "null"]}, "error": _FAULT},
+        "not": {"anyOf": [{"required": ["method"]}, {"required": ["result"]}]},
+    },
+}

@@ -1,0 +1,180 @@
+"""uvicorn's two protocols with what it leaves open: a limit and a deadline for headers, and a direct way to a socket.
+
+What a stranger does wrong is answered and never logged: else anybody could fill the log.
+
+Both rest on attributes of uvicorn's classes that it does not promise; this is the only file that knows them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+MAX_HEADER_BYTES = 32 * 1024
+"""Of a request line and all its headers."""
+HEADER_S = 10.0
+"""From the first byte of a request, or from the connection on, to the end of its headers."""
+SINK_EXTENSION = "tertulia.sink"
+"""Under this name of its scope's extensions a WebSocket has its `Sink`."""
+
+_TEXT_FRAME = 0x81
+_MIDDLE = struct.Struct("!BBH")
+"""The head of a frame of middle length, as most events are."""
+_REFUSED = b"HTTP/1.1 %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_ABSOLUTE = re.compile(rb"[^:/?#]+://([^/?#]*)(.*)", re.DOTALL)
+"""A request line with a whole address in it, as proxies get it (RFC 9112, 3.2.2): (the host), and (the rest)."""
+
+
+class HeaderLimitedProtocol(HttpToolsProtocol):
+    """Closes a connection that does not get to the point, by too many bytes or too few."""
+
+    _head_timer: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+    _in_head = True
+
+    def connection_made(self, transport: Any) -> None:
+        """By asyncio."""
+        super().connection_made(transport)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        """By asyncio."""
+        super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEADER_BYTES:
+                self._refuse(b"431 Request Header Fields Too Large")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """By asyncio."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """By the parser."""
+        self._await_head()
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """By the parser, which leaves the blanks around a value that are no part of it (RFC 9110, 5.5)."""
+        # Fields behind a body would become headers that nobody has checked, and any number of them.
+        if self._in_head:
+            super().on_header(name, value.strip(b" \t"))
+
+    def on_headers_complete(self) -> None:
+        """By the parser."""
+        self._stop_timer()
+        self._in_head = False
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEADER_BYTES:
+            self._refuse(b"431 Request Header Fields Too Large")
+            return
+        if (address := _ABSOLUTE.fullmatch(self.url)) is not None:
+            self._take_apart(*address.groups())
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """By the parser. Of a request that was refused nothing is kept."""
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """By the parser."""
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        """By the base class."""
+        if not self.transport.is_closing():
+            super().handle_websocket_upgrade()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """By the base class: a stranger's mistake."""
+
+    def _take_apart(self, host: bytes, rest: bytes) -> None:
+        """Whoever names two hosts calls us by none of them: the guard finds an empty name, and refuses that."""
+        self.url = rest if rest.startswith(b"/") else b"/" + rest
+        named = [value.lower() for name, value in self.headers if name == b"host"]
+        if named != [host.lower()]:
+            self.headers[:] = [(b"host", b""), *(pair for pair in self.headers if pair[0] != b"host")]
+
+    def _await_head(self) -> None:
+        self._stop_timer()
+        self._in_head = True
+        self._head_bytes = 0
+        self._head_timer = self.loop.call_later(HEADER_S, self._refuse, b"408 Request Timeout")
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _refuse(self, status: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(_REFUSED % status)
+            self.transport.close()
+
+
+class SinkWebSocketProtocol(WebSocketsSansIOProtocol):
+    """A WebSocket that is a `Sink` too: whole messages as text frames, without a task for each socket to write them."""
+
+    async def run_asgi(self) -> None:
+        """By the base class."""
+        self.scope["extensions"][SINK_EXTENSION] = _Sink(self)  # type: ignore[index,typeddict-item]
+        await super().run_asgi()
+
+    def data_received(self, data: bytes) -> None:
+        """By asyncio. Reading goes on until a second message waits; to stop at each costs more than most of them."""
+        # Said to be paused already, so that the base class does not; it goes on reading when nothing waits any more.
+        self.read_paused = True
+        super().data_received(data)
+        if not self.handshake_initiated:
+            # All its headers came at once. What the base class makes nothing of would stay open for ever.
+            self.transport.write(_REFUSED % b"400 Bad Request")
+            self.transport.close()
+        elif self.queue.qsize() > 1:
+            self.transport.pause_reading()
+
+    async def send(self, message: Any) -> None:
+        """By the application."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            # That is an answer too. The base class takes it for none, and complains in the log.
+            self.handshake_complete = True
+
+    def write_texts(self, messages: Sequence[bytes]) -> None:
+        """All at once. Dropped where the other side is gone."""
+        if messages and self.handshake_complete and not (self.close_sent or self.transport.is_closing()):
+            self.transport.write(b"".join([part for message in messages for part in (_frame_head(message), message)]))
+
+
+class _Sink:
+    """See `feed.Sink`."""
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, socket: SinkWebSocketProtocol) -> None:
+        self._socket = socket
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        """See `Sink`."""
+        self._socket.write_texts(messages)
+
+    async def drain(self) -> None:
+        """See `Sink`."""
+        await self._socket.writable.wait()
+
+
+def _frame_head(message: bytes) -> bytes:
+    """Of one unmasked text frame, as servers send them (RFC 6455, 5.2)."""
+    size = len(message)
+    if size < 126:
+        return bytes((_TEXT_FRAME, size))
+    if size < 1 << 16:
+        return _MIDDLE.pack(_TEXT_FRAME, 126, size)
+    return bytes((_TEXT_FRAME, 127)) + size.to_bytes(8)

@@ -1,0 +1,105 @@
+"""The events of one session on their way to one client, and the answers that must not overtake them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from tertulia.events.subscription import Subscription
+from tertulia.protocol.events import Event
+from tertulia.server.jsonrpc.messages import encode_event
+
+BURST_BYTES = 64 * 1024
+"""About how much is written at a time: enough to save calls, little enough for an answer to come between."""
+
+
+class Sink(Protocol):
+    """The way out to one client.
+
+    Contract: `send` never waits and never raises; whole messages come out, in the order they were given. Nothing tells
+    apart a client that got them from one that is gone: then `send` drops them and `drain` returns at once.
+    """
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        """Put messages on their way, each one JSON text without a newline."""
+        ...
+
+    async def drain(self) -> None:
+        """Return when the client has taken so much that more may be sent."""
+        ...
+
+
+EventEncoder = Callable[[Event], Iterable[bytes]]
+"""The messages that an event becomes."""
+
+
+def _encode_plain(event: Event) -> Iterable[bytes]:
+    return (encode_event(event.json()),)
+
+
+class EventSender:
+    """Writes a subscription's events as fast as the client takes them. A slow client makes its subscription lag.
+
+    An event is taken from the subscription and sent in one step, so what the subscription has passed was sent.
+    """
+
+    __slots__ = ("_news", "_sink", "_waiting", "_write")
+
+    def __init__(self, news: Subscription, sink: Sink, write: EventEncoder | None = None) -> None:
+        self._news = news
+        self._sink = sink
+        self._write = write or _encode_plain
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    async def run(self) -> None:
+        """Until the session is closed and its last event sent, or the feed is closed or replaced."""
+        try:
+            while await self._news.wait():
+                await self._sink.drain()
+                if self._send_burst() >= BURST_BYTES:
+                    # A replay can be long, and a fast client never makes us wait.
+                    await asyncio.sleep(0)
+        finally:
+            self._news.close()
+            self._release()
+
+    async def sent(self, seq: int) -> None:
+        """Return when no event numbered `seq` or below is still to be sent."""
+        if not self._news.passed(seq):
+            reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((seq, reached))
+            await reached
+
+    def replace(self, news: Subscription) -> EventSender:
+        """A feed of other events in place of this one, which ends; whoever waited here waits there."""
+        heir = EventSender(news, self._sink, self._write)
+        heir._waiting, self._waiting = self._waiting, []
+        heir._release()
+        self.close()
+        return heir
+
+    def close(self) -> None:
+        """Send no more events; nobody has to wait for them any longer."""
+        self._news.close()
+
+    def _send_burst(self) -> int:
+        messages: list[bytes] = []
+        size = 0
+        take, write = self._news.next_nowait, self._write
+        while size < BURST_BYTES and (event := take()) is not None:
+            for message in write(event):
+                messages.append(message)
+                size += len(message)
+        self._sink.send(messages)
+        if self._waiting:
+            self._release()
+        return size
+
+    def _release(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for seq, reached in waiting:
+            if not self._news.passed(seq):
+                self._waiting.append((seq, reached))
+            elif not reached.done():
+                reached.set_result(None)

@@ -1,0 +1,90 @@
+"""Bytes as they come become lines: any cut between them, any line end, any length.
+
+Deliberately not aware of JSON, and of where the bytes come from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final
+
+MAX_LINE_BYTES = 128 * 1024 * 1024
+
+
+_EMPTY_LINES = re.compile(rb"\n(?:\r?\n)+")
+_BLANKS = b" \t\r"
+_LONG = 1 << 20
+_PIECE = 64 * 1024
+
+Line = bytes | bytearray
+"""A long one is not copied: that alone could take a tenth of a second."""
+
+
+class OversizedLine(Enum):
+    """Stands where a line was longer than the limit."""
+
+    LINE = "a line longer than the limit"
+
+
+TOO_LONG: Final = OversizedLine.LINE
+
+
+class LineSplitter:
+    """Cuts a stream of bytes at its newlines. Holds at most one line, and of one that is too long nothing.
+
+    A carriage return before the newline, blanks around a line and empty lines are dropped; each other line is given
+    once, without its end. Of a line that is too long comes TOO_LONG, once, as soon as that is certain.
+    """
+
+    __slots__ = ("_held", "_limit", "_skipping")
+
+    def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
+        self._limit = limit
+        self._held = bytearray()
+        self._skipping = False
+
+    def feed(self, chunk: bytes) -> Iterator[Line | OversizedLine]:
+        """The lines that these bytes complete. Take all of them before feeding more."""
+        # Not one by one: they say nothing, and are the cheapest to send.
+        *ends, rest = _EMPTY_LINES.sub(b"\n", chunk).split(b"\n")
+        for end in ends:
+            if len(end) <= self._limit and not end.strip(_BLANKS) and not self._held and not self._skipping:
+                continue
+            yield from self._add(end)
+            yield from self.end()
+        yield from self._add(rest)
+
+    def end(self) -> Iterator[Line | OversizedLine]:
+        """What stands there counts as a line: its newline has come, or no more will."""
+        held, self._held = self._held, bytearray()
+        self._skipping = False
+        line = bytes(held).strip(_BLANKS) if len(held) < _LONG else _stripped(held)
+        if line:
+            yield line
+
+    def _add(self, part: bytes) -> Iterator[Line | OversizedLine]:
+        if self._skipping:
+            return
+        if len(self._held) + len(part) > self._limit:
+            self._held.clear()
+            self._skipping = True
+            yield TOO_LONG
+        else:
+            self._held += part
+
+
+def _stripped(line: bytearray) -> bytearray:
+    """The same, where it stands."""
+    kept = 0
+    while line and not kept:
+        tail = line[-_PIECE:]
+        kept = len(tail.rstrip(_BLANKS))
+        del line[len(line) - len(tail) + kept :]
+    kept = 0
+    while line and not kept:
+        head = line[:_PIECE]
+        kept = len(head.lstrip(_BLANKS))
+        del line[: len(head) - kept]
+    return line

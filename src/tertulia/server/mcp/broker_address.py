@@ -1,0 +1,110 @@
+"""Where the shared broker of a user listens, and the first words between it and its clients.
+
+Imports as little as it can: every program that uses the broker comes through here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from tertulia.errors import BusyError, StorageError
+from tertulia.mcp.config.definition import Http, ServerDefinition
+from tertulia.session.agents.private_socket import is_same_user as is_same_user
+from tertulia.session.agents.private_socket import private_directory as private_directory
+from tertulia.session.agents.private_socket import short_path as short_path
+from tertulia.session.mcp.configured_servers import configured_servers
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.settings import Settings
+from tertulia.version import __version__
+
+_STEP_S = 0.05
+
+
+class BrokerGreeting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The first line of a client; all that follows is MCP."""
+
+    view: str | None = None
+    client: str = ""
+
+
+class BrokerWelcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to it."""
+
+    ok: bool
+    error: str | None = None
+
+
+def socket_path(settings: Settings, environment: Environment) -> Path:
+    """Where the broker of exactly these settings listens: whoever has others gets a broker of its own.
+
+    So does whoever has other values in the variables that servers are given, or another program under a server's
+    command: nobody calls with somebody else's keys.
+    """
+    reached = [
+        item
+        for definition in configured_servers(settings, environment).definitions
+        for item in _environment_inputs(definition, environment)
+    ]
+    encoded = msgspec.json.encode([__version__, settings, reached], enc_hook=repr, order="deterministic")
+    return environment.home / "broker" / f"{hashlib.sha256(encoded).hexdigest()[:16]}.sock"
+
+
+def _environment_inputs(definition: ServerDefinition, environment: Environment) -> Iterator[str | None]:
+    """What a server takes from the environment of whoever starts it."""
+    transport, variables = definition.transport, environment.variables
+    if isinstance(transport, Http):
+        names = (transport.bearer_token_env_var or "", *transport.env_http_headers.values())
+    else:
+        names = transport.env_vars
+        yield shutil.which(transport.command, path=variables.get("PATH"))
+    yield from map(variables.get, names)
+
+
+def private_file(path: Path, flags: int) -> int:
+    """Open it, or make it for this user alone; StorageError where it is a link, or no file."""
+    try:
+        fd = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror}; remove it") from None
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
+        os.close(fd)
+        raise StorageError(f"{path} is not a file of yours; remove it")
+    os.fchmod(fd, 0o600)
+    return fd
+
+
+@contextmanager
+def hold_lock(path: Path, patience_s: float) -> Generator[None]:
+    """Have this lock to oneself; Busy where somebody else keeps it for longer. It goes with the process that has it."""
+    private_directory(path.parent)
+    lock = private_file(path, os.O_RDWR)
+    try:
+        for attempt in range(round(patience_s / _STEP_S) + 1):
+            if attempt:
+                time.sleep(_STEP_S)
+            if _try_lock(lock):
+                break
+        else:
+            raise BusyError(f"another process holds {path}")
+        yield
+    finally:
+        os.close(lock)
+
+
+def _try_lock(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,202 @@
+"""One broker for all programs of a user: a socket that only this user can reach, and an end when nobody is there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
+
+from tertulia.errors import BusyError, InvalidParamsError, TertuliaError
+from tertulia.mcp.config.named_view import NamedView
+from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
+from tertulia.policy.limits import NO_LIMITS
+from tertulia.server.http.guard import RequestGuard
+from tertulia.server.http.server import HttpServer
+from tertulia.server.mcp.broker_address import BrokerGreeting, BrokerWelcome, is_same_user, short_path
+from tertulia.server.mcp.broker_settings import find_view
+from tertulia.server.mcp.line_transport import serve_lines
+from tertulia.server.mcp.message_check import refuse_non_messages
+from tertulia.session.mcp.served_tools import ServedConversation
+from tertulia.session.session import Session
+
+HTTP_PATH = "/mcp"
+MAX_HTTP_SESSIONS = 256
+
+
+async def serve_broker_http(broker: McpEndpoint, token: str, listening: socket.socket, stop: asyncio.Event) -> None:
+    """For whoever brings the token, until `stop` is set."""
+    app = broker.server.streamable_http_app(streamable_http_path=HTTP_PATH, max_sessions=MAX_HTTP_SESSIONS)
+    # The application would start it itself, if it were asked to start at all: one that only guards is not.
+    async with broker.server.session_manager.run():
+        await HttpServer(RequestGuard(refuse_non_messages(app), token)).serve_until(stop, listening)
+
+
+_log = logging.getLogger(__name__)
+MAX_CLIENTS = 256
+GREETING_S = 10.0
+MAX_GREETING = 4096
+_BACKLOG = 128
+_PARTING_S = 5.0
+_CHUNK = 65_536
+
+
+class BrokerSocket:
+    """Serves clients until none has been there for a while. Its place is `held` by whoever runs it."""
+
+    def __init__(self, session: Session, path: Path, *, idle_exit_s: float) -> None:
+        self._session = session
+        self._path = path
+        self._idle_exit_s = idle_exit_s
+        self._clients: set[asyncio.Task[Any]] = set()
+        self._over = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def clients(self) -> int:
+        """How many are connected."""
+        return len(self._clients)
+
+    async def serve(self) -> None:
+        """Until it is over; whoever is connected then is let go."""
+        self._path.unlink(missing_ok=True)
+        listening = _listen(self._path)
+        server = await asyncio.start_unix_server(self._client, sock=listening, limit=MAX_GREETING, backlog=_BACKLOG)
+        try:
+            # Whoever had it started is on the way.
+            self._wait_for_clients(max(self._idle_exit_s, GREETING_S))
+            await self._over.wait()
+        finally:
+            # First of all: whoever comes from now on must find nobody, and start another.
+            self._path.unlink(missing_ok=True)
+            server.close()
+            for client in self._clients:
+                client.cancel()
+            if self._clients:
+                await asyncio.wait(self._clients, timeout=_PARTING_S)
+
+    def stop(self) -> None:
+        """Serve no longer."""
+        self._over.set()
+
+    def _wait_for_clients(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.stop)
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._clients.add(task)
+        try:
+            if is_same_user(writer.get_extra_info("socket")):
+                await self._serve_one(reader, writer)
+        except OSError:
+            _log.info("a client of the broker is gone")
+        except asyncio.CancelledError:
+            # By us: asyncio's streams make a noise about a task of theirs that ends so.
+            if not self._over.is_set():
+                raise
+        finally:
+            self._clients.discard(task)
+            # What it has not read by now it will not read.
+            writer.transport.abort()
+            if not self._clients:
+                self._wait_for_clients(self._idle_exit_s)
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if len(self._clients) > MAX_CLIENTS:
+                raise BusyError(f"{MAX_CLIENTS} programs use this broker already", retry_after_s=10)
+            greeting = await _greeting(reader)
+            view = find_view(self._session.parts.settings, greeting.view)
+            async with open_client_broker(self._session, view, f"{view.name}: {greeting.client}") as broker:
+                await _say(writer, BrokerWelcome(True))
+                await serve_lines(broker, _chunks(reader), _SocketLineSink(writer))
+        except TertuliaError as error:
+            await _say(writer, BrokerWelcome(False, error.message))
+
+
+class _SocketLineSink:
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    async def send(self, line: bytes) -> None:
+        try:
+            self._writer.write(line)
+            await self._writer.drain()
+        except OSError:
+            # Nobody reads it any more; the end of the input says so too.
+            return
+
+
+def _listen(path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # Before it has a name, and not by umask: that is the whole process's, which makes other files meanwhile.
+    os.fchmod(listening.fileno(), 0o600)
+    with short_path(path) as address:
+        listening.bind(address)
+    return listening
+
+
+async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    while chunk := await reader.read(_CHUNK):
+        yield chunk
+
+
+async def _say(writer: asyncio.StreamWriter, welcome: BrokerWelcome) -> None:
+    writer.write(msgspec.json.encode(welcome) + b"\n")
+    async with asyncio.timeout(GREETING_S):
+        await writer.drain()
+
+
+async def _greeting(reader: asyncio.StreamReader) -> BrokerGreeting:
+    try:
+        async with asyncio.timeout(GREETING_S):
+            return msgspec.json.decode(await reader.readuntil(b"\n"), type=BrokerGreeting)
+    except TimeoutError:
+        raise InvalidParamsError(f"no greeting came within {GREETING_S:g} s") from None
+    except asyncio.LimitOverrunError:
+        raise InvalidParamsError(f"a greeting has at most {MAX_GREETING:,} bytes") from None
+    except asyncio.IncompleteReadError:
+        raise ConnectionAbortedError from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidParamsError(f"this is no greeting: {error}") from None
+
+
+_INSTRUCTIONS = (
+    "Tools of several MCP servers that are shared with other programs. A name is the server's, two underscores and the "
+    "tool's own. A refusal is JSON with `code` and `reason`."
+)
+
+
+@asynccontextmanager
+async def open_client_broker(session: Session, view: NamedView, title: str) -> AsyncGenerator[McpEndpoint]:
+    """What one client gets, as long as the block lasts. InvalidParams for a view that names what there is not."""
+    await asyncio.to_thread(load_sdk)
+    fields: dict[str, Any] = {"title": title[:200]}
+    if view.mcp_tool_allowlist is not None:
+        fields["mcp_tool_allowlist"] = list(view.mcp_tool_allowlist)
+    limits = {name: value for name, value in asdict(view.limits).items() if value != getattr(NO_LIMITS, name)}
+    if limits:
+        fields["limits"] = limits
+    conversation = await session.open(**fields)
+    parts = session.parts
+    talk = parts.conversations.find(conversation.id)
+    if view.approval is not None:
+        parts.servers.approvals[talk.id] = view.approval
+    broker = McpEndpoint(
+        ServedConversation(parts, talk), name="tertulia", spawn=parts.nursery.start, instructions=_INSTRUCTIONS
+    )
+    try:
+        yield broker
+    finally:
+        broker.close()
+        await asyncio.shield(conversation.close())

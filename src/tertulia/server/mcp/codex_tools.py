@@ -1,0 +1,128 @@
+"""The two tools of Codex's own MCP server, as its hosts know them: `codex` begins a thread, `codex-reply` goes on.
+
+A thread is a session of its own, and what is said in it is said to its root: two threads never wait for each other, and
+one that is stored can be gone on with after a restart.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from tertulia.errors import InvalidParamsError, TertuliaError
+from tertulia.mcp.serve.sources import ServedCall, ServedTool
+from tertulia.mcp.server_connection import CallResult
+from tertulia.protocol.inputs import Message
+from tertulia.server.codex.thread import change_terms
+from tertulia.server.mcp.message_call import run_message_call
+from tertulia.session.api_schema import schema_of
+from tertulia.session.host import Host
+from tertulia.session.operations import call as operate
+from tertulia.session.session import Session
+
+
+class Codex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """Begin a thread."""
+
+    prompt: str
+    model: str | None = None
+    cwd: str | None = None
+    approval_policy: Literal["untrusted", "on-request", "on-failure", "never"] | None = None
+    sandbox: Literal["read-only", "workspace-write", "danger-full-access"] | None = None
+    config: dict[str, Any] | None = None
+    base_instructions: str | None = None
+    developer_instructions: str | None = None
+    compact_prompt: str | None = None
+
+
+class CodexReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """Go on with a thread."""
+
+    prompt: str
+    thread_id: str | None = None
+    conversation_id: str | None = None
+    """An older name for the same."""
+
+
+class CodexToolResult(msgspec.Struct, frozen=True, rename="camel"):
+    """What both answer."""
+
+    thread_id: str
+    content: str
+
+
+class CodexTools:
+    """Runs them. Rights are narrowed to what the server has; `config` and `compact-prompt` change nothing here."""
+
+    NAMES: ClassVar = ("codex", "codex-reply")
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def call(self, call: ServedCall) -> CallResult:
+        """One of the two. InvalidParams says what is wrong with the arguments."""
+        if call.tool == "codex":
+            asked = _read_arguments(call.arguments, Codex)
+            session = await self._begin(asked)
+            try:
+                await _instruct(session, asked)
+                return await _say(session, asked.prompt, call)
+            except TertuliaError:
+                # Refused before anything was said, in a thread that the client was never told of.
+                await self._host.close_session(session)
+                raise
+        reply = _read_arguments(call.arguments, CodexReply)
+        thread = reply.thread_id or reply.conversation_id
+        if not thread:
+            raise InvalidParamsError("threadId is missing")
+        return await _say(await self._host.resume(thread), reply.prompt, call)
+
+    async def _begin(self, asked: Codex) -> Session:
+        wanted = {name: getattr(asked, name) for name in ("cwd", "approval_policy", "sandbox")}
+        params = {name: value for name, value in wanted.items() if value is not None}
+        done = await operate(self._host, None, "session/start", params)
+        return self._host.find(done.answer.session_id)
+
+
+async def _instruct(session: Session, asked: Codex) -> None:
+    instructions = {"base_instructions": asked.base_instructions, "user_instructions": asked.developer_instructions}
+    wanted = {"model": asked.model, **instructions}
+    await change_terms(session, {name: text for name, text in wanted.items() if text is not None})
+
+
+async def _say(session: Session, prompt: str, call: ServedCall) -> CallResult:
+    reply = await run_message_call(session, Message(conversation_id="root", text=prompt), call)
+    # Hosts of Codex show the text as it is, so it is the answer itself and not, as elsewhere, all of it as JSON.
+    text = reply.text or (reply.error.message if reply.error else reply.status)
+    structured = msgspec.to_builtins(CodexToolResult(session.id, text))
+    return CallResult(text, structured=structured, is_error=reply.error is not None, total_bytes=len(text))
+
+
+def _read_arguments(arguments: dict[str, object], kind: Any) -> Any:
+    try:
+        return msgspec.convert(arguments, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidParamsError(str(error).replace("`$.", "`")) from None
+
+
+def _tool(name: str, description: str, kind: type[msgspec.Struct]) -> ServedTool:
+    return ServedTool(
+        name=name,
+        description=description,
+        schema=msgspec.json.encode(_without_null(schema_of(kind))).decode(),
+        output_schema=msgspec.json.encode(schema_of(CodexToolResult)).decode(),
+    )
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """As hosts know it: what may be left out has its plain type. A null is taken all the same."""
+    plain = {name: about.get("anyOf", [about])[0] for name, about in schema["properties"].items()}
+    named = {name: {"type": "string", **about} if "enum" in about else about for name, about in plain.items()}
+    return {**schema, "properties": named}
+
+
+CODEX_TOOLS = (
+    _tool("codex", "Begin a thread with an agent: give it a prompt, get its answer and the thread's id.", Codex),
+    _tool("codex-reply", "Go on with a thread: its id and the next prompt.", CodexReply),
+)

@@ -1,0 +1,203 @@
+"""A session as an MCP server: conversations are its tools and its resources, in both eras.
+
+A conversation is named in a call's arguments, never by the connection: that may be another one each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from tertulia.errors import InvalidParamsError, MethodNotFoundError, NotFoundError
+from tertulia.mcp.serve.endpoint import McpEndpoint
+from tertulia.mcp.serve.sources import ServedCall, ServedResource, ServedTool
+from tertulia.mcp.server_connection import CallResult, Spawn, ToolHints
+from tertulia.protocol.inputs import Message
+from tertulia.server.mcp.codex_tools import CODEX_TOOLS, CodexTools
+from tertulia.server.mcp.message_call import run_message_call
+from tertulia.session.answers import message_answer
+from tertulia.session.api_schema import params_schema, result_schema
+from tertulia.session.host import Host
+from tertulia.session.inputs import parse, to_snake_case
+from tertulia.session.operations import call as operate
+from tertulia.session.session import Session
+
+RESOURCE_PREFIX = "tertulia://conversations/"
+
+
+class ConversationLibrary:
+    """Implements `Library` for one session, which begins when somebody first looks."""
+
+    template = RESOURCE_PREFIX + "{conversation_id}"
+
+    def __init__(self, session: Callable[[], Awaitable[Session]]) -> None:
+        self._session = session
+        self._watchers: list[Callable[[], None]] = []
+        self._followed: Session | None = None
+
+    async def resources(self) -> Sequence[ServedResource]:
+        """Those that are open, root first."""
+        session = await self._session()
+        listed = [conversation.info for conversation in session.conversations()]
+        return [ServedResource(RESOURCE_PREFIX + info.id, info.id, info.title) for info in listed]
+
+    async def read(self, uri: str) -> str:
+        """What `conversation/list` says of it, and all its messages."""
+        if not uri.startswith(RESOURCE_PREFIX):
+            raise NotFoundError(f"there is no resource {uri[:80]!r}; addresses are {self.template}")
+        session = await self._session()
+        conversation = session.conversation(uri.removeprefix(RESOURCE_PREFIX))
+        entries = await conversation.history()
+        return msgspec.json.encode({"conversation": conversation.info, "entries": entries}).decode()
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Whenever a conversation is opened, closed or called something else."""
+        self._watchers.append(changed)
+        return lambda: self._watchers.remove(changed)
+
+    def follow(self, session: Session) -> None:
+        """This one's conversations stand here from now on.
+
+        Not by its events: who reads those keeps a session from being closed when nobody uses it.
+        """
+        before, self._followed = self._followed, session
+        session.parts.conversations.listed = self._changed
+        if before is not None:
+            self._changed()
+
+    def _changed(self) -> None:
+        # One that closes takes its conversations along, and may come back with all of them.
+        if self._followed is not None and not self._followed.parts.conversations.closed:
+            for changed in list(self._watchers):
+                changed()
+
+
+_INSTRUCTIONS = (
+    "Agents to hand work to. `conversation_open` makes one with instructions, rights and tools of its own, "
+    "`conversation_message` gives it a task and waits for the answer; `root` is a conversation that is always there. "
+    "Conversations do not see each other. A refusal is JSON with `code` and `reason`."
+)
+
+_READS = ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False)
+_CHANGES = ToolHints(read_only=False, destructive=False, open_world=False)
+_WORKS = ToolHints()
+
+_OPEN = (
+    "Open an isolated conversation with an agent. Everything is optional: base_instructions, model (provider/model), "
+    "sandbox (read-only, workspace-write, danger-full-access), approval_policy, cwd, mcp_tool_allowlist, title and "
+    "more. It never gets more rights than the session has; `narrowed` says what was not given."
+)
+_MESSAGE = (
+    "Give the agent a task and wait until it is done. The answer is in last_assistant_message; a task that failed says "
+    "so in status and error. The same message_id again gives the same answer and runs nothing twice."
+)
+_STEER = "Put in a word while the agent works; it reads it before its next step."
+_SET_CONTEXT = (
+    "Change instructions, model, tools or rights from the next step on. What is left out stays, null resets it."
+)
+_TOOLS: dict[str, tuple[str, ToolHints, str]] = {
+    "conversation_open": ("conversation/open", _CHANGES, _OPEN),
+    "conversation_message": ("conversation/message", _WORKS, _MESSAGE),
+    "conversation_steer": ("conversation/steer", _CHANGES, _STEER),
+    "conversation_interrupt": ("conversation/interrupt", _CHANGES, "Stop what the agent does now."),
+    "conversation_list": ("conversation/list", _READS, "List all conversations with status and title, root first."),
+    "conversation_history": ("conversation/history", _READS, "Read what was said, oldest first; at most `limit`."),
+    "conversation_tools": ("conversation/tools", _READS, "List the tools that the agent has."),
+    "conversation_set_context": ("conversation/set_context", _CHANGES, _SET_CONTEXT),
+    "conversation_close": ("conversation/close", _CHANGES, "Stop the agent and let the conversation go."),
+}
+
+
+def build_conversation_server(host: Host, spawn: Spawn) -> McpEndpoint:
+    """The server, for any number of connections. Its session begins with the first call that needs one."""
+    tools = ConversationTools(host, spawn)
+    return McpEndpoint(tools, name="tertulia", spawn=spawn, instructions=_INSTRUCTIONS, library=tools.shelf)
+
+
+class ConversationTools:
+    """Implements `Served`: operations of one session, each as a tool."""
+
+    def __init__(self, host: Host, spawn: Spawn) -> None:
+        self._host = host
+        self._spawn = spawn
+        self._own: asyncio.Task[Session] | None = None
+        self._codex = CodexTools(host)
+        self._listed: list[ServedTool] = []
+        self.shelf = ConversationLibrary(self.session)
+        """The same conversations, to be read."""
+
+    async def session(self) -> Session:
+        """The one session, begun now if need be."""
+        if self._own is None or (self._own.done() and not _is_usable(self._own)):
+            self._own = self._spawn(self._begun(self._own), "the session of MCP clients")
+        return await asyncio.shield(self._own)
+
+    async def _begun(self, before: asyncio.Task[Session] | None) -> Session:
+        """One that was closed because nobody used it comes back with all its conversations, if it is stored."""
+        session = None
+        if before is not None and not before.cancelled() and before.exception() is None:
+            with suppress(NotFoundError):
+                session = await self._host.resume(before.result().id)
+        session = session or await self._host.start()
+        self.shelf.follow(session)
+        return session
+
+    async def tools(self) -> Sequence[ServedTool]:
+        """Always the same, in the same order."""
+        if not self._listed:
+            self._listed = [_served(name, *about) for name, about in _TOOLS.items()] + list(CODEX_TOOLS)
+        return self._listed
+
+    async def call(self, call: ServedCall) -> CallResult:
+        """Run the operation."""
+        if call.tool in CodexTools.NAMES:
+            return await self._codex.call(call)
+        if call.tool not in _TOOLS:
+            raise MethodNotFoundError(f"there is no tool {call.tool[:64]!r}")
+        name = _TOOLS[call.tool][0]
+        arguments = to_snake_case(call.arguments)
+        session = await self.session()
+        if name == "conversation/message" and not arguments.get("detach"):
+            named = self._named(session, arguments)
+            return _answer(message_answer(await run_message_call(named, parse(Message, arguments), call)))
+        return _answer((await operate(self._host, session, name, arguments)).answer)
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """The list never changes."""
+        return lambda: None
+
+    def _named(self, own: Session, arguments: dict[str, Any]) -> Session:
+        session_id = arguments.pop("session_id", None)
+        if session_id is not None and not isinstance(session_id, str):
+            raise InvalidParamsError("session_id must be a string")
+        return own if session_id is None else self._host.find(session_id)
+
+
+def _is_usable(own: asyncio.Task[Session]) -> bool:
+    return not own.cancelled() and own.exception() is None and not own.result().closed
+
+
+def _served(name: str, operation: str, hints: ToolHints, description: str) -> ServedTool:
+    asked, given = params_schema(operation), result_schema(operation)
+    about = "Another session than that of this connection."
+    asked["properties"] = {**asked["properties"], "session_id": {"type": "string", "description": about}}
+    if operation == "conversation/message":
+        # With `detach` it answers with no more.
+        given["required"] = ["task_id"]
+    return ServedTool(
+        name=name,
+        description=description,
+        schema=msgspec.json.encode(asked).decode(),
+        hints=hints,
+        output_schema=msgspec.json.encode(given).decode(),
+    )
+
+
+def _answer(answer: Any) -> CallResult:
+    structured = msgspec.to_builtins(answer)
+    text = msgspec.json.encode(structured).decode()
+    return CallResult(text, structured=structured, total_bytes=len(text))

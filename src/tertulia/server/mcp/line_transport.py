@@ -1,0 +1,180 @@
+"""MCP over a stream of bytes: one JSON text a line, between a client and the SDK's pair of streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from tertulia.errors import InvalidRequestError, ParseError
+from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines
+from tertulia.mcp.serve.endpoint import MAX_CALLS, McpEndpoint
+from tertulia.server.jsonrpc.incremental_json import decode_json
+from tertulia.server.jsonrpc.line_framing import Line, OversizedLine
+from tertulia.server.jsonrpc.line_framing import LineSplitter as Framing
+from tertulia.server.jsonrpc.messages import RequestRefusal, encode_error
+from tertulia.server.jsonrpc.pipes import FileSink, PipeSink, open_sink, read_chunks, wait_until_abandoned
+from tertulia.server.jsonrpc.standard_streams import IN_A_ROW, claim_standard_streams
+from tertulia.server.mcp.message_check import check_message
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.shared.message import SessionMessage
+
+
+MAX_LINE_BYTES = 32 * 1024 * 1024
+"""Room for the longest text that is accepted, however it is escaped, up to a point."""
+MAX_UNANSWERED = 4 * MAX_CALLS
+"""Requests of a client that reads no answers; it is read no further. More than all that can wait for something else."""
+_PARTING_S = 2.0
+
+
+class LineSink(Protocol):
+    """Where answers go."""
+
+    async def send(self, line: bytes) -> None:
+        """Waits while the other side does not read; returns at once when it is gone."""
+        ...
+
+
+class _Unanswered:
+    """The requests of one client that have no answer yet."""
+
+    def __init__(self) -> None:
+        self._ids: set[int | str] = set()
+        self._moved = asyncio.Event()
+
+    async def asked(self, message: Any) -> None:
+        """Waits while there are too many."""
+        if getattr(message, "method", None) == "notifications/cancelled":
+            # Such a request gets no answer.
+            params: dict[str, Any] = message.params or {}
+            self.answered(params.get("requestId"))
+        elif hasattr(message, "method") and hasattr(message, "id"):
+            self._ids.add(message.id)
+        while len(self._ids) > MAX_UNANSWERED:
+            self._moved.clear()
+            await self._moved.wait()
+
+    def answered(self, number: object) -> None:
+        if isinstance(number, int | str):
+            self._ids.discard(number)
+            self._moved.set()
+
+
+async def serve_lines(
+    broker: McpEndpoint, incoming: AsyncIterator[bytes], writing: LineSink, *, strict: bool = False
+) -> None:
+    """Serve one client until its input ends. A line that is no message is dropped; one that is too long ends it.
+
+    `strict`: both are answered with a refusal instead, and so is what could be read in two ways.
+    """
+    import anyio
+    from mcp.shared.message import SessionMessage
+
+    to_us, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    said, from_us = anyio.create_memory_object_stream[SessionMessage](0)
+    lines, unanswered = JsonRpcLines("a client"), _Unanswered()
+    async with asyncio.TaskGroup() as group:
+        writer = group.create_task(_write(lines, unanswered, from_us, writing))
+        reader = group.create_task(_read(lines, unanswered, _checked_lines(incoming, writing, strict=strict), to_us))
+        await broker.serve(heard, said)
+        reader.cancel()
+        said.close()
+        # What is said already may still be read, but not for ever.
+        await asyncio.wait((writer,), timeout=_PARTING_S)
+        writer.cancel()
+
+
+async def _read(
+    lines: JsonRpcLines,
+    unanswered: _Unanswered,
+    incoming: AsyncIterator[bytes | dict[str, Any]],
+    to_us: MemoryObjectSendStream[SessionMessage | Exception],
+) -> None:
+    from anyio import BrokenResourceError
+    from mcp.shared.message import SessionMessage
+
+    # The other end is closed when the server is done with this client.
+    with suppress(BrokenResourceError):
+        async with to_us:
+            async for line in incoming:
+                message = lines.taken(line) if isinstance(line, dict) else await lines.read_in_steps(line)
+                if message is not None:
+                    await unanswered.asked(message)
+                    await to_us.send(SessionMessage(message))
+
+
+async def _checked_lines(
+    chunks: AsyncIterator[bytes], writing: LineSink, *, strict: bool
+) -> AsyncIterator[bytes | dict[str, Any]]:
+    """The lines that may be messages; a request that was looked at already as what it says."""
+    framing = Framing(MAX_LINE_BYTES)
+    async for chunk in chunks:
+        for number, line in enumerate(framing.feed(chunk), 1):
+            if number % IN_A_ROW == 0:
+                # Nothing of that may have waited for anything.
+                await asyncio.sleep(0)
+            if not strict:
+                if isinstance(line, OversizedLine):
+                    return
+                yield bytes(line)
+                continue
+            try:
+                checked = await _checked(line)
+            except ParseError as error:
+                await writing.send(encode_error(None, error) + b"\n")
+            except RequestRefusal as refused:
+                if refused.line is not None:
+                    await writing.send(refused.line + b"\n")
+            else:
+                yield checked
+
+
+async def _checked(line: Line | OversizedLine) -> bytes | dict[str, Any]:
+    """Raises ParseError or Refused."""
+    if isinstance(line, OversizedLine):
+        raise RequestRefusal(
+            InvalidRequestError(f"a line has at most {MAX_LINE_BYTES:,} bytes; this one was skipped"), None
+        )
+    message = await decode_json(line)
+    # Answers to what we asked are read as leniently as those of any server.
+    check_message(message, answers=False)
+    fields = cast("dict[str, Any]", message)
+    return fields if "method" in fields else bytes(line)
+
+
+async def _write(
+    lines: JsonRpcLines, unanswered: _Unanswered, from_us: MemoryObjectReceiveStream[SessionMessage], writing: LineSink
+) -> None:
+    async with from_us:
+        async for each in from_us:
+            await writing.send(lines.written(each.message))
+            if not hasattr(each.message, "method"):
+                unanswered.answered(getattr(each.message, "id", None))
+
+
+async def serve_mcp_stdio(broker: McpEndpoint, stop: asyncio.Event) -> None:
+    """Until the input ends, the client is gone, or `stop` is set."""
+    with claim_standard_streams() as (source, target):
+        sink = await open_sink(target, stop.set)
+        try:
+            async with asyncio.TaskGroup() as group:
+                serving = group.create_task(serve_lines(broker, read_chunks(source), _StdioLineSink(sink), strict=True))
+                stopping = group.create_task(stop.wait())
+                left = group.create_task(wait_until_abandoned(source, sink))
+                await asyncio.wait((serving, stopping, left), return_when=asyncio.FIRST_COMPLETED)
+                for task in (serving, stopping, left):
+                    task.cancel()
+        finally:
+            await sink.close(1.0)
+
+
+class _StdioLineSink:
+    def __init__(self, sink: PipeSink | FileSink) -> None:
+        self._sink = sink
+
+    async def send(self, line: bytes) -> None:
+        self._sink.send([line.removesuffix(b"\n")])
+        await self._sink.drain()

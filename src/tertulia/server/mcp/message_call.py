@@ -1,0 +1,72 @@
+"""A message that came as an MCP call: its client hears how it goes on, and is asked what has to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from tertulia.mcp.serve.sources import ServedCall
+from tertulia.policy.display_text import make_display_text
+from tertulia.protocol.events import AgentMessage, Event, EventData, TaskStarted
+from tertulia.protocol.inputs import Message
+from tertulia.protocol.tool_events import McpToolCallProgress, PlanUpdate, ToolCallBegin, ToolCallEnd
+from tertulia.scheduler.reply import Reply
+from tertulia.session.mcp.served_tools import ClientQuestions
+from tertulia.session.session import Session
+from tertulia.session.submission import submit_and_wait
+
+_MAX_TEXT = 200
+
+
+class MessageCallProgress:
+    """One step for each event that a person would want to see. Nobody knows how many there will be."""
+
+    def __init__(self, tell: Callable[[float, float | None, str | None], None]) -> None:
+        self._tell = tell
+        self._steps = 0
+
+    def hear(self, data: EventData) -> None:
+        """Tell of it, or not."""
+        words = _describe_event(data)
+        if words is not None:
+            self._steps += 1
+            short = words if len(words) <= _MAX_TEXT else f"{words[:_MAX_TEXT]}…"
+            self._tell(float(self._steps), None, make_display_text(short).text)
+
+
+def _describe_event(data: EventData) -> str | None:
+    match data:
+        case TaskStarted():
+            return "the agent begins"
+        case ToolCallBegin():
+            return f"calls {data.name}"
+        case ToolCallEnd():
+            return f"{data.name} {'answered' if data.success else 'failed'}"
+        case McpToolCallProgress():
+            return data.message
+        case PlanUpdate():
+            return "has a new plan"
+        case AgentMessage():
+            return data.text
+        case _:
+            return None
+
+
+async def run_message_call(session: Session, message: Message, call: ServedCall) -> Reply:
+    """What it comes to. A call that is given up stops the task."""
+    parts = session.parts
+    talk = parts.conversations.find(message.conversation_id)
+    progress = MessageCallProgress(call.progress)
+    # How far one of its tools has come is a step of ours at most: what a client is told must only ever grow.
+    with ClientQuestions(parts, talk, replace(call, progress=_ignore_progress)) as asking:
+
+        def hear(event: Event) -> None:
+            asking.hear(event.data)
+            progress.hear(event.data)
+
+        return await submit_and_wait(parts.scheduler, parts.bus, talk, message, hear)
+
+
+def _ignore_progress(done: float, total: float | None, message: str | None) -> None:
+    """Told by `MessageCallProgress`, in its own count."""

@@ -1,0 +1,164 @@
+"""Where the sessions of ACP and Codex clients come from, each under the settings of its directory."""
+
+from __future__ import annotations
+
+import asyncio
+import os.path
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.errors import InvalidParamsError
+from tertulia.events.clock import SystemClock
+from tertulia.models.catalog import PRICES, PROVIDERS
+from tertulia.models.local.weights import WEIGHTS, can_run
+from tertulia.session.host import Host
+from tertulia.session.resume.fork import fork_session
+from tertulia.session.session import Session
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from tertulia.server.client_servers import ClientMcpServer
+    from tertulia.tools.editor import Buffers
+
+_MODEL_PREFIXES = {"openai": "gpt-", "anthropic": "claude-"}
+
+
+class DirectorySettings(msgspec.Struct, frozen=True):
+    """The settings of a directory, and what has to be said about them."""
+
+    settings: Settings
+    remarks: list[str] = []
+
+
+DirectorySettingsLoader = Callable[[Path], DirectorySettings]
+"""The user's settings as they hold in a directory, with what the project there takes away. May read files."""
+
+
+class SessionRequest(msgspec.Struct, frozen=True):
+    """What a client says of a session that it opens."""
+
+    cwd: str
+    directories: Sequence[str] = ()
+    servers: Sequence[ClientMcpServer] = ()
+    buffers: Buffers | None = None
+    """What it has of files, where it is an editor and says so."""
+
+
+class OpenedSession(msgspec.Struct, frozen=True, eq=False):
+    """A running session, and what has to be said about it."""
+
+    session: Session
+    remarks: list[str] = []
+
+
+class SessionFactory:
+    """One Host, and the rules by which a client gets sessions of it."""
+
+    def __init__(
+        self, host: Host, settle: DirectorySettingsLoader, environment: Environment, *, model: bool = False
+    ) -> None:
+        """`model`: the user names one just now."""
+        self.host = host
+        self.environment = environment
+        self.models = known_models(environment)
+        self._settle = settle
+        self._names_model = model
+
+    async def begin(self, wish: SessionRequest) -> OpenedSession:
+        """A new one."""
+        settled = await self._settled(wish)
+        session = await self.host.start(settled.settings)
+        return OpenedSession(session, settled.remarks)
+
+    async def bring_back(self, session_id: str, wish: SessionRequest) -> OpenedSession:
+        """One of the past, or one that runs here already. NotFound, Busy, or StorageError."""
+        settled = await self._settled(wish)
+        settings = settled.settings
+        if isinstance(settings.model, str) and not self._names_model:
+            # Its own model answers, unless the command line names one.
+            settings = replace(settings, model=None)
+        running = {session.id for session in self.host.sessions()}
+        session = await self.host.resume(session_id, settings)
+        if session.parts.conversations.root.terms.cwd != settings.cwd:
+            async with nullcontext() if session.id in running else self._or_closed(session):
+                await session.root.set_context(cwd=settings.cwd)
+        return OpenedSession(session, settled.remarks)
+
+    async def fork(self, session_id: str, wish: SessionRequest, at: int | None = None) -> OpenedSession:
+        """A new one that begins with all that was said in another, or with its first `at` rounds."""
+        settled = await self._settled(wish)
+        for session in self.host.sessions():
+            if session.id == session_id and not session.closed:
+                await session.parts.journal.settle()
+        fork = await fork_session(self.environment, settled.settings, SystemClock(), session_id, at=at)
+        return await self.bring_back(fork, wish)
+
+    @asynccontextmanager
+    async def _or_closed(self, session: Session) -> AsyncGenerator[None]:
+        """Where this fails the client never hears of the session, so nobody else would close it."""
+        try:
+            yield
+        except BaseException:
+            await self.host.close_session(session)
+            raise
+
+    async def _settled(self, wish: SessionRequest) -> DirectorySettings:
+        cwd = _directory(wish.cwd, "cwd")
+        extra = [_directory(path, "additionalDirectories") for path in wish.directories]
+        settled = await asyncio.to_thread(self._settle, Path(cwd))
+        settings, remarks = settled.settings, list(settled.remarks)
+        roots, refused = _roots(settings, cwd, extra)
+        remarks += [f"{path} may be read and not written: your settings say writable_roots" for path in refused]
+        servers = settings.mcp_servers
+        if wish.servers:
+            # Only ACP's clients bring servers along, and only they need its package.
+            from tertulia.server.client_servers import read_client_servers
+
+            own = read_client_servers(wish.servers, servers)
+            servers = {**own.servers, **servers}
+            remarks += own.refused
+        changed = replace(settings, cwd=cwd, writable_roots=roots, mcp_servers=servers, buffers=wish.buffers)
+        return DirectorySettings(changed, remarks)
+
+
+def _directory(path: str, field: str) -> str:
+    if not os.path.isabs(path) or "\0" in path:
+        raise InvalidParamsError(f"{field} must be an absolute path, not {path[:200]!r}")
+    real = os.path.realpath(path)
+    if not os.path.isdir(real):
+        raise InvalidParamsError(f"{field}: {path[:200]!r} is not a directory")
+    return real
+
+
+def _roots(settings: Settings, cwd: str, extra: Sequence[str]) -> tuple[Sequence[str] | None, list[str]]:
+    """What may be written: where the user has said nothing the editor's directories, else no more than was said."""
+    if not extra:
+        return settings.writable_roots, []
+    if settings.writable_roots is None:
+        return [cwd, *extra], []
+    allowed = settings.writable_roots
+    return allowed, [path for path in extra if not any(_is_inside(path, root) for root in allowed)]
+
+
+def _is_inside(path: str, root: str) -> bool:
+    return os.path.commonpath((path, root)) == root
+
+
+def known_models(environment: Environment) -> list[str]:
+    """Those that could answer without anything being set up: their key is there, or their weights are."""
+    names = [
+        f"{provider}/{name}"
+        for provider, maker in _MODEL_PREFIXES.items()
+        if environment.variables.get(PROVIDERS[provider].env_key or "", "").strip()
+        for name in PRICES
+        if name.startswith(maker)
+    ]
+    if can_run():
+        names += [weights.model for weights in WEIGHTS if weights.is_pulled(environment.home)]
+    return names

@@ -1,0 +1,107 @@
+"""Events as updates: what an editor can show of each, and of whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tertulia.protocol import events as e
+from tertulia.protocol import tool_events as t
+from tertulia.protocol.events import Event, EventData
+from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId
+from tertulia.protocol.usage import Usage
+from tertulia.server.acp.tool_calls import AcpToolCalls
+from tertulia.server.acp.updates import SessionUpdates
+
+ROOT, CHILD = ConversationId("root"), ConversationId("child")
+
+
+def updates() -> SessionUpdates:
+    return SessionUpdates(
+        ROOT, AcpToolCalls(lambda talk: "/", lambda talk: "" if talk == ROOT else "[helper] ", terminal=False)
+    )
+
+
+def event(data: EventData, talk: ConversationId | None = ROOT) -> Event:
+    return Event(1, None, "", data.type, SessionId("s"), "sub", talk, None, None, None, data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        e.AgentMessageDelta("x", ItemId("i"), 0),
+        e.AgentMessage("x", ItemId("i")),
+        e.AgentReasoning("x", ItemId("i")),
+        e.TokenCount(Usage(1, 0, 2, 0, 3), 100, "key"),
+        t.PlanUpdate([t.PlanStep("x", "pending")]),
+    ],
+)
+def test_only_the_root_speaks_plans_and_counts(data: EventData) -> None:
+    """Issue 10 (4): what a child says is for its caller."""
+    assert len(updates().of(event(data))) == 1
+    assert updates().of(event(data, CHILD)) == []
+
+
+def test_calls_of_a_child_are_shown_with_its_name() -> None:
+    """Issue 10 (4)."""
+    (update,) = updates().of(event(t.ToolCallBegin(CallId("c"), "shell", {"command": ["ls"]}), CHILD))
+    assert update["title"] == "[helper] ls"
+
+
+def test_usage_is_what_the_last_request_filled_of_the_window() -> None:
+    """Issue 10 (4): usage_update."""
+    (update,) = updates().of(event(e.TokenCount(Usage(10, 5, 2, 1, 12), 100, "key")))
+    assert update == {"sessionUpdate": "usage_update", "used": 12, "size": 100}
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (e.WarningEvent("mind the gap"), "mind the gap"),
+        (t.McpServerStatus("x", "failed", "it died"), "it died"),
+        (t.McpServerStatus("x", "untrusted"), "no reason is known"),
+        (e.HistoryCompacted(True, 900, 100, 5, "limit"), "900 tokens are 100"),
+    ],
+)
+def test_what_a_person_may_want_to_know_is_said_beside_the_answer(data: EventData, said: str) -> None:
+    """LIBRARIES: status and error of each server, in ACP too."""
+    (update,) = updates().of(event(data, None))
+    assert update["sessionUpdate"] == "agent_thought_chunk"
+    assert said in update["content"]["text"]
+
+
+def test_a_server_that_fails_again_as_before_is_no_news() -> None:
+    """LIBRARIES: it is tried again for every turn; said once, and once more when it had worked in between."""
+    made = updates()
+    failed, ready = t.McpServerStatus("x", "failed", "it died"), t.McpServerStatus("x", "ready")
+    told = [len(made.of(event(data, None))) for data in (failed, failed, ready, failed, failed)]
+    assert told == [1, 0, 0, 1, 0]
+    assert len(made.of(event(t.McpServerStatus("x", "failed", "it is gone"), None))) == 1
+    assert len(made.of(event(t.McpServerStatus("y", "failed", "it is gone"), None))) == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        t.McpServerStatus("x", "ready"),
+        e.HistoryCompacted(True, 900, 100, 5, "request"),
+        e.HistoryCompacted(False, 900, 900, 0, "limit", "too little"),
+        e.BackgroundEvent("narrowed"),
+        e.BackgroundEvent("again", discard_deltas=True),
+        e.TaskStarted("user"),
+        e.ErrorEvent("model_error", "it is the prompt's answer"),
+        e.ForeignEvent("codex", {"a": 1}),
+    ],
+)
+def test_everything_else_is_not_for_an_editor(data: Any) -> None:
+    """Issue 10 (4)."""
+    assert updates().of(event(data)) == []
+
+
+def test_an_answer_that_begins_again_is_said_to_once_something_was_shown() -> None:
+    """DESIGN, Models: discard_deltas."""
+    made = updates()
+    made.of(event(e.AgentMessageDelta("half", ItemId("i"), 0)))
+    (update,) = made.of(event(e.BackgroundEvent("again", discard_deltas=True)))
+    assert "begins again" in update["content"]["text"]

@@ -1,0 +1,268 @@
+"""Who may talk to the server: every route, every way to get it wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from tertulia.server.http.guard import AllowedHosts, RequestGuard
+from tests.server.served import DEADLINE_S, TOKEN, Place, served, status
+
+FOREIGN_HOSTS = [
+    *("evil.example", "127.evil.com", "127.0.0.1.evil.com", "localhost.", "127.0.0.1.", "localhost.evil", "0.0.0.0"),
+    *("[::ffff:127.0.0.1]", "[0:0:0:0:0:0:0:1]", "2130706433", "127.1", "user@127.0.0.1", "127.0.0.1:80:80", "", "::1"),
+]
+FOREIGN_ORIGINS = ["null", "http://evil.example", "http://127.0.0.1", "https://localhost.evil", "file://", "127.0.0.1"]
+WRONG_TOKENS = [
+    None,
+    "Bearer",
+    "Bearer ",
+    f"Bearer {TOKEN[:-1]}",
+    f"Bearer {TOKEN}0",
+    f"Bearer {TOKEN.upper()}",
+    f"Basic {TOKEN}",
+    TOKEN,
+    "Bearer ünïcode",
+    f"Bearer {TOKEN}, Bearer {TOKEN}",
+]
+
+
+def requests(place: Place, **headers: str | None) -> list[bytes]:
+    """One for each route and method there is, and for paths that there are not."""
+    found = [place.upgrade(**headers)]
+    for route in place.web.routes:
+        for method in sorted(getattr(route, "methods", None) or ()):
+            if method == "POST":
+                found.append(place.post(b"{}", route.path, **headers))
+            else:
+                found.append(place.head(method, route.path, **headers))
+    return [*found, place.head("GET", "/", **headers), place.head("GET", "/nothing", **headers)]
+
+
+async def test_every_route_is_closed_without_the_right_token() -> None:
+    """D1, D6, target 11: the list comes from the router."""
+    async with served() as place:
+        assert len(requests(place)) == 11
+        for token in WRONG_TOKENS:
+            for request in requests(place, Authorization=token):
+                answer = await place.raw(request)
+                assert status(answer) == 401, (token, request)
+                assert b"www-authenticate: Bearer" in answer
+        assert not place.host.sessions()
+        assert status(await place.raw(place.head("GET", "/health"))) == 200
+
+
+@pytest.mark.parametrize("host", FOREIGN_HOSTS)
+async def test_every_route_is_closed_to_those_who_call_us_by_another_name(host: str) -> None:
+    """D2: a page whose name was pointed at this machine."""
+    async with served() as place:
+        for request in requests(place, Host=host):
+            assert status(await place.raw(request)) in (400, 421), request
+
+
+async def test_a_host_that_is_missing_or_given_twice_is_refused() -> None:
+    """D2."""
+    async with served() as place:
+        twice = place.head("GET", "/health").replace(b"\r\n", b"\r\nHost: 127.0.0.1\r\n", 1)
+        assert status(await place.raw(twice)) == 400
+        assert status(await place.raw(place.head("GET", "/health", Host=None))) in (400, 421)
+
+
+FOREIGN_ADDRESSES = [
+    *("http://evil.example", "https://evil.example", "HTTP://EVIL.EXAMPLE", "ws://evil.example", "http://"),
+    *("http://127.0.0.1@evil.example", "http://evil.example?x=", "http://evil.example#", "http://127.0.0.1.evil.com"),
+]
+
+
+@pytest.mark.parametrize("address", FOREIGN_ADDRESSES)
+async def test_every_route_is_closed_to_whole_addresses_of_other_places(address: str) -> None:
+    """D2, RFC 9112 (3.2.2): the host in a request line counts as the header does, whatever that says."""
+    async with served() as place:
+        for name in (f"127.0.0.1:{place.port}", "localhost", address.partition("://")[2], None):
+            for request in requests(place, Host=name):
+                absolute = request.replace(b" /", b" " + address.encode() + b"/", 1)
+                assert status(await place.raw(absolute)) in (400, 421), absolute
+        assert not place.host.sessions()
+
+
+async def test_a_whole_address_of_ours_is_as_good_as_its_path() -> None:
+    """D2: as proxies are asked; both names have to be the same one."""
+    async with served() as place:
+        ours = f"127.0.0.1:{place.port}"
+        for address in (f"http://{ours}/health", f"HTTP://{ours}/health?x=1"):
+            assert status(await place.raw(place.head("GET", address))) == 200
+            assert status(await place.raw(place.head("GET", address, Authorization=None))) == 401
+            assert status(await place.raw(place.head("GET", address, Host="localhost"))) == 421
+        assert status(await place.raw(place.head("GET", f"http://{ours}"))) == 404
+        assert status(await place.raw(place.head("GET", "//evil.example/health"))) == 404, "a path"
+        async with asyncio.timeout(DEADLINE_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+            writer.write(place.upgrade(f"http://{ours}/ws"))
+            assert status(await reader.readline()) == 101
+            writer.close()
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]", "127.0.0.1:1", "localhost:65535"])
+async def test_names_of_this_machine_are_known_on_every_port(name: str) -> None:
+    """D2: through a tunnel the port is another one."""
+    async with served() as place:
+        assert status(await place.raw(place.head("GET", "/health", Host=name))) == 200
+
+
+@pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
+async def test_every_route_is_closed_to_pages_of_other_places(origin: str) -> None:
+    """D3, D4."""
+    async with served() as place:
+        for request in requests(place, Origin=origin):
+            assert status(await place.raw(request)) == 403, request
+
+
+async def test_a_page_of_ours_may_talk_to_us() -> None:
+    """D3."""
+    async with served() as place:
+        origin = f"http://127.0.0.1:{place.port}"
+        assert status(await place.raw(place.head("GET", "/health", Origin=origin))) == 200
+
+
+async def test_a_page_brings_its_token_as_a_subprotocol_and_says_where_it_comes_from() -> None:
+    """D3: browsers always say it; a WebSocket that came from none has a better place for the token."""
+    async with served() as place:
+        offered = f"tertulia, bearer.{TOKEN}"
+        origin = f"http://127.0.0.1:{place.port}"
+        good = place.upgrade(Authorization=None, Sec_WebSocket_Protocol=offered, Origin=origin)
+        bad = place.upgrade(Authorization=None, Sec_WebSocket_Protocol=offered[:-1], Origin=origin)
+        homeless = place.upgrade(Authorization=None, Sec_WebSocket_Protocol=offered)
+        assert status(await place.raw(homeless)) == 403
+        assert status(await place.raw(bad)) == 401
+        async with place.socket(
+            additional_headers={"Origin": origin}, subprotocols=["tertulia", f"bearer.{TOKEN}"]
+        ) as talker:
+            assert talker.socket.subprotocol == "tertulia"
+            assert "result" in await talker.call("initialize")
+        assert TOKEN.encode() not in good.split(b"\r\n")[0]
+
+
+async def test_a_token_in_the_address_is_worth_nothing_and_is_written_nowhere(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """D5."""
+    caplog.set_level(logging.DEBUG)
+    async with served() as place:
+        for name in ("token", "access_token", "authorization"):
+            request = place.head("GET", f"/health?{name}={TOKEN}", Authorization=None)
+            assert status(await place.raw(request)) == 401
+        assert status(await place.raw(place.head("GET", "/health"))) == 200
+        async with place.socket() as talker:
+            await talker.call("initialize")
+    said = capfd.readouterr()
+    # The client of this test notes what it sends itself.
+    assert all(record.name == "websockets.client" for record in caplog.records if TOKEN in record.getMessage())
+    assert TOKEN not in said.out + said.err
+
+
+STRANGERS: list[dict[str, str | None]] = [
+    {"Authorization": None},
+    {"Authorization": "Bearer canary"},
+    {"Host": "canary.example"},
+    {"Origin": "http://canary.example"},
+    {"Sec_WebSocket_Key": "canary"},
+    {"Sec_WebSocket_Version": "canary"},
+    {"Sec_WebSocket_Protocol": "canary canary"},
+    {"Upgrade": "canary"},
+    {"Content_Length": "canary"},
+    {"X": "canary" * 2_000},
+]
+
+
+async def test_nobody_without_the_token_writes_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """D5, issue 10: one line for each refusal would let anybody fill a disk."""
+    async with served() as place:
+        caplog.set_level(logging.INFO)
+        for headers in STRANGERS:
+            for path in ("/ws", "/canary", "http://canary.example/ws"):
+                asked = {"Authorization": None, **headers}
+                assert 400 <= status(await place.raw(place.upgrade(path, **asked))) < 500, (path, headers)
+        for junk in (b"canary\r\n\r\n", b"GET canary HTTP/1.1\r\n\r\n", b"CONNECT canary:80 HTTP/1.1\r\n\r\n"):
+            await place.raw(junk)
+        await place.raw(place.post(b"canary", Authorization=None))
+        assert not place.host.sessions()
+        assert not caplog.records
+
+
+async def test_a_program_needs_no_origin_and_a_token_in_the_right_place() -> None:
+    """D3: a page cannot leave its origin out, and cannot set this header on a WebSocket; docs/serve.md says why."""
+    async with served() as place:
+        async with place.socket() as talker:
+            assert "result" in await talker.call("initialize")
+        before = len(place.host.sessions())
+        for asked in (
+            place.upgrade(Authorization=None),
+            place.upgrade(Authorization=None, Sec_WebSocket_Protocol=f"tertulia, bearer.{TOKEN}"),
+            place.upgrade(Authorization=None, Cookie=f"token={TOKEN}"),
+            place.upgrade(Origin=""),
+            place.upgrade(Origin="null"),
+            place.head("GET", "/mcp", Accept="text/event-stream", Authorization=None),
+            place.head("GET", "/mcp", Accept="text/event-stream", Origin="null"),
+        ):
+            assert status(await place.raw(asked)) in (401, 403), asked
+        assert len(place.host.sessions()) == before
+
+
+async def test_what_the_client_says_of_its_rights_is_not_looked_at() -> None:
+    """D7."""
+    async with served() as place:
+        request = place.head("GET", "/health", Authorization=None, X_Scopes="admin", X_User="root")
+        assert status(await place.raw(request)) == 401
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": None}], ids=["with a token", "without one"])
+async def test_every_answer_tells_browsers_to_keep_guess_and_frame_nothing(headers: dict[str, None]) -> None:
+    """D14: whatever would be shown."""
+    async with served() as place:
+        answer = await place.raw(place.head("GET", "/health", **headers))
+        for said in (
+            b"cache-control: no-store",
+            b"nosniff",
+            b"frame-ancestors 'none'",
+            b"referrer-policy: no-referrer",
+        ):
+            assert said in answer
+
+
+async def test_a_server_for_other_machines_is_called_by_address_or_by_its_names() -> None:
+    """D8: an address in numbers cannot be pointed at us by anybody."""
+    async with served(hosts=AllowedHosts(frozenset({"box"}), addresses=True)) as place:
+        for name in ("box", "10.0.0.7:80", "[fe80::1]", "192.168.1.1"):
+            assert status(await place.raw(place.head("GET", "/health", Host=name))) == 200, name
+        for name in ("evil.example", "box.evil", "10.0.0.7.evil", "localhost"):
+            assert status(await place.raw(place.head("GET", "/health", Host=name))) == 421, name
+
+
+async def test_files_for_everybody_need_no_token_and_every_other_check() -> None:
+    """DESIGN, Servers: only static files need none."""
+    reached: list[str] = []
+
+    async def files(scope: Any, receive: Any, send: Any) -> None:
+        reached.append(scope["path"])
+
+    guard = RequestGuard(files, TOKEN, public=lambda path: path == "/logo.svg")
+
+    async def ask(path: str, kind: str = "http", **headers: str) -> int:
+        pairs = [(name.encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()]
+        said: list[Any] = []
+
+        async def send(message: Any) -> None:
+            said.append(message)
+
+        await guard({"type": kind, "path": path, "method": "GET", "headers": pairs}, files, send)  # type: ignore[arg-type]
+        return said[0].get("status", 0) if said else 200
+
+    assert await ask("/logo.svg") == 200
+    assert await ask("/other") == 401
+    assert await ask("/logo.svg", host="evil.example") == 421
+    assert await ask("/logo.svg", origin="http://evil.example") == 403
+    assert await ask("/logo.svg", kind="websocket") == 0
+    assert reached == ["/logo.svg"]

@@ -1,0 +1,28 @@
+"""Pages of stored sessions; see `test_as_acp_shelf` for whole ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from tertulia.errors import InvalidParamsError
+from tertulia.rollout.sqlite.session_index import SessionEntry
+from tertulia.server.session_paging import cursor_at, entries_after
+
+
+def entry(id: str, updated: float) -> SessionEntry:
+    return SessionEntry(id=id, stamp=(), size=0, created=0.0, updated=updated)  # type: ignore[arg-type]
+
+
+def test_a_cursor_leads_on_from_where_it_was_taken_whatever_came_since() -> None:
+    """Issue 10 (4): sessions of the same moment are told apart by their id."""
+    old, twin, new = entry("a", 1.5), entry("b", 1.5), entry("c", 2.25)
+    assert list(entries_after([old, new, twin], None)) == [new, twin, old]
+    assert list(entries_after([old, new, twin, entry("d", 9.0)], cursor_at(twin))) == [old]
+    assert list(entries_after([new, twin], cursor_at(old))) == []
+
+
+@pytest.mark.parametrize("cursor", ["", "nonsense", "/", "1.5.5/a"])
+def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
+    """Issue 10 (4)."""
+    with pytest.raises(InvalidParamsError, match="cursor"):
+        entries_after([], cursor)
